@@ -40,6 +40,15 @@ S3A = --packages $(S3A_PACKAGES) --exclude-packages software.amazon.awssdk:bundl
 # The database servers of the tests, from Maven Central. If they cannot be downloaded, installed servers are used.
 SERVERS := .cache/servers/.unpacked
 
+# The connectors of Iceberg and Delta, with the newest release of Spark for which both exist.
+CONNECTORS := .cache/connectors
+CONNECTORS_SPARK := 4.1.4
+CONNECTORS_TESTS := tests/spark_jobs/relations/test_connectors.py
+CONNECTORS_EXTENSIONS := org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,io.delta.sql.DeltaSparkSessionExtension
+CONNECTORS_CONF = --packages $(shell paste -sd, requirements/connectors.txt) --conf spark.jars.ivy=$(CURDIR)/.cache/ivy \
+	--conf spark.sql.extensions=$(CONNECTORS_EXTENSIONS) \
+	--conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog
+
 # Spark's JDBC source with the drivers of the servers that the tests start.
 JDBC_TESTS := tests/spark_jobs/databases/test_remote_jdbc.py
 JDBC_PACKAGES = $(shell paste -sd, requirements/jdbc.txt)
@@ -66,7 +75,7 @@ AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPAR
 covered = COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data"
 cover = --cov=$(2) --cov-report=html:.artifacts/coverage-$(1)
 
-.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly e2e e2e-local bench bench-orc bench-avro bench-parquet bench-joins bench-remote bench-output \
+.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly connectors e2e e2e-local bench bench-orc bench-avro bench-parquet bench-joins bench-remote bench-output \
 	bench-projection bench-tasks docs docs-site lock proto release release-check java python clean
 .DEFAULT_GOAL := help
 
@@ -76,6 +85,7 @@ help:
 	@echo "make lint             ruff and mypy only"
 	@echo "make test-versions    a slice of the tests with other releases (AIRFLOW_VERSION=3.1 SPARK_VERSION=4.0)"
 	@echo "make nightly          long test sweeps, the example DAGs, S3A and JDBC"
+	@echo "make connectors       tests of Iceberg and Delta tables, with a Spark that has connectors for them"
 	@echo "make e2e-local        run every example DAG with Airflow's services and a Spark cluster on this machine"
 	@echo "make e2e              the same DAGs and checks in containers (docker compose)"
 	@echo "make bench            compare JSON and CSV scans with Spark, DuckDB and Polars (SF=10 for more data)"
@@ -171,6 +181,13 @@ $(SPARK)/.bench: $(SPARK)/.installed requirements/bench.txt $(SPARK)/.workloads
 		$(call install,$(SPARK)) -r requirements/bench.txt -c requirements/constraints-spark.txt
 	@touch $@
 
+$(CONNECTORS)/.installed: $(SPARK_REQUIREMENTS) requirements/dev.txt requirements/dev-spark.txt Makefile | python
+	@$(STEP) "Spark $(CONNECTORS_SPARK), for connectors" $(LOGS)/connectors.log -- sh -c '$(call venv,$(CONNECTORS)) && \
+		grep -v "^pyspark==" $(SPARK_REQUIREMENTS) > $(CONNECTORS)/requirements.txt && \
+		$(call install,$(CONNECTORS)) pyspark==$(CONNECTORS_SPARK) -r $(CONNECTORS)/requirements.txt \
+			-r requirements/dev.txt -r requirements/dev-spark.txt'
+	@touch $@
+
 $(VERSIONS)/spark-%/.installed: $(SPARK_REQUIREMENTS) requirements/constraints-spark.txt requirements/dev.txt requirements/dev-spark.txt | python
 	@mkdir -p $(@D) && grep -v -E '^(pyspark|py4j)==' requirements/constraints-spark.txt > $(@D)/constraints.txt
 	@$(STEP) "Environment of Spark $*" $(LOGS)/spark-$*.log -- sh -c '$(call venv,$(@D)) && \
@@ -233,6 +250,12 @@ nightly: $(AIRFLOW)/.checks $(AIRFLOW)/.e2e $(SPARK)/.checks $(SPARK)/.workloads
 	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m nightly $(AIRFLOW_TESTS)
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(S3A) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly -k s3a $(S3A_TESTS)
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(JDBC) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly $(JDBC_TESTS)
+	$(MAKE) --no-print-directory connectors
+
+# Iceberg and Delta tables, in an environment with an older Spark.
+connectors: $(CONNECTORS)/.installed java
+	$(SPARK_ENV) PYSPARK_PYTHON="$(CURDIR)/$(CONNECTORS)/bin/python" PYSPARK_SUBMIT_ARGS="$(CONNECTORS_CONF) pyspark-shell" \
+		$(CONNECTORS)/bin/python -m pytest -m nightly $(CONNECTORS_TESTS)
 
 # E2E_OPTIONS="--only flights_scan" runs only these DAGs.
 e2e-local: $(AIRFLOW)/.e2e $(SERVERS) $(SPARK)/classes.jsa .demo/data/.laid-out java

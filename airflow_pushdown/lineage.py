@@ -16,7 +16,14 @@ from openlineage.client.generated.sql_job import SQLJobFacet
 from openlineage_sql import parse
 
 from airflow_pushdown.datasets import Dataset, file_dataset, table_dataset
-from pushdown_spark.contract import JobResult, JobSpec, QuerySpec, RemoteConnection, RemoteSourceSpec
+from pushdown_spark.contract import (
+    JobResult,
+    JobSpec,
+    QuerySpec,
+    RemoteConnection,
+    RemoteSourceSpec,
+    TableSourceSpec,
+)
 
 _RENAMED = re.compile(r"^(?P<path>.+?)\s+AS\s+(?P<name>\S+)$", re.IGNORECASE | re.DOTALL)
 _LAST_MEMBER = re.compile(r"(\w+)\W*$")
@@ -82,11 +89,16 @@ def _output_name(column: str) -> str:
 
 
 def _datasets(spec: JobSpec, name: str, connections: Mapping[str, RemoteConnection]) -> tuple[Dataset, ...]:
-    """Return the datasets of a source: its paths or its table, none for a query in the database."""
+    """Return the datasets of a source: its paths or its table, none for a query in the database.
+
+    A table of Spark's catalog has none either, because only Spark knows the address of the catalog.
+    """
     source = spec.sources[name]
     if isinstance(source, RemoteSourceSpec):
         connection = connections.get(name)
         return (table_dataset(connection, source.table),) if connection is not None and source.table else ()
+    if isinstance(source, TableSourceSpec):
+        return ()
     return tuple(dict.fromkeys(place for path in source.path if (place := file_dataset(path)) is not None))
 
 

@@ -136,8 +136,9 @@ PARAMETERS: tuple[Parameter, ...] = (
         None,
         "Sources by the names that the query uses. A file source has `path` and `format`, and optionally `schema`, "
         "`options`, `reader`, `filter_pushdown`, `orc`, `on_schema_conflict`, `on_missing_column`, `max_malformed`, "
-        "`implicit_names` and `implicit_columns`. A database source has `source_conn_id` and `table` or `query`, and "
-        "optionally the read parameters of RemoteScanOperator.",
+        "`implicit_names` and `implicit_columns`. A table of Spark's catalog has `table`, and optionally `options`, "
+        "`reader`, `filter_pushdown`, `orc`, `implicit_names` and `implicit_columns`. A database source has "
+        "`source_conn_id` and `table` or `query`, and optionally the read parameters of RemoteScanOperator.",
         operators=(JOIN,),
         required=True,
         renderer="json",
@@ -183,20 +184,27 @@ PARAMETERS: tuple[Parameter, ...] = (
     ),
     Parameter(
         "path",
-        "str | list[str]",
+        "str | list[str] | None",
         None,
-        "Files, directories or globs to scan, on a local file system or an object store.",
-        required=True,
+        "Files, directories or globs to scan, on a local file system or an object store. Give either `path` or "
+        "`table`.",
         renderer="json",
         operators=FILES,
     ),
     Parameter(
-        "format",
-        "str",
+        "table",
+        "str | None",
         None,
-        "Format of the files: json, csv, avro, orc, parquet or text.",
+        "Table or view of Spark's catalog to scan, as `table`, `database.table` or `catalog.database.table`. The "
+        "catalog knows its format and schema.",
+        operators=FILES,
+    ),
+    Parameter(
+        "format",
+        "str | None",
+        None,
+        "Format of the files: json, csv, avro, orc, parquet, text, iceberg or delta.",
         operators=(SCAN,),
-        required=True,
     ),
     Parameter(
         "schema",
@@ -621,13 +629,16 @@ def session_conf(
     return settings
 
 
-def refuse_unsafe_settings(conf: Mapping[str, str], options: Mapping[str, str], source_format: str) -> None:
-    """Raise `UnsafeSettingError` if `conf` or the reader's `options` make Spark's reader return wrong rows."""
+def refuse_unsafe_settings(conf: Mapping[str, str], options: Mapping[str, str], source_format: str | None) -> None:
+    """Raise `UnsafeSettingError` if `conf` or the reader's `options` make Spark's reader return wrong rows.
+
+    A format of None stands for any format.
+    """
     for setting in UNSAFE_SETTINGS:
         entries = [("conf", key, value) for key, value in conf.items() if key == setting.key]
         entries += [("options", key, value) for key, value in options.items() if key.lower() == setting.hadoop_key]
         for parameter, key, value in entries:
-            if source_format == setting.source_format and _is_same(value, setting.value):
+            if source_format in (None, setting.source_format) and _is_same(value, setting.value):
                 raise UnsafeSettingError(f"{parameter}: {key}={value} is not allowed ({setting.reason}); remove it")
 
 

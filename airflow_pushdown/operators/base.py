@@ -40,6 +40,7 @@ from pushdown_spark.contract import (
     QuerySpec,
     RemoteSourceSpec,
     SecretValues,
+    SourceSpec,
 )
 from pushdown_spark.contract.report_text import render_text
 
@@ -157,7 +158,9 @@ class PushdownBaseOperator(SparkSubmitOperator):
             for source in question.sources.values():
                 if isinstance(source, RemoteSourceSpec):
                     continue
-                refuse_unsafe_settings(conf, source.options, source.format.value)
+                # The table of a catalog may have files of any format.
+                files = source.format.value if isinstance(source, SourceSpec) else None
+                refuse_unsafe_settings(conf, source.options, files)
             mapped = session_conf(self.table_name, self._mapped_values(), conf, formats)
         except UnsafeSettingError as error:
             raise config_error(str(error), ErrorCode.UNSAFE_SETTING) from error

@@ -1,23 +1,35 @@
-"""The base class of operators over files of one format."""
+"""The base class of operators over files of one format, or over a table of Spark's catalog."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
+from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.operators.base import PushdownBaseOperator, Question
 from airflow_pushdown.operators.values import entries, listed, naming_parameters, switch
 from airflow_pushdown.parameters import effective_value
-from pushdown_spark.contract import ONLY_SOURCE, OrcOptions, QuerySpec, SourceFormat, SourceSpec
+from pushdown_spark.contract import ONLY_SOURCE, OrcOptions, QuerySpec, SourceFormat, SourceSpec, TableSourceSpec
+
+_FILE_DEFAULTS: Mapping[str, object] = {
+    "format": None,
+    "schema": None,
+    "on_schema_conflict": "error",
+    "on_missing_column": "null",
+    "max_malformed": None,
+}
+"""Defaults of the parameters that a table of the catalog does not have."""
 
 
 class PushdownFilesOperator(PushdownBaseOperator):
-    """A scan of files of one format. Subclasses define the format and add its parameters."""
+    """A scan of files of one format, or of a table of the catalog. Subclasses add the parameters of formats."""
 
     def __init__(
         self,
         *,
-        path: str | list[str],
+        path: str | list[str] | None = None,
+        table: str | None = None,
         schema: str | None = None,
         options: dict[str, object] | None = None,
         columns: list[str] | None = None,
@@ -33,7 +45,10 @@ class PushdownFilesOperator(PushdownBaseOperator):
         **kwargs: Any,  # noqa: ANN401 - the parameters of the base operators, under their own names
     ) -> None:
         super().__init__(**kwargs)
+        if path is None and table is None:
+            raise TypeError("missing keyword argument 'path' or 'table'")
         self.path = path
+        self.table = table
         self.schema = schema
         self.options = options
         self.columns = columns
@@ -69,24 +84,40 @@ class PushdownFilesOperator(PushdownBaseOperator):
                     "limit": self.limit,
                 }
             )
-            source = SourceSpec.model_validate(self.source_fields())
-        if source.format is SourceFormat.ORC:
+            source = self._source()
+        if not isinstance(source, SourceSpec) or source.format is SourceFormat.ORC:
             source = source.model_copy(update={"orc": self.orc_options()})
         return Question(sources={ONLY_SOURCE: source}, query=query)
 
-    def source_fields(self) -> dict[str, object]:
-        """Return the fields of the `SourceSpec` from the rendered parameters."""
+    def _source(self) -> SourceSpec | TableSourceSpec:
+        """Return the source. Raises `ConfigError` unless it has either a path or a table."""
+        if (self.path is None) == (self.table is None):
+            raise config_error("path: give either `path` or `table`, the name of a table in Spark's catalog")
+        if self.table is None:
+            return SourceSpec.model_validate({**self._common_fields(), **self.file_fields()})
+        for name, default in _FILE_DEFAULTS.items():
+            if getattr(self, name, default) != default:
+                raise config_error(f"{name}: the catalog knows the files of table {self.table}; leave {name} out")
+        return TableSourceSpec.model_validate({**self._common_fields(), "table": self.table})
+
+    def _common_fields(self) -> dict[str, object]:
+        """Return the fields that the specs of files and of tables share, from the rendered parameters."""
+        return {
+            "options": entries("options", self.options),
+            "reader": self.reader,
+            "implicit_names": entries("implicit_names", self.implicit_names),
+            "implicit_columns": listed(self.implicit_columns) or (),
+            "filter_pushdown": self.resolved_switch("filter_pushdown", self.filter_pushdown),
+        }
+
+    def file_fields(self) -> dict[str, object]:
+        """Return the fields of the `SourceSpec` that a table of the catalog does not have."""
         return {
             "format": self.source_format,
             "path": (self.path,) if isinstance(self.path, str) else listed(self.path),
             "schema": self.schema,
-            "options": entries("options", self.options),
-            "reader": self.reader,
             "on_schema_conflict": self.on_schema_conflict,
             "on_missing_column": self.on_missing_column,
-            "implicit_names": entries("implicit_names", self.implicit_names),
-            "implicit_columns": listed(self.implicit_columns) or (),
-            "filter_pushdown": self.resolved_switch("filter_pushdown", self.filter_pushdown),
         }
 
     def resolved_switch(self, name: str, value: object) -> bool | None:

@@ -14,7 +14,15 @@ from airflow_pushdown.hooks.databases import database_connection
 from airflow_pushdown.operators.base import PushdownBaseOperator, Question, all_renderers, all_template_fields
 from airflow_pushdown.operators.values import entries, naming_parameters
 from airflow_pushdown.parameters import DEFAULT_DP_THRESHOLD, JOIN
-from pushdown_spark.contract import AnySourceSpec, JoinOptions, QuerySpec, RemoteSourceSpec, SecretValues, SourceSpec
+from pushdown_spark.contract import (
+    AnySourceSpec,
+    JoinOptions,
+    QuerySpec,
+    RemoteSourceSpec,
+    SecretValues,
+    SourceSpec,
+    TableSourceSpec,
+)
 
 _SOURCES = TypeAdapter(dict[str, dict[str, object]])
 _CONNECTION = "source_conn_id"
@@ -30,8 +38,9 @@ class PushdownJoinOperator(PushdownBaseOperator):
 
     :param sources: Sources by the names that the query uses. A file source has `path` and `format`, and optionally
         `schema`, `options`, `reader`, `filter_pushdown`, `orc`, `on_schema_conflict`, `on_missing_column`,
-        `max_malformed`, `implicit_names` and `implicit_columns`. A database source has `source_conn_id` and `table` or
-        `query`, and optionally the read parameters of RemoteScanOperator. (templated)
+        `max_malformed`, `implicit_names` and `implicit_columns`. A table of Spark's catalog has `table`, and optionally
+        `options`, `reader`, `filter_pushdown`, `orc`, `implicit_names` and `implicit_columns`. A database source has
+        `source_conn_id` and `table` or `query`, and optionally the read parameters of RemoteScanOperator. (templated)
     :param query: The query over the sources, in Spark SQL. (templated)
     :param join_reorder: Whether to reorder inner joins by estimated cost and to broadcast small relations. (templated)
     :param join_reorder_dp_threshold: Maximum number of relations for exhaustive enumeration of join orders. Larger
@@ -147,7 +156,6 @@ def _source(name: str, given: Mapping[str, object]) -> AnySourceSpec:
         fields["path"] = (fields["path"],)
     if "options" in fields:
         fields["options"] = entries(f"sources.{name}.options", fields["options"])
-    with naming_parameters(
-        {field: f"sources.{name}.{field}" for field in (*SourceSpec.model_fields, "schema", *fields)}
-    ):
-        return SourceSpec.model_validate(fields)
+    spec = TableSourceSpec if "table" in fields and "path" not in fields else SourceSpec
+    with naming_parameters({field: f"sources.{name}.{field}" for field in (*spec.model_fields, "schema", *fields)}):
+        return spec.model_validate(fields)

@@ -25,7 +25,10 @@ class LazyOrcScanOperator(PushdownFilesOperator):
     predicate, and the stripes, row groups and bytes that were read. If the job fails, the task pushes the report to
     XCom before it raises the error.
 
-    :param path: Files, directories or globs to scan, on a local file system or an object store. (templated)
+    :param path: Files, directories or globs to scan, on a local file system or an object store. Give either `path` or
+        `table`. (templated)
+    :param table: Table or view of Spark's catalog to scan, as `table`, `database.table` or `catalog.database.table`.
+        The catalog knows its format and schema. (templated)
     :param schema: Schema of the files as Spark DDL. By default, the schema is inferred from the files. (templated)
     :param options: Reader options with Spark's names (header, sep, mode, dateFormat, mergeSchema and so on).
         (templated)

@@ -11,15 +11,18 @@ from airflow_pushdown.parameters import SCAN
 
 
 class PushdownScanOperator(PushdownFilesOperator):
-    """Scan JSON, CSV, Avro, ORC, Parquet or text files and read only the bytes that can matter.
+    """Scan files of any format, or a table of Spark's catalog, and read only the bytes that can matter.
 
     All parameters are keyword-only and can be mapped with `.partial().expand()`. The operator also accepts every
     parameter of `SparkSubmitOperator`. The task returns a report of the pushed conjuncts, the residual
     predicate, and the bytes and rows that were read and skipped. If the job fails, the task pushes the report to XCom
     before it raises the error.
 
-    :param path: Files, directories or globs to scan, on a local file system or an object store. (templated)
-    :param format: Format of the files: json, csv, avro, orc, parquet or text. (templated)
+    :param path: Files, directories or globs to scan, on a local file system or an object store. Give either `path` or
+        `table`. (templated)
+    :param table: Table or view of Spark's catalog to scan, as `table`, `database.table` or `catalog.database.table`.
+        The catalog knows its format and schema. (templated)
+    :param format: Format of the files: json, csv, avro, orc, parquet, text, iceberg or delta. (templated)
     :param schema: Schema of the files as Spark DDL. By default, the schema is inferred from the files. (templated)
     :param options: Reader options with Spark's names (header, sep, mode, dateFormat, mergeSchema and so on).
         (templated)
@@ -81,18 +84,20 @@ class PushdownScanOperator(PushdownFilesOperator):
     def __init__(
         self,
         *,
-        format: str,
+        format: str | None = None,
         max_malformed: int | None = None,
         **kwargs: Any,  # noqa: ANN401 - the parameters of the base operators, under their own names
     ) -> None:
         super().__init__(**kwargs)
+        if format is None and self.path is not None:
+            raise TypeError("missing keyword argument 'format'")
         self.format = format
         self.max_malformed = max_malformed
         self._check_literals(PushdownScanOperator)
 
-    def source_fields(self) -> dict[str, object]:
-        """Return the fields of the `SourceSpec`, with those of line formats."""
-        return {**super().source_fields(), "max_malformed": self.max_malformed}
+    def file_fields(self) -> dict[str, object]:
+        """Return the fields of the `SourceSpec` that a table does not have, with those of line formats."""
+        return {**super().file_fields(), "max_malformed": self.max_malformed}
 
     @property
     def source_format(self) -> object:

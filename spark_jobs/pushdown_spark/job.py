@@ -28,12 +28,15 @@ from pushdown_spark.contract import (
     SecretValues,
     SourceReport,
     SourceSpec,
+    TableSourceSpec,
 )
 from pushdown_spark.contract.report_text import render_text
 from pushdown_spark.contract.versions import unsupported_spark
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.output.checks import raise_failed
 from pushdown_spark.output.writer import FileOutput, open_output
+from pushdown_spark.relations.listing import escaped
+from pushdown_spark.relations.tables import table_directories
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.filesystem import open_files
@@ -119,13 +122,20 @@ class JobRun:
         """Write the query to its output. Return the number of rows, None if mode `ignore` keeps an existing output."""
         if self._spec.output is None:
             return self._rows(spark, _compute_all)
-        files = [source for source in self._spec.sources.values() if isinstance(source, SourceSpec)]
-        paths = [path for source in files for path in source.path]
+        paths = self._source_paths(spark)
         self._output = open_output(spark, self._spec.output, self._spec.run_key, sources=paths)
         if not self._output.prepare():
             return None
         with self._output.guarded():
             return self._rows(spark, self._output.stage)
+
+    def _source_paths(self, spark: SparkSession) -> Iterator[str]:
+        """Yield the paths of the sources, with glob characters, and the directories of tables, without any."""
+        for source in self._spec.sources.values():
+            if isinstance(source, SourceSpec):
+                yield from source.path
+            elif isinstance(source, TableSourceSpec):
+                yield from map(escaped, table_directories(spark, source))
 
     def _rows(self, spark: SparkSession, action: Callable[[DataFrame], None]) -> int | None:
         in_python = [source.format for source in self._spec.sources.values() if needs_python(source)]

@@ -16,6 +16,7 @@ from pushdown_spark.contract import ConjunctReport, SourceFormat
 from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
 from pushdown_spark.expressions.constant_folding import folding
 from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.formats.native.plan_scan import SparkPlanScan
 from pushdown_spark.formats.native.scan import NativeScan
 from pushdown_spark.formats.text.jvm_scan import JvmTextScan
 from pushdown_spark.formats.text.planner import JvmTextPlan, TextPlan, plan_text
@@ -28,6 +29,7 @@ from pushdown_spark.relations.listing import has_plain_directories
 from pushdown_spark.relations.malformed_lines import CORRUPT_OPTION, MalformedLines, corrupt_column
 from pushdown_spark.relations.partition_directories import with_directories
 from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.relations.spark_relations import SparkRelation
 from pushdown_spark.runtime.fallback import recoverable_error
 from pushdown_spark.runtime.worker import unexpected_errors_as_unsafe_input
 from pushdown_spark.scan.base import ProjectedScan, Scan
@@ -70,6 +72,9 @@ def plan_scan(spark: SparkSession, relation: Relation, request: ScanRequest, not
     """Return the scan of a relation. `notes` go into the report."""
     if isinstance(relation, FileRelation):
         return _plan_files(spark, relation, request, notes)
+    if isinstance(relation, SparkRelation):
+        plan = SparkPlanScan(request, notes)
+        return PlannedScan(plan, lambda _: plan, can_fall_back=False)
     from pushdown_spark.relations.databases import DatabaseRelation
 
     assert isinstance(relation, DatabaseRelation)
@@ -84,7 +89,7 @@ def plan_full_pushdown(
 
     `columns` are the names of the query's columns.
     """
-    if isinstance(relation, FileRelation):
+    if isinstance(relation, FileRelation | SparkRelation):
         return None
     from pushdown_spark.relations.databases import DatabaseRelation
 
@@ -252,10 +257,10 @@ def _pruned_json_schema(spark: SparkSession, request: ScanRequest) -> StructType
     """Return the JSON columns without struct members that the query does not need, None if there are no such members.
 
     Spark prunes struct members in ORC and Parquet, but its JSON parser gets whole structs. In modes other than
-    PERMISSIVE, all members decide whether a record is malformed.
+    PERMISSIVE, all members decide whether a record is malformed. A table has the schema of the catalog.
     """
     source, read = request.source, {field.name: field for field in request.read_schema.fields}
-    if source.max_malformed is not None:
+    if source.max_malformed is not None or source.table is not None:
         return None
     if source.format is not SourceFormat.JSON or source.options.get("mode", "PERMISSIVE").upper() != "PERMISSIVE":
         return None
@@ -273,7 +278,7 @@ def _listing_notes(source: Source) -> tuple[str, ...]:
     infers = source.format is SourceFormat.JSON or source.options.get("inferschema", "").lower() == "true"
     if source.schema is None and infers:
         notes.append("no schema is declared, so Spark read every file once more to infer it")
-    if source.options.get("recursivefilelookup", "").lower() != "true":
+    if source.table is None and source.options.get("recursivefilelookup", "").lower() != "true":
         skipped = [path for path in source.paths if has_plain_directories(path)]
         notes += [f"Spark skips sub-directories of {path}; set recursiveFileLookup=true" for path in skipped]
     return tuple(notes)

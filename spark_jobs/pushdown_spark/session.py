@@ -12,13 +12,24 @@ from pydantic import ValidationError
 from pyspark.errors import ParseException
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.contract import JoinOptions, QuerySpec, ReaderChoice, RemoteConnection, RemoteSourceSpec, SourceSpec
+from pushdown_spark.contract import (
+    AnySourceSpec,
+    JoinOptions,
+    OrcOptions,
+    QuerySpec,
+    ReaderChoice,
+    RemoteConnection,
+    RemoteSourceSpec,
+    SourceSpec,
+    TableSourceSpec,
+)
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.parser import shortened
 from pushdown_spark.planner import plan_scan
 from pushdown_spark.projection.metadata_columns import implicit_catalog
 from pushdown_spark.relations.declaration import AnySource, RemoteSource, Source
 from pushdown_spark.relations.open import open_relation
+from pushdown_spark.relations.tables import declared_table
 from pushdown_spark.result import PushdownResult, ScanResult, analyze, parses
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.scan.base import ProjectedScan
@@ -82,9 +93,20 @@ class PushdownSession:
                 }
             )
         except ValidationError as problem:
-            first = problem.errors()[0]
-            reason = first["msg"].removeprefix("Value error, ")
-            raise BadSpecError(f"source {name!r}: {'.'.join(map(str, first['loc']))}: {reason}") from problem
+            raise _invalid_source(name, problem) from problem
+        self.add(name, spec)
+
+    def add_table(self, name: str, table: str, **fields: object) -> None:
+        """Declare a table or view of Spark's catalog. `fields` are those of `TableSourceSpec`, such as `reader`.
+
+        >>> session.add_table("events", "db.events", reader="pushdown")                 # doctest: +SKIP
+
+        Raises BadSpecError for invalid values.
+        """
+        try:
+            spec = TableSourceSpec.model_validate({"table": table, **fields})
+        except ValidationError as problem:
+            raise _invalid_source(name, problem) from problem
         self.add(name, spec)
 
     def add_remote(self, name: str, connection: Mapping[str, object], **table: object) -> None:
@@ -103,7 +125,7 @@ class PushdownSession:
             raise BadSpecError(f"source {name!r}: {reason.removeprefix(': ')}") from None
         self.add(name, spec, database)
 
-    def add(self, name: str, source: SourceSpec | RemoteSourceSpec, connection: RemoteConnection | None = None) -> None:
+    def add(self, name: str, source: AnySourceSpec, connection: RemoteConnection | None = None) -> None:
         """Declare a source from its part of a job spec, a database source with its connection.
 
         Raises BadSpecError for incompatible settings.
@@ -113,11 +135,10 @@ class PushdownSession:
                 raise BadSpecError(f"source {name!r}: a database source needs a connection in the secrets")
             self._sources[name] = RemoteSource(name, source, connection)
             return
-        if source.orc.use_selected and source.reader is not ReaderChoice.PUSHDOWN:
-            raise BadSpecError(
-                f"source {name!r}: use_selected=True needs reader='pushdown', because Spark's reader returns no rows "
-                "with orc.filter.use.selected"
-            )
+        _check_use_selected(name, source.orc, source.reader)
+        if isinstance(source, TableSourceSpec):
+            self._sources[name] = declared_table(name, source, cold=self._cold)
+            return
         self._sources[name] = Source(
             name,
             source.format,
@@ -180,6 +201,22 @@ class PushdownSession:
         if name not in self._sources:
             raise BadSpecError(f"no source is named {name!r}; there are {', '.join(sorted(self._sources)) or 'none'}")
         return self._sources[name]
+
+
+def _invalid_source(name: str, problem: ValidationError) -> BadSpecError:
+    """Return the error for a source that is declared with invalid values."""
+    first = problem.errors()[0]
+    reason = first["msg"].removeprefix("Value error, ")
+    return BadSpecError(f"source {name!r}: {'.'.join(map(str, first['loc']))}: {reason}")
+
+
+def _check_use_selected(name: str, orc: OrcOptions, reader: ReaderChoice) -> None:
+    """Raise BadSpecError if Spark's ORC reader might have to skip the second evaluation of a filter."""
+    if orc.use_selected and reader is not ReaderChoice.PUSHDOWN:
+        raise BadSpecError(
+            f"source {name!r}: use_selected=True needs reader='pushdown', because Spark's reader returns no rows "
+            "with orc.filter.use.selected"
+        )
 
 
 @contextmanager

@@ -28,6 +28,8 @@ from pushdown_spark.contract.job_spec import (
 )
 from pushdown_spark.contract.join_tree import JoinOptions, JoinReport, JoinTree
 from pushdown_spark.contract.sources import (
+    CONNECTOR_FORMATS,
+    FORMATS_WITHOUT_FILES,
     ONLY_SOURCE,
     AnySourceSpec,
     OnMissingColumn,
@@ -37,6 +39,7 @@ from pushdown_spark.contract.sources import (
     RemoteSourceSpec,
     SourceFormat,
     SourceSpec,
+    TableSourceSpec,
     Transport,
     WideNumbers,
 )
@@ -44,7 +47,9 @@ from pushdown_spark.contract.versions import CONTRACT_VERSION
 from pushdown_spark.errors import ErrorCode
 
 __all__ = [
+    "CONNECTOR_FORMATS",
     "CONTRACT_VERSION",
+    "FORMATS_WITHOUT_FILES",
     "MOST_PARTITIONS",
     "ONLY_SOURCE",
     "AnySourceSpec",
@@ -77,6 +82,7 @@ __all__ = [
     "SourceFormat",
     "SourceReport",
     "SourceSpec",
+    "TableSourceSpec",
     "Tls",
     "TlsMode",
     "Transport",

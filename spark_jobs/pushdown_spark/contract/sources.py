@@ -1,4 +1,4 @@
-"""The sources that a job spec declares: files, and tables of databases."""
+"""The sources that a job spec declares: files, tables of Spark's catalog, and tables of databases."""
 
 from __future__ import annotations
 
@@ -12,12 +12,19 @@ from pushdown_spark.contract.message import Message
 REMOTE: Final = "remote"
 """The `format` of a source that is a table of a database."""
 
+TABLE: Final = "table"
+"""The `format` of a source that is a table or view of Spark's catalog."""
+
 ONLY_SOURCE = "source"
 """Name of the source in operators with a single source. Errors about it name only the operator's parameter."""
 
 
 class SourceFormat(StrEnum):
-    """Format of a source: a file format, or `remote` for a table of a database."""
+    """Format of a source.
+
+    It is a file format, a table format with a connector of its own (`iceberg`, `delta`), `table` for a table of Spark's
+    catalog, whose format the catalog knows, or `remote` for a table of a database.
+    """
 
     JSON = "json"
     CSV = "csv"
@@ -25,7 +32,16 @@ class SourceFormat(StrEnum):
     ORC = "orc"
     PARQUET = "parquet"
     TEXT = "text"
+    ICEBERG = "iceberg"
+    DELTA = "delta"
+    TABLE = "table"
     REMOTE = "remote"
+
+
+CONNECTOR_FORMATS: Final = frozenset({SourceFormat.ICEBERG, SourceFormat.DELTA})
+"""Formats of tables that only their own Spark connectors read."""
+FORMATS_WITHOUT_FILES: Final = CONNECTOR_FORMATS | {SourceFormat.TABLE, SourceFormat.REMOTE}
+"""Formats of sources whose files our readers do not know. The catalog's tables of files have the formats of files."""
 
 
 class ReaderChoice(StrEnum):
@@ -106,12 +122,27 @@ class SourceSpec(Message):
     @field_validator("format", mode="before")
     @classmethod
     def _is_file_format(cls, given: object) -> object:
-        known = [name.value for name in SourceFormat if name is not SourceFormat.REMOTE]
+        known = [name.value for name in SourceFormat if name not in (SourceFormat.TABLE, SourceFormat.REMOTE)]
         if given == REMOTE:
             raise ValueError("a remote table has no path; declare a remote source with `table` or `query`")
+        if given == TABLE:
+            raise ValueError("a table of the catalog has no path; declare it with `table` instead of `path`")
         if given not in known:
             raise ValueError(f"Input should be {', '.join(map(repr, known[:-1]))} or {known[-1]!r}")
         return given
+
+    @model_validator(mode="after")
+    def _suits_connector(self) -> Self:
+        """Reject fields about single files for formats whose connectors know the files and their schema."""
+        if self.format not in CONNECTOR_FORMATS:
+            return self
+        if len(self.path) > 1:
+            raise ValueError(f"path: format {self.format} reads the table in one directory, not {len(self.path)} paths")
+        for name in ("schema_ddl", "on_schema_conflict", "on_missing_column", "implicit_names", "implicit_columns"):
+            if getattr(self, name) != type(self).model_fields[name].get_default(call_default_factory=True):
+                parameter = "schema" if name == "schema_ddl" else name
+                raise ValueError(f"{parameter}: format {self.format} does not have it; leave it out")
+        return self
 
     @model_validator(mode="after")
     def _has_lines_to_count(self) -> Self:
@@ -123,6 +154,24 @@ class SourceSpec(Message):
         if mode.upper() != "PERMISSIVE":
             raise ValueError(f"max_malformed: needs the option mode=PERMISSIVE, not {mode}")
         return self
+
+
+class TableSourceSpec(Message):
+    """A named source that is a table or view of Spark's catalog: its name, and reader.
+
+    `table` has the parts that Spark accepts (`table`, `database.table`, `catalog.database.table`). `options` are those
+    of `spark.read.options(...).table(...)`, for example `versionAsOf` of Delta. The other fields are as in
+    `SourceSpec`.
+    """
+
+    format: Literal["table"] = TABLE
+    table: Annotated[str, Field(min_length=1)]
+    options: dict[str, str] = Field(default_factory=dict)
+    reader: ReaderChoice = ReaderChoice.AUTO
+    filter_pushdown: bool = True
+    orc: OrcOptions = OrcOptions()
+    implicit_names: dict[str, str] = Field(default_factory=dict)
+    implicit_columns: tuple[str, ...] = ()
 
 
 class RemoteSourceSpec(Message):
@@ -176,12 +225,21 @@ class RemoteSourceSpec(Message):
 
 
 def _source_tag(source: object) -> str:
-    """Return the tag of a source: `files` or `remote`."""
+    """Return the tag of a source: `files`, `table` or `remote`. A source with a table and no format is in the catalog.
+
+    >>> _source_tag({"format": "json", "path": ["events"]}), _source_tag({"table": "db.events"})
+    ('files', 'table')
+    """
     given = source.get("format") if isinstance(source, dict) else getattr(source, "format", None)
-    return "remote" if given == REMOTE else "files"
+    if given is None and isinstance(source, dict) and "table" in source:
+        return TABLE
+    return str(given) if given in (TABLE, REMOTE) else "files"
 
 
 AnySourceSpec = Annotated[
-    Annotated[SourceSpec, Tag("files")] | Annotated[RemoteSourceSpec, Tag("remote")], Discriminator(_source_tag)
+    Annotated[SourceSpec, Tag("files")]
+    | Annotated[TableSourceSpec, Tag(TABLE)]
+    | Annotated[RemoteSourceSpec, Tag(REMOTE)],
+    Discriminator(_source_tag),
 ]
 """A source of any kind, discriminated by `format`."""

@@ -92,11 +92,6 @@ def _walk(tree: JavaObject, depth: int) -> Iterator[TreeLine]:
         yield from _walk(child, depth + 1)
 
 
-def class_name(node: JavaObject) -> str:
-    """Return the simple class name of a JVM object."""
-    return str(node.getClass().getSimpleName())
-
-
 def is_same_query(left: DataFrame, right: DataFrame) -> bool:
     """Return whether Spark considers two DataFrames the same query."""
     if left.sameSemantics(right):

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.optimizer.catalyst import CATALYST, class_name
+from pushdown_spark.optimizer.catalyst import CATALYST
 from pushdown_spark.optimizer.logical_plan import ChainItem, Conjunct, JoinChain, JoinKind, RelationLeaf
 from pushdown_spark.optimizer.reorder_safety import MAY_FAIL, NONDETERMINISTIC
 from pushdown_spark.optimizer.select_block import SelectBlock
@@ -23,7 +23,7 @@ from pushdown_spark.optimizer.statistics.cardinality import RelationStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import FileTable, SourceStatistics, StatisticsRequest
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import decoded, input_uris, is_local
-from pushdown_spark.runtime.jvm_gateway import elements, java_class
+from pushdown_spark.runtime.jvm_gateway import class_name, elements, java_class, string_map
 
 _KINDS = {"Inner$": JoinKind.INNER, "Cross$": JoinKind.CROSS}
 _NEVER_FAIL = frozenset(
@@ -243,10 +243,7 @@ def _source_of_plan(name: str, plan: JavaObject) -> Source | None:
     source_format = _FORMATS_BY_NAME.get(str(relation.fileFormat().toString()))
     if source_format is None:
         return None
-    iterator, options = relation.options().iterator(), {}
-    while iterator.hasNext():
-        entry = iterator.next()
-        options[str(entry._1()).lower()] = str(entry._2())
+    options = {key.lower(): value for key, value in string_map(relation.options()).items()}
     return _source(name, source_format, options)
 
 

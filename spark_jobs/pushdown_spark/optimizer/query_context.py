@@ -11,7 +11,7 @@ from functools import cached_property
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from pushdown_spark.contract import JoinOptions, JoinReport, SourceFormat
+from pushdown_spark.contract import FORMATS_WITHOUT_FILES, JoinOptions, JoinReport
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.conjuncts import without_relation
 from pushdown_spark.expressions.parser import read_alike
@@ -41,8 +41,8 @@ class SourceReference:
 
     @property
     def is_of_files(self) -> bool:
-        """Whether the source consists of files, unlike a table of a database."""
-        return self.relation.source.format is not SourceFormat.REMOTE
+        """Whether the source consists of files, unlike a view or a table of a database."""
+        return self.relation.source.format not in FORMATS_WITHOUT_FILES
 
 
 @dataclass(frozen=True)

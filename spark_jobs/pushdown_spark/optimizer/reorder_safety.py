@@ -26,11 +26,11 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled
 from pushdown_spark.expressions.types import DECLARED_TYPE
-from pushdown_spark.optimizer.catalyst import CATALYST, Analyze, class_name, is_same_query, tree_lines
+from pushdown_spark.optimizer.catalyst import CATALYST, Analyze, is_same_query, tree_lines
 from pushdown_spark.optimizer.logical_plan import JoinChain, is_nondeterministic
 from pushdown_spark.optimizer.select_block import SelectBlock, merges_columns
 from pushdown_spark.optimizer.sql_reader import ParsedQuery, is_typed_literal
-from pushdown_spark.runtime.jvm_gateway import elements, java_class, java_string
+from pushdown_spark.runtime.jvm_gateway import class_name, elements, java_class, java_string
 
 MAX_ANALYSIS_SHARE = 0.05
 """Share of the time of a query that collecting statistics may take."""

@@ -11,7 +11,9 @@ from pushdown_spark.runtime.filesystem import Files, HadoopFiles
 
 _TABLE_LOGS = (("Delta", "_delta_log"), ("Hudi", ".hoodie"), ("Iceberg", "metadata/*.metadata.json"))
 """Table formats, each with a glob pattern of the log in the directory of a table."""
-_GLOB = re.compile(r"[*?\[{\\]")
+_LITERAL_PART = re.compile(r"(?:[^*?\[{\\]|\\.)*")
+"""The start of a path before its first glob character. A backslash makes the next character a plain one."""
+_ESCAPE = re.compile(r"\\(.)")
 
 
 def check_no_table(files: Files, output: str) -> None:
@@ -54,9 +56,10 @@ def _possible_tables(output: str) -> Iterator[str]:
 
 def _read_paths(hadoop: HadoopFiles, source: str, target: str) -> list[str]:
     """Return the paths of a source that may be in the target: those that match where its glob is above the target."""
-    glob = _GLOB.search(source)
-    if glob is None:
-        return [hadoop.qualified(source)]
-    directory, slash, _ = source[: glob.start()].rpartition("/")
-    fixed = hadoop.qualified(directory or slash or ".").rstrip("/")
+    literal = _LITERAL_PART.match(source)
+    assert literal is not None, "the pattern matches an empty start"
+    if literal.end() == len(source):
+        return [hadoop.qualified(_ESCAPE.sub(r"\1", source))]
+    directory, slash, _ = literal.group().rpartition("/")
+    fixed = hadoop.qualified(_ESCAPE.sub(r"\1", directory) or slash or ".").rstrip("/")
     return hadoop.expanded(source) if target.startswith(f"{fixed}/") else [fixed]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -21,19 +20,19 @@ from pushdown_spark.databases.jdbc import TransportChoice, choose_transport
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
 from pushdown_spark.databases.remote_table import RemoteTable
 from pushdown_spark.databases.scan import RemoteScan, RemoteScanPlan, allows_local_fetch
-from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError, UnknownColumnError
+from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError
 from pushdown_spark.expressions.constant_folding import folding
 from pushdown_spark.expressions.predicate import EVERY_ROW, UNPARSED, Predicate
 from pushdown_spark.expressions.session_settings import has_plain_meaning
 from pushdown_spark.projection.paths import quote_name, sql_type
-from pushdown_spark.projection.resolver import Projection, resolve
-from pushdown_spark.relations.base import Relation, TableStatistics
+from pushdown_spark.relations.base import TableStatistics
 from pushdown_spark.relations.declaration import RemoteSource
 from pushdown_spark.relations.request import ScanRequest, unsupported
+from pushdown_spark.relations.without_files import RelationWithoutFiles
 from pushdown_spark.scan.base import Scan
 
 
-class DatabaseRelation(Relation):
+class DatabaseRelation(RelationWithoutFiles):
     """A table or query of a database. `open` makes one: it asks the database for the columns."""
 
     def __init__(
@@ -73,31 +72,14 @@ class DatabaseRelation(Relation):
         """The columns with their Spark types."""
         return self._table.spark_schema
 
-    def projection(self, columns: Sequence[str] | None) -> Projection:
-        """Resolve the columns of a query, all with None. Raises UnknownColumnError, also for columns of files."""
-        projection = resolve(
-            columns, self.schema, sys.maxsize, case_sensitive=self._case_sensitive, origin=self._origin
-        )
-        if projection.implicit:
-            raise UnknownColumnError(
-                f"source {self._remote.name!r} is a remote table and has no file columns such as "
-                f"{', '.join(projection.implicit)}; leave them out"
-            )
-        return projection
+    @property
+    def kind(self) -> str:
+        """The kind of the source with its article, for error messages."""
+        return "a remote table"
 
-    def _origin(self, column: str) -> str:
+    def origin(self, column: str) -> str:
         """Return where a column's type comes from, for error messages."""
         return f"in the {'query' if self._remote.spec.table is None else 'table'} of {self._remote.name!r}"
-
-    def request(self, projection: Projection, where: str | None) -> ScanRequest:
-        """Return what must be read for a projection and a predicate."""
-        predicate = None if where is None else Predicate.parse(where)
-        columns = set(projection.table_columns)
-        if predicate is not None:
-            tree = predicate.tree
-            columns |= set(self.schema.fieldNames()) if tree is None else self.referenced_columns(tree)
-        selected = tuple(name for name in self.schema.fieldNames() if name in columns)
-        return ScanRequest(self.source, self.analysis_scan.frame, self.schema, selected, (), predicate)
 
     def statistics(self, where: str | None, columns: Sequence[str]) -> TableStatistics | None:
         """Return the database's estimates for a predicate and some columns, None if it has none. Reads no row."""

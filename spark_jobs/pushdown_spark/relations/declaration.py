@@ -20,10 +20,11 @@ from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog
 
 @dataclass(frozen=True)
 class Source:
-    """A named source of files.
+    """A named source of files, or a table or view of Spark's catalog.
 
     `options` have Spark's names in lower case. `cold` is whether the session has just started, so that our readers
-    would wait for the first Python workers.
+    would wait for the first Python workers. `table` is the name of a table. Its format is `table` until the table is
+    opened, and then that of its files if the catalog has a table of files.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Source:
     catalog: ImplicitCatalog = BUILT_IN
     cold: bool = False
     max_malformed: int | None = None
+    table: str | None = None
 
     def parameter(self, name: str) -> str:
         """Return a parameter of this source for a message, with the source's name if there may be others."""

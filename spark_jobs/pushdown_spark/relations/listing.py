@@ -11,11 +11,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from py4j.java_gateway import JavaObject
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.relations.storage import LOCAL, Storage
 from pushdown_spark.runtime.filesystem import FileEntry
-from pushdown_spark.runtime.jvm_gateway import java_strings
+from pushdown_spark.runtime.jvm_gateway import java_strings, scala_seq
 
 
 class Compression(StrEnum):
@@ -28,6 +28,8 @@ class Compression(StrEnum):
 
 
 _COMPRESSIONS = {str(compression): compression for compression in Compression}
+CATALOG_INDEX = "org.apache.spark.sql.execution.datasources.CatalogFileIndex"
+"""The file index of a table whose partitions the catalog knows."""
 _AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 _FOREIGN_SUFFIXES = frozenset({".deflate", ".lz4", ".snappy", ".lzo", ".xz", ".br"})
 _SETTING_DECIDES = frozenset({".gzip", ".zstd"})
@@ -174,11 +176,23 @@ def _relation(frame: DataFrame) -> JavaObject:
     return frame._jdf.queryExecution().analyzed().collectLeaves().head()
 
 
+def listed_bytes(frame: DataFrame) -> int:
+    """Return the bytes of the files when Spark listed them."""
+    return int(file_index(frame).sizeInBytes())
+
+
 def file_index(frame: DataFrame) -> JavaObject:
     """Return Spark's file index of a DataFrame over files."""
     relation = _relation(frame)
     is_newer = relation.nodeName() == "DataSourceV2Relation"
-    return relation.table().fileIndex() if is_newer else relation.relation().location()
+    index = relation.table().fileIndex() if is_newer else relation.relation().location()
+    return all_partitions(frame.sparkSession, index)
+
+
+def all_partitions(spark: SparkSession, index: JavaObject) -> JavaObject:
+    """Return the file index of all partitions, given one that asks the catalog for those that a query selects."""
+    is_lazy = index.getClass().getName() == CATALOG_INDEX
+    return index.filterPartitions(scala_seq(spark, [])) if is_lazy else index
 
 
 def has_plain_directories(path: str) -> bool:

@@ -9,9 +9,11 @@ from functools import partial
 from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
+from pushdown_spark.contract import FORMATS_WITHOUT_FILES
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, Source
 from pushdown_spark.relations.files import FileRelation
+from pushdown_spark.relations.tables import open_table
 
 _MAX_THREADS = 4
 """File relations that are opened at the same time. Opening mostly waits for listings, footers and small Spark jobs."""
@@ -19,6 +21,8 @@ _MAX_THREADS = 4
 
 def open_relation(spark: SparkSession, source: AnySource) -> Relation:
     """Open a declared source of any kind. Raises typed errors that name the parameter."""
+    if isinstance(source, Source) and source.format in FORMATS_WITHOUT_FILES:
+        return open_table(spark, source)
     if isinstance(source, Source):
         return FileRelation.open(spark, source)
     # The drivers of databases are loaded only if a source needs them.

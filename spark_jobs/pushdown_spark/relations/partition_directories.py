@@ -111,6 +111,8 @@ def _values(request: ScanRequest, fields: t.StructType, converters: Sequence[_To
     for directory, printed_values in _list_directories(leaf):
         if len(values) == _MAX_DIRECTORIES:
             raise UnsupportedError(f"rows come from more than {_MAX_DIRECTORIES:,} directories")
+        if directory in values:
+            raise UnsupportedError(f"directory {directory} has several partitions")
         if len(printed_values) != len(converters):
             raise UnsupportedError(f"the values of directory {directory} are ambiguous")
         values[directory] = tuple(
@@ -217,11 +219,11 @@ def _list_directories(leaf: JavaObject) -> Iterator[tuple[str, list[str | None]]
 def _converter(field: t.StructField) -> _ToSql:
     """Return the converter of a column's values.
 
-    Raises UnsupportedError for types that Spark does not infer from directory names, and for declared lengths, because
-    Spark pads their values.
+    Raises UnsupportedError for types whose printed values are ambiguous, and for declared lengths, because Spark pads
+    their values.
     """
     ddl = field.dataType.simpleString()
-    match None if field.metadata else field.dataType:
+    match None if field.metadata.keys() - {"comment"} else field.dataType:
         case t.ByteType() | t.ShortType() | t.IntegerType() | t.LongType() | t.DecimalType() | t.DoubleType():
             return lambda text: f"CAST('{text}' AS {ddl})"
         case t.BooleanType():

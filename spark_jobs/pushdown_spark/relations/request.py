@@ -68,9 +68,11 @@ class ScanRequest:
 
     def of_query(self, sql: str) -> ScanRequest:
         """Return the request of a whole query, which only Spark's reader can serve if the query reads file metadata."""
-        if self.spark_only or not reads_file_metadata(sql):
-            return self
-        return replace(self, spark_only=FILE_METADATA)
+        return self.left_to_spark(FILE_METADATA) if reads_file_metadata(sql) else self
+
+    def left_to_spark(self, reason: str) -> ScanRequest:
+        """Return the request for Spark's reader only. An earlier reason is kept."""
+        return replace(self, spark_only=self.spark_only or reason)
 
     def check_allowed(self) -> None:
         """Raise UnsupportedError if the user turned our readers off, or if only Spark can parse the predicate."""

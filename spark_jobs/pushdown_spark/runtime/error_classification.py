@@ -54,6 +54,9 @@ _TRUNCATED = ("Unexpected end of input stream", "Unexpected end of ZLIB", "Compr
 
 _CODES_BY_CONDITION: Mapping[str, ErrorCode] = {
     "PATH_NOT_FOUND": ErrorCode.MISSING_PATH,
+    "TABLE_OR_VIEW_NOT_FOUND": ErrorCode.MISSING_PATH,
+    "SCHEMA_NOT_FOUND": ErrorCode.MISSING_PATH,
+    "CATALOG_NOT_FOUND": ErrorCode.BAD_SPEC,
     "PATH_ALREADY_EXISTS": ErrorCode.OUTPUT_EXISTS,
     "FAILED_READ_FILE": ErrorCode.UNREADABLE_FILE,
     "UNRESOLVED_COLUMN": ErrorCode.UNKNOWN_COLUMN,

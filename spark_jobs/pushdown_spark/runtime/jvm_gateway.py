@@ -56,6 +56,16 @@ def elements(collection: JavaObject) -> Iterator[JavaObject]:
         yield iterator.next()
 
 
+def class_name(instance: JavaObject) -> str:
+    """Return the name of the class of a JVM object, without its package."""
+    return str(instance.getClass().getSimpleName())
+
+
+def string_map(mapping: JavaObject) -> dict[str, str]:
+    """Return a Scala map of strings."""
+    return {str(entry._1()): str(entry._2()) for entry in elements(mapping)}
+
+
 def java_string(spark: SparkSession, value: JavaObject) -> str:
     """Return the string of a JVM object, transferred in chunks.
 

@@ -23,6 +23,8 @@ WAIT_SECONDS = 60.0
 """The time limit for the first executor. The check passes if none has started by then."""
 
 _TAG = "airflow_pushdown-preflight"
+_WITHOUT_PYTHON = frozenset({"text", "iceberg", "delta"})
+"""Formats that only Spark's own readers read."""
 _MAX_TASKS = 8
 _LOCAL_MASTER = re.compile(r"local(\[.*\])?$")
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -67,7 +69,7 @@ def local_versions(_task: int = 0) -> Versions:
 def needs_python(source: AnySourceSpec) -> bool:
     """Return whether a source may need Python on executors."""
     # Database sources have no parameter `reader`.
-    return source.format != "text" and getattr(source, "reader", None) != "spark"
+    return source.format not in _WITHOUT_PYTHON and getattr(source, "reader", None) != "spark"
 
 
 def check_executors(context: SparkContext, wait_seconds: float = WAIT_SECONDS) -> None:

@@ -15,6 +15,7 @@ from pushdown_spark.contract import (
     RemoteSourceSpec,
     SourceFormat,
     SourceSpec,
+    TableSourceSpec,
 )
 
 QUERY = "SELECT o.id FROM o JOIN c ON o.customer = c.id"
@@ -84,9 +85,17 @@ def test_a_remote_table_may_be_among_the_sources(monkeypatch: pytest.MonkeyPatch
     assert {name: reached.database for name, reached in task._source_secrets().remote.items()} == {"c": "/data/shop.db"}
 
 
+def test_a_table_of_the_catalog_may_be_among_the_sources() -> None:
+    table: dict[str, object] = {"table": "db.c", "reader": "spark", "options": {"mergeSchema": True}}
+    job = spec(sources={"o": SOURCES["o"], "c": table})
+    assert job.sources["c"] == TableSourceSpec(table="db.c", reader="spark", options={"mergeSchema": "true"})
+
+
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
+        ({"sources": {"o": {"table": "t", "schema": "a int"}}}, "sources.o.schema: "),
+        ({"sources": {"o": {"table": "t", "path": "/x", "format": "csv"}}}, "sources.o.table: "),
         ({"sources": {}}, "sources: declare at least one"),
         ({"sources": ["/x"]}, "sources: "),
         ({"sources": {"o": {"path": "/x", "format": "xls"}}}, "sources.o.format: "),

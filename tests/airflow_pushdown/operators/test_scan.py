@@ -12,7 +12,15 @@ from airflow.sdk.definitions.mappedoperator import MappedOperator
 
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError
 from airflow_pushdown.operators import PushdownScanOperator
-from pushdown_spark.contract import JobSpec, OutputMode, ReaderChoice, SourceFormat, SourceSpec
+from pushdown_spark.contract import (
+    JobSpec,
+    OrcOptions,
+    OutputMode,
+    ReaderChoice,
+    SourceFormat,
+    SourceSpec,
+    TableSourceSpec,
+)
 
 
 def spec(**parameters: object) -> JobSpec:
@@ -55,6 +63,39 @@ def test_the_parameters_become_the_job() -> None:
         "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources": "",
         "spark.sql.python.filterPushdown.enabled": "true",
     }
+
+
+def test_a_table_of_the_catalog_may_replace_the_path() -> None:
+    operator = PushdownScanOperator(
+        task_id="scan", table="db.events", options={"versionAsOf": 3}, reader="pushdown", where="a > 1"
+    )
+    job = operator.build_spec("d/t/r/-1")
+    (source,) = job.sources.values()
+    assert source == TableSourceSpec(
+        table="db.events", options={"versionAsOf": "3"}, reader="pushdown", orc=OrcOptions()
+    )
+    assert JobSpec.model_validate_json(job.model_dump_json(by_alias=True)) == job
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"path": "/a", "table": "t", "format": "csv"}, "path: give either `path` or `table`"),
+        ({"table": "t", "format": "csv"}, "format: the catalog knows the files of table t; leave format out"),
+        ({"table": "t", "schema": "a int"}, "schema: the catalog knows"),
+        ({"table": "t", "on_missing_column": "error"}, "on_missing_column: the catalog knows"),
+        ({"table": "t", "max_malformed": 1}, "max_malformed: the catalog knows"),
+        ({"table": ""}, "table: String should have at least 1 character"),
+        ({"path": "/a", "format": "table"}, "format: a table of the catalog has no path"),
+        ({"path": ["/a", "/b"], "format": "delta"}, "path: format delta reads the table in one directory, not 2 paths"),
+        ({"path": "/a", "format": "iceberg", "schema": "a int"}, "schema: format iceberg does not have it"),
+        ({"table": "t", "conf": {"spark.hadoop.orc.filter.use.selected": "true"}}, "conf: spark.hadoop.orc.filter"),
+    ],
+)
+def test_tables_and_paths_are_checked(parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        PushdownScanOperator(task_id="scan", **parameters).build_spec("d/t/r/-1")
+    assert str(caught.value).startswith(message)
 
 
 def test_checks_and_the_bound_of_malformed_lines_become_part_of_the_job() -> None:
@@ -140,7 +181,7 @@ def test_a_wrong_parameter_is_one_line_that_names_it(parameters: dict[str, objec
 
 
 def test_the_error_for_an_unknown_format_lists_the_file_formats() -> None:
-    with pytest.raises(ConfigError, match=r"^format: Input should be .*'parquet' or 'text' \(got 'jsn'\)$") as caught:
+    with pytest.raises(ConfigError, match=r"^format: Input should be .*'iceberg' or 'delta' \(got 'jsn'\)$") as caught:
         spec(format="jsn")
     assert "remote" not in str(caught.value)
     # The log would show Pydantic's own error, with an address of its pages.

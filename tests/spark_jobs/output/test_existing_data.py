@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pushdown_spark.contract import OutputMode, OutputSpec
+from pushdown_spark.contract import OutputMode, OutputSpec, TableSourceSpec
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.output.writer import open_output
+from pushdown_spark.relations.listing import escaped
+from pushdown_spark.relations.tables import table_directories
 
 CHANGING = [OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.APPEND]
 
@@ -88,6 +90,29 @@ def test_overwrite_may_read_what_a_wildcard_finds_beside_the_output(spark: Spark
         (tmp_path / name).mkdir(parents=True)
     output = OutputSpec(path=str(tmp_path / "raw"), mode=OutputMode.OVERWRITE)
     assert open_output(spark, output, "run", sources=[f"{tmp_path}/*/events"]).prepare()
+
+
+def test_escaped_glob_characters_are_plain_ones(spark: SparkSession, tmp_path: Path) -> None:
+    output, source = tmp_path / "out[1]", rf"{tmp_path}/out\[1\]/events/*.json"
+    with pytest.raises(BadSpecError, match="would delete the source"):
+        open_output(spark, OutputSpec(path=str(output), mode=OutputMode.OVERWRITE), "run", sources=[source])
+
+
+def test_overwrite_of_the_directories_of_a_table_is_rejected(spark: SparkSession, tmp_path: Path) -> None:
+    table, elsewhere = tmp_path / "lake[1]" / "t", tmp_path / "old" / "p=9"
+    spark.sql(f"CREATE TABLE kept (a INT, p INT) USING parquet PARTITIONED BY (p) LOCATION 'file:{table}'")
+    spark.sql(f"ALTER TABLE kept ADD PARTITION (p = 9) LOCATION 'file:{elsewhere}'")
+    spark.sql("CREATE VIEW seen AS SELECT * FROM kept WHERE a > 1")
+    try:
+        for name in ("kept", "seen"):
+            sources = [escaped(path) for path in table_directories(spark, TableSourceSpec(table=name))]
+            for output in (table.parent, elsewhere.parent):
+                with pytest.raises(BadSpecError, match="would delete the source"):
+                    open_output(spark, OutputSpec(path=str(output), mode=OutputMode.OVERWRITE), "run", sources=sources)
+            open_output(spark, OutputSpec(path=f"{tmp_path}/new", mode=OutputMode.OVERWRITE), "run", sources=sources)
+    finally:
+        spark.sql("DROP VIEW seen")
+        spark.sql("DROP TABLE kept")
 
 
 def test_overwrite_of_partitions_may_read_another_partition(spark: SparkSession, tmp_path: Path) -> None:

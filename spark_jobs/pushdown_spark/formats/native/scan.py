@@ -13,7 +13,7 @@ from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice, Sou
 from pushdown_spark.expressions.predicate import EVERY_ROW
 from pushdown_spark.formats.avro.spark_source import rebase_mode
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.listing import decoded, input_files, input_uris
+from pushdown_spark.relations.listing import decoded, input_files, input_uris, listed
 from pushdown_spark.relations.request import ScanRequest, unsupported
 from pushdown_spark.relations.storage import LOCAL
 from pushdown_spark.scan.base import Scan
@@ -25,7 +25,7 @@ _MAX_PLANNED_CONJUNCTS = 32
 _MANY_CONSTANTS = 500
 """Number of constants from which Spark's filter operator is faster than the reader. Row-based readers compare each row
 with every constant, and the operator uses a hash set."""
-_FILTERS = {
+FILTER_SETTINGS = {
     SourceFormat.JSON: "spark.sql.json.filterPushdown.enabled",
     SourceFormat.CSV: "spark.sql.csv.filterPushdown.enabled",
     SourceFormat.AVRO: "spark.sql.avro.filterPushdown.enabled",
@@ -56,13 +56,13 @@ class NativeScan(Scan):
     @property
     def session_conf(self) -> Mapping[str, str]:
         """The setting that switches filter pushdown off, if it must be off."""
-        return {} if self._unfiltered is None else {_FILTERS[self._request.source.format]: "false"}
+        return {} if self._unfiltered is None else {FILTER_SETTINGS[self._request.source.format]: "false"}
 
     @cached_property
     def _unfiltered(self) -> str | None:
         """Why filter pushdown must be off in Spark's reader, None if it may be on."""
         source, predicate = self._request.source, self._request.predicate
-        if source.format not in _FILTERS:
+        if source.format not in FILTER_SETTINGS:
             return None
         if not source.filter_pushdown:
             return "turned off"
@@ -106,14 +106,14 @@ class NativeScan(Scan):
     def _plan_report(self) -> SourceReport:
         """The plan, computed once because Spark plans every conjunct."""
         request = self._request
-        files = input_files(request.native, LOCAL)
+        sizes = _file_sizes(request.native)
         return SourceReport(
             reader="spark",
             reason=self._reason,
             conjuncts=self._conjuncts(),
             columns=request.columns,
-            files_total=len(files),
-            bytes_total=sum(file.size for file in files),
+            files_total=len(sizes),
+            bytes_total=sum(sizes),
             notes=self._notes,
         )
 
@@ -145,3 +145,11 @@ class NativeScan(Scan):
                 text = rest.partition("], ")[0]
                 return "" if text.startswith("IsNotNull") and "), " not in text and "," not in text else text
         return ""
+
+
+def _file_sizes(frame: DataFrame) -> list[int]:
+    """Return the sizes of the files. If one of them is gone, the sizes are those that Spark listed."""
+    try:
+        return [file.size for file in input_files(frame, LOCAL)]
+    except FileNotFoundError:
+        return [entry.length for entry in listed(frame)]

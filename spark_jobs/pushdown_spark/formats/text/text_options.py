@@ -23,6 +23,7 @@ from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.byte_patterns.csv import CsvSyntax
 from pushdown_spark.expressions.byte_patterns.text import BytePattern, alternation, literal
+from pushdown_spark.expressions.scope import is_char
 from pushdown_spark.expressions.session_settings import check_meaning, setting
 from pushdown_spark.formats.columnar import types_in
 from pushdown_spark.formats.text.line_filter import LineSyntax
@@ -156,7 +157,7 @@ def _check_common(options: Mapping[str, str], schema: StructType) -> None:
     corrupt = options.get("columnnameofcorruptrecord", "_corrupt_record")
     if corrupt in schema.fieldNames():
         raise UnsupportedError(f"column {corrupt} keeps corrupt lines, so every line must be parsed")
-    if any(_has_bounded_string(field.dataType) for field in schema.fields):
+    if any(is_char(field) or _has_bounded_string(field.dataType) for field in schema.fields):
         raise UnsupportedError("char and varchar columns are padded or checked when they are read")
 
 

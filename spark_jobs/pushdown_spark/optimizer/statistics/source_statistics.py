@@ -21,7 +21,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 from sqlglot import exp
 
-from pushdown_spark.contract import SourceFormat
+from pushdown_spark.contract import FORMATS_WITHOUT_FILES, SourceFormat
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.binder import bind
@@ -167,7 +167,7 @@ class SourceStatistics:
 
     def _list_files(self, relation: Relation | FileTable) -> tuple[InputFile, ...] | None:
         source = relation.source
-        if source.format is SourceFormat.REMOTE:
+        if source.format in FORMATS_WITHOUT_FILES:
             return None
         if source.name not in self._files:
             try:
@@ -195,7 +195,11 @@ class SourceStatistics:
         sample = self._cache.sample(source, files, schema, columns)
         selectivity, matches = self._selectivity(sample, schema, request.conditions, relevant)
         is_certain = (
-            sample.is_whole and source.format in _EXACT_FORMATS and _has_spark_values(sample, schema, relevant.values())
+            sample.is_whole
+            and source.format in _EXACT_FORMATS
+            # The catalog may have values that the files lack: defaults of columns, and those of partitions.
+            and source.table is None
+            and _has_spark_values(sample, schema, relevant.values())
         )
         read = [each for each in schema.fields if request.read_columns is None or each.name in request.read_columns]
         widths = {column.name: _max_width(sample, column) for column in read}

@@ -1,0 +1,147 @@
+"""Scans of tables and views that only Spark reads. Spark's optimizer pushes the predicate, and the report shows how."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from pushdown_spark.contract import ConjunctReport, Exactness, SourceReport
+from pushdown_spark.formats.native.scan import FILTER_SETTINGS
+from pushdown_spark.relations.catalog import is_plain_table, tables_in_plan
+from pushdown_spark.relations.request import ScanRequest, unsupported
+from pushdown_spark.runtime.jvm_gateway import class_name
+from pushdown_spark.runtime.scan_metrics import ScanWatch
+from pushdown_spark.scan.base import Scan
+
+_MAX_PLANNED_CONJUNCTS = 8
+"""Maximum number of conjuncts that Spark plans for the report. A connector may read the log of its table for each."""
+_MAX_PLANNED_LENGTH = 10_000
+"""Maximum length of a conjunct that Spark plans for the report, in characters."""
+_PUSHED = re.compile(
+    r"PushedFilters: \[(?P<file>.*?)\](?:, |$)|PartitionFilters: \[(?P<partition>.*?)\](?:, |$)"
+    r"|\bfilters=(?P<iceberg>.*?), (?:runtimeFilters|groupedBy)=",
+    re.MULTILINE,
+)
+"""The filters of a scan in the text of Spark's plan, in file sources and in Iceberg."""
+_FILTER = re.compile(r"^[\s:|+*()\d-]*Filter ", re.MULTILINE)
+"""The nodes of a plan that evaluate a condition for each row."""
+_IDENTIFIER = re.compile(r"#\d+L?")
+"""The number that Spark gives a column in a plan."""
+
+
+@dataclass(frozen=True)
+class _PlannedFilters:
+    """The filters that the scans of a plan have, and the number of nodes that evaluate conditions after them."""
+
+    pushed: frozenset[str]
+    evaluated: int
+
+    @classmethod
+    def of(cls, frame: DataFrame) -> _PlannedFilters:
+        """Plan a DataFrame."""
+        plan = str(frame._jdf.queryExecution().sparkPlan().toString())
+        found = (text for match in _PUSHED.finditer(plan) for text in match.groups() if text)
+        return cls(frozenset(_IDENTIFIER.sub("", text) for text in found), len(_FILTER.findall(plan)))
+
+
+class SparkPlanScan(Scan):
+    """A scan by Spark's plan of a table or view. `request.spark_only` is the reason for it."""
+
+    is_native = True
+    counts_bytes_in_spark = True
+
+    def __init__(self, request: ScanRequest, notes: tuple[str, ...] = ()) -> None:
+        self._request = request
+        self._notes = notes
+        self._watch = ScanWatch(request.native.sparkSession, tables_in_plan(request.native))
+
+    @property
+    def session_conf(self) -> Mapping[str, str]:
+        """The settings that switch filter pushdown off in Spark's file readers, if it must be off."""
+        return {} if self._request.source.filter_pushdown else dict.fromkeys(FILTER_SETTINGS.values(), "false")
+
+    def frame(self) -> DataFrame:
+        """Return Spark's DataFrame over the table. Its plan gets the columns, the predicate and the limit."""
+        return self._request.native
+
+    def report(self) -> SourceReport:
+        """Return the filters that Spark pushes and, after a run, the files that the table's scans read and skipped."""
+        report, metrics = self._plan_report, self._watch.metrics()
+        if metrics is None or metrics.files_read is None:
+            return report
+        manifests = {"total": metrics.manifests_total, "skipped": metrics.manifests_skipped}
+        known = {outcome: count for outcome, count in manifests.items() if count is not None}
+        skipped, total = metrics.files_skipped, report.files_total
+        if skipped is None and total:
+            skipped = max(total - metrics.files_read, 0)
+        return report.model_copy(
+            update={
+                "files_read": metrics.files_read,
+                "files_total": total if skipped is None else metrics.files_read + skipped,
+                "skipped": {} if skipped is None else {"files": skipped},
+                "units": {"manifests": known} if known else {},
+            }
+        )
+
+    @cached_property
+    def _plan_report(self) -> SourceReport:
+        """The plan, computed once because Spark plans every conjunct."""
+        request = self._request
+        files_total, bytes_total = _delta_files(request.native) or (0, 0)
+        texts = () if request.predicate is None else request.predicate.conjunct_texts
+        return SourceReport(
+            reader="spark",
+            reason=request.spark_only or "",
+            conjuncts=tuple(self._conjunct(sql, is_planned=n < _MAX_PLANNED_CONJUNCTS) for n, sql in enumerate(texts)),
+            columns=request.columns,
+            files_total=files_total,
+            bytes_total=bytes_total,
+            notes=self._notes,
+        )
+
+    @cached_property
+    def _own_filters(self) -> _PlannedFilters:
+        """The filters without the query's predicate, which only views have."""
+        if is_plain_table(self._request.native):
+            return _PlannedFilters(frozenset(), 0)
+        return _PlannedFilters.of(self._request.native)
+
+    def _conjunct(self, sql: str, *, is_planned: bool) -> ConjunctReport:
+        if not self._request.source.filter_pushdown:
+            return unsupported(sql, "turned off")
+        if not is_planned or len(sql) > _MAX_PLANNED_LENGTH:
+            return unsupported(sql, "not planned for the report")
+        try:
+            planned = _PlannedFilters.of(self._request.native.where(sql))
+        except (PySparkException, Py4JError):
+            # The query itself raises the error.
+            return unsupported(sql, "Spark cannot plan it")
+        pushed = ", ".join(sorted(planned.pushed - self._own_filters.pushed))
+        if not pushed:
+            return unsupported(sql, "Spark does not push it into the scan")
+        is_exact = planned.evaluated == self._own_filters.evaluated
+        return ConjunctReport(
+            sql=sql,
+            exactness=Exactness.EXACT if is_exact else Exactness.INEXACT,
+            pushed_as=f"filter of Spark's scan: {pushed}",
+        )
+
+
+def _delta_files(frame: DataFrame) -> tuple[int, int] | None:
+    """Return the number and the bytes of the files of a Delta table, None if its log has no sums of them."""
+    leaf = frame._jdf.queryExecution().analyzed().collectLeaves().head()
+    try:
+        if class_name(leaf) != "LogicalRelation" or class_name(leaf.relation().location()) != "TahoeLogFileIndex":
+            return None
+        snapshot = leaf.relation().location().snapshotAtAnalysis()
+        count, size = snapshot.numOfFilesIfKnown(), snapshot.sizeInBytesIfKnown()
+        return (int(count.get()), int(size.get())) if count.isDefined() and size.isDefined() else None
+    except Py4JError:
+        # The classes are internals of the connector. A missing count must not fail the query.
+        return None

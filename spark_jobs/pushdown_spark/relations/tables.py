@@ -1,0 +1,202 @@
+"""Relations of the tables of Spark's catalog whose rows are those of files.
+
+The catalog decides what Spark reads: the columns and their types, the options, the partitions and the directories of
+the files. A relation takes all of this from Spark's own plan of the table, so that our readers read the same files with
+the same schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from pushdown_spark.contract import (
+    CONNECTOR_FORMATS,
+    ONLY_SOURCE,
+    ErrorCode,
+    ReaderChoice,
+    SourceFormat,
+    TableSourceSpec,
+)
+from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.expressions.predicate import Predicate
+from pushdown_spark.projection.file_locations import location
+from pushdown_spark.projection.metadata_columns import implicit_catalog
+from pushdown_spark.projection.resolver import Projection
+from pushdown_spark.projection.schema_alignment import ddl
+from pushdown_spark.projection.schema_merge import MergeRules
+from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.catalog import (
+    MEMORY_INDEX,
+    CatalogTable,
+    check_column,
+    describe_table,
+    directories_read,
+    plan_below_names,
+)
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.files import FileRelation
+from pushdown_spark.relations.listing import input_uris, is_local, listed_bytes, local_files
+from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.relations.schema_discovery import TableSchema
+from pushdown_spark.relations.spark_relations import SparkRelation
+from pushdown_spark.runtime.error_classification import typed_error
+from pushdown_spark.runtime.jvm_gateway import class_name, elements, plan_dataframe
+
+_STALE = "Spark's listing of the table is older than its files; run REFRESH TABLE"
+
+
+def open_table(spark: SparkSession, source: Source) -> Relation:
+    """Open a table or view of the catalog, or a table of a connector's format in a directory.
+
+    Raises typed errors that name the parameter if there is no such table.
+    """
+    frame = load_table(spark, source)
+    if source.format in CONNECTOR_FORMATS:
+        return SparkRelation(spark, source, frame, f"format {source.format} is read by its Spark connector")
+    try:
+        table = describe_table(frame)
+    except UnsupportedError as problem:
+        return SparkRelation(spark, source, frame, str(problem))
+    return TableRelation(spark, source, frame, table)
+
+
+def load_table(spark: SparkSession, source: Source, options: Mapping[str, str] | None = None) -> DataFrame:
+    """Return Spark's own DataFrame over a table, with additional options if given. Raises typed errors."""
+    reader = spark.read.options(**{**source.options, **(options or {})})
+    parameter = "path" if source.table is None else "table"
+    try:
+        if source.table is None:
+            return reader.format(source.format).load(*source.paths)
+        return reader.table(source.table)
+    except (AnalysisException, ParseException, Py4JJavaError) as problem:
+        raise typed_error(problem, about=source.parameter(parameter), text_error=ErrorCode.BAD_SPEC) from problem
+
+
+def table_directories(spark: SparkSession, table: TableSourceSpec) -> set[str]:
+    """Return the directories of all files that a table or view reads. Raises typed errors if there is no such table."""
+    return directories_read(load_table(spark, declared_table(ONLY_SOURCE, table)))
+
+
+def declared_table(name: str, spec: TableSourceSpec, *, cold: bool = False) -> Source:
+    """Return the declaration of a table of the catalog."""
+    return Source(
+        name,
+        SourceFormat.TABLE,
+        (),
+        None,
+        {key.lower(): value for key, value in spec.options.items()},
+        spec.reader,
+        spec.filter_pushdown,
+        spec.orc,
+        catalog=implicit_catalog(spec.implicit_names, spec.implicit_columns),
+        cold=cold,
+        table=spec.table,
+    )
+
+
+class TableRelation(FileRelation):
+    """A table of files in Spark's catalog. `open_table` makes one."""
+
+    def __init__(self, spark: SparkSession, source: Source, frame: DataFrame, table: CatalogTable) -> None:
+        """`frame` is Spark's DataFrame over the table, and `table` describes how it reads the files."""
+        opened = replace(
+            source, format=table.format, options=table.options, paths=table.roots, schema=ddl(frame.schema)
+        )
+        super().__init__(spark, opened)
+        self._declared = source
+        self._table = table
+        self._native = plan_dataframe(spark, plan_below_names(frame))
+        note = f"{source.table} is a table of {table.format} files in {', '.join(map(location, table.roots[:1]))}"
+        rules = MergeRules(source.on_schema_conflict, self._case_sensitive, is_inferred=False)
+        self.table_schema = TableSchema(rules, notes=(note,))
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The directories below which `dir0` counts."""
+        return tuple(map(location, self.source.paths))
+
+    def load(self, options: Mapping[str, str] | None = None, schema: StructType | None = None) -> DataFrame:
+        """Return Spark's own DataFrame over the table, with additional options. The schema is that of the catalog."""
+        assert schema is None, "a table has the schema of the catalog"
+        return load_table(self._spark, self._declared, options)
+
+    def _origin(self, column: str) -> str:
+        return f"in table {self.source.table}"
+
+    def request(self, projection: Projection, where: str | None) -> ScanRequest:
+        """Return what a reader must deliver for a projection and a predicate, from the partitions that can matter."""
+        request = super().request(projection, where)
+        try:
+            if self._is_cached:
+                raise UnsupportedError("the table is cached in Spark, which reads the cached rows")
+            frame = self._prune_partitions(request.predicate)
+            request = replace(request, loaded=lambda: frame)
+            _check_listing(frame)
+            self._check_buckets(request)
+            for field in (*request.read_schema.fields, *self.partition_schema.fields):
+                check_column(field)
+        except UnsupportedError as problem:
+            return request.left_to_spark(str(problem))
+        return request
+
+    @cached_property
+    def _is_cached(self) -> bool:
+        """Whether Spark keeps the rows of the table. They may be older than the files."""
+        level = self.native.storageLevel
+        return level.useMemory or level.useDisk or level.useOffHeap
+
+    def _prune_partitions(self, predicate: Predicate | None) -> DataFrame:
+        """Return a DataFrame over the partitions that a predicate selects.
+
+        Spark's optimizer asks the catalog for them. Without a predicate, or above padded columns, it has all
+        partitions.
+        """
+        if predicate is None or not self._table.is_listed_by_catalog or self._table.pads:
+            return self.native
+        try:
+            plan = self.native.where(predicate.sql)._jdf.queryExecution().optimizedPlan()
+        except (PySparkException, Py4JJavaError):
+            # Spark's reader raises the error of the query.
+            return self.native
+        leaves = list(elements(plan.collectLeaves()))
+        if len(leaves) != 1 or class_name(leaves[0]) != "LogicalRelation":
+            return self.native
+        is_pruned = leaves[0].relation().location().getClass().getName() == MEMORY_INDEX
+        frame = plan_dataframe(self._spark, leaves[0])
+        return frame if is_pruned and frame.schema == self.native.schema else self.native
+
+    def _check_buckets(self, request: ScanRequest) -> None:
+        """Raise UnsupportedError if the reader is chosen by cost, and Spark reads only some buckets."""
+        predicate = request.predicate
+        if not self._table.is_bucketed or predicate is None or self.source.reader is not ReaderChoice.AUTO:
+            return
+        try:
+            plan = request.native.where(predicate.sql)._jdf.queryExecution().sparkPlan()
+        except (PySparkException, Py4JJavaError):
+            return
+        leaf = plan.collectLeaves().head()
+        if class_name(leaf) == "FileSourceScanExec" and leaf.optionalBucketSet().isDefined():
+            raise UnsupportedError("Spark reads only the buckets that the predicate selects")
+
+
+def _check_listing(frame: DataFrame) -> None:
+    """Raise UnsupportedError if local files have changed since Spark listed them.
+
+    Spark keeps the listing of a table for the session, and reads the files that it has in the sizes that it has.
+    """
+    uris = input_uris(frame)
+    if not all(map(is_local, uris)):
+        return
+    try:
+        size = sum(file.size for file in local_files(uris))
+    except OSError as problem:
+        raise UnsupportedError(_STALE) from problem
+    if size != listed_bytes(frame):
+        raise UnsupportedError(_STALE)
