@@ -25,6 +25,7 @@ from pushdown_spark.contract import (
     JobResult,
     JobSpec,
     JoinReport,
+    OutputSpec,
     SecretValues,
     SourceReport,
     SourceSpec,
@@ -32,8 +33,9 @@ from pushdown_spark.contract import (
 from pushdown_spark.contract.report_text import render_text
 from pushdown_spark.contract.versions import unsupported_spark
 from pushdown_spark.errors import BadSpecError
+from pushdown_spark.output.base import Output
 from pushdown_spark.output.checks import raise_failed
-from pushdown_spark.output.writer import FileOutput, open_output
+from pushdown_spark.output.writer import open_output
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.filesystem import open_files
@@ -66,7 +68,7 @@ class JobRun:
         self._application_id: str | None = None
         self._sources: dict[str, SourceReport] = {}
         self._joins: tuple[JoinReport, ...] = ()
-        self._output: FileOutput | None = None
+        self._output: Output | None = None
         self._checks: tuple[CheckReport, ...] = ()
 
     def execute(self) -> JobResult:
@@ -119,13 +121,16 @@ class JobRun:
         """Write the query to its output. Return the number of rows, None if mode `ignore` keeps an existing output."""
         if self._spec.output is None:
             return self._rows(spark, _compute_all)
-        files = [source for source in self._spec.sources.values() if isinstance(source, SourceSpec)]
-        paths = [path for source in files for path in source.path]
-        self._output = open_output(spark, self._spec.output, self._spec.run_key, sources=paths)
+        self._output = self._open_output(spark, self._spec.output)
         if not self._output.prepare():
-            return None
+            return self._output.committed_rows
         with self._output.guarded():
             return self._rows(spark, self._output.stage)
+
+    def _open_output(self, spark: SparkSession, output: OutputSpec) -> Output:
+        files = [source for source in self._spec.sources.values() if isinstance(source, SourceSpec)]
+        paths = [path for source in files for path in source.path]
+        return open_output(spark, output, self._spec.run_key, sources=paths)
 
     def _rows(self, spark: SparkSession, action: Callable[[DataFrame], None]) -> int | None:
         in_python = [source.format for source in self._spec.sources.values() if needs_python(source)]
