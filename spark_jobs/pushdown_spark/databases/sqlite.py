@@ -74,9 +74,14 @@ class SqliteClient:
             )
 
     def _error(self, problem: BaseException) -> RemoteFailedError | RemoteRefusedError:
-        text = " ".join(str(problem).partition("\nquery:")[0].split())
-        error_class = LostConnectionError if any(message in text for message in _BUSY) else RemoteRefusedError
-        return error_class(f"{self._display_name}: {text}")
+        return sqlite_error(self._display_name, problem)
+
+
+def sqlite_error(display_name: str, problem: BaseException) -> RemoteFailedError | RemoteRefusedError:
+    """Return an error of a driver as a typed error of one line."""
+    text = " ".join(str(problem).partition("\nquery:")[0].split())
+    error_class = LostConnectionError if any(message in text for message in _BUSY) else RemoteRefusedError
+    return error_class(f"{display_name}: {text}")
 
 
 def _type_example(arrow_type: pa.DataType) -> str:
