@@ -20,21 +20,23 @@ from pyspark import __version__ as pyspark_version
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import (
+    AnyOutputSpec,
     CheckReport,
     JobError,
     JobResult,
     JobSpec,
     JoinReport,
-    OutputSpec,
     SecretValues,
     SourceReport,
     SourceSpec,
+    TableOutputSpec,
 )
 from pushdown_spark.contract.report_text import render_text
 from pushdown_spark.contract.versions import unsupported_spark
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.output.base import Output
 from pushdown_spark.output.checks import raise_failed
+from pushdown_spark.output.database_output import open_database_output
 from pushdown_spark.output.writer import open_output
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.error_classification import classify
@@ -127,7 +129,13 @@ class JobRun:
         with self._output.guarded():
             return self._rows(spark, self._output.stage)
 
-    def _open_output(self, spark: SparkSession, output: OutputSpec) -> Output:
+    def _open_output(self, spark: SparkSession, output: AnyOutputSpec) -> Output:
+        if isinstance(output, TableOutputSpec):
+            if self._secrets.output is None:
+                raise BadSpecError("output_table: a table of a database needs a connection in the secrets")
+            return open_database_output(
+                spark, output, self._secrets.output, self._spec.run_key, self._spec.tries_before_clear
+            )
         files = [source for source in self._spec.sources.values() if isinstance(source, SourceSpec)]
         paths = [path for source in files for path in source.path]
         return open_output(spark, output, self._spec.run_key, sources=paths)
@@ -167,10 +175,9 @@ class JobRun:
                 )
 
     def _result(self, *, rows: int | None = None, error: JobError | None = None) -> JobResult:
-        output = self._spec.output
         return JobResult(
             rows=rows,
-            output=output.path if output is not None and error is None else None,
+            output=self._output.name if self._output is not None and error is None else None,
             output_summary=self._output.summary if self._output is not None and error is None else None,
             checks=(*self._checks, *(self._output.checks if self._output is not None else ())),
             application_id=self._application_id,
@@ -290,7 +297,7 @@ def _compute_all(frame: DataFrame) -> None:
 def _without_secrets(error: JobError, secrets: SecretValues) -> JobError:
     """Return an error without credentials, which a library may have put into a message."""
     message, traceback = error.message, error.traceback
-    values = [connection.password for connection in secrets.remote.values() if connection.password]
+    values = list(secrets.passwords)
     for key, value in secrets.hadoop.items():
         if value and _SECRET_KEY.search(key):
             values.append(value)

@@ -18,6 +18,7 @@ from pushdown_spark.contract.job_result import (
     SourceReport,
 )
 from pushdown_spark.contract.job_spec import (
+    AnyOutputSpec,
     IntervalSpec,
     JobSpec,
     OutputChecks,
@@ -25,6 +26,7 @@ from pushdown_spark.contract.job_spec import (
     OutputMode,
     OutputSpec,
     QuerySpec,
+    TableOutputSpec,
 )
 from pushdown_spark.contract.join_tree import JoinOptions, JoinReport, JoinTree
 from pushdown_spark.contract.sources import (
@@ -47,6 +49,7 @@ __all__ = [
     "CONTRACT_VERSION",
     "MOST_PARTITIONS",
     "ONLY_SOURCE",
+    "AnyOutputSpec",
     "AnySourceSpec",
     "CheckReport",
     "ConjunctReport",
@@ -77,6 +80,7 @@ __all__ = [
     "SourceFormat",
     "SourceReport",
     "SourceSpec",
+    "TableOutputSpec",
     "Tls",
     "TlsMode",
     "Transport",

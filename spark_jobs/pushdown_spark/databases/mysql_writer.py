@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
@@ -13,6 +14,7 @@ from pymysql.cursors import Cursor
 
 from pushdown_spark.databases.client import DatabaseAddress, Row
 from pushdown_spark.databases.column_values import TargetColumn
+from pushdown_spark.databases.identifiers import quote_mysql
 from pushdown_spark.databases.mysql import connect_to_mysql, mysql_error
 from pushdown_spark.databases.row_text import MYSQL_CSV, MYSQL_LITERALS
 from pushdown_spark.databases.write_connection import LOCK_SECONDS, WriteConnection, check_batch
@@ -28,6 +30,7 @@ _SESSION = (
 _CSV = "CHARACTER SET utf8mb4 FIELDS TERMINATED BY ',' ENCLOSED BY '\"' ESCAPED BY '' LINES TERMINATED BY '\\n'"
 _PIECE = 1 << 20
 """Bytes in a packet of rows."""
+_QUALIFIER = re.compile(r"`[^`]*`\.`[^`]*`\.(?=`)")
 _NOT_ALLOWED = frozenset({1148, 3948, 4166})
 """Errors of servers that do not allow LOAD DATA LOCAL."""
 _INVALID_VALUES = frozenset({1264, 1265, 1292, 1366, 1406, 3140, 3141, 4025})
@@ -165,14 +168,11 @@ class MysqlWriter(WriteConnection):
         return mysql_error(self._address, problem)
 
 
-def quote_mysql(name: str) -> str:
-    """Return a quoted identifier."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def _unwritable(message: str) -> UnwritableValueError:
+    """Return an error with the message of the server, without the name of the staging table."""
+    problem = _QUALIFIER.sub("", message)
     return UnwritableValueError(
-        f"{message}. Nothing was committed; convert the value in the query, or change the type of the column"
+        f"{problem}. Nothing was committed; convert the value in the query, or change the type of the column"
     )
 
 

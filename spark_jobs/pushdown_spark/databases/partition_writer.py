@@ -60,10 +60,17 @@ class PartitionWriter:
         with closing(self.connect(self.address)) as connection:
             connection.begin()
             for batch in batches:
-                connection.load(self.table, self.columns, batch)
+                connection.load(self.table, self.columns, _with_short_offsets(batch))
                 rows += batch.num_rows
             if connection.change(self.record, partition, rows):
                 connection.commit()
             else:
                 connection.rollback()
         return rows
+
+
+def _with_short_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch without large strings and binaries, which a setting of Spark turns on."""
+    types = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+    fields = [field.with_type(types.get(field.type, field.type)) for field in batch.schema]
+    return batch.cast(pa.schema(fields))

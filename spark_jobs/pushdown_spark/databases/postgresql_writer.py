@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -10,13 +11,18 @@ import pyarrow as pa
 
 from pushdown_spark.databases.client import DatabaseAddress, Row, postgresql_options
 from pushdown_spark.databases.column_values import TargetColumn
+from pushdown_spark.databases.identifiers import quote_ansi
 from pushdown_spark.databases.postgresql import connection_string, postgresql_error
 from pushdown_spark.databases.row_text import POSTGRESQL_CSV
 from pushdown_spark.databases.write_connection import LOCK_SECONDS, WriteConnection, check_batch
-from pushdown_spark.errors import PushdownError, UnwritableValueError
+from pushdown_spark.errors import PushdownError, RemoteRefusedError, UnwritableValueError
 
 _INVALID_VALUE = "22"
 """SQLSTATE class of values that do not fit a type."""
+_COPIED_VALUE = re.compile(r"^COPY .*, line \d+, (column .*)$", re.MULTILINE)
+"""The line of an error's context with the column and the value."""
+_CONSTRAINT = "23"
+"""SQLSTATE class of rows that violate a constraint of the table."""
 
 
 class PostgresqlWriter(WriteConnection):
@@ -45,7 +51,7 @@ class PostgresqlWriter(WriteConnection):
     def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
         """Copy the rows of a batch into a table."""
         check_batch(columns, batch)
-        names = ", ".join(quote_postgresql(column.name) for column in columns)
+        names = ", ".join(quote_ansi(column.name) for column in columns)
         try:
             # psycopg takes a statement without parameters as bytes.
             statement = f"COPY {table} ({names}) FROM STDIN (FORMAT csv)".encode()
@@ -82,16 +88,12 @@ class PostgresqlWriter(WriteConnection):
 
     def _error(self, problem: psycopg.Error) -> PushdownError:
         state, context = problem.sqlstate, problem.diag.context or ""
-        if state is None or not state.startswith(_INVALID_VALUE) or not context.startswith("COPY "):
+        if state is not None and state.startswith(_CONSTRAINT):
+            return RemoteRefusedError(f"{self._address.display_name}: {' '.join(str(problem).split())}")
+        where = _COPIED_VALUE.search(context)
+        if state is None or not state.startswith(_INVALID_VALUE) or where is None:
             return postgresql_error(self._address, problem, state)
-        # The context names the table, the line, the column and the value.
-        where = context.partition("\n")[0].partition(", ")[2].partition(", ")[2]
         return UnwritableValueError(
-            f"{where}: {problem.diag.message_primary}. Nothing was committed; convert the value in the query, or "
+            f"{where[1]}: {problem.diag.message_primary}. Nothing was committed; convert the value in the query, or "
             "change the type of the column"
         )
-
-
-def quote_postgresql(name: str) -> str:
-    """Return a quoted identifier."""
-    return '"' + name.replace('"', '""') + '"'

@@ -50,6 +50,9 @@ class RowText:
             text = pc.binary_join_element_wise(start, _hex(values), end, "")
         elif pa.types.is_boolean(kind):
             text = pc.if_else(values, *self.booleans)
+        elif kind == pa.float32():
+            # As doubles: MySQL finds the shortest decimal of the largest float out of range.
+            text = values.cast(pa.float64()).cast(pa.string())
         elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
             text = values.cast(pa.string())
         else:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pushdown_spark.databases.client import DatabaseAddress, Row
 from pushdown_spark.databases.column_values import TargetColumn
-from pushdown_spark.databases.postgresql_writer import quote_postgresql
+from pushdown_spark.databases.identifiers import quote_ansi
 from pushdown_spark.databases.sqlite import sqlite_error
 from pushdown_spark.databases.write_connection import LOCK_SECONDS, WriteConnection, check_batch
 from pushdown_spark.errors import RemoteRefusedError
@@ -40,7 +40,7 @@ class SqliteWriter(WriteConnection):
     def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
         """Insert the rows of a batch into a table."""
         check_batch(columns, batch)
-        names = ", ".join(quote_postgresql(column.name) for column in columns)
+        names = ", ".join(quote_ansi(column.name) for column in columns)
         places = ", ".join("?" * len(columns))
         values = zip(*(_values(array) for array in batch.columns), strict=True)
         try:

@@ -22,6 +22,7 @@ _PADDED = re.compile(r"(?:character|char|bpchar) ?\(")
 _TEXT_BYTES = {"tiny": 2**8 - 1, "": 2**16 - 1, "medium": 2**24 - 1, "long": 2**32 - 1}
 _TEXT = re.compile(r"(tiny|medium|long|)(?:text|blob)$")
 _FRACTION = re.compile(r"(?:timestamp|datetime)\((\d)\)")
+_NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
 _ROUNDED_FLOAT = re.compile(r"(?:float|double)\(\d+,\d+\)")
 _MYSQL_TIMESTAMPS = (1_000_000, (2**31) * 1_000_000 - 1)
 _NAMES = {Dialect.POSTGRES: "PostgreSQL", Dialect.MYSQL: "MySQL", Dialect.MARIADB: "MariaDB", Dialect.SQLITE: "SQLite"}
@@ -69,7 +70,7 @@ def _column_of(name: str, table: RemoteTable, case_sensitive: bool) -> RemoteCol
 
 def _target_column(field: t.StructField, column: RemoteColumn | None, dialect: Dialect) -> TargetColumn:
     assert column is not None
-    declared, target = column.remote_type, column.spark_type
+    declared, target = column.remote_type, _held_type(column)
     if not _takes(field.dataType, target) or _ROUNDED_FLOAT.match(declared) or _is_geometry(field.dataType, declared):
         raise BadSpecError(
             f"output_table: column {column.name} is {declared} in the table, which does not take "
@@ -96,6 +97,19 @@ def _target_column(field: t.StructField, column: RemoteColumn | None, dialect: D
         is_single=isinstance(element, t.FloatType),
         is_numeric_text=is_sqlite and is_text and _has_numeric_affinity(declared),
     )
+
+
+def _held_type(column: RemoteColumn) -> t.DataType:
+    """Return the type of the values that a column holds. The reader gets arrays of some types as strings."""
+    element = column.remote_type.removesuffix("[]")
+    if element == column.remote_type:
+        return column.spark_type
+    if element.startswith("timestamp"):
+        return t.ArrayType(t.TimestampType() if element.endswith("with time zone") else t.TimestampNTZType())
+    if element == "bytea":
+        return t.ArrayType(t.BinaryType())
+    numeric = _NUMERIC.fullmatch(element)
+    return t.ArrayType(t.DecimalType(int(numeric[1]), int(numeric[2]))) if numeric else column.spark_type
 
 
 def _takes(source: t.DataType, target: t.DataType) -> bool:
