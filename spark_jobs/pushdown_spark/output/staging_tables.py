@@ -107,9 +107,7 @@ class StagingTables:
         ((partitions, rows),) = connection.rows(statement)
         ((found,),) = connection.rows(f"SELECT count(*) FROM {self.rows}")  # noqa: S608
         if int(str(found)) != int(str(rows)):
-            raise RemoteFailedError(
-                f"{self.rows} has {found} rows, and the tasks have loaded {rows}; run the task again"
-            )
+            raise RemoteFailedError(f"{self.rows} has {found} rows, but the tasks loaded {rows}; run the task again")
         return int(str(partitions)), int(str(rows))
 
     def _create(self, connection: WriteConnection, columns: Sequence[str]) -> None:

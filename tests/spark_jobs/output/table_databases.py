@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import RemoteConnection, TableOutputSpec
 from pushdown_spark.databases.client import DatabaseAddress, address_of
+from pushdown_spark.databases.identifiers import quote_ansi, quote_mysql
 from pushdown_spark.databases.write_connection import connect_to_write
 from pushdown_spark.output.database_output import DatabaseOutput, open_database_output
 
@@ -59,10 +60,9 @@ class Database:
 
     def clear(self) -> None:
         """Drop all tables."""
-        quote = "`" if self.is_mysql else '"'
-        self.execute(
-            *(f"DROP TABLE IF EXISTS {quote}{name}{quote}" for name in [*self.tables(), "airflow_pushdown_runs"])
-        )
+        quote = quote_mysql if self.is_mysql else quote_ansi
+        names = [*self.tables(), "airflow_pushdown_runs"]
+        self.execute(*(f"DROP TABLE IF EXISTS {quote(name)}" for name in names))
 
 
 def opened(product: str, request: pytest.FixtureRequest, directory: Path) -> Database:

@@ -30,7 +30,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
 
 
 def frame(spark: SparkSession, rows: list[tuple[int, str | None, str]]) -> DataFrame:
-    return spark.createDataFrame(rows, "id int, x string, day string").selectExpr("id", "x", "CAST(day AS date) AS day")
+    return spark.createDataFrame(rows, "id int, x string, day string")
 
 
 def found(database: Database) -> list[tuple[object, object, str]]:
@@ -76,7 +76,7 @@ def test_replace_where_of_dates(spark: SparkSession, database: Database) -> None
     rows = spark.sql("SELECT 1 AS id, DATE'2024-01-02' AS day, TIMESTAMP_NTZ'2024-01-02 12:00:00' AS at")
     if database.product == "sqlite":
         # A column of SQLite may hold anything, so that its dates cannot be compared exactly.
-        with pytest.raises(BadPredicateError, match="compare|rows for which Spark may raise"):
+        with pytest.raises(BadPredicateError, match="rows for which Spark may raise"):
             write(output_of(spark, database, **spec), rows)
         return
     assert write(output_of(spark, database, "first", **spec), rows)
