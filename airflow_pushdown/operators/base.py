@@ -152,10 +152,10 @@ class PushdownBaseOperator(SparkSubmitOperator):
 
         return job_lineage(self._submission.spec, self._submission.secrets, self._result)
 
-    def build_spec(self, run_key: str, tries_before_clear: int = 0) -> JobSpec:
+    def build_spec(self, run_key: str, generation: str = "") -> JobSpec:
         """Return the job spec for the rendered parameters. `run_key` is the same for every try of the run.
 
-        `tries_before_clear` is the number of tries before the run was last cleared.
+        `generation` differs if a user has cleared or recreated the run.
 
         Raises `ConfigError` with the name of the invalid parameter.
         """
@@ -179,7 +179,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
             raise config_error(str(error)) from error
         return JobSpec(
             run_key=run_key,
-            tries_before_clear=tries_before_clear,
+            generation=generation,
             sources=dict(question.sources),
             query=question.query,
             output=output,
@@ -213,8 +213,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
         self._submission = Submission(
             spec=self.build_spec(
                 f"{ti.dag_id}/{ti.task_id}/{ti.run_id}/{ti.map_index}",
-                # When a user clears a task, Airflow adds the retries to the number of tries so far.
-                tries_before_clear=max(0, ti.max_tries - (self.retries or 0)),
+                _generation(context),
             ),
             secrets=self._source_secrets().model_copy(update={"output": self._output_secrets()}),
             spark_home=self.spark_home,
@@ -364,6 +363,16 @@ class PushdownBaseOperator(SparkSubmitOperator):
         if self.source_conn_id is None:
             return SecretValues()
         return object_store_secrets(airflow_connection("source_conn_id", self.source_conn_id))
+
+
+def _generation(context: Context) -> str:
+    """Return a text that differs when a user clears a task or recreates its DAG run, but not for a retry.
+
+    When a task is cleared, Airflow adds the number of tries so far to the maximum.
+    """
+    ti = context["ti"]
+    started = getattr(context.get("dag_run"), "start_date", None)
+    return f"{ti.max_tries - (ti.task.retries or 0)} {started or ''}"
 
 
 def all_template_fields(operator: str) -> tuple[str, ...]:

@@ -133,9 +133,7 @@ class JobRun:
         if isinstance(output, TableOutputSpec):
             if self._secrets.output is None:
                 raise BadSpecError("output_table: a table of a database needs a connection in the secrets")
-            return open_database_output(
-                spark, output, self._secrets.output, self._spec.run_key, self._spec.tries_before_clear
-            )
+            return open_database_output(spark, output, self._secrets.output, self._spec.run_key, self._spec.generation)
         files = [source for source in self._spec.sources.values() if isinstance(source, SourceSpec)]
         paths = [path for source in files for path in source.path]
         return open_output(spark, output, self._spec.run_key, sources=paths)

@@ -129,7 +129,8 @@ class OutputSpec(Message):
         if name not in set(OutputFormat):
             raise ValueError(
                 f"only plain files can be written without a risk to existing data: {', '.join(OutputFormat)}; "
-                "tables of databases and of formats with a log of their own (Delta, Iceberg, Hudi) are not supported"
+                "use output_table for tables of databases; formats with a log of their own (Delta, Iceberg, Hudi) are "
+                "not supported"
             )
         return name
 
@@ -176,14 +177,14 @@ class JobSpec(Message):
     """A job: named sources, one query over them, one output, and the path of the result.
 
     `run_key` identifies the logical run and is the same for every retry, so that a retried append replaces the files of
-    earlier tries. `tries_before_clear` is the number of tries before a user last cleared the run to repeat it. `conf`
-    holds session settings (`spark.sql.*`) from operator parameters. `secrets_path` is a file of mode 0600 that the job
-    reads once and deletes; the spec itself never contains secrets.
+    earlier tries. `generation` is another text when a user repeats the run on purpose: clears it, or deletes it and
+    creates it again. `conf` holds session settings (`spark.sql.*`) from operator parameters. `secrets_path` is a file
+    of mode 0600 that the job reads once and deletes; the spec itself never contains secrets.
     """
 
     version: int = CONTRACT_VERSION
     run_key: str
-    tries_before_clear: Annotated[int, Field(ge=0)] = 0
+    generation: Annotated[str, Field(max_length=100)] = ""
     sources: Annotated[dict[str, AnySourceSpec], Field(min_length=1)]
     query: QuerySpec
     output: AnyOutputSpec | None = None

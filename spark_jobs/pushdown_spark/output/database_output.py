@@ -147,10 +147,10 @@ def open_database_output(
     output: TableOutputSpec,
     connection: RemoteConnection,
     run_key: str,
-    tries_before_clear: int = 0,
+    generation: str = "",
 ) -> DatabaseOutput:
     """Return a new attempt of the run with this key to change a table."""
-    attempt = TableAttempt(address_of(connection), output, run_key, tries_before_clear)
+    attempt = TableAttempt(address_of(connection), output, run_key, generation)
     return DatabaseOutput(spark, output, connection, attempt)
 
 

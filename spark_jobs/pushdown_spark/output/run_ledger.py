@@ -21,7 +21,7 @@ from pushdown_spark.output.target_table import TargetTable
 LEDGER = "airflow_pushdown_runs"
 _COLUMNS = (
     "run varchar(64) NOT NULL PRIMARY KEY, run_key text NOT NULL, target text NOT NULL, attempt varchar(32) NOT NULL, "
-    "state varchar(16) NOT NULL, tries_before_clear int NOT NULL, started_at varchar(32) NOT NULL, "
+    "state varchar(16) NOT NULL, generation varchar(100) NOT NULL, started_at varchar(32) NOT NULL, "
     "committed_at varchar(32), summary text, row_count bigint"
 )
 
@@ -40,7 +40,7 @@ class RunRecord:
 
     attempt: str
     state: RunState
-    tries_before_clear: int
+    generation: str
     summary: str | None
     row_count: int | None
 
@@ -52,7 +52,7 @@ class RunLedger:
     target: TargetTable
     run_key: str
     attempt: str
-    tries_before_clear: int
+    generation: str
 
     @property
     def run(self) -> str:
@@ -67,22 +67,22 @@ class RunLedger:
 
     def read(self, connection: WriteConnection) -> RunRecord | None:
         """Return the row of the run, None if there is none."""
-        columns = "attempt, state, tries_before_clear, summary, row_count"
+        columns = "attempt, state, generation, summary, row_count"
         rows = connection.rows(f"SELECT {columns} FROM {self._table} WHERE run = %s", self.run)  # noqa: S608
-        for attempt, state, tries, summary, count in rows:
+        for attempt, state, generation, summary, count in rows:
             text = None if summary is None else str(summary)
             row_count = None if count is None else int(str(count))
-            return RunRecord(str(attempt), RunState(str(state)), int(str(tries)), text, row_count)
+            return RunRecord(str(attempt), RunState(str(state)), str(generation), text, row_count)
         return None
 
     def claim(self, connection: WriteConnection) -> None:
         """Make this attempt the only one that may commit."""
         self.forget(connection)
         connection.change(
-            f"INSERT INTO {self._table} (run, run_key, target, attempt, state, tries_before_clear, started_at) "  # noqa: S608
+            f"INSERT INTO {self._table} (run, run_key, target, attempt, state, generation, started_at) "  # noqa: S608
             f"VALUES (%s, %s, %s, %s, %s, %s, {self._now})",
             *(self.run, self.run_key, self.target.display_name, self.attempt),
-            *(RunState.WRITING.value, self.tries_before_clear),
+            *(RunState.WRITING.value, self.generation),
         )
 
     def require_claim(self, connection: WriteConnection) -> None:

@@ -49,7 +49,6 @@ class StagingTables:
     target: TargetTable
     name: str
     marker: str
-    """The comment of the table of rows in MySQL. It shows which attempt has created the target by a rename."""
 
     @classmethod
     def of(cls, target: TargetTable, run: str, attempt: str, number: int) -> StagingTables:
@@ -84,7 +83,7 @@ class StagingTables:
             return
         names = ", ".join(self.target.quote(column.name) for column in table.columns)
         query = f"SELECT {names} FROM {self.target.sql} LIMIT 0"  # noqa: S608
-        connection.rows(f"{self._create_table} {self.rows}{self._engine} AS {query}")
+        connection.rows(f"{self._create_table} {self.rows}{self._options} AS {query}")
         self._create_partitions(connection)
 
     def create_new(self, connection: WriteConnection, schema: t.StructType) -> None:
@@ -111,21 +110,21 @@ class StagingTables:
         return int(str(partitions)), int(str(rows))
 
     def _create(self, connection: WriteConnection, columns: Sequence[str]) -> None:
-        comment = f" COMMENT '{self.marker}'" if self.target.dialect.is_mysql else ""
-        connection.rows(f"{self._create_table} {self.rows} ({', '.join(columns)}){self._engine}{comment}")
+        connection.rows(f"{self._create_table} {self.rows} ({', '.join(columns)}){self._options}")
         self._create_partitions(connection)
 
     def _create_partitions(self, connection: WriteConnection) -> None:
         columns = "partition_id int NOT NULL PRIMARY KEY, row_count bigint NOT NULL"
-        connection.rows(f"{self._create_table} {self.partitions} ({columns}){self._engine}")
+        connection.rows(f"{self._create_table} {self.partitions} ({columns}){self._options}")
 
     @property
     def _create_table(self) -> str:
         return "CREATE UNLOGGED TABLE" if self.target.dialect is Dialect.POSTGRES else "CREATE TABLE"
 
     @property
-    def _engine(self) -> str:
-        return " ENGINE=InnoDB" if self.target.dialect.is_mysql else ""
+    def _options(self) -> str:
+        """The options of a table in MySQL. The comment shows which attempt has created the target by a rename."""
+        return f" ENGINE=InnoDB COMMENT '{self.marker}'" if self.target.dialect.is_mysql else ""
 
 
 def marker_of(attempt: str) -> str:

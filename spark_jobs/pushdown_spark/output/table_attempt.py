@@ -50,13 +50,13 @@ class TableAttempt:
         address: DatabaseAddress,
         output: TableOutputSpec,
         run_key: str,
-        tries_before_clear: int = 0,
+        generation: str = "",
         connect: Callable[[DatabaseAddress], WriteConnection] = connect_to_write,
     ) -> None:
         self._address = address
         self._output = output
         self._run_key = run_key
-        self._tries_before_clear = tries_before_clear
+        self._generation = generation
         self._attempt = uuid.uuid4().hex[:16]
         self._connect = connect
         self._target: TargetTable | None = None
@@ -91,7 +91,7 @@ class TableAttempt:
         """
         with closing(self._connect(self._address)) as connection:
             target = self._target = find_target(connection, self._address, self._output.table)
-            ledger = self._ledger = RunLedger(target, self._run_key, self._attempt, self._tries_before_clear)
+            ledger = self._ledger = RunLedger(target, self._run_key, self._attempt, self._generation)
             with connection.transaction(target.lock):
                 ledger.create(connection)
             self._complete_rename(connection)
@@ -154,6 +154,8 @@ class TableAttempt:
                         connection.rows(f"CREATE TABLE {self.target.sql} {self._definition(connection)}")
                     change.make(connection, row_count)
                     ledger.enter(connection, RunState.COMMITTED, summary.model_dump_json(), row_count)
+                else:
+                    ledger.forget(connection)
             with suppress(PushdownError):
                 # The run is committed. A later run deletes the tables.
                 change.staging.drop(connection)
@@ -173,8 +175,8 @@ class TableAttempt:
         record = self._require_ledger().read(connection)
         if record is None or record.state is not RunState.COMMITTED or record.summary is None:
             return False
-        is_cleared = record.tries_before_clear != self._tries_before_clear
-        if is_cleared and self._output.mode in _REPEATABLE:
+        is_repeated = record.generation != self._generation
+        if is_repeated and self._output.mode in _REPEATABLE:
             return False
         summary = OutputSummary.model_validate_json(record.summary)
         self.committed = record.row_count, summary.model_copy(update={"is_from_earlier_try": True})

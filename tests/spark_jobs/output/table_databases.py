@@ -78,11 +78,11 @@ def opened(product: str, request: pytest.FixtureRequest, directory: Path) -> Dat
 
 
 def output_of(
-    spark: SparkSession, database: Database, run: str = "run", tries: int = 0, **spec: object
+    spark: SparkSession, database: Database, run: str = "run", generation: str = "", **spec: object
 ) -> DatabaseOutput:
     """Return a new attempt of a run to write the table `t`."""
     output = TableOutputSpec.model_validate({"table": "t", "mode": "append", **spec})
-    return open_database_output(spark, output, database.connection, run, tries)
+    return open_database_output(spark, output, database.connection, run, generation)
 
 
 def write(output: DatabaseOutput, frame: DataFrame | Callable[[], DataFrame]) -> bool:
