@@ -9,7 +9,7 @@ from contextlib import suppress
 import pyarrow as pa
 import pymysql
 from pymysql.connections import Connection
-from pymysql.constants import COMMAND
+from pymysql.constants import COMMAND, CR
 from pymysql.cursors import Cursor
 
 from pushdown_spark.databases.client import DatabaseAddress, Row
@@ -140,7 +140,9 @@ class MysqlWriter(WriteConnection):
         """
         connection = self._connection
         connection._execute_command(COMMAND.COM_QUERY, statement)  # type: ignore[attr-defined]
-        connection._read_packet()  # type: ignore[no-untyped-call]
+        request = connection._read_packet()  # type: ignore[no-untyped-call]
+        if not request.is_load_local_packet():
+            raise pymysql.err.OperationalError(CR.CR_MALFORMED_PACKET, "the server did not ask for the rows")
         for start in range(0, len(content), _PIECE):
             connection.write_packet(bytes(content[start : start + _PIECE]))
         connection.write_packet(b"")

@@ -90,10 +90,11 @@ class PostgresqlWriter(WriteConnection):
         state, context = problem.sqlstate, problem.diag.context or ""
         if state is not None and state.startswith(_CONSTRAINT):
             return RemoteRefusedError(f"{self._address.display_name}: {' '.join(str(problem).split())}")
-        where = _COPIED_VALUE.search(context)
-        if state is None or not state.startswith(_INVALID_VALUE) or where is None:
+        if state is None or not state.startswith(_INVALID_VALUE):
             return postgresql_error(self._address, problem, state)
+        copied = _COPIED_VALUE.search(context)
+        where = copied[1] if copied else "a value"
         return UnwritableValueError(
-            f"{where[1]}: {problem.diag.message_primary}. Nothing was committed; convert the value in the query, or "
+            f"{where}: {problem.diag.message_primary}. Nothing was committed; convert the value in the query, or "
             "change the type of the column"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
@@ -16,6 +17,7 @@ from table_databases import KINDS, Database, opened
 
 from pushdown_spark.contract import OutputMode
 from pushdown_spark.errors import PushdownError
+from pushdown_spark.output.staging_tables import MAX_AGE_SECONDS
 
 CASES = [
     pytest.param(Case(OutputMode.APPEND, has_table=True), id="append"),
@@ -105,6 +107,18 @@ def test_stopped_attempt_changes_nothing_after_a_retry(database: Database, case:
         assert found(database) == case.expected(), f"stopped before step {step}"
         assert database.tables() == ["t"], f"stopped before step {step}"
     assert step > FEWEST_STEPS
+
+
+def test_staging_tables_are_dropped_by_age(database: Database) -> None:
+    case = Case(OutputMode.APPEND, has_table=True)
+    case.prepare(database)
+    now = int(time.time())
+    names = [f"airflow_pushdown_{'a' * 12}_{moment:08x}_{'b' * 8}_0" for moment in (now - MAX_AGE_SECONDS - 60, now)]
+    for name in names:
+        database.execute(f"CREATE TABLE {name} (id int)", f"CREATE TABLE {name}_p (id int)")
+    write_once(database, case)
+    assert database.tables() == [names[1], f"{names[1]}_p", "t"]
+    assert found(database) == case.expected()
 
 
 def _quiet(action: Callable[[], object]) -> None:
