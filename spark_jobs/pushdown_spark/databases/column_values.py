@@ -29,7 +29,8 @@ class TargetColumn:
     - `bounds` are the first and last integer, or timestamp in microseconds.
     - `digits` are precision and scale. `max_digits` limits the significant digits of decimals in SQLite.
     - `max_length` is in characters, or in bytes for binary types. `max_bytes` limits the encoded form.
-    - `step` is the unit of fractions of seconds, in microseconds.
+    - `step` is the unit of fractions of seconds, in microseconds. `max_fraction` is their number of digits in a time of
+      day, which arrives as a string.
     - `is_padded` is set for char(n), whose trailing spaces mean nothing.
     - `is_single` is set for floats of 32 bits.
     - `is_numeric_text` is set if SQLite stores strings that look like numbers as numbers.
@@ -44,6 +45,7 @@ class TargetColumn:
     max_bytes: int | None = None
     step: int = 1
     max_digits: int | None = None
+    max_fraction: int | None = None
     has_nul: bool = True
     has_nan: bool = True
     has_infinity: bool = True
@@ -79,6 +81,9 @@ class TargetColumn:
             raise self._error("a string that is not valid UTF-8") from None
         if not self.has_nul:
             self._require(not _any(pc.match_substring(values, "\0")), "a string with a NUL character")
+        if self.max_fraction is not None:
+            is_long = pc.match_substring_regex(values, rf"\.\d{{{self.max_fraction + 1}}}")
+            self._require(not _any(is_long), "a time with more fractional digits than the type has")
         if self.is_numeric_text:
             is_number = pc.match_substring_regex(values, _NUMERIC_STRING)
             self._require(not _any(is_number), "a string that the column would store as a number")

@@ -63,6 +63,8 @@ class PostgresqlWriter(WriteConnection):
     def begin(self, lock: str = "") -> None:
         """Begin a transaction. Each of its statements sees what others have committed before the statement."""
         self.rows("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+        # A task may wait for rows of Spark between two batches.
+        self.rows("SET LOCAL idle_in_transaction_session_timeout = 0")
         if lock:
             self.rows(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
             self.rows("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", lock)

@@ -23,7 +23,11 @@ _TEXT_BYTES = {"tiny": 2**8 - 1, "": 2**16 - 1, "medium": 2**24 - 1, "long": 2**
 _TEXT = re.compile(r"(tiny|medium|long|)(?:text|blob)$")
 _FRACTION = re.compile(r"(?:timestamp|datetime)\((\d)\)")
 _NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
-_ROUNDED_FLOAT = re.compile(r"(?:float|double)\(\d+,\d+\)")
+_TIME = re.compile(r"(?:time|interval)(?:\((\d)\))?(?: |\[|$)")
+_ROUNDED = re.compile(r"(?:float|double)\(\d+,\d+\)|money")
+"""Types that round values without an error."""
+_NAME_BYTES = 63
+"""The length at which PostgreSQL cuts off values of the type name."""
 _MYSQL_TIMESTAMPS = (1_000_000, (2**31) * 1_000_000 - 1)
 _NAMES = {Dialect.POSTGRES: "PostgreSQL", Dialect.MYSQL: "MySQL", Dialect.MARIADB: "MariaDB", Dialect.SQLITE: "SQLite"}
 
@@ -71,13 +75,13 @@ def _column_of(name: str, table: RemoteTable, case_sensitive: bool) -> RemoteCol
 def _target_column(field: t.StructField, column: RemoteColumn | None, dialect: Dialect) -> TargetColumn:
     assert column is not None
     declared, target = column.remote_type, _held_type(column)
-    if not _takes(field.dataType, target) or _ROUNDED_FLOAT.match(declared) or _is_geometry(field.dataType, declared):
+    if not _takes(field.dataType, target) or _ROUNDED.match(declared) or _is_geometry(field.dataType, declared):
         raise BadSpecError(
             f"output_table: column {column.name} is {declared} in the table, which does not take "
             f"{field.dataType.simpleString()}; cast it in the query, or change the type of the column"
         )
     element = target.elementType if isinstance(target, t.ArrayType) else target
-    length, text = _LENGTH.match(declared), _TEXT.match(declared)
+    length = _LENGTH.match(declared)
     is_mysql, is_sqlite = dialect.is_mysql, dialect is Dialect.SQLITE
     is_text = isinstance(element, t.StringType)
     return TargetColumn(
@@ -87,8 +91,9 @@ def _target_column(field: t.StructField, column: RemoteColumn | None, dialect: D
         bounds=_bounds(element, declared, dialect),
         digits=_digits(element, declared),
         max_length=int(length.group(1)) if length and not is_sqlite else None,
-        max_bytes=_TEXT_BYTES[text.group(1)] if text and is_mysql else None,
+        max_bytes=_max_bytes(declared, dialect),
         step=_step(element, declared, dialect),
+        max_fraction=_max_fraction(declared, dialect) if is_text else None,
         max_digits=_SQLITE_EXACT_DIGITS if is_sqlite else None,
         has_nul=dialect is not Dialect.POSTGRES,
         has_nan=dialect is Dialect.POSTGRES,
@@ -157,6 +162,21 @@ def _step(target: t.DataType, declared: str, dialect: Dialect) -> int:
     fraction = _FRACTION.match(declared)
     digits = int(fraction.group(1)) if fraction else (0 if dialect.is_mysql else 6)
     return int(10 ** (6 - digits))
+
+
+def _max_bytes(declared: str, dialect: Dialect) -> int | None:
+    if dialect is Dialect.POSTGRES:
+        return _NAME_BYTES if declared == "name" else None
+    text = _TEXT.match(declared)
+    return _TEXT_BYTES[text.group(1)] if text and dialect.is_mysql else None
+
+
+def _max_fraction(declared: str, dialect: Dialect) -> int | None:
+    """Return the fractional digits of a time of day, which databases would round."""
+    time = _TIME.match(declared)
+    if time is None or dialect is Dialect.SQLITE:
+        return None
+    return int(time[1]) if time[1] else (0 if dialect.is_mysql else 6)
 
 
 def _has_numeric_affinity(declared: str) -> bool:

@@ -211,7 +211,10 @@ class TableAttempt:
         return str(definition)[str(definition).index("(") :]
 
     def _rename(self, connection: WriteConnection, partitions: int, summary: OutputSummary) -> bool:
-        """Make the staging table the missing table of MySQL. Return False if there is such a table."""
+        """Make the staging table the missing table of MySQL or MariaDB. Return False if there is such a table.
+
+        Other databases create the table in the transaction.
+        """
         ledger, staging = self._require_ledger(), self._require_change().staging
         if not self.target.dialect.is_mysql or exists(connection, self.target):
             return False
@@ -224,10 +227,11 @@ class TableAttempt:
         except PushdownError:
             if not exists(connection, self.target):
                 raise
-            with connection.transaction(self.target.lock):
-                ledger.require_claim(connection)
-                ledger.enter(connection, RunState.WRITING)
-            return False
+            if comment_of(connection, self.target) != staging.marker:
+                with connection.transaction(self.target.lock):
+                    ledger.require_claim(connection)
+                    ledger.enter(connection, RunState.WRITING)
+                return False
         with connection.transaction(self.target.lock):
             ledger.enter(connection, RunState.COMMITTED, summary.model_dump_json(), row_count)
         with suppress(PushdownError):
