@@ -21,13 +21,12 @@ from pushdown_spark.output.table_attempt import TableAttempt
 ROOT = Path(__file__).resolve().parents[3]
 DRIVER = """
 import os, signal, sys, time
-from pathlib import Path
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pushdown_spark.contract import RemoteConnection, TableOutputSpec
 from pushdown_spark.output.database_output import open_database_output
 
-connection, kind, marks = RemoteConnection.model_validate_json(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
+connection, kind = RemoteConnection.model_validate_json(sys.stdin.read()), sys.argv[1]
 spark = (SparkSession.builder.master("local[4,4]").config("spark.ui.enabled", "false")
          .config("spark.log.level", "OFF").config("spark.speculation", "true")
          .config("spark.speculation.interval", "50ms").config("spark.speculation.multiplier", "1.1")
@@ -92,11 +91,12 @@ def test_rows_missing_from_the_staging_table_are_an_error(spark: SparkSession, d
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["kill", "delay"])
-def test_killed_and_speculative_tasks(database: Database, tmp_path: Path, kind: str) -> None:
+def test_killed_and_speculative_tasks(database: Database, kind: str) -> None:
     if database.product == "sqlite":
         pytest.skip("SQLite is written by one task")
     run = subprocess.run(
-        [sys.executable, "-c", DRIVER, database.connection.model_dump_json(), kind, str(tmp_path)],
+        [sys.executable, "-c", DRIVER, kind],
+        input=database.connection.model_dump_json(),
         env={**os.environ, "PYTHONPATH": str(ROOT / "spark_jobs"), "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
