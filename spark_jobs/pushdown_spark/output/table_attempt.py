@@ -63,6 +63,8 @@ class TableAttempt:
         self._ledger: RunLedger | None = None
         self._change: TableChange | None = None
         self._staged: RemoteTable | None = None
+        self._expected: RemoteTable | None = None
+        """The columns that the rows were checked against: those of the table, or of the table to create."""
         self._stages = 0
         self.committed: tuple[int | None, OutputSummary] | None = None
         """Rows and summary of an earlier attempt that has committed, set by `prepare`."""
@@ -125,6 +127,7 @@ class TableAttempt:
             else:
                 staging.create_new(connection, schema)
         table = self._staged = described(self._address, self.target, staging.name)
+        self._expected = table if existing is None else existing
         columns = target_columns(schema, table, case_sensitive=case_sensitive)
         keys = tuple(_key_column(key, table, case_sensitive) for key in self._output.merge_keys)
         self._change = TableChange(staging, self._output.mode, tuple(column.name for column in columns), keys)
@@ -152,6 +155,8 @@ class TableAttempt:
                     self._refuse_existing(not is_new)
                     if is_new:
                         connection.rows(f"CREATE TABLE {self.target.sql} {self._definition(connection)}")
+                    else:
+                        self._require_expected_columns(connection)
                     change.make(connection, row_count)
                     ledger.enter(connection, RunState.COMMITTED, summary.model_dump_json(), row_count)
                 else:
@@ -192,6 +197,24 @@ class TableAttempt:
             raise OutputExistsError(
                 f"output_table: {self.target.display_name} already exists; drop it, or choose another output mode "
                 "(overwrite, overwrite_partitions, merge, append or ignore)"
+            )
+
+    def _require_expected_columns(self, connection: WriteConnection) -> None:
+        """Raise RemoteFailedError if the columns have changed since the rows were checked against their types."""
+        # The lock of a query keeps other programs from changing the table until the end of the transaction.
+        connection.rows(f"SELECT 1 FROM {self.target.sql} LIMIT 0")  # noqa: S608
+        generated = generated_columns(connection, self.target)
+        found = {
+            column.name: column.remote_type
+            for column in described(self._address, self.target, self.target.name).columns
+            if column.name not in generated
+        }
+        expected = (
+            {} if self._expected is None else {column.name: column.remote_type for column in self._expected.columns}
+        )
+        if found != expected:
+            raise RemoteFailedError(
+                f"the columns of {self.target.display_name} have changed while the rows were loaded; run the task again"
             )
 
     def _staged_rows(self, connection: WriteConnection, partitions: int) -> int:

@@ -16,6 +16,7 @@ from pushdown_spark.errors import (
     CheckFailedError,
     OutputExistsError,
     OutputTakenError,
+    RemoteFailedError,
     RemoteRefusedError,
     UnknownColumnError,
 )
@@ -113,6 +114,18 @@ def test_table_that_another_run_creates_while_rows_are_staged(spark: SparkSessio
     assert len(found(database)) == len(OLD)
     outputs["append"].commit()
     assert found(database) == sorted([*OLD, *NEW], key=str)
+    assert database.tables() == ["t"]
+
+
+def test_columns_that_change_while_rows_are_staged_are_an_error(spark: SparkSession, database: Database) -> None:
+    database.execute("CREATE TABLE t (id int, x varchar(9), day varchar(10))")
+    output = output_of(spark, database)
+    assert output.prepare()
+    output.stage(frame(spark, NEW))
+    database.execute("DROP TABLE t", "CREATE TABLE t (id int, x varchar(3), day varchar(10))")
+    with pytest.raises(RemoteFailedError, match="have changed while the rows were loaded"), output.guarded():
+        pass
+    assert database.rows("SELECT * FROM t") == []
     assert database.tables() == ["t"]
 
 
