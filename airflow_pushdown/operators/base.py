@@ -213,7 +213,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
         self._submission = Submission(
             spec=self.build_spec(
                 f"{ti.dag_id}/{ti.task_id}/{ti.run_id}/{ti.map_index}",
-                _generation(context),
+                _generation(context, self.retries or 0),
             ),
             secrets=self._source_secrets().model_copy(update={"output": self._output_secrets()}),
             spark_home=self.spark_home,
@@ -365,14 +365,14 @@ class PushdownBaseOperator(SparkSubmitOperator):
         return object_store_secrets(airflow_connection("source_conn_id", self.source_conn_id))
 
 
-def _generation(context: Context) -> str:
+def _generation(context: Context, retries: int) -> str:
     """Return a text that differs when a user clears a task or recreates its DAG run, but not for a retry.
 
-    When a task is cleared, Airflow adds the number of tries so far to the maximum.
+    When a task is cleared, Airflow adds the number of tries so far to the maximum. `retries` are those of the task.
     """
-    ti = context["ti"]
+    earlier_tries = getattr(context["ti"], "max_tries", retries) - retries
     started = getattr(context.get("dag_run"), "start_date", None)
-    return f"{ti.max_tries - (ti.task.retries or 0)} {started or ''}"
+    return f"{earlier_tries} {started or ''}"
 
 
 def all_template_fields(operator: str) -> tuple[str, ...]:
