@@ -95,7 +95,7 @@ help:
 	@echo "make bench-joins      compare join orders in four workloads with Spark's (SF=10 for more data)"
 	@echo "make bench-remote     compare database scans with Spark's JDBC source (drivers come from Maven Central)"
 	@echo "make bench-tasks      compare whole tasks, each a spark-submit, with plain scripts"
-	@echo "make bench-output     compare writing files with Spark's writer and committers"
+	@echo "make bench-output     compare writing files and tables with Spark's writers"
 	@echo "make bench-projection compare 2 of 120 columns, and struct members, with all columns"
 	@echo "make docs             generate the reference pages from the parameter table, the messages and the example DAGs"
 	@echo "make docs-site        build the documentation site in .cache/site, and check its links"
@@ -291,6 +291,8 @@ bench-tasks: $(SPARK)/.bench java
 
 bench-output: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.output
+	$(SPARK_ENV) PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(SPARK)/bin/python -m benchmarks.tables \
+		--packages $(JDBC_PACKAGES)
 
 bench-projection: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.projection

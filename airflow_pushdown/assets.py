@@ -5,8 +5,8 @@ from __future__ import annotations
 from airflow.sdk import Asset, AssetAlias, Context
 from pydantic import JsonValue
 
-from airflow_pushdown.datasets import file_dataset
-from pushdown_spark.contract import JobResult
+from airflow_pushdown.datasets import file_dataset, table_uri
+from pushdown_spark.contract import JobResult, RemoteConnection
 
 _TEMPLATE_MARKS = ("{{", "{%")
 
@@ -31,8 +31,13 @@ def outlet_of(output: object, alias: str) -> Asset | AssetAlias | None:
     return None if place is None else Asset(uri=place.uri)
 
 
-def record_output(context: Context, outlet: Asset | AssetAlias, result: JobResult) -> None:
-    """Add rows and bytes of a result to the asset event of a successful task."""
+def record_output(
+    context: Context, outlet: Asset | AssetAlias, result: JobResult, connection: RemoteConnection | None = None
+) -> None:
+    """Add rows and bytes of a result to the asset event of a successful task.
+
+    `connection` is that of the database if the output is a table.
+    """
     extra: dict[str, JsonValue] = {
         "rows": result.rows,
         "bytes_read": result.bytes_read,
@@ -47,9 +52,20 @@ def record_output(context: Context, outlet: Asset | AssetAlias, result: JobResul
     if isinstance(outlet, Asset):
         event.extra = extra
         return
-    place = file_dataset(result.output) if result.output is not None and result.rows is not None else None
-    if place is not None:
-        event.add(Asset(uri=place.uri), extra=extra)
+    uri = _output_uri(result, connection)
+    if uri is not None:
+        event.add(Asset(uri=uri), extra=extra)
+
+
+def _output_uri(result: JobResult, connection: RemoteConnection | None) -> str | None:
+    """Return the URI of what was written, None if nothing was."""
+    if result.output is None or result.rows is None:
+        return None
+    if connection is not None:
+        table = result.output if result.output_summary is None else result.output_summary.table
+        return table_uri(connection, table or result.output)
+    place = file_dataset(result.output)
+    return None if place is None else place.uri
 
 
 def as_list(value: object) -> list[object]:

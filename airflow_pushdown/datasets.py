@@ -52,7 +52,18 @@ def table_dataset(connection: RemoteConnection, table: str) -> Dataset:
     if connection.kind is DatabaseKind.SQLITE:
         return Dataset("file", f"{connection.database}/{table}")
     scheme, port = _DATABASES[connection.kind]
-    return Dataset(f"{scheme}://{connection.host}:{connection.port or port}", f"{connection.database}.{table}")
+    # In MySQL, the schema of a table is the database.
+    has_database = connection.kind is DatabaseKind.MYSQL and "." in table
+    name = table if has_database else f"{connection.database}.{table}"
+    return Dataset(f"{scheme}://{connection.host}:{connection.port or port}", name)
+
+
+def table_uri(connection: RemoteConnection, table: str) -> str:
+    """Return the URI of a database table for Airflow's assets, with a path for each part of its name."""
+    place = table_dataset(connection, table)
+    if connection.kind is DatabaseKind.SQLITE:
+        return place.uri
+    return f"{place.namespace}/{place.name.replace('.', '/')}"
 
 
 def _without_glob(path: str) -> str:

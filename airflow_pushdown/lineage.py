@@ -22,6 +22,7 @@ from pushdown_spark.contract import (
     QuerySpec,
     RemoteConnection,
     RemoteSourceSpec,
+    SecretValues,
     TableSourceSpec,
 )
 
@@ -37,21 +38,19 @@ class Origin:
     column: str
 
 
-def job_lineage(
-    spec: JobSpec, connections: Mapping[str, RemoteConnection], result: JobResult
-) -> OperatorLineage[Any, Any]:
+def job_lineage(spec: JobSpec, secrets: SecretValues, result: JobResult) -> OperatorLineage[Any, Any]:
     """Return the inputs with the columns read, the output with its column lineage, and the query.
 
-    `connections` are those of database sources by the names of the sources. Users and passwords are not included.
+    `secrets` have the connections of databases. Users and passwords are not included.
     """
-    places = {name: _datasets(spec, name, connections) for name in spec.sources}
+    places = {name: _datasets(spec, name, secrets.remote) for name in spec.sources}
     inputs = [
         InputDataset(namespace=place.namespace, name=place.name, facets={"schema": _schema(_columns(result, name))})
         for name, datasets in places.items()
         for place in datasets
     ]
     facets = {"sql": SQLJobFacet(query=spec.query.sql)} if spec.query.sql is not None else {}
-    return OperatorLineage(inputs=inputs, outputs=_outputs(spec, places, result), job_facets=facets)
+    return OperatorLineage(inputs=inputs, outputs=_outputs(spec, places, result, secrets.output), job_facets=facets)
 
 
 def column_origins(query: QuerySpec, columns: Mapping[str, Iterable[str]]) -> dict[str, tuple[Origin, ...]]:
@@ -118,9 +117,14 @@ def _output_facets(result: JobResult) -> dict[str, Any]:
     return {"schema": SchemaDatasetFacet(fields=fields)}
 
 
-def _outputs(spec: JobSpec, places: Mapping[str, tuple[Dataset, ...]], result: JobResult) -> list[OutputDataset]:
+def _outputs(
+    spec: JobSpec,
+    places: Mapping[str, tuple[Dataset, ...]],
+    result: JobResult,
+    connection: RemoteConnection | None,
+) -> list[OutputDataset]:
     """Return the output with its row count and column lineage, none if nothing was written."""
-    place = file_dataset(result.output) if result.output is not None and result.rows is not None else None
+    place = _output_dataset(result, connection)
     if place is None:
         return []
     origins = column_origins(spec.query, {name: report.columns for name, report in result.sources.items()})
@@ -142,6 +146,16 @@ def _outputs(spec: JobSpec, places: Mapping[str, tuple[Dataset, ...]], result: J
             },
         )
     ]
+
+
+def _output_dataset(result: JobResult, connection: RemoteConnection | None) -> Dataset | None:
+    """Return the dataset that was written: a table if there is a connection, otherwise files."""
+    if result.output is None or result.rows is None:
+        return None
+    if connection is None:
+        return file_dataset(result.output)
+    table = None if result.output_summary is None else result.output_summary.table
+    return table_dataset(connection, table or result.output)
 
 
 def _input_fields(origins: Iterable[Origin], places: Mapping[str, tuple[Dataset, ...]]) -> list[InputField]:

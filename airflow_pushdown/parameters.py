@@ -467,13 +467,44 @@ PARAMETERS: tuple[Parameter, ...] = (
         "Directory for the rows. Without it, the rows are only counted.",
         attribute="output_path",
     ),
+    Parameter(
+        "output_conn_id",
+        "str | None",
+        None,
+        "Airflow connection of type postgres, mysql or sqlite, whose database has `output_table`. The credentials "
+        "reach the job in a private file.",
+        secret=True,
+    ),
+    Parameter(
+        "output_table",
+        "str | None",
+        None,
+        "Table for the rows instead of `output`, as `schema.table` or `table`. It is created if it is missing. Needs "
+        "`output_conn_id`.",
+    ),
+    Parameter(
+        "replace_where",
+        "str | None",
+        None,
+        "Predicate in Spark SQL. In mode `overwrite_partitions`, the rows of `output_table` for which it is true are "
+        "replaced, and every new row must satisfy it.",
+        renderer="sql",
+    ),
+    Parameter(
+        "merge_keys",
+        "list[str] | None",
+        None,
+        "Columns that identify a row of `output_table` in mode `merge`.",
+        renderer="json",
+    ),
     Parameter("output_format", "str", "parquet", "Format of the output: parquet, orc, avro, json, csv, text or xml."),
     Parameter(
         "output_mode",
         "str",
         "errorifexists",
         "Action if the output exists: `overwrite` replaces it, `overwrite_partitions` replaces the partitions that "
-        "the run writes, `append` adds files, `ignore` writes nothing, `errorifexists` fails.",
+        "the run writes or the rows of `replace_where`, `merge` replaces the rows of a table with the same key, "
+        "`append` adds rows, `ignore` writes nothing, `errorifexists` fails.",
     ),
     Parameter(
         "output_options",

@@ -66,5 +66,4 @@ def object_store_secrets(connection: Connection) -> SecretValues:
 
 def confidential(secrets: SecretValues) -> tuple[str, ...]:
     """Return the values to hide everywhere, which endpoints and regions are not."""
-    passwords = (connection.password for connection in secrets.remote.values() if connection.password)
-    return (*(secrets.hadoop[key] for key in _SECRET_KEYS if key in secrets.hadoop), *passwords)
+    return (*(secrets.hadoop[key] for key in _SECRET_KEYS if key in secrets.hadoop), *secrets.passwords)

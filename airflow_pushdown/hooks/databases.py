@@ -33,36 +33,41 @@ _SQLITE_UNUSED = frozenset({"mode", "cache", "immutable", "timeout"})
 _Extras = Mapping[str, object]
 
 
-def database_connection(connection: Connection) -> RemoteConnection:
+class _ConnectionError(Exception):
+    """An Airflow connection that no job can use. The message says what to change."""
+
+
+def database_connection(connection: Connection, parameter: str = "source_conn_id") -> RemoteConnection:
     """Return a connection of type postgres, mysql or sqlite for the job. Its password is masked in all logs.
 
     Extras are those of Airflow's own hooks. Unknown extras raise, because they may set permissions or encryption.
-    Raises `ConfigError`, which shows no value, for other types, unknown extras and missing parts.
+    Raises `ConfigError`, which names the parameter and shows no value, for other types, unknown extras and missing
+    parts.
     """
+    about = f"{parameter}: connection {connection.conn_id!r}"
     reader = _READERS.get(str(connection.conn_type))
     if reader is None:
-        raise config_error(
-            f"source_conn_id: connection {connection.conn_id!r} has type {connection.conn_type}; supported types are "
-            f"{', '.join(_READERS)}"
-        )
+        raise config_error(f"{about} has type {connection.conn_type}; supported types are {', '.join(_READERS)}")
     if connection.password:
         mask_secret(connection.password)
     try:
         return RemoteConnection.model_validate(reader(connection))
+    except _ConnectionError as problem:
+        raise config_error(f"{about}: {problem}") from None
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(map(str, details['loc']))}: {details['msg']}".removeprefix(": ")
             for details in error.errors(include_url=False, include_context=False, include_input=False)
         )
         # Not chained, because the cause would show values of the connection.
-        raise config_error(f"source_conn_id: connection {connection.conn_id!r}: {problems}") from None
+        raise config_error(f"{about}: {problems}") from None
 
 
 def _postgres(connection: Connection) -> dict[str, object]:
     extras = _checked_extras(connection, _POSTGRES, _POSTGRES_UNUSED)
     mode = str(extras.get("sslmode", TlsMode.PREFER))
     if mode not in _POSTGRES_MODES:
-        raise _connection_error(connection, f"sslmode {mode!r} must be one of {', '.join(_POSTGRES_MODES)}")
+        raise _ConnectionError(f"sslmode {mode!r} must be one of {', '.join(_POSTGRES_MODES)}")
     files = {"ca_file": extras.get("sslrootcert"), "cert_file": extras.get("sslcert"), "key_file": extras.get("sslkey")}
     return {
         **_server(connection, DatabaseKind.POSTGRESQL, extras),
@@ -88,7 +93,7 @@ def _mysql_files(connection: Connection, given: object) -> _Extras:
     except ValueError:
         files = None
     if not isinstance(files, Mapping) or set(files) - _MYSQL_TLS:
-        raise _connection_error(connection, f"ssl must be JSON with the keys {', '.join(sorted(_MYSQL_TLS))}")
+        raise _ConnectionError(f"ssl must be JSON with the keys {', '.join(sorted(_MYSQL_TLS))}")
     return files
 
 
@@ -96,7 +101,7 @@ def _mysql_mode(connection: Connection, extras: _Extras, given: _Extras, files: 
     """Return the given mode, otherwise the mode that MySQL's own clients would choose for the files."""
     if named := extras.get("ssl_mode"):
         if str(named).lower() not in _MYSQL_MODES:
-            raise _connection_error(connection, f"ssl_mode {named!r} must be one of {', '.join(_MYSQL_MODES).upper()}")
+            raise _ConnectionError(f"ssl_mode {named!r} must be one of {', '.join(_MYSQL_MODES).upper()}")
         return _MYSQL_MODES[str(named).lower()]
     if str(extras.get("ssl_disabled", "")).lower() == "true":
         return TlsMode.DISABLE
@@ -111,7 +116,7 @@ def _sqlite(connection: Connection) -> dict[str, object]:
     _checked_extras(connection, frozenset(), _SQLITE_UNUSED)
     path = connection.host or connection.schema
     if not path:
-        raise _connection_error(connection, "set the path of the file as host")
+        raise _ConnectionError("set the path of the file as host")
     return {"kind": DatabaseKind.SQLITE, "database": path}
 
 
@@ -125,7 +130,7 @@ _READERS: Mapping[str, Callable[[Connection], dict[str, object]]] = {
 def _server(connection: Connection, kind: DatabaseKind, extras: _Extras) -> dict[str, object]:
     """Return the fields that all servers share."""
     if kind is DatabaseKind.POSTGRESQL and not connection.schema:
-        raise _connection_error(connection, "set the name of the database as schema")
+        raise _ConnectionError("set the name of the database as schema")
     parts: dict[str, object] = {
         "kind": kind,
         "host": connection.host,
@@ -141,12 +146,7 @@ def _checked_extras(connection: Connection, known: frozenset[str], unused: froze
     extras = connection.extra_dejson
     unknown = sorted(set(extras) - known - unused)
     if unknown:
-        raise _connection_error(
-            connection,
+        raise _ConnectionError(
             f"unknown extras: {', '.join(unknown)}; supported are {', '.join(sorted(known | unused))}",
         )
     return extras
-
-
-def _connection_error(connection: Connection, problem: str) -> Exception:
-    return config_error(f"source_conn_id: connection {connection.conn_id!r}: {problem}")

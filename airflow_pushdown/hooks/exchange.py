@@ -78,7 +78,7 @@ class Exchange:
         """Write the spec and the credentials of a new job. The result of an earlier try is deleted."""
         self.result_path.unlink(missing_ok=True)
         secrets_path = None
-        if secrets.hadoop or secrets.remote:
+        if secrets:
             secrets_path = str(self.secrets_path)
             self.write(self.secrets_path, secrets.model_dump_json())
         spec_with_paths = spec.model_copy(update={"result_path": str(self.result_path), "secrets_path": secrets_path})

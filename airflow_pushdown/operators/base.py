@@ -16,10 +16,11 @@ from airflow_pushdown.assets import inlets_of, outlet_of, record_output
 from airflow_pushdown.exceptions import config_error, exception_for
 from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
+from airflow_pushdown.hooks.databases import database_connection
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission, killed_by_task
 from airflow_pushdown.operators.data_interval import run_interval
 from airflow_pushdown.operators.literals import check_literals
-from airflow_pushdown.operators.values import entries, naming_parameters, switch
+from airflow_pushdown.operators.values import entries, listed, naming_parameters, switch
 from airflow_pushdown.parameters import (
     ParameterConflictError,
     UnsafeSettingError,
@@ -31,6 +32,7 @@ from airflow_pushdown.parameters import (
 )
 from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLink, report_path
 from pushdown_spark.contract import (
+    AnyOutputSpec,
     AnySourceSpec,
     ErrorCode,
     IntervalSpec,
@@ -38,9 +40,11 @@ from pushdown_spark.contract import (
     JobSpec,
     OutputSpec,
     QuerySpec,
+    RemoteConnection,
     RemoteSourceSpec,
     SecretValues,
     SourceSpec,
+    TableOutputSpec,
 )
 from pushdown_spark.contract.report_text import render_text
 
@@ -75,6 +79,10 @@ class PushdownBaseOperator(SparkSubmitOperator):
         self,
         *,
         output: str | None = None,
+        output_conn_id: str | None = None,
+        output_table: str | None = None,
+        replace_where: str | None = None,
+        merge_keys: list[str] | None = None,
         output_format: str = "parquet",
         output_mode: str = "errorifexists",
         output_options: dict[str, object] | None = None,
@@ -93,6 +101,10 @@ class PushdownBaseOperator(SparkSubmitOperator):
         super().__init__(name=name, **kwargs)
         # The attribute `output` of every Airflow task is the reference to its XCom.
         self.output_path = output
+        self.output_conn_id = output_conn_id
+        self.output_table = output_table
+        self.replace_where = replace_where
+        self.merge_keys = merge_keys
         self.output_format = output_format
         self.output_mode = output_mode
         self.output_options = output_options
@@ -132,7 +144,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
                 self._log_folded(logging.ERROR, "Traceback of the job", result.error.traceback)
             raise exception_for(result.error)
         if self._outlet is not None:
-            record_output(context, self._outlet, result)
+            record_output(context, self._outlet, result, self._output_connection)
         return result.as_xcom()
 
     def get_openlineage_facets_on_complete(self, task_instance: object) -> OperatorLineage[Any, Any] | None:
@@ -141,16 +153,20 @@ class PushdownBaseOperator(SparkSubmitOperator):
             return None
         from airflow_pushdown.lineage import job_lineage
 
-        return job_lineage(self._submission.spec, self._submission.secrets.remote, self._result)
+        return job_lineage(self._submission.spec, self._submission.secrets, self._result)
 
-    def build_spec(self, run_key: str) -> JobSpec:
+    def build_spec(self, run_key: str, generation: str = "") -> JobSpec:
         """Return the job spec for the rendered parameters. `run_key` is the same for every try of the run.
+
+        `generation` differs if a user has cleared or recreated the run.
 
         Raises `ConfigError` with the name of the invalid parameter.
         """
         self._refuse_own_program()
         question = self.question()
-        with naming_parameters({"path": "output", "format": "output_format", "mode": "output_mode"}):
+        with naming_parameters(
+            {"path": "output", "table": "output_table", "format": "output_format", "mode": "output_mode"}
+        ):
             output = self._output_spec()
         conf = entries("conf", self.conf)
         formats = frozenset(str(source.format) for source in question.sources.values())
@@ -167,7 +183,12 @@ class PushdownBaseOperator(SparkSubmitOperator):
         except ParameterConflictError as error:
             raise config_error(str(error)) from error
         return JobSpec(
-            run_key=run_key, sources=dict(question.sources), query=question.query, output=output, conf=mapped
+            run_key=run_key,
+            generation=generation,
+            sources=dict(question.sources),
+            query=question.query,
+            output=output,
+            conf=mapped,
         )
 
     def _check_literals(self, operator: type) -> None:
@@ -191,7 +212,9 @@ class PushdownBaseOperator(SparkSubmitOperator):
         if self.assets is not True or self._is_from_mapped:
             return
         self.add_inlets(inlets_of(paths))
-        self._outlet = outlet_of(self.output_path, f"{self.dag_id}.{self.task_id}")
+        alias = f"{self.dag_id}.{self.task_id}"
+        # The address of a table is known when the task has its connection.
+        self._outlet = AssetAlias(alias) if self.output_table is not None else outlet_of(self.output_path, alias)
         if self._outlet is not None:
             self.add_outlets([self._outlet])
 
@@ -206,8 +229,11 @@ class PushdownBaseOperator(SparkSubmitOperator):
         ti = context["ti"]
         self._interval = None if self.data_interval is None else run_interval(self.data_interval, context)
         self._submission = Submission(
-            spec=self.build_spec(f"{ti.dag_id}/{ti.task_id}/{ti.run_id}/{ti.map_index}"),
-            secrets=self._source_secrets(),
+            spec=self.build_spec(
+                f"{ti.dag_id}/{ti.task_id}/{ti.run_id}/{ti.map_index}",
+                _generation(context, self.retries or 0),
+            ),
+            secrets=self._source_secrets().model_copy(update={"output": self._output_secrets()}),
             spark_home=self.spark_home,
             spark_python=self.spark_python,
             exchange_dir=self.exchange_dir,
@@ -290,11 +316,22 @@ class PushdownBaseOperator(SparkSubmitOperator):
             if getattr(self, attribute):
                 raise config_error(f"{attribute.lstrip('_')}: {self.table_name} submits its own program; remove it")
 
-    def _output_spec(self) -> OutputSpec | None:
+    def _output_spec(self) -> AnyOutputSpec | None:
         """Return the output spec, or None if the rows are only counted."""
+        self._refuse_mixed_outputs()
+        if self.output_table is not None:
+            return TableOutputSpec.model_validate(
+                {
+                    "table": self.output_table,
+                    "mode": self.output_mode,
+                    "replace_where": self.replace_where,
+                    "merge_keys": listed(self.merge_keys) or (),
+                    "checks": self.checks or {},
+                }
+            )
         if self.output_path is None:
             if self.checks:
-                raise config_error("checks: they need an output; give output as well")
+                raise config_error("checks: they need an output; give output or output_table as well")
             return None
         return OutputSpec.model_validate(
             {
@@ -307,6 +344,33 @@ class PushdownBaseOperator(SparkSubmitOperator):
             }
         )
 
+    def _refuse_mixed_outputs(self) -> None:
+        """Raise `ConfigError` for parameters that do not apply to the kind of output."""
+        if self.output_table is None:
+            for name in ("output_conn_id", "replace_where", "merge_keys"):
+                if getattr(self, name):
+                    raise config_error(f"{name}: it is for tables; give output_table as well, or remove it")
+            return
+        if self.output_conn_id is None:
+            raise config_error("output_table: it needs the connection of its database; give output_conn_id as well")
+        for name, value in {"output": self.output_path, "output_options": self.output_options}.items():
+            if value:
+                raise config_error(f"{name}: it is for files; give either output or output_table")
+        if self.partition_by:
+            raise config_error("partition_by: it is for files; use replace_where to replace a part of a table")
+
+    @property
+    def _output_connection(self) -> RemoteConnection | None:
+        """The connection of the table of the current submission."""
+        return None if self._submission is None else self._submission.secrets.output
+
+    def _output_secrets(self) -> RemoteConnection | None:
+        """Return the connection of the table, None for other outputs."""
+        if self.output_table is None:
+            return None
+        name = "output_conn_id"
+        return database_connection(airflow_connection(name, str(self.output_conn_id)), name)
+
     def _mapped_values(self) -> dict[str, object]:
         """Return the values of the parameters that map to Spark keys, None if not given."""
         parameters = (row for row in parameters_of(self.table_name) if row.mapped or row.replaced_keys)
@@ -317,6 +381,16 @@ class PushdownBaseOperator(SparkSubmitOperator):
         if self.source_conn_id is None:
             return SecretValues()
         return object_store_secrets(airflow_connection("source_conn_id", self.source_conn_id))
+
+
+def _generation(context: Context, retries: int) -> str:
+    """Return a text that differs when a user clears a task or recreates its DAG run, but not for a retry.
+
+    When a task is cleared, Airflow adds the number of tries so far to the maximum. `retries` are those of the task.
+    """
+    earlier_tries = getattr(context["ti"], "max_tries", retries) - retries
+    started = getattr(context.get("dag_run"), "start_date", None)
+    return f"{earlier_tries} {started or ''}"
 
 
 def all_template_fields(operator: str) -> tuple[str, ...]:

@@ -50,9 +50,17 @@ class PushdownJoinOperator(PushdownBaseOperator):
         twentieth of the estimated query time. (templated)
     :param star_schema_detection: Whether to detect a fact table and its dimensions and to join them first. (templated)
     :param output: Directory for the rows. Without it, the rows are only counted. (templated)
+    :param output_conn_id: Airflow connection of type postgres, mysql or sqlite, whose database has `output_table`. The
+        credentials reach the job in a private file. (templated)
+    :param output_table: Table for the rows instead of `output`, as `schema.table` or `table`. It is created if it is
+        missing. Needs `output_conn_id`. (templated)
+    :param replace_where: Predicate in Spark SQL. In mode `overwrite_partitions`, the rows of `output_table` for which
+        it is true are replaced, and every new row must satisfy it. (templated)
+    :param merge_keys: Columns that identify a row of `output_table` in mode `merge`. (templated)
     :param output_format: Format of the output: parquet, orc, avro, json, csv, text or xml. (templated)
     :param output_mode: Action if the output exists: `overwrite` replaces it, `overwrite_partitions` replaces the
-        partitions that the run writes, `append` adds files, `ignore` writes nothing, `errorifexists` fails. (templated)
+        partitions that the run writes or the rows of `replace_where`, `merge` replaces the rows of a table with the
+        same key, `append` adds rows, `ignore` writes nothing, `errorifexists` fails. (templated)
     :param output_options: Writer options with Spark's names (compression and so on). (templated)
     :param partition_by: Partition columns of the output. (templated)
     :param checks: Conditions on the rows before they are committed: `min_rows`, `max_rows`, `not_null` (columns) and

@@ -143,6 +143,10 @@ class CheckFailedError(PushdownError):
     code = ErrorCode.CHECK_FAILED
 
 
+class UnwritableValueError(CheckFailedError):
+    """A column of a database cannot hold a value as it is; the message names the column and the kind of value."""
+
+
 class UnreadableFileError(PushdownError):
     """A file cannot be read; the message names the file and the byte position."""
 

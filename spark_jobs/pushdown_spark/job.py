@@ -20,6 +20,7 @@ from pyspark import __version__ as pyspark_version
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import (
+    AnyOutputSpec,
     CheckReport,
     JobError,
     JobResult,
@@ -28,13 +29,16 @@ from pushdown_spark.contract import (
     SecretValues,
     SourceReport,
     SourceSpec,
+    TableOutputSpec,
     TableSourceSpec,
 )
 from pushdown_spark.contract.report_text import render_text
 from pushdown_spark.contract.versions import unsupported_spark
 from pushdown_spark.errors import BadSpecError
+from pushdown_spark.output.base import Output
 from pushdown_spark.output.checks import raise_failed
-from pushdown_spark.output.writer import FileOutput, open_output
+from pushdown_spark.output.database_output import open_database_output
+from pushdown_spark.output.writer import open_output
 from pushdown_spark.relations.listing import escaped
 from pushdown_spark.relations.tables import table_directories
 from pushdown_spark.result import PushdownResult
@@ -69,7 +73,7 @@ class JobRun:
         self._application_id: str | None = None
         self._sources: dict[str, SourceReport] = {}
         self._joins: tuple[JoinReport, ...] = ()
-        self._output: FileOutput | None = None
+        self._output: Output | None = None
         self._checks: tuple[CheckReport, ...] = ()
 
     def execute(self) -> JobResult:
@@ -122,12 +126,18 @@ class JobRun:
         """Write the query to its output. Return the number of rows, None if mode `ignore` keeps an existing output."""
         if self._spec.output is None:
             return self._rows(spark, _compute_all)
-        paths = self._source_paths(spark)
-        self._output = open_output(spark, self._spec.output, self._spec.run_key, sources=paths)
+        self._output = self._open_output(spark, self._spec.output)
         if not self._output.prepare():
-            return None
+            return self._output.committed_rows
         with self._output.guarded():
             return self._rows(spark, self._output.stage)
+
+    def _open_output(self, spark: SparkSession, output: AnyOutputSpec) -> Output:
+        if isinstance(output, TableOutputSpec):
+            if self._secrets.output is None:
+                raise BadSpecError("output_table: a table of a database needs a connection in the secrets")
+            return open_database_output(spark, output, self._secrets.output, self._spec.run_key, self._spec.generation)
+        return open_output(spark, output, self._spec.run_key, sources=self._source_paths(spark))
 
     def _source_paths(self, spark: SparkSession) -> Iterator[str]:
         """Yield the paths of the sources, with glob characters, and the directories of tables, without any."""
@@ -172,10 +182,9 @@ class JobRun:
                 )
 
     def _result(self, *, rows: int | None = None, error: JobError | None = None) -> JobResult:
-        output = self._spec.output
         return JobResult(
             rows=rows,
-            output=output.path if output is not None and error is None else None,
+            output=self._output.name if self._output is not None and error is None else None,
             output_summary=self._output.summary if self._output is not None and error is None else None,
             checks=(*self._checks, *(self._output.checks if self._output is not None else ())),
             application_id=self._application_id,
@@ -295,7 +304,7 @@ def _compute_all(frame: DataFrame) -> None:
 def _without_secrets(error: JobError, secrets: SecretValues) -> JobError:
     """Return an error without credentials, which a library may have put into a message."""
     message, traceback = error.message, error.traceback
-    values = [connection.password for connection in secrets.remote.values() if connection.password]
+    values = list(secrets.passwords)
     for key, value in secrets.hadoop.items():
         if value and _SECRET_KEY.search(key):
             values.append(value)

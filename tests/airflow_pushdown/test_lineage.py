@@ -62,6 +62,9 @@ def test_a_relative_path_has_no_dataset_name(path: str) -> None:
 
 def test_the_dataset_name_of_a_table_has_no_user() -> None:
     assert table_dataset(SHOP, "public.orders") == Dataset("postgres://db.example:5432", "shop.public.orders")
+    mysql = SHOP.model_copy(update={"kind": DatabaseKind.MYSQL})
+    assert table_dataset(mysql, "orders") == Dataset("mysql://db.example:3306", "shop.orders")
+    assert table_dataset(mysql, "other.orders") == Dataset("mysql://db.example:3306", "other.orders")
     sqlite = RemoteConnection(kind=DatabaseKind.SQLITE, database="/d/x.db")
     assert table_dataset(sqlite, "t") == Dataset("file", "/d/x.db/t")
 
@@ -159,6 +162,43 @@ def test_asset_events_have_rows_and_bytes(register_dag: Callable[[DAG], None]) -
     assert facets.items() <= events["s3://marts/fixed"].items()
     assert facets.items() <= events["s3://marts/2026-01-01"].items()
     assert "s3://marts/off" not in events
+
+
+class DoneTable(DoneScan):
+    """The same as `DoneScan` for a table of a database."""
+
+    connection: ClassVar[RemoteConnection] = SHOP
+
+    def _run(self, context: Context) -> JobResult:
+        self._submission = Submission(self.build_spec("k"), SecretValues(output=self.connection))
+        summary = OutputSummary(mode=OutputMode.APPEND, columns={"id": "int"}, table="sales.orders")
+        return self.result.model_copy(update={"output": self.output_table, "output_summary": summary})
+
+
+def test_tables_are_outlets(register_dag: Callable[[DAG], None]) -> None:
+    DoneTable.result = result()
+    with DAG("table_assets", schedule=None, start_date=START) as dag:
+        task = DoneTable(
+            task_id="scan", path="/in", format="json", output_conn_id="shop", output_table="orders", assets=True
+        )
+    assert task.outlets == [AssetAlias("table_assets.scan")]
+    register_dag(dag)
+    assert dag.test(logical_date=START + timedelta(days=2)).state == "success"
+    with create_session() as session:
+        assert "postgres://db.example:5432/shop/sales/orders" in session.scalars(select(AssetModel.uri)).all()
+
+
+def test_openlineage_has_the_table() -> None:
+    from airflow.providers.openlineage.extractors.base import DefaultExtractor
+
+    DoneTable.result = result()
+    task = DoneTable(task_id="scan", path="/in", format="json", output_conn_id="shop", output_table="orders")
+    task._result = task._run({})  # type: ignore[typeddict-item]
+    lineage = DefaultExtractor(task).extract_on_complete(None)
+    assert lineage is not None
+    (output,) = lineage.outputs
+    assert (output.namespace, output.name) == ("postgres://db.example:5432", "shop.sales.orders")
+    assert output.outputFacets["outputStatistics"].rowCount == 7
 
 
 def test_a_mapped_task_emits_no_asset_events(register_dag: Callable[[DAG], None]) -> None:

@@ -18,6 +18,7 @@ from pushdown_spark.contract.job_result import (
     SourceReport,
 )
 from pushdown_spark.contract.job_spec import (
+    AnyOutputSpec,
     IntervalSpec,
     JobSpec,
     OutputChecks,
@@ -25,6 +26,7 @@ from pushdown_spark.contract.job_spec import (
     OutputMode,
     OutputSpec,
     QuerySpec,
+    TableOutputSpec,
 )
 from pushdown_spark.contract.join_tree import JoinOptions, JoinReport, JoinTree
 from pushdown_spark.contract.sources import (
@@ -52,6 +54,7 @@ __all__ = [
     "FORMATS_WITHOUT_FILES",
     "MOST_PARTITIONS",
     "ONLY_SOURCE",
+    "AnyOutputSpec",
     "AnySourceSpec",
     "CheckReport",
     "ConjunctReport",
@@ -82,6 +85,7 @@ __all__ = [
     "SourceFormat",
     "SourceReport",
     "SourceSpec",
+    "TableOutputSpec",
     "TableSourceSpec",
     "Tls",
     "TlsMode",

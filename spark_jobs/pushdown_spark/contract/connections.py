@@ -65,7 +65,19 @@ class SecretValues(Message):
     """Content of the secrets file. Only the driver process reads it.
 
     `hadoop` are Hadoop configuration entries with credentials. `remote` maps names of remote sources to connections.
+    `output` is the connection of the database whose table takes the rows.
     """
 
     hadoop: dict[str, str] = Field(default_factory=dict)
     remote: dict[str, RemoteConnection] = Field(default_factory=dict)
+    output: RemoteConnection | None = None
+
+    @property
+    def passwords(self) -> tuple[str, ...]:
+        """The passwords of all connections."""
+        connections = (*self.remote.values(), self.output)
+        return tuple(each.password for each in connections if each is not None and each.password)
+
+    def __bool__(self) -> bool:
+        """Return whether there is a secret."""
+        return self != SecretValues()

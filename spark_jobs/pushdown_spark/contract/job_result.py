@@ -123,15 +123,19 @@ class OutputSummary(Message):
     """The committed output of a job.
 
     `mode` is the effective mode, including Spark's setting for dynamic overwrite. `columns` maps column names to Spark
-    types. `files` and `bytes` count the stored files of this run. `partitions` lists at most `MOST_PARTITIONS`
-    directories that the run wrote, relative to the output; `partitions_total` counts all of them.
+    types. For files, `files` and `bytes` count the stored files of this run, and `partitions` lists at most
+    `MOST_PARTITIONS` directories that the run wrote, relative to the output; `partitions_total` counts all of them. For
+    a table, `table` is its qualified name. `is_from_earlier_try` is set if an earlier try of the run has committed the
+    rows, so that this one wrote nothing.
     """
 
     mode: OutputMode
-    format: OutputFormat
     columns: dict[str, str]
-    files: int
-    bytes: int
+    format: OutputFormat | None = None
+    files: int = 0
+    bytes: int = 0
+    table: str | None = None
+    is_from_earlier_try: bool = False
     partitions: tuple[str, ...] = ()
     partitions_total: int = 0
 

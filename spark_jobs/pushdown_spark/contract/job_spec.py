@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import AwareDatetime, Field, field_validator, model_validator
+from pydantic import AwareDatetime, Discriminator, Field, Tag, field_validator, model_validator
 
 from pushdown_spark.contract.join_tree import JoinOptions
 from pushdown_spark.contract.message import Message
@@ -31,11 +31,13 @@ class OutputFormat(StrEnum):
 class OutputMode(StrEnum):
     """Action if the output exists, with Spark's names.
 
-    `overwrite` replaces the whole output, `overwrite_partitions` only the partitions that the run writes.
+    `overwrite` replaces the whole output, `overwrite_partitions` only the partitions that the run writes, or the rows
+    that a predicate selects. `merge` replaces the rows of a table that have the same key.
     """
 
     OVERWRITE = "overwrite"
     OVERWRITE_PARTITIONS = "overwrite_partitions"
+    MERGE = "merge"
     APPEND = "append"
     IGNORE = "ignore"
     ERROR_IF_EXISTS = "errorifexists"
@@ -103,7 +105,7 @@ class OutputChecks(Message):
 
 
 class OutputSpec(Message):
-    """The output of a job. It is committed completely or not at all."""
+    """A directory of files that takes the rows. It is committed completely or not at all."""
 
     path: str
     format: OutputFormat = OutputFormat.PARQUET
@@ -116,6 +118,8 @@ class OutputSpec(Message):
     def _has_partitions(self) -> Self:
         if self.mode is OutputMode.OVERWRITE_PARTITIONS and not self.partition_by:
             raise ValueError("partition_by: mode overwrite_partitions needs the columns whose partitions it replaces")
+        if self.mode is OutputMode.MERGE:
+            raise ValueError("mode: files cannot be merged; write to a table of a database with output_table")
         return self
 
     @field_validator("format", mode="before")
@@ -125,24 +129,65 @@ class OutputSpec(Message):
         if name not in set(OutputFormat):
             raise ValueError(
                 f"only plain files can be written without a risk to existing data: {', '.join(OutputFormat)}; "
-                "tables of databases and of formats with a log of their own (Delta, Iceberg, Hudi) are not supported"
+                "use output_table for tables of databases; formats with a log of their own (Delta, Iceberg, Hudi) are "
+                "not supported"
             )
         return name
+
+
+class TableOutputSpec(Message):
+    """A table that takes the rows, in the database of the output's connection. It is changed completely or not at all.
+
+    `table` may be qualified, like that of a source. `overwrite_partitions` replaces the rows for which `replace_where`
+    is true, a predicate in Spark SQL. `merge` replaces the rows with the same values of `merge_keys` and adds the
+    others.
+    """
+
+    table: str
+    mode: OutputMode = OutputMode.ERROR_IF_EXISTS
+    replace_where: str | None = None
+    merge_keys: tuple[str, ...] = ()
+    checks: OutputChecks = OutputChecks()
+
+    @model_validator(mode="after")
+    def _has_what_the_mode_needs(self) -> Self:
+        if (self.mode is OutputMode.OVERWRITE_PARTITIONS) != (self.replace_where is not None):
+            raise ValueError(
+                "replace_where: give it with mode overwrite_partitions, which replaces the rows for which it is true, "
+                "and with no other mode"
+            )
+        if (self.mode is OutputMode.MERGE) != bool(self.merge_keys):
+            raise ValueError("merge_keys: give the columns of the key with mode merge, and with no other mode")
+        return self
+
+
+def _output_tag(output: object) -> str:
+    """Return the tag of an output: `files` or `table`."""
+    has_table = "table" in output if isinstance(output, dict) else hasattr(output, "table")
+    return "table" if has_table else "files"
+
+
+AnyOutputSpec = Annotated[
+    Annotated[OutputSpec, Tag("files")] | Annotated[TableOutputSpec, Tag("table")], Discriminator(_output_tag)
+]
+"""An output of any kind."""
 
 
 class JobSpec(Message):
     """A job: named sources, one query over them, one output, and the path of the result.
 
     `run_key` identifies the logical run and is the same for every retry, so that a retried append replaces the files of
-    earlier tries. `conf` holds session settings (`spark.sql.*`) from operator parameters. `secrets_path` is a file of
-    mode 0600 that the job reads once and deletes; the spec itself never contains secrets.
+    earlier tries. `generation` is another text when a user repeats the run on purpose: clears it, or deletes it and
+    creates it again. `conf` holds session settings (`spark.sql.*`) from operator parameters. `secrets_path` is a file
+    of mode 0600 that the job reads once and deletes; the spec itself never contains secrets.
     """
 
     version: int = CONTRACT_VERSION
     run_key: str
+    generation: Annotated[str, Field(max_length=100)] = ""
     sources: Annotated[dict[str, AnySourceSpec], Field(min_length=1)]
     query: QuerySpec
-    output: OutputSpec | None = None
+    output: AnyOutputSpec | None = None
     conf: dict[str, str] = Field(default_factory=dict)
     result_path: str | None = None
     secrets_path: str | None = None

@@ -72,8 +72,13 @@ def _summary_lines(result: JobResult) -> Iterator[str]:
     summary = result.output_summary
     if summary is None:
         return
-    size = f"{_count(summary.files, 'file')} of {summary.format}, {human_bytes(summary.bytes)}"
-    yield f"Output: {size}, mode {summary.mode}"
+    if summary.table is not None:
+        yield f"Output: table {summary.table}, mode {summary.mode}"
+    else:
+        size = f"{_count(summary.files, 'file')} of {summary.format}, {human_bytes(summary.bytes)}"
+        yield f"Output: {size}, mode {summary.mode}"
+    if summary.is_from_earlier_try:
+        yield "An earlier try of the run had committed these rows. This try wrote nothing"
     yield f"Output columns: {', '.join(f'{name} {kind}' for name, kind in summary.columns.items())}"
     if summary.partitions_total:
         more = summary.partitions_total - len(summary.partitions)

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 Row = tuple[object, ...]
 _POSTGRESQL_OPTIONS = (
     "-c standard_conforming_strings=on -c datestyle=ISO -c intervalstyle=postgres -c bytea_output=hex "
-    "-c extra_float_digits=1 -c timezone=UTC -c client_connection_check_interval=2000 "
-    "-c default_transaction_read_only=on"
+    "-c extra_float_digits=1 -c timezone=UTC -c client_connection_check_interval=2000"
 )
 """The server checks every 2 s whether the client is alive, so that the statements of killed tasks end."""
 _REMOVED_MODES = ("PAD_CHAR_TO_FULL_LENGTH", "EMPTY_STRING_IS_NULL", "ORACLE")
@@ -133,9 +132,12 @@ def address_of(connection: RemoteConnection) -> DatabaseAddress:
     )
 
 
-def postgresql_options(user_options: str | None, statement_timeout: float | None) -> str:
+def postgresql_options(
+    user_options: str | None, statement_timeout: float | None = None, *, read_only: bool = True
+) -> str:
     """Return the user's options and ours in the syntax of libpq. The timeout is in seconds."""
-    options = f"{user_options or ''} {_POSTGRESQL_OPTIONS}"
+    access = f"-c default_transaction_read_only={'on' if read_only else 'off'}"
+    options = f"{user_options or ''} {_POSTGRESQL_OPTIONS} {access}"
     if statement_timeout is not None:
         options += f" -c statement_timeout={max(1, round(statement_timeout * 1000))}"
     return options.strip()

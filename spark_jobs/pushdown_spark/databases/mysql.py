@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple
 import pyarrow as pa
 import pymysql
 from pymysql.connections import Connection
-from pymysql.cursors import SSCursor
+from pymysql.cursors import Cursor, SSCursor
 
 from pushdown_spark.databases.arrow_conversion import CsvRows
 from pushdown_spark.databases.client import MYSQL_SESSION, ConnectionSettings, DatabaseAddress, Row, mysql_timeout
@@ -57,7 +57,7 @@ class MysqlClient:
         self._address = address
         self._settings = settings
         try:
-            self._connection = self._connect()
+            self._connection = connect_to_mysql(address)
             self._prepare()
         except (pymysql.Error, OSError, ValueError) as problem:
             raise self._error(problem) from None
@@ -104,21 +104,6 @@ class MysqlClient:
         with suppress(pymysql.Error):
             self._connection.close()
 
-    def _connect(self) -> Connection[SSCursor]:
-        address = self._address
-        return pymysql.connect(
-            host=address.host,
-            port=address.port or 3306,
-            user=address.user,
-            password=address.password or "",
-            database=address.database or None,
-            charset="utf8mb4",
-            connect_timeout=address.connect_timeout,
-            ssl_disabled=address.tls_mode == "disable",
-            ssl=_tls(address),
-            autocommit=True,
-        )
-
     def _prepare(self) -> None:
         self.rows(MYSQL_SESSION)
         self.rows("SET SESSION TRANSACTION READ ONLY")
@@ -129,10 +114,32 @@ class MysqlClient:
             self.rows(f"SET SESSION {setting}")
 
     def _error(self, problem: BaseException) -> PushdownError:
-        number = problem.args[0] if problem.args and isinstance(problem.args[0], int) else 0
-        message = problem.args[1] if len(problem.args) > 1 and isinstance(problem.args[1], str) else str(problem)
-        text = self._address.without_secrets(message)
-        return _error_class(number, text, problem)(f"{self._address.display_name}: {text}")
+        return mysql_error(self._address, problem)
+
+
+def connect_to_mysql(address: DatabaseAddress, *, local_infile: bool = False) -> Connection[Cursor]:
+    """Open a connection that commits each statement. Raises the driver's exceptions."""
+    return pymysql.connect(
+        host=address.host,
+        port=address.port or 3306,
+        user=address.user,
+        password=address.password or "",
+        database=address.database or None,
+        charset="utf8mb4",
+        connect_timeout=address.connect_timeout,
+        ssl_disabled=address.tls_mode == "disable",
+        ssl=_tls(address),
+        autocommit=True,
+        local_infile=local_infile,
+    )
+
+
+def mysql_error(address: DatabaseAddress, problem: BaseException) -> PushdownError:
+    """Return an error of the driver as a typed error: one line, without secrets."""
+    number = problem.args[0] if problem.args and isinstance(problem.args[0], int) else 0
+    message = problem.args[1] if len(problem.args) > 1 and isinstance(problem.args[1], str) else str(problem)
+    text = address.without_secrets(message)
+    return _error_class(number, text, problem)(f"{address.display_name}: {text}")
 
 
 def _error_class(number: int, text: str, problem: BaseException) -> type[PushdownError]:

@@ -132,24 +132,8 @@ class PostgresqlClient:
 
     @property
     def _conninfo(self) -> str:
-        """The connection string with keywords. Error messages would show a URI with its password."""
-        address, settings = self._address, self._settings
-        parts = {
-            "host": address.host,
-            "port": address.port,
-            "dbname": address.database,
-            "user": address.user,
-            "password": address.password,
-            "sslmode": address.tls_mode,
-            "sslrootcert": address.ca_file,
-            "sslcert": address.cert_file,
-            "sslkey": address.key_file,
-            "connect_timeout": address.connect_timeout,
-            "client_encoding": "UTF8",
-            "application_name": "airflow_pushdown",
-            "options": postgresql_options(address.options, settings.statement_timeout),
-        }
-        return make_conninfo("", **{key: value for key, value in parts.items() if value is not None})
+        options = postgresql_options(self._address.options, self._settings.statement_timeout)
+        return connection_string(self._address, options)
 
     def _control_connection(self) -> psycopg.Connection[Row]:
         if self._control is None:
@@ -157,12 +141,37 @@ class PostgresqlClient:
         return self._control
 
     def _error(self, problem: BaseException, state: str | None) -> PushdownError:
-        state_in_text = _STATE.search(str(problem))
-        state = state or (state_in_text.group(1) if state_in_text else None)
-        text = self._address.without_secrets(_PREFIX.sub("", _SUFFIX.sub("", str(problem))))
-        if _LOST_SNAPSHOT.search(text):
-            text = f"{text}; the exporting connection is closed: keep the result of the query while its frame is used"
-        return _error_class(text, state)(f"{self._address.display_name}: {text}")
+        return postgresql_error(self._address, problem, state)
+
+
+def connection_string(address: DatabaseAddress, options: str) -> str:
+    """Return the connection string with keywords. Error messages would show a URI with its password."""
+    parts = {
+        "host": address.host,
+        "port": address.port,
+        "dbname": address.database,
+        "user": address.user,
+        "password": address.password,
+        "sslmode": address.tls_mode,
+        "sslrootcert": address.ca_file,
+        "sslcert": address.cert_file,
+        "sslkey": address.key_file,
+        "connect_timeout": address.connect_timeout,
+        "client_encoding": "UTF8",
+        "application_name": "airflow_pushdown",
+        "options": options,
+    }
+    return make_conninfo("", **{key: value for key, value in parts.items() if value is not None})
+
+
+def postgresql_error(address: DatabaseAddress, problem: BaseException, state: str | None) -> PushdownError:
+    """Return an error of a driver as a typed error: one line, without secrets."""
+    state_in_text = _STATE.search(str(problem))
+    state = state or (state_in_text.group(1) if state_in_text else None)
+    text = address.without_secrets(_PREFIX.sub("", _SUFFIX.sub("", str(problem))))
+    if _LOST_SNAPSHOT.search(text):
+        text = f"{text}; the exporting connection is closed: keep the result of the query while its frame is used"
+    return _error_class(text, state)(f"{address.display_name}: {text}")
 
 
 def _has_csv_form(arrow_type: pa.DataType) -> bool:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from adbc_driver_manager import Error
 
 from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress, Row
+from pushdown_spark.databases.identifiers import quote_ansi
 from pushdown_spark.errors import LostConnectionError, RemoteFailedError, RemoteRefusedError
 
 _BUSY = ("database is locked", "database table is locked", "disk I/O error")
@@ -44,7 +45,7 @@ class SqliteClient:
         The driver infers the type of a column from its first rows and rejects values of other types. The statement
         therefore starts with a row of the expected types, which is dropped from the result.
         """
-        typed_row = ", ".join(f"{_type_example(field.type)} AS {_quote(field.name)}" for field in columns)
+        typed_row = ", ".join(f"{_type_example(field.type)} AS {quote_ansi(field.name)}" for field in columns)
         started = time.monotonic()
         try:
             self._reader = adbc.connect(self._uri, autocommit=True)
@@ -74,9 +75,14 @@ class SqliteClient:
             )
 
     def _error(self, problem: BaseException) -> RemoteFailedError | RemoteRefusedError:
-        text = " ".join(str(problem).partition("\nquery:")[0].split())
-        error_class = LostConnectionError if any(message in text for message in _BUSY) else RemoteRefusedError
-        return error_class(f"{self._display_name}: {text}")
+        return sqlite_error(self._display_name, problem)
+
+
+def sqlite_error(display_name: str, problem: BaseException) -> RemoteFailedError | RemoteRefusedError:
+    """Return an error of a driver as a typed error of one line."""
+    text = " ".join(str(problem).partition("\nquery:")[0].split())
+    error_class = LostConnectionError if any(message in text for message in _BUSY) else RemoteRefusedError
+    return error_class(f"{display_name}: {text}")
 
 
 def _type_example(arrow_type: pa.DataType) -> str:
@@ -86,7 +92,3 @@ def _type_example(arrow_type: pa.DataType) -> str:
     if pa.types.is_floating(arrow_type):
         return "0.0"
     return "x'00'" if pa.types.is_binary(arrow_type) else "''"
-
-
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

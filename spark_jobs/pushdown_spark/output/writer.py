@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from pushdown_spark.contract import MOST_PARTITIONS, CheckReport, OutputMode, OutputSpec, OutputSummary
+from pushdown_spark.contract import MOST_PARTITIONS, OutputMode, OutputSpec, OutputSummary
 from pushdown_spark.errors import (
     BadSpecError,
     OutputConflictError,
@@ -17,6 +16,7 @@ from pushdown_spark.errors import (
 )
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.formats.avro.spark_source import SHORT_NAME, format_name
+from pushdown_spark.output.base import Output
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failed, require_columns
 from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
 from pushdown_spark.output.existing_data import check_no_table, check_sources_survive
@@ -34,17 +34,14 @@ _WHOLE = ""
 """The partition that stands for the whole output."""
 
 
-class FileOutput:
-    """One attempt of one run to write an output.
-
-    Call `prepare`, `stage` (again after a failed scan), `check` and `commit`, or `abort` after a failure. `guarded`
-    calls the last three. The output does not change before `commit`, which moves whole files or directories.
-    """
+class FileOutput(Output):
+    """One attempt of one run to write files. `commit` moves whole files or directories."""
 
     def __init__(
         self, spark: SparkSession, output: OutputSpec, paths: OutputPaths, files: Files, log: CommitLog
     ) -> None:
         """`paths`, `files` and `log` belong to the output. Use `open_output`."""
+        super().__init__()
         self._spark = spark
         self._output = output
         self.paths = paths
@@ -54,10 +51,16 @@ class FileOutput:
         self._mode = _effective_mode(spark, output)
         self._frame: DataFrame | None = None
         self._observer: RowObserver | None = None
-        self.checks: tuple[CheckReport, ...] = ()
-        """The results of `check`."""
-        self.summary: OutputSummary | None = None
-        """The summary of `commit`."""
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return self._output.path
+
+    @property
+    def staged_at(self) -> str:
+        """The directory of the staged files."""
+        return self.paths.rows
 
     def prepare(self) -> bool:
         """Repair or delete what earlier attempts left. Return False if there is nothing to write (mode `ignore`).
@@ -149,20 +152,6 @@ class FileOutput:
         if not any(name.endswith(CLAIM) for name in self._files.names(self.paths.staging)):
             self._files.delete(self.paths.staging)
         self._files.delete_empty(self.paths.control)
-
-    @contextmanager
-    def guarded(self) -> Iterator[None]:
-        """Check and commit at the end of the block, abort on failure. A failing clean-up does not hide the failure."""
-        try:
-            yield
-            self.check()
-            self.commit()
-        except BaseException as failure:
-            try:
-                self.abort()
-            except Exception as clean_up:
-                failure.add_note(f"the staged files at {self.paths.rows} could not be deleted: {clean_up}")
-            raise
 
     @property
     def _format(self) -> str:

@@ -9,7 +9,15 @@ import pytest
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.hooks.exchange import Exchange
-from pushdown_spark.contract import JobResult, JobSpec, QuerySpec, SecretValues, SourceSpec
+from pushdown_spark.contract import (
+    DatabaseKind,
+    JobResult,
+    JobSpec,
+    QuerySpec,
+    RemoteConnection,
+    SecretValues,
+    SourceSpec,
+)
 
 SPEC = JobSpec(
     run_key="d/t/r/-1",
@@ -43,6 +51,18 @@ def test_the_job_spec_is_written_without_secrets() -> None:
     assert SecretValues.model_validate_json(Path(spec.secrets_path).read_bytes()).hadoop == {
         "fs.s3a.secret.key": "hush"
     }
+    exchange.discard()
+
+
+def test_the_connection_of_an_output_is_a_secret() -> None:
+    exchange = Exchange.private()
+    connection = RemoteConnection(kind=DatabaseKind.POSTGRESQL, database="d", host="h", password="hush-3")
+    secrets = SecretValues(output=connection)
+    exchange.prepare(SPEC, secrets)
+    assert "hush-3" not in exchange.spec_path.read_text()
+    assert "hush-3" not in repr(secrets)
+    assert SecretValues.model_validate_json(exchange.secrets_path.read_bytes()).output == connection
+    assert exchange.secrets_path.stat().st_mode & 0o777 == 0o600
     exchange.discard()
 
 

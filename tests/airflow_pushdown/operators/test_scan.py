@@ -13,12 +13,16 @@ from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError
 from airflow_pushdown.operators import PushdownScanOperator
 from pushdown_spark.contract import (
+    DatabaseKind,
     JobSpec,
     OrcOptions,
+    OutputChecks,
     OutputMode,
+    OutputSpec,
     ReaderChoice,
     SourceFormat,
     SourceSpec,
+    TableOutputSpec,
     TableSourceSpec,
 )
 
@@ -54,7 +58,7 @@ def test_the_parameters_become_the_job() -> None:
     assert source.reader is ReaderChoice.PUSHDOWN
     assert source.filter_pushdown is False
     assert (job.query.columns, job.query.where, job.query.limit) == (("a", "dir0"), "a > 1", 10)
-    assert job.output is not None
+    assert isinstance(job.output, OutputSpec)
     assert (job.output.path, job.output.format, job.output.mode) == ("/out", "json", OutputMode.OVERWRITE)
     assert (job.output.options, job.output.partition_by) == ({"compression": "gzip"}, ("b",))
     assert job.conf == {
@@ -112,6 +116,65 @@ def test_checks_and_the_bound_of_malformed_lines_become_part_of_the_job() -> Non
     assert source.max_malformed == 3
 
 
+def test_a_table_becomes_the_output_of_the_job() -> None:
+    given = {"output_conn_id": "shop", "output_table": "sales.daily"}
+    day = "day = DATE '2026-01-01'"
+    job = spec(**given, output_mode="overwrite_partitions", replace_where=day, checks={"min_rows": 1})
+    assert job.output == TableOutputSpec(
+        table="sales.daily",
+        mode=OutputMode.OVERWRITE_PARTITIONS,
+        replace_where=day,
+        checks=OutputChecks(min_rows=1),
+    )
+    merged = spec(**given, output_mode="merge", merge_keys=["id", "day"])
+    assert merged.output == TableOutputSpec(table="sales.daily", mode=OutputMode.MERGE, merge_keys=("id", "day"))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"output_table": "t"}, "output_table: it needs the connection of its database; give output_conn_id"),
+        ({"output_conn_id": "shop"}, "output_conn_id: it is for tables; give output_table"),
+        ({"output": "/out", "merge_keys": ["id"]}, "merge_keys: it is for tables"),
+        ({"output": "/out", "replace_where": "id = 1"}, "replace_where: it is for tables"),
+        (
+            {"output": "/out", "output_mode": "merge"},
+            "output_mode: files cannot be merged|mode: files cannot be merged",
+        ),
+        ({"output_table": "t", "output_conn_id": "shop", "output": "/out"}, "output: it is for files"),
+        (
+            {"output_table": "t", "output_conn_id": "shop", "output_options": {"a": 1}},
+            "output_options: it is for files",
+        ),
+        ({"output_table": "t", "output_conn_id": "shop", "partition_by": ["day"]}, "partition_by: it is for files"),
+        ({"output_table": "t", "output_conn_id": "shop", "output_mode": "merge"}, "merge_keys: give the columns"),
+        (
+            {"output_table": "t", "output_conn_id": "shop", "output_mode": "overwrite_partitions"},
+            "replace_where: give it with mode overwrite_partitions",
+        ),
+    ],
+)
+def test_a_mixed_output_is_one_line_that_names_the_parameter(parameters: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        spec(**parameters)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_connection_of_the_table_is_only_in_the_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"conn_type": "mysql", "host": "db", "login": "me", "password": "hush-2", "schema": "shop"}
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP", json.dumps(given))
+    task = PushdownScanOperator(
+        task_id="scan", path="/in", format="json", output_conn_id="shop", output_table="t", output_mode="append"
+    )
+    connection = task._output_secrets()
+    assert connection is not None
+    assert (connection.kind, connection.password) == (DatabaseKind.MYSQL, "hush-2")
+    assert "hush-2" not in task.build_spec("k").model_dump_json()
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP", json.dumps({"conn_type": "http", "host": "db"}))
+    with pytest.raises(ConfigError, match="output_conn_id: connection 'shop' has type http"):
+        task._output_secrets()
+
+
 def test_a_scan_without_options_pushes_filters_and_counts_rows() -> None:
     job = spec()
     assert job.output is None
@@ -162,7 +225,7 @@ def test_rendered_template_strings_are_converted() -> None:
         ),
         ({"output": "/o", "checks": {"min_row": 1}}, "checks.min_row: "),
         ({"output": "/o", "checks": {"min_rows": "many"}}, "checks.min_rows: "),
-        ({"checks": {"min_rows": 1}}, "checks: they need an output; give output as well"),
+        ({"checks": {"min_rows": 1}}, "checks: they need an output; give output or output_table as well"),
         ({"format": "orc", "max_malformed": 0}, "max_malformed: only lines of json and csv"),
         ({"application": "mine.py"}, "application: "),
         ({"application_args": ["x"]}, "application_args: "),

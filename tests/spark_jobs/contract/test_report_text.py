@@ -56,6 +56,17 @@ RESULT = JobResult(
 )
 
 
+def test_the_report_shows_a_table() -> None:
+    summary = OutputSummary(mode=OutputMode.MERGE, columns={"id": "int"}, table="sales.daily", is_from_earlier_try=True)
+    lines = render_text(JobResult(rows=5, output="daily", output_summary=summary)).splitlines()
+    assert lines[:4] == [
+        "5 rows written to daily",
+        "Output: table sales.daily, mode merge",
+        "An earlier try of the run had committed these rows. This try wrote nothing",
+        "Output columns: id int",
+    ]
+
+
 def test_the_report_shows_output_and_checks() -> None:
     summary = OutputSummary(
         mode=OutputMode.OVERWRITE_PARTITIONS,

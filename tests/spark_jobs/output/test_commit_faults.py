@@ -30,7 +30,7 @@ from pushdown_spark.errors import OutputTakenError, PushdownError
 
 OLD = {"day=1": "old 1", "day=2": "old 2", "day=3": "old 3"}
 NEW = {"day=2": "new 2", "day=3": "new 3", "day=4": "new 4"}
-MODES = list(OutputMode)
+MODES = [mode for mode in OutputMode if mode is not OutputMode.MERGE]
 CHANGING = [OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.APPEND]
 IMPATIENT = 0.08
 STORES = [InterruptedFiles, InterruptedCopies]

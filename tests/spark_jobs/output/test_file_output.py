@@ -19,6 +19,8 @@ from pushdown_spark.output.writer import FileOutput, open_output
 
 Frame = Callable[..., DataFrame]
 
+FILE_MODES = [mode for mode in OutputMode if mode is not OutputMode.MERGE]
+
 
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
@@ -59,7 +61,7 @@ def siblings(target: Path) -> list[str]:
     return sorted(path.name for path in target.parent.iterdir())
 
 
-@pytest.mark.parametrize("mode", list(OutputMode))
+@pytest.mark.parametrize("mode", FILE_MODES)
 def test_all_modes_write_a_new_output(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], mode: OutputMode
 ) -> None:
@@ -283,7 +285,7 @@ def test_failed_append_adds_nothing(
     assert siblings(target) == [target.name]
 
 
-@pytest.mark.parametrize("mode", list(OutputMode))
+@pytest.mark.parametrize("mode", FILE_MODES)
 def test_earlier_attempt_cannot_commit(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], mode: OutputMode
 ) -> None:

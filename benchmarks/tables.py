@@ -1,0 +1,184 @@
+"""Writing tables of databases: outputs of this project against Spark's JDBC writer as its users write it.
+
+The servers run on this machine. Every round runs all engines once, in random order. Each engine has a table of its
+own with the same columns, and writes the same rows from the same partitions. `tuned` is Spark's writer with the
+driver's own rewriting of batches, which users have to know. Spark's writer is not all or nothing, ours is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from databases import Server, mariadb, postgresql
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.rounds import Measured, measure, ratio
+from pushdown_spark.contract import OutputMode, RemoteConnection, TableOutputSpec
+from pushdown_spark.databases.client import address_of
+from pushdown_spark.databases.write_connection import connect_to_write
+from pushdown_spark.output.database_output import open_database_output
+
+_DRIVERS = {"postgresql": "org.postgresql.Driver", "mariadb": "org.mariadb.jdbc.Driver"}
+_TUNED = {"postgresql": "reWriteBatchedInserts=true", "mariadb": "useBulkStmts=true"}
+_NAMES = {"postgresql": "PostgreSQL", "mariadb": "MariaDB"}
+_ENGINES = ("spark", "tuned", "ours")
+_HEAD = (
+    "| database | mode | rows | Spark s | tuned s | ours s | Spark / ours: wall | CPU | tuned / ours: wall | CPU |",
+    "|---|---|---|---|---|---|---|---|---|---|",
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A database, and the JDBC URLs of Spark's writer."""
+
+    product: str
+    connection: RemoteConnection
+    jdbc: Mapping[str, str]
+
+    def clear(self) -> None:
+        """Delete all rows."""
+        with closing(connect_to_write(address_of(self.connection))) as connection:
+            for engine in _ENGINES:
+                connection.rows(f"TRUNCATE TABLE by_{engine}")
+
+
+class Tables:
+    """Writers of the same rows with each engine."""
+
+    def __init__(self, spark: SparkSession, rows: int) -> None:
+        self._spark = spark
+        self._number = 0
+        columns = (
+            "id",
+            "CAST(id % 1000 AS int) AS customer",
+            "concat('item ', id % 5000, ', \"new\"') AS item",
+            "CAST(id * 0.01 AS decimal(12,2)) AS amount",
+            "id / 7D AS weight",
+            "date_add(DATE'2020-01-01', CAST(id % 1000 AS int)) AS day",
+            "timestamp_micros(1700000000000000 + id * 1000001) AS changed",
+        )
+        self.rows: DataFrame = spark.range(0, rows, 1, 4).selectExpr(*columns).cache()
+        self.count = self.rows.count()
+
+    def create(self, target: Target) -> None:
+        """Create the tables of all engines, as this project does."""
+        for engine in _ENGINES:
+            self._write(target, f"by_{engine}", OutputMode.APPEND, self.rows.limit(0))
+
+    def by_spark(self, target: Target, mode: OutputMode, engine: str) -> int:
+        """Write with Spark's JDBC writer. Overwriting truncates the table, so that its columns stay."""
+        writer = self.rows.write.mode(mode.value).option("truncate", "true")
+        login = {"user": str(target.connection.user), "password": str(target.connection.password)}
+        writer.jdbc(target.jdbc[engine], f"by_{engine}", properties={**login, "driver": _DRIVERS[target.product]})
+        return self.count
+
+    def by_ours(self, target: Target, mode: OutputMode) -> int:
+        """Write as a job does. Each round is a separate run."""
+        self._write(target, "by_ours", mode, self.rows)
+        return self.count
+
+    def _write(self, target: Target, table: str, mode: OutputMode, rows: DataFrame) -> None:
+        self._number += 1
+        spec = TableOutputSpec(table=table, mode=mode)
+        output = open_database_output(self._spark, spec, target.connection, f"run {self._number}")
+        output.prepare()
+        with output.guarded():
+            output.stage(rows)
+
+
+def targets(products: list[str], stack: ExitStack) -> Iterator[Target]:
+    """Start the servers one after the other."""
+    for product, start in (("postgresql", postgresql), ("mariadb", mariadb)):
+        if product in products:
+            server: Server = stack.enter_context(start())
+            # MariaDB's driver uses no TLS by default, so our connection does not use it either.
+            tls = {"tls": {"mode": "disable"}} if product == "mariadb" else {}
+            yield Target(product, RemoteConnection.model_validate(server.connection(**tls)), _urls(server))
+
+
+def _urls(server: Server) -> dict[str, str]:
+    parts = server.connection()
+    address = f"{parts['host']}:{parts['port']}/{parts['database']}"
+    # Spark has no dialect for the scheme of MariaDB's driver, and would quote names wrongly.
+    scheme, options = ("mysql", "?permitMysqlScheme=true") if server.product == "mariadb" else ("postgresql", "")
+    url = f"jdbc:{scheme}://{address}{options}"
+    return {"spark": url, "tuned": f"{url}{'&' if options else '?'}{_TUNED[server.product]}"}
+
+
+def _measured(engines: Mapping[str, Callable[[], int]], rounds: int, clear: Callable[[], None]) -> dict[str, Measured]:
+    chance = random.Random(rounds)
+    total = {name: Measured() for name in engines}
+    for number in range(rounds + 1):
+        clear()
+        order = chance.sample(sorted(engines), len(engines))
+        for name, figures in measure({name: engines[name] for name in order}, rounds=1, warm_up=0).items():
+            if number:
+                total[name].wall += figures.wall
+                total[name].cpu += figures.cpu
+    return total
+
+
+def row(target: Target, mode: OutputMode, rows: int, measured: Mapping[str, Measured]) -> str:
+    """Return one line of the table."""
+    seconds = [f"{statistics.median(measured[engine].wall):.2f}" for engine in _ENGINES]
+    ratios = [f"{ratio(measured, engine, 'ours', kind):.2f}" for engine in _ENGINES[:2] for kind in ("wall", "cpu")]
+    return "| " + " | ".join([_NAMES[target.product], mode.value, f"{rows:,}", *seconds, *ratios]) + " |"
+
+
+def main() -> None:
+    """Measure all cases and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--databases", nargs="*", default=list(_NAMES))
+    parser.add_argument("--modes", nargs="*", default=["append", "overwrite"])
+    parser.add_argument("--packages", required=True, help="the JDBC drivers, from Maven Central")
+    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
+    arguments = parser.parse_args()
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.jars.packages", arguments.packages)
+        .config("spark.jars.ivy", str(Path(".cache/ivy").absolute()))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    lines: list[str] = []
+    tables = Tables(spark, arguments.rows)
+    with ExitStack() as stack:
+        for target in targets(arguments.databases, stack):
+            tables.create(target)
+            for mode in map(OutputMode, arguments.modes):
+                engines: dict[str, Callable[[], int]] = {
+                    engine: partial(tables.by_spark, target, mode, engine) for engine in _ENGINES[:2]
+                }
+                engines["ours"] = partial(tables.by_ours, target, mode)
+                lines.append(row(target, mode, tables.count, _measured(engines, arguments.rounds, target.clear)))
+                print(lines[-1], flush=True)
+    spark.stop()
+    about = (
+        "Seven columns from four partitions into servers on this machine, in a warm session. "
+        f"{arguments.rounds} rounds in random order after one that does not count. `tuned` sets reWriteBatchedInserts "
+        "(PostgreSQL) or useBulkStmts (MariaDB) in the URL. Medians of the ratios within rounds (above 1: this package "
+        f"takes less). CPU is that of Spark's side. {os.cpu_count()} cores ({platform.machine()}), Python "
+        f"{platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}, {datetime.now(UTC):%Y-%m-%d}."
+    )
+    text = "\n".join(["# Writing tables of databases", "", about, "", *_HEAD, *lines])
+    (arguments.results / "tables.md").write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

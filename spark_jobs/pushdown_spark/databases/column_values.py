@@ -1,0 +1,151 @@
+"""Checks of the values that a job writes to a column of a database.
+
+A value arrives as it was, or its check raises an error that names the column and the kind of value. Databases would
+round decimals and fractions of seconds, cut off spaces, and turn NaN into NULL without an error. Workers import this
+module, so it imports little.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pushdown_spark.errors import UnwritableValueError
+
+_NUMERIC_STRING = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+_MICROS_PER_DAY = 86_400_000_000
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+_FIRST_MICROS, _LAST_MICROS = _FIRST_DAY * _MICROS_PER_DAY, (_LAST_DAY + 1) * _MICROS_PER_DAY - 1
+
+
+@dataclass(frozen=True)
+class TargetColumn:
+    """A column to write, and the limits of its values. Spark pickles it for its workers.
+
+    - `declared` is the type in the database, and `database` the name of the product.
+    - `bounds` are the first and last integer, or timestamp in microseconds.
+    - `digits` are precision and scale. `max_digits` limits the significant digits of decimals in SQLite.
+    - `max_length` is in characters, or in bytes for binary types. `max_bytes` limits the encoded form.
+    - `step` is the unit of fractions of seconds, in microseconds. `max_fraction` is their number of digits in a time of
+      day, which arrives as a string.
+    - `is_padded` is set for char(n), whose trailing spaces mean nothing.
+    - `is_single` is set for floats of 32 bits.
+    - `is_numeric_text` is set if SQLite stores strings that look like numbers as numbers.
+    """
+
+    name: str
+    declared: str
+    database: str
+    bounds: tuple[int, int] | None = None
+    digits: tuple[int, int] | None = None
+    max_length: int | None = None
+    max_bytes: int | None = None
+    step: int = 1
+    max_digits: int | None = None
+    max_fraction: int | None = None
+    has_nul: bool = True
+    has_nan: bool = True
+    has_infinity: bool = True
+    is_padded: bool = False
+    is_single: bool = False
+    is_numeric_text: bool = False
+
+    def check(self, values: pa.Array) -> None:
+        """Raise UnwritableValueError if the column cannot hold a value."""
+        kind = values.type
+        if pa.types.is_list(kind):
+            self.check(values.flatten())
+        elif pa.types.is_string(kind):
+            self._check_strings(values)
+        elif pa.types.is_binary(kind):
+            self._check_length(pc.binary_length(values), "bytes", self.max_length or self.max_bytes)
+        elif pa.types.is_integer(kind):
+            self._check_integers(values)
+        elif pa.types.is_decimal(kind):
+            self._check_decimals(values)
+        elif pa.types.is_floating(kind):
+            self._check_floats(values)
+        elif pa.types.is_date(kind):
+            is_valid = _is_within(values.cast(pa.int32()), _FIRST_DAY, _LAST_DAY)
+            self._require(is_valid, "a date outside the years 1 to 9999")
+        elif pa.types.is_timestamp(kind):
+            self._check_timestamps(values.cast(pa.int64()))
+
+    def _check_strings(self, values: pa.Array) -> None:
+        try:
+            values.validate(full=True)
+        except pa.ArrowInvalid:
+            raise self._error("a string that is not valid UTF-8") from None
+        if not self.has_nul:
+            self._require(not _any(pc.match_substring(values, "\0")), "a string with a NUL character")
+        if self.max_fraction is not None:
+            is_long = pc.match_substring_regex(values, rf"\.\d{{{self.max_fraction + 1}}}")
+            self._require(not _any(is_long), "a time with more fractional digits than the type has")
+        if self.is_numeric_text:
+            is_number = pc.match_substring_regex(values, _NUMERIC_STRING)
+            self._require(not _any(is_number), "a string that the column would store as a number")
+        if self.is_padded:
+            self._require(
+                not _any(pc.ends_with(values, " ")), "a string that ends with a space, which the type ignores"
+            )
+        if self.max_length is not None:
+            self._check_length(pc.utf8_length(values), "characters", self.max_length)
+        self._check_length(pc.binary_length(values), "bytes", self.max_bytes)
+
+    def _check_length(self, lengths: pa.Array, unit: str, most: int | None) -> None:
+        if most is not None:
+            longest = pc.max(lengths).as_py() or 0
+            self._require(longest <= most, f"a value of {longest:,} {unit}, and takes at most {most:,}")
+
+    def _check_integers(self, values: pa.Array) -> None:
+        if self.bounds is not None:
+            first, last = self.bounds
+            self._require(_is_within(values, first, last), f"an integer outside the range {first} to {last}")
+
+    def _check_decimals(self, values: pa.Array) -> None:
+        if self.max_digits is not None:
+            unscaled = pc.abs(values.view(pa.decimal128(38, 0)))
+            is_long = pc.greater_equal(unscaled, pa.scalar(10**self.max_digits, pa.decimal128(38, 0)))
+            self._require(not _any(is_long), f"a decimal of more than {self.max_digits} digits, which it would round")
+        if self.digits is not None:
+            try:
+                values.cast(pa.decimal128(*self.digits))
+            except pa.ArrowInvalid:
+                raise self._error("a decimal with more digits than the type holds") from None
+
+    def _check_floats(self, values: pa.Array) -> None:
+        self._require(self.has_nan or not _any(pc.is_nan(values)), "NaN")
+        self._require(self.has_infinity or not _any(pc.is_inf(values)), "infinity")
+        if self.is_single and values.type != pa.float32():
+            single = values.cast(pa.float32(), safe=False).cast(pa.float64())
+            is_same = pc.or_(pc.equal(single, values), pc.is_nan(values))
+            self._require(not _any(pc.invert(is_same)), "a double that is not a float")
+
+    def _check_timestamps(self, micros: pa.Array) -> None:
+        first, last = self.bounds or (_FIRST_MICROS, _LAST_MICROS)
+        self._require(_is_within(micros, first, last), "a timestamp outside the range of the type")
+        if self.step > 1:
+            numbers = micros.drop_null().to_numpy(zero_copy_only=False)
+            self._require(not np.any(numbers % self.step), "a timestamp with more fractional digits than the type has")
+
+    def _require(self, is_met: bool, problem: str) -> None:
+        if not is_met:
+            raise self._error(problem)
+
+    def _error(self, problem: str) -> UnwritableValueError:
+        return UnwritableValueError(
+            f"column {self.name} ({self.declared} in {self.database}) cannot hold {problem}. Nothing was "
+            "committed; convert the value in the query, or change the type of the column"
+        )
+
+
+def _is_within(values: pa.Array, first: int, last: int) -> bool:
+    bounds = pc.min_max(values).as_py()
+    return bounds["min"] is None or (bounds["min"] >= first and bounds["max"] <= last)
+
+
+def _any(flags: pa.Array) -> bool:
+    return bool(pc.any(flags).as_py())

@@ -1,0 +1,76 @@
+"""The code that Spark runs in Python workers to load the partitions of a DataFrame into a staging table.
+
+Each attempt of a task loads its rows in one transaction, which ends by recording the partition. The record is unique,
+so that the rows of one attempt count, whatever number of attempts Spark starts. An attempt that finds its partition
+recorded undoes its transaction. The driver gives each attempt of a run tables of its own, so that tasks of an earlier
+attempt cannot add rows.
+
+Workers import this module, so it must not import the packages that only the driver needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from pushdown_spark.databases.client import DatabaseAddress
+from pushdown_spark.databases.column_values import TargetColumn
+from pushdown_spark.databases.write_connection import WriteConnection, connect_to_write
+from pushdown_spark.errors import PushdownError
+from pushdown_spark.runtime.worker import freeze_imports
+
+LOADED = "partition int, row_count bigint"
+"""The columns that a task returns."""
+_SCHEMA = pa.schema([("partition", pa.int32()), ("row_count", pa.int64())])
+
+
+@dataclass(frozen=True)
+class PartitionWriter:
+    """The staging table and the table of recorded partitions. Spark calls it with the rows of each partition.
+
+    `record` is a statement that adds a row to the table of partitions, and changes nothing if the partition has one.
+    """
+
+    address: DatabaseAddress
+    table: str
+    record: str
+    columns: tuple[TargetColumn, ...]
+    connect: Callable[[DatabaseAddress], WriteConnection] = connect_to_write
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Load the rows of the current partition, and return their number."""
+        freeze_imports()
+        context = TaskContext.get()
+        assert context is not None
+        partition = context.partitionId()
+        try:
+            rows = self.load(partition, batches)
+        except PushdownError as problem:
+            # The cause is the driver's own error, whose message may contain secrets.
+            raise problem from None
+        yield pa.RecordBatch.from_pylist([{"partition": partition, "row_count": rows}], _SCHEMA)
+
+    def load(self, partition: int, batches: Iterator[pa.RecordBatch]) -> int:
+        """Load the rows of a partition, unless another attempt has, and return their number."""
+        rows = 0
+        with closing(self.connect(self.address)) as connection:
+            connection.begin()
+            for batch in batches:
+                connection.load(self.table, self.columns, _with_short_offsets(batch))
+                rows += batch.num_rows
+            if connection.change(self.record, partition, rows):
+                connection.commit()
+            else:
+                connection.rollback()
+        return rows
+
+
+def _with_short_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch without large strings and binaries, which a setting of Spark turns on."""
+    types = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+    fields = [field.with_type(types.get(field.type, field.type)) for field in batch.schema]
+    return batch.cast(pa.schema(fields))

@@ -1,0 +1,102 @@
+"""The connection that writes to PostgreSQL. COPY takes the rows of a batch as CSV."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+
+import psycopg
+import pyarrow as pa
+
+from pushdown_spark.databases.client import DatabaseAddress, Row, postgresql_options
+from pushdown_spark.databases.column_values import TargetColumn
+from pushdown_spark.databases.identifiers import quote_ansi
+from pushdown_spark.databases.postgresql import connection_string, postgresql_error
+from pushdown_spark.databases.row_text import POSTGRESQL_CSV
+from pushdown_spark.databases.write_connection import LOCK_SECONDS, WriteConnection, check_batch
+from pushdown_spark.errors import PushdownError, RemoteRefusedError, UnwritableValueError
+
+_INVALID_VALUE = "22"
+"""SQLSTATE class of values that do not fit a type."""
+_COPIED_VALUE = re.compile(r"^COPY .*, line \d+, (column .*)$", re.MULTILINE)
+"""The line of an error's context with the column and the value."""
+_CONSTRAINT = "23"
+"""SQLSTATE class of rows that violate a constraint of the table."""
+
+
+class PostgresqlWriter(WriteConnection):
+    """A connection that writes."""
+
+    def __init__(self, address: DatabaseAddress) -> None:
+        self._address = address
+        try:
+            options = postgresql_options(address.options, read_only=False)
+            self._connection: psycopg.Connection[Row] = psycopg.connect(
+                connection_string(address, options), autocommit=True
+            )
+        except psycopg.Error as problem:
+            raise postgresql_error(address, problem, problem.sqlstate) from None
+
+    def rows(self, sql: str, *values: object) -> list[Row]:
+        """Run a statement and return its rows."""
+        with self._cursor(sql, values) as cursor:
+            return cursor.fetchall() if cursor.description else []
+
+    def change(self, sql: str, *values: object) -> int:
+        """Run a statement and return the number of rows that it changed."""
+        with self._cursor(sql, values) as cursor:
+            return cursor.rowcount
+
+    def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
+        """Copy the rows of a batch into a table."""
+        check_batch(columns, batch)
+        names = ", ".join(quote_ansi(column.name) for column in columns)
+        try:
+            # psycopg takes a statement without parameters as bytes.
+            statement = f"COPY {table} ({names}) FROM STDIN (FORMAT csv)".encode()
+            with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+                copy.write(POSTGRESQL_CSV.of(batch.columns))
+        except psycopg.Error as problem:
+            raise self._error(problem) from None
+
+    def begin(self, lock: str = "") -> None:
+        """Begin a transaction. Each of its statements sees what others have committed before the statement."""
+        self.rows("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+        # A task may wait for rows of Spark between two batches.
+        self.rows("SET LOCAL idle_in_transaction_session_timeout = 0")
+        if lock:
+            self.rows(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
+            self.rows("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", lock)
+
+    def commit(self) -> None:
+        """Commit the transaction."""
+        self.rows("COMMIT")
+
+    def rollback(self) -> None:
+        """Undo the transaction."""
+        self.rows("ROLLBACK")
+
+    def close(self) -> None:
+        """Close the connection."""
+        with suppress(psycopg.Error):
+            self._connection.close()
+
+    def _cursor(self, sql: str, values: Sequence[object]) -> psycopg.Cursor[Row]:
+        try:
+            return self._connection.execute(sql.encode(), values or None)
+        except psycopg.Error as problem:
+            raise self._error(problem) from None
+
+    def _error(self, problem: psycopg.Error) -> PushdownError:
+        state, context = problem.sqlstate, problem.diag.context or ""
+        if state is not None and state.startswith(_CONSTRAINT):
+            return RemoteRefusedError(f"{self._address.display_name}: {' '.join(str(problem).split())}")
+        if state is None or not state.startswith(_INVALID_VALUE):
+            return postgresql_error(self._address, problem, state)
+        copied = _COPIED_VALUE.search(context)
+        where = copied[1] if copied else "a value"
+        return UnwritableValueError(
+            f"{where}: {problem.diag.message_primary}. Nothing was committed; convert the value in the query, or "
+            "change the type of the column"
+        )

@@ -1,0 +1,97 @@
+"""Connections that write to databases: their interface, and the choice of a client by the kind of database.
+
+Workers import this module, so it imports little.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from pushdown_spark.errors import PushdownError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pushdown_spark.databases.client import DatabaseAddress, Row
+    from pushdown_spark.databases.column_values import TargetColumn
+
+LOCK_SECONDS = 600
+"""How long a transaction waits for another one on the same table."""
+
+
+class WriteConnection(ABC):
+    """An open connection that writes. A statement outside a transaction is committed at once.
+
+    Parameters of statements are `%s`. In a statement without values, a percent sign means itself. The methods raise
+    RemoteRefusedError or RemoteFailedError: one line, without secrets.
+    """
+
+    @abstractmethod
+    def rows(self, sql: str, *values: object) -> list[Row]:
+        """Run a statement and return its rows, none if it is not a query."""
+
+    @abstractmethod
+    def change(self, sql: str, *values: object) -> int:
+        """Run a statement and return the number of rows that it changed."""
+
+    @abstractmethod
+    def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
+        """Add the rows of a batch to a table in the fastest way. `table` is quoted.
+
+        Raises UnwritableValueError if the database would change a value.
+        """
+
+    @abstractmethod
+    def begin(self, lock: str = "") -> None:
+        """Begin a transaction that writes. With `lock`, wait for other transactions with the same lock to end.
+
+        SQLite has one lock for all transactions.
+        """
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Commit the transaction and release its lock."""
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """Undo the transaction and release its lock."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection, which undoes an open transaction. Never raises."""
+
+    @contextmanager
+    def transaction(self, lock: str = "") -> Iterator[None]:
+        """Run the block in a transaction, and undo it if the block fails."""
+        self.begin(lock)
+        try:
+            yield
+        except BaseException:
+            with suppress(PushdownError):
+                self.rollback()
+            raise
+        self.commit()
+
+
+def connect_to_write(address: DatabaseAddress) -> WriteConnection:
+    """Open a connection. Raises RemoteRefusedError and LostConnectionError."""
+    if address.kind == "sqlite":
+        from pushdown_spark.databases.sqlite_writer import SqliteWriter
+
+        return SqliteWriter(address)
+    if address.kind == "postgresql":
+        from pushdown_spark.databases.postgresql_writer import PostgresqlWriter
+
+        return PostgresqlWriter(address)
+    from pushdown_spark.databases.mysql_writer import MysqlWriter
+
+    return MysqlWriter(address)
+
+
+def check_batch(columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
+    """Raise UnwritableValueError for the first column that cannot hold one of its values."""
+    for column, values in zip(columns, batch.columns, strict=True):
+        column.check(values)

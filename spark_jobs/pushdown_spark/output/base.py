@@ -1,0 +1,77 @@
+"""The interface of all outputs: one attempt of one run to write rows, all or nothing."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pushdown_spark.contract import CheckReport, OutputSummary
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Output(ABC):
+    """One attempt of one run to write an output.
+
+    Call `prepare`, `stage` (again after a failed scan), `check` and `commit`, or `abort` after a failure. `guarded`
+    calls the last three. The output does not change before `commit`.
+    """
+
+    def __init__(self) -> None:
+        self.checks: tuple[CheckReport, ...] = ()
+        """The results of `check`."""
+        self.summary: OutputSummary | None = None
+        """The summary of `commit`, or that of an earlier attempt which `prepare` found committed."""
+        self.committed_rows: int | None = None
+        """The rows of an earlier attempt of the run which `prepare` found committed. None if there is none."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The path or the table, as the user gave it."""
+
+    @property
+    @abstractmethod
+    def staged_at(self) -> str:
+        """The place of the staged rows, for messages."""
+
+    @abstractmethod
+    def prepare(self) -> bool:
+        """Repair or delete what earlier attempts left. Return False if there is nothing to write.
+
+        There is nothing to write if the output exists in mode `ignore`, or if `committed_rows` is set. An earlier
+        attempt of the same run that is still writing can no longer commit.
+        """
+
+    @abstractmethod
+    def stage(self, frame: DataFrame) -> None:
+        """Write all rows of a DataFrame to a staging place. Rows that were staged before are replaced."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Evaluate the checks on the staged rows. Raises CheckFailedError, which names all failed checks."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Move the staged rows into the output. After a failure, the output is unchanged."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Delete the staged rows of this attempt, but not those of a later attempt."""
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Check and commit at the end of the block, abort on failure. A failing clean-up does not hide the failure."""
+        try:
+            yield
+            self.check()
+            self.commit()
+        except BaseException as failure:
+            try:
+                self.abort()
+            except Exception as clean_up:
+                failure.add_note(f"the staged rows at {self.staged_at} could not be deleted: {clean_up}")
+            raise

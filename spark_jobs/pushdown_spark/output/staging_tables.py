@@ -1,0 +1,173 @@
+"""The tables that hold the rows of one attempt until its commit, in the schema of the target.
+
+Their names have the run, the time and the attempt:
+
+    airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER      rows that tasks load
+    airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER_p    the partitions whose rows are complete
+
+A retry deletes the tables of earlier attempts of its run. Any run deletes tables that are older than `MAX_AGE_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pyspark.sql import types as t
+
+from pushdown_spark.databases.column_types import declared_type
+from pushdown_spark.databases.remote_table import Dialect, RemoteTable
+from pushdown_spark.databases.write_connection import WriteConnection
+from pushdown_spark.errors import PushdownError, RemoteFailedError
+from pushdown_spark.output.target_table import TargetTable
+
+MAX_AGE_SECONDS = 2 * 86_400
+_PREFIX = "airflow_pushdown_"
+_NAME = re.compile(rf"{_PREFIX}(?P<run>[0-9a-f]{{12}})_(?P<time>[0-9a-f]{{8}})_[0-9a-f]{{8}}_\d+(?:_p)?")
+_NAMES = {
+    Dialect.POSTGRES: "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = %s AND left(tablename, 17) = %s",
+    Dialect.MYSQL: (
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = %s AND left(table_name, 17) = %s"
+    ),
+    Dialect.SQLITE: 'SELECT name FROM pragma_table_list WHERE "schema" = %s AND substr(name, 1, 17) = %s',
+}
+_RECORD = {
+    Dialect.POSTGRES: "INSERT INTO {table} VALUES (%s, %s) ON CONFLICT DO NOTHING",
+    Dialect.MYSQL: "INSERT IGNORE INTO {table} VALUES (%s, %s)",
+    Dialect.SQLITE: "INSERT OR IGNORE INTO {table} VALUES (%s, %s)",
+}
+_UNKNOWN_COLLATION = "UNKNOWN"
+
+
+@dataclass(frozen=True)
+class StagingTables:
+    """The two tables of one attempt."""
+
+    target: TargetTable
+    name: str
+    marker: str
+
+    @classmethod
+    def of(cls, target: TargetTable, run: str, attempt: str, number: int) -> StagingTables:
+        """Return the tables for call number `number` of `stage`."""
+        name = f"{_PREFIX}{run[:12]}_{int(time.time()):08x}_{attempt[:8]}_{number}"
+        return cls(target, name, marker_of(attempt))
+
+    @property
+    def rows(self) -> str:
+        """The quoted name of the table of rows."""
+        return self.target.sibling(self.name)
+
+    @property
+    def source_name(self) -> str:
+        """The name of the table of rows for a database source."""
+        return self.target.source_name(self.name)
+
+    @property
+    def partitions(self) -> str:
+        """The quoted name of the table of partitions."""
+        return self.target.sibling(f"{self.name}_p")
+
+    @property
+    def record(self) -> str:
+        """The statement that records a partition and its number of rows, unless it is recorded."""
+        return _RECORD[self.target.sql_family].format(table=self.partitions)
+
+    def create_like(self, connection: WriteConnection, table: RemoteTable) -> None:
+        """Create the tables with the columns of an existing target, without its constraints."""
+        if self.target.dialect is Dialect.SQLITE:
+            self._create(connection, [_sqlite_column(self.target, table, index) for index in range(len(table.columns))])
+            return
+        names = ", ".join(self.target.quote(column.name) for column in table.columns)
+        query = f"SELECT {names} FROM {self.target.sql} LIMIT 0"  # noqa: S608
+        connection.rows(f"{self._create_table} {self.rows}{self._options} AS {query}")
+        self._create_partitions(connection)
+
+    def create_new(self, connection: WriteConnection, schema: t.StructType) -> None:
+        """Create the tables with columns for Spark's types. Raises BadSpecError for a type without an equivalent."""
+        quote, dialect = self.target.quote, self.target.dialect
+        self._create(connection, [f"{quote(field.name)} {declared_type(field, dialect)}" for field in schema.fields])
+
+    def drop(self, connection: WriteConnection) -> None:
+        """Delete the tables."""
+        connection.rows(f"DROP TABLE IF EXISTS {self.rows}")
+        connection.rows(f"DROP TABLE IF EXISTS {self.partitions}")
+
+    def totals(self, connection: WriteConnection) -> tuple[int, int]:
+        """Return the number of recorded partitions and of their rows.
+
+        Raises RemoteFailedError if the table has other rows, as after a crash of the database: it empties unlogged
+        tables.
+        """
+        statement = f"SELECT count(*), coalesce(sum(row_count), 0) FROM {self.partitions}"  # noqa: S608
+        ((partitions, rows),) = connection.rows(statement)
+        ((found,),) = connection.rows(f"SELECT count(*) FROM {self.rows}")  # noqa: S608
+        if int(str(found)) != int(str(rows)):
+            raise RemoteFailedError(f"{self.rows} has {found} rows, but the tasks loaded {rows}; run the task again")
+        return int(str(partitions)), int(str(rows))
+
+    def _create(self, connection: WriteConnection, columns: Sequence[str]) -> None:
+        connection.rows(f"{self._create_table} {self.rows} ({', '.join(columns)}){self._options}")
+        self._create_partitions(connection)
+
+    def _create_partitions(self, connection: WriteConnection) -> None:
+        columns = "partition_id int NOT NULL PRIMARY KEY, row_count bigint NOT NULL"
+        connection.rows(f"{self._create_table} {self.partitions} ({columns}){self._options}")
+
+    @property
+    def _create_table(self) -> str:
+        return "CREATE UNLOGGED TABLE" if self.target.dialect is Dialect.POSTGRES else "CREATE TABLE"
+
+    @property
+    def _options(self) -> str:
+        """The options of a table in MySQL. The comment shows which attempt has created the target by a rename."""
+        return f" ENGINE=InnoDB COMMENT '{self.marker}'" if self.target.dialect.is_mysql else ""
+
+
+def marker_of(attempt: str) -> str:
+    """Return the comment of the tables of an attempt."""
+    return f"created by airflow_pushdown, attempt {attempt}"
+
+
+def drop_leftovers(connection: WriteConnection, target: TargetTable, run: str) -> None:
+    """Delete the tables of earlier attempts of a run, and old tables of all runs.
+
+    A table that a task still uses stays. Its attempt can no longer commit.
+    """
+    if target.dialect is Dialect.POSTGRES:
+        connection.rows("SET lock_timeout = '5s'")
+    elif target.dialect.is_mysql:
+        connection.rows("SET SESSION lock_wait_timeout = 5")
+    for name in _leftovers(connection, target, run):
+        with suppress(PushdownError):
+            connection.rows(f"DROP TABLE IF EXISTS {target.sibling(name)}")
+
+
+def drop_tables_of(connection: WriteConnection, target: TargetTable, run: str) -> None:
+    """Delete all tables of a run. Raises RemoteFailedError if one of them is in use."""
+    for name in _names(connection, target):
+        match = _NAME.fullmatch(name)
+        if match and match["run"] == run[:12]:
+            connection.rows(f"DROP TABLE IF EXISTS {target.sibling(name)}")
+
+
+def _leftovers(connection: WriteConnection, target: TargetTable, run: str) -> Iterator[str]:
+    oldest = time.time() - MAX_AGE_SECONDS
+    for name in _names(connection, target):
+        match = _NAME.fullmatch(name)
+        if match and (match["run"] == run[:12] or int(match["time"], 16) < oldest):
+            yield name
+
+
+def _names(connection: WriteConnection, target: TargetTable) -> list[str]:
+    return [str(name) for (name,) in connection.rows(_NAMES[target.sql_family], target.schema, _PREFIX)]
+
+
+def _sqlite_column(target: TargetTable, table: RemoteTable, index: int) -> str:
+    column = table.columns[index]
+    is_known = column.collation not in (None, _UNKNOWN_COLLATION)
+    collation = f" COLLATE {target.quote(str(column.collation))}" if is_known else ""
+    return f"{target.quote(column.name)} {column.remote_type}{collation}"

@@ -1,0 +1,291 @@
+"""One attempt of one run to change a table of a database. It needs no Spark session.
+
+    prepare    claims the run in the ledger, and deletes the staging tables of earlier attempts
+    stage      creates the staging tables, which tasks fill
+    check      checks the staged rows
+    commit     in one transaction: requires the claim, moves the rows, and marks the run as committed
+    abort      deletes the staging tables and the claim
+
+In MySQL and MariaDB, CREATE TABLE commits. If the table is missing, the staging table is therefore renamed to it, which
+is one step. The comment of the table shows a later attempt that the rename was made.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import replace
+
+from pyspark.sql import types as t
+
+from pushdown_spark.contract import OutputMode, OutputSummary, TableOutputSpec
+from pushdown_spark.databases.client import DatabaseAddress
+from pushdown_spark.databases.partition_writer import PartitionWriter
+from pushdown_spark.databases.remote_table import Dialect, RemoteTable
+from pushdown_spark.databases.target_columns import target_columns
+from pushdown_spark.databases.write_connection import WriteConnection, connect_to_write
+from pushdown_spark.errors import OutputExistsError, PushdownError, RemoteFailedError, UnknownColumnError
+from pushdown_spark.output.run_ledger import RunLedger, RunState
+from pushdown_spark.output.staging_tables import StagingTables, drop_leftovers, drop_tables_of, marker_of
+from pushdown_spark.output.table_changes import TableChange
+from pushdown_spark.output.target_table import (
+    TargetTable,
+    comment_of,
+    described,
+    exists,
+    find_target,
+    generated_columns,
+)
+
+_REPEATABLE = (OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE)
+"""Modes in which a run can be repeated without adding rows twice."""
+
+
+class TableAttempt:
+    """One attempt of one run to change a table."""
+
+    def __init__(
+        self,
+        address: DatabaseAddress,
+        output: TableOutputSpec,
+        run_key: str,
+        generation: str = "",
+        connect: Callable[[DatabaseAddress], WriteConnection] = connect_to_write,
+    ) -> None:
+        self._address = address
+        self._output = output
+        self._run_key = run_key
+        self._generation = generation
+        self._attempt = uuid.uuid4().hex[:16]
+        self._connect = connect
+        self._target: TargetTable | None = None
+        self._ledger: RunLedger | None = None
+        self._change: TableChange | None = None
+        self._staged: RemoteTable | None = None
+        self._expected: RemoteTable | None = None
+        """The columns that the rows were checked against: those of the table, or of the table to create."""
+        self._stages = 0
+        self.committed: tuple[int | None, OutputSummary] | None = None
+        """Rows and summary of an earlier attempt that has committed, set by `prepare`."""
+
+    @property
+    def target(self) -> TargetTable:
+        """The table, after `prepare`."""
+        assert self._target is not None
+        return self._target
+
+    @property
+    def staging(self) -> StagingTables | None:
+        """The staging tables, None before `stage`."""
+        return None if self._change is None else self._change.staging
+
+    @property
+    def staged_table(self) -> RemoteTable:
+        """The columns of the staging table, after `stage`."""
+        assert self._staged is not None
+        return self._staged
+
+    def prepare(self) -> bool:
+        """Claim the run. Return False if there is nothing to write.
+
+        That is the case if an earlier attempt has committed, and in mode `ignore` if the table exists.
+        """
+        with closing(self._connect(self._address)) as connection:
+            target = self._target = find_target(connection, self._address, self._output.table)
+            ledger = self._ledger = RunLedger(target, self._run_key, self._attempt, self._generation)
+            with connection.transaction(target.lock):
+                ledger.create(connection)
+            self._complete_rename(connection)
+            drop_leftovers(connection, target, ledger.run)
+            with connection.transaction(target.lock):
+                if self._is_committed(connection) or not self._may_write(connection):
+                    return False
+                ledger.claim(connection)
+        return True
+
+    def existing_table(self) -> RemoteTable | None:
+        """Return the columns of the table, without those that the database computes. None if it does not exist."""
+        with closing(self._connect(self._address)) as connection:
+            if not exists(connection, self.target):
+                return None
+            generated = generated_columns(connection, self.target)
+        table = described(self._address, self.target, self.target.name)
+        return replace(table, columns=tuple(column for column in table.columns if column.name not in generated))
+
+    def stage(self, schema: t.StructType, existing: RemoteTable | None, *, case_sensitive: bool) -> PartitionWriter:
+        """Create empty staging tables, and return the writer for tasks. Its columns have the order of the schema."""
+        staging = StagingTables.of(self.target, self._require_ledger().run, self._attempt, self._stages)
+        self._stages += 1
+        with closing(self._connect(self._address)) as connection:
+            if self._change is not None:
+                self._change.staging.drop(connection)
+            self._change = TableChange(staging, self._output.mode, ())
+            if existing is not None:
+                target_columns(schema, existing, case_sensitive=case_sensitive)
+                staging.create_like(connection, existing)
+            else:
+                staging.create_new(connection, schema)
+        table = self._staged = described(self._address, self.target, staging.name)
+        self._expected = table if existing is None else existing
+        columns = target_columns(schema, table, case_sensitive=case_sensitive)
+        keys = tuple(_key_column(key, table, case_sensitive) for key in self._output.merge_keys)
+        self._change = TableChange(staging, self._output.mode, tuple(column.name for column in columns), keys)
+        return PartitionWriter(self._address, staging.rows, staging.record, columns, self._connect)
+
+    def check(self, condition: str = "") -> None:
+        """Check the staged rows. `condition` is `replace_where` in the SQL of the database."""
+        change = self._change = replace(self._require_change(), condition=condition)
+        with closing(self._connect(self._address)) as connection:
+            change.check(connection)
+
+    def commit(self, partitions: int, summary: OutputSummary) -> OutputSummary | None:
+        """Move the rows of a number of partitions. Return None if mode `ignore` found a table that exists now."""
+        change, ledger = self._require_change(), self._require_ledger()
+        summary = summary.model_copy(update={"table": self.target.display_name})
+        with closing(self._connect(self._address)) as connection:
+            if self._rename(connection, partitions, summary):
+                return summary
+            with connection.transaction(self.target.lock):
+                ledger.require_claim(connection)
+                row_count = self._staged_rows(connection, partitions)
+                is_new = not exists(connection, self.target)
+                is_kept = not is_new and self._output.mode is OutputMode.IGNORE
+                if not is_kept:
+                    self._refuse_existing(not is_new)
+                    if is_new:
+                        connection.rows(f"CREATE TABLE {self.target.sql} {self._definition(connection)}")
+                    else:
+                        self._require_expected_columns(connection)
+                    change.make(connection, row_count)
+                    ledger.enter(connection, RunState.COMMITTED, summary.model_dump_json(), row_count)
+                else:
+                    ledger.forget(connection)
+            with suppress(PushdownError):
+                # The run is committed. A later run deletes the tables.
+                change.staging.drop(connection)
+        return None if is_kept else summary
+
+    def abort(self) -> None:
+        """Delete the staging tables and the claim of this attempt."""
+        with closing(self._connect(self._address)) as connection:
+            if self._change is not None:
+                self._change.staging.drop(connection)
+            if self._ledger is not None:
+                with connection.transaction(self.target.lock):
+                    self._ledger.release(connection)
+
+    def _is_committed(self, connection: WriteConnection) -> bool:
+        """Return whether an earlier attempt has committed, so that this one has nothing to write."""
+        record = self._require_ledger().read(connection)
+        if record is None or record.state is not RunState.COMMITTED or record.summary is None:
+            return False
+        is_repeated = record.generation != self._generation
+        if is_repeated and self._output.mode in _REPEATABLE:
+            return False
+        summary = OutputSummary.model_validate_json(record.summary)
+        self.committed = record.row_count, summary.model_copy(update={"is_from_earlier_try": True})
+        return True
+
+    def _may_write(self, connection: WriteConnection) -> bool:
+        is_there = exists(connection, self.target)
+        self._refuse_existing(is_there)
+        return not (is_there and self._output.mode is OutputMode.IGNORE)
+
+    def _refuse_existing(self, is_there: bool) -> None:
+        if is_there and self._output.mode is OutputMode.ERROR_IF_EXISTS:
+            raise OutputExistsError(
+                f"output_table: {self.target.display_name} already exists; drop it, or choose another output mode "
+                "(overwrite, overwrite_partitions, merge, append or ignore)"
+            )
+
+    def _require_expected_columns(self, connection: WriteConnection) -> None:
+        """Raise RemoteFailedError if the columns have changed since the rows were checked against their types."""
+        # The lock of a query keeps other programs from changing the table until the end of the transaction.
+        connection.rows(f"SELECT 1 FROM {self.target.sql} LIMIT 0")  # noqa: S608
+        generated = generated_columns(connection, self.target)
+        found = {
+            column.name: column.remote_type
+            for column in described(self._address, self.target, self.target.name).columns
+            if column.name not in generated
+        }
+        expected = (
+            {} if self._expected is None else {column.name: column.remote_type for column in self._expected.columns}
+        )
+        if found != expected:
+            raise RemoteFailedError(
+                f"the columns of {self.target.display_name} have changed while the rows were loaded; run the task again"
+            )
+
+    def _staged_rows(self, connection: WriteConnection, partitions: int) -> int:
+        """Return the number of staged rows. Raises RemoteFailedError if partitions are missing."""
+        found, row_count = self._require_change().staging.totals(connection)
+        if found != partitions:
+            raise RemoteFailedError(f"{found} of {partitions} partitions were loaded; run the task again")
+        return row_count
+
+    def _definition(self, connection: WriteConnection) -> str:
+        """Return the columns of a new table, which are those of the staging table."""
+        staging = self._require_change().staging
+        if self.target.dialect is not Dialect.SQLITE:
+            return f"(LIKE {staging.rows})"
+        statement = "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = %s"
+        ((definition,),) = connection.rows(statement, staging.name)
+        return str(definition)[str(definition).index("(") :]
+
+    def _rename(self, connection: WriteConnection, partitions: int, summary: OutputSummary) -> bool:
+        """Make the staging table the missing table of MySQL or MariaDB. Return False if there is such a table.
+
+        Other databases create the table in the transaction.
+        """
+        ledger, staging = self._require_ledger(), self._require_change().staging
+        if not self.target.dialect.is_mysql or exists(connection, self.target):
+            return False
+        with connection.transaction(self.target.lock):
+            ledger.require_claim(connection)
+            row_count = self._staged_rows(connection, partitions)
+            ledger.enter(connection, RunState.MOVING, summary.model_dump_json(), row_count)
+        try:
+            connection.rows(f"RENAME TABLE {staging.rows} TO {self.target.sql}")
+        except PushdownError:
+            if not exists(connection, self.target):
+                raise
+            if comment_of(connection, self.target) != staging.marker:
+                with connection.transaction(self.target.lock):
+                    ledger.require_claim(connection)
+                    ledger.enter(connection, RunState.WRITING)
+                return False
+        with connection.transaction(self.target.lock):
+            ledger.enter(connection, RunState.COMMITTED, summary.model_dump_json(), row_count)
+        with suppress(PushdownError):
+            staging.drop(connection)
+        return True
+
+    def _complete_rename(self, connection: WriteConnection) -> None:
+        """Find out whether an earlier attempt that was about to rename its staging table has done so."""
+        ledger = self._require_ledger()
+        record = ledger.read(connection)
+        if record is None or record.state is not RunState.MOVING:
+            return
+        # Without its staging table, an attempt that still runs cannot rename it afterwards.
+        drop_tables_of(connection, self.target, ledger.run)
+        is_renamed = comment_of(connection, self.target) == marker_of(record.attempt)
+        with connection.transaction(self.target.lock):
+            if ledger.read(connection) == record:
+                state = RunState.COMMITTED if is_renamed else RunState.WRITING
+                ledger.enter(connection, state, record.summary, record.row_count)
+
+    def _require_ledger(self) -> RunLedger:
+        assert self._ledger is not None
+        return self._ledger
+
+    def _require_change(self) -> TableChange:
+        assert self._change is not None
+        return self._change
+
+
+def _key_column(name: str, table: RemoteTable, case_sensitive: bool) -> str:
+    column = table.column(name, case_sensitive=True) or table.column(name, case_sensitive)
+    if column is None:
+        raise UnknownColumnError(f"merge_keys: the table has no column {name!r}")
+    return column.name

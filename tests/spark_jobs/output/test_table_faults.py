@@ -1,0 +1,127 @@
+"""Runs killed or stopped before any statement or commit: a retry leaves exactly what one run leaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+import pytest
+from interrupted_tables import Case, forked, interrupted, kill_self, stop_self, write_once
+from table_databases import KINDS, Database, opened
+
+from pushdown_spark.contract import OutputMode
+from pushdown_spark.errors import PushdownError
+from pushdown_spark.output.staging_tables import MAX_AGE_SECONDS
+
+CASES = [
+    pytest.param(Case(OutputMode.APPEND, has_table=True), id="append"),
+    pytest.param(Case(OutputMode.ERROR_IF_EXISTS, has_table=False), id="create", marks=pytest.mark.nightly),
+    *(
+        pytest.param(Case(mode, has_table=True), id=f"{mode} existing", marks=pytest.mark.nightly)
+        for mode in (OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE)
+    ),
+    *(
+        pytest.param(Case(mode, has_table=False), id=f"{mode} missing", marks=pytest.mark.nightly)
+        for mode in OutputMode
+        if mode is not OutputMode.ERROR_IF_EXISTS
+    ),
+]
+FEWEST_STEPS = 25
+
+
+@pytest.fixture(params=KINDS)
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    return opened(request.param, request, tmp_path)
+
+
+def found(database: Database) -> list[tuple[object, ...]]:
+    return sorted(database.rows("SELECT id, day, x FROM t"))  # type: ignore[type-var]
+
+
+def states(database: Database) -> list[tuple[object, ...]]:
+    return database.rows("SELECT state FROM airflow_pushdown_runs")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_retry_after_kill_equals_one_run(database: Database, case: Case) -> None:
+    for step in count(1):
+        case.prepare(database)
+        child = forked(lambda step=step: write_once(database, case, connect=interrupted(step, kill_self)))  # type: ignore[misc]
+        _, status = os.waitpid(child, 0)
+        assert os.WIFEXITED(status) or os.WTERMSIG(status) == signal.SIGKILL
+        if os.WIFEXITED(status):
+            assert os.WEXITSTATUS(status) == 0
+            break
+        write_once(database, case)
+        assert found(database) == case.expected(), f"killed before step {step}"
+        assert database.tables() == ["t"], f"killed before step {step}"
+        assert states(database) == [("committed",)]
+    assert step > FEWEST_STEPS
+    assert found(database) == case.expected()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", CASES)
+def test_killed_retry_is_retried(database: Database, case: Case) -> None:
+    """The first attempt is killed while it commits. The second attempt is killed at each step."""
+    for first in (27, 31, 35, 38):
+        for step in count(1):
+            case.prepare(database)
+            statuses = []
+            for number in (first, step):
+                connect = interrupted(number, kill_self)
+                child = forked(lambda connect=connect: write_once(database, case, connect=connect))  # type: ignore[misc]
+                statuses.append(os.waitpid(child, 0)[1])
+            write_once(database, case)
+            assert found(database) == case.expected(), f"killed before steps {first} and {step}"
+            assert database.tables() == ["t"], f"killed before steps {first} and {step}"
+            if os.WIFEXITED(statuses[1]):
+                break
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", CASES)
+def test_stopped_attempt_changes_nothing_after_a_retry(database: Database, case: Case) -> None:
+    """The first attempt continues when a retry has committed, or when the retry waits for its locks."""
+    for step in count(1):
+        case.prepare(database)
+        child = forked(
+            lambda step=step: _quiet(lambda: write_once(database, case, connect=interrupted(step, stop_self)))
+        )  # type: ignore[misc]
+        _, status = os.waitpid(child, os.WUNTRACED)
+        if not os.WIFSTOPPED(status):
+            break
+        retry = threading.Thread(target=lambda: _quiet(lambda: write_once(database, case)))
+        retry.start()
+        retry.join(1.0)
+        os.kill(child, signal.SIGCONT)
+        os.waitpid(child, 0)
+        retry.join()
+        write_once(database, case)
+        assert found(database) == case.expected(), f"stopped before step {step}"
+        assert database.tables() == ["t"], f"stopped before step {step}"
+    assert step > FEWEST_STEPS
+
+
+def test_staging_tables_are_dropped_by_age(database: Database) -> None:
+    case = Case(OutputMode.APPEND, has_table=True)
+    case.prepare(database)
+    now = int(time.time())
+    names = [f"airflow_pushdown_{'a' * 12}_{moment:08x}_{'b' * 8}_0" for moment in (now - MAX_AGE_SECONDS - 60, now)]
+    for name in names:
+        database.execute(f"CREATE TABLE {name} (id int)", f"CREATE TABLE {name}_p (id int)")
+    write_once(database, case)
+    assert database.tables() == [names[1], f"{names[1]}_p", "t"]
+    assert found(database) == case.expected()
+
+
+def _quiet(action: Callable[[], object]) -> None:
+    """Run an action that may lose against another attempt."""
+    with suppress(PushdownError):
+        action()

@@ -1,0 +1,119 @@
+"""Attempts of Spark tasks that load a table: the rows of each partition count once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from interrupted_tables import NEW, SCHEMA, Case, batch
+from pyspark.sql import SparkSession
+from table_databases import KINDS, Database, opened, output_of
+
+from pushdown_spark.contract import OutputMode, OutputSummary
+from pushdown_spark.errors import RemoteFailedError
+from pushdown_spark.output.table_attempt import TableAttempt
+
+ROOT = Path(__file__).resolve().parents[3]
+DRIVER = """
+import os, signal, sys, time
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pushdown_spark.contract import RemoteConnection, TableOutputSpec
+from pushdown_spark.output.database_output import open_database_output
+
+connection, kind = RemoteConnection.model_validate_json(sys.stdin.read()), sys.argv[1]
+spark = (SparkSession.builder.master("local[4,4]").config("spark.ui.enabled", "false")
+         .config("spark.log.level", "OFF").config("spark.speculation", "true")
+         .config("spark.speculation.interval", "50ms").config("spark.speculation.multiplier", "1.1")
+         .config("spark.speculation.quantile", "0.2").config("spark.speculation.minTaskRuntime", "50ms").getOrCreate())
+
+def disturbed(batches):
+    # Kill or delay the first attempt of some tasks after their first rows.
+    context = TaskContext.get()
+    for batch in batches:
+        yield batch
+        if context.attemptNumber() == 0 and context.partitionId() % 3 == 0:
+            if kind == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(3)
+
+frame = spark.range(0, 3000, 1, 6).mapInArrow(disturbed, "id bigint").repartition(6)
+output = open_database_output(spark, TableOutputSpec(table="t", mode="append"), connection, "run")
+assert output.prepare()
+with output.guarded():
+    output.stage(frame.mapInArrow(disturbed, "id bigint"))
+"""
+
+
+@pytest.fixture(params=KINDS)
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    return opened(request.param, request, tmp_path)
+
+
+def test_second_attempt_of_a_partition_adds_nothing(database: Database) -> None:
+    """Two attempts load at the same time. Only rows of the first one to finish count."""
+    case = Case(OutputMode.APPEND, has_table=False)
+    case.prepare(database)
+    attempt = TableAttempt(database.address, case.spec, "run")
+    assert attempt.prepare()
+    writer = attempt.stage(SCHEMA, None, case_sensitive=False)
+    other = [(7, "z", "row of the other attempt")]
+
+    def slow() -> Iterator[pa.RecordBatch]:
+        yield batch(NEW[0][:1])
+        if database.product != "sqlite":
+            assert writer.load(0, iter([batch(other)])) == 1
+        yield batch(NEW[0][1:])
+
+    writer.load(0, slow())
+    writer.load(1, iter([batch(NEW[1])]))
+    writer.load(1, iter([batch(other)]))
+    attempt.commit(2, OutputSummary(mode=case.mode, columns={}))
+    first = NEW[0] if database.product == "sqlite" else other
+    assert sorted(database.rows("SELECT id, day, x FROM t")) == sorted([*first, *NEW[1]])
+
+
+def test_rows_missing_from_the_staging_table_are_an_error(spark: SparkSession, database: Database) -> None:
+    """A database that crashes empties unlogged tables."""
+    output = output_of(spark, database)
+    assert output.prepare()
+    output.stage(spark.range(10))
+    database.execute(f"DELETE FROM {output.staged_at}")
+    with pytest.raises(RemoteFailedError, match="has 0 rows, but the tasks loaded 10"), output.guarded():
+        pass
+    assert database.tables() == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["kill", "delay"])
+def test_killed_and_speculative_tasks(database: Database, kind: str) -> None:
+    if database.product == "sqlite":
+        pytest.skip("SQLite is written by one task")
+    run = subprocess.run(
+        [sys.executable, "-c", DRIVER, kind],
+        input=database.connection.model_dump_json(),
+        env={**os.environ, "PYTHONPATH": str(ROOT / "spark_jobs"), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert database.rows("SELECT count(*), count(DISTINCT id) FROM t") == [(3000, 3000)]
+    assert database.tables() == ["t"]
+
+
+def test_no_secret_in_plan_or_representation(spark: SparkSession, database: Database) -> None:
+    output = output_of(spark, database)
+    assert output.prepare()
+    output.stage(spark.range(3))
+    password = database.connection.password
+    plans = str(spark._jsparkSession.sharedState().statusStore().executionsList().mkString())
+    output.abort()
+    if password is not None:
+        assert password not in plans
+        assert password not in repr(output.__dict__)

@@ -1,0 +1,252 @@
+"""Values written to databases arrive as they were, or raise an error that names the column and the kind of value."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import Row, SparkSession
+from table_databases import Database, opened, output_of, write
+
+from pushdown_spark.errors import BadSpecError, UnwritableValueError
+from pushdown_spark.runtime.error_classification import classify, pushdown_error
+from pushdown_spark.session import PushdownSession
+
+PRODUCTS = ["sqlite", "postgresql", "mariadb", pytest.param("mysql", marks=pytest.mark.nightly)]
+SERVERS = ["postgresql", "mariadb", "mysql"]
+EVERY_TYPE = {
+    "id": ("1", "2", "3", "4"),
+    "b": ("true", "NULL", "false", "NULL"),
+    "i1": ("-128Y", "NULL", "127Y", "0Y"),
+    "i2": ("-32768S", "NULL", "32767S", "0S"),
+    "i4": ("-2147483648", "NULL", "2147483647", "0"),
+    "i8": ("-9223372036854775808", "NULL", "9223372036854775807", "0L"),
+    "f4": ("CAST(1.1 AS float)", "NULL", "CAST(-3.4028235e38 AS float)", "CAST(1e-45 AS float)"),
+    "f8": ("0.1D", "NULL", "1.7976931348623157e308D", "5e-324D"),
+    "n": ("CAST(12345678.90 AS decimal(10,2))", "NULL", "CAST(-0.01 AS decimal(10,2))", "CAST(0 AS decimal(10,2))"),
+    "t": (
+        r"""'é, "x" \\ \'y\'\\N'""",
+        "NULL",
+        "''",
+        "concat('two', char(10), 'lines', char(13), char(9), 'NULL', '\U0001f600', '\\\\.')",
+    ),
+    "u": ("'NULL'", "NULL", "' '", "'\\N'"),
+    "y": ("X'00FF225C0A'", "NULL", "X''", "X'27'"),
+    "d": ("DATE'2024-02-29'", "NULL", "DATE'0001-01-01'", "DATE'9999-12-31'"),
+    "ts": (
+        "TIMESTAMP_NTZ'1500-03-01 00:00:00.000001'",
+        "NULL",
+        "TIMESTAMP_NTZ'9999-12-31 23:59:59.999999'",
+        "TIMESTAMP_NTZ'2024-03-31 02:30:00'",
+    ),
+    "tz": (
+        "TIMESTAMP'2024-05-15 12:00:00+02:00'",
+        "NULL",
+        "TIMESTAMP'1970-01-01 00:00:01Z'",
+        "TIMESTAMP'2038-01-19 03:14:07.999999Z'",
+    ),
+    "j": ("""'{"a": [1, null]}'""", "NULL", "'{}'", "'[]'"),
+}
+ARRAYS = {
+    "ia": ("array(1, NULL, -3)", "NULL", "CAST(array() AS array<int>)", "array(0)"),
+    "sa": (
+        r"""array('a', NULL, 'b,"c"\\{}', '', 'NULL', 'é')""",
+        "NULL",
+        "CAST(array() AS array<string>)",
+        "array('')",
+    ),
+    "fa": ("array(0.5D, NULL)", "NULL", "CAST(array() AS array<double>)", "array(double('NaN'))"),
+    "da": ("array(DATE'2024-02-29')", "NULL", "CAST(array() AS array<date>)", "array(CAST(NULL AS date))"),
+    "ba": ("array(true, NULL, false)", "NULL", "CAST(array() AS array<boolean>)", "array(true)"),
+}
+WIDE = {
+    "w": (
+        "CAST('1234567890123456789012345678.0123456789' AS decimal(38,10))",
+        "NULL",
+        "CAST(1 AS decimal(38,10))",
+        "NULL",
+    )
+}
+SPECIAL = {"s": ("double('NaN')", "double('Infinity')", "double('-Infinity')", "NULL")}
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    return opened(request.param, request, tmp_path)
+
+
+def query(columns: dict[str, tuple[str, ...]]) -> str:
+    rows = ", ".join(f"({', '.join(values[row] for values in columns.values())})" for row in range(4))
+    return f"SELECT * FROM VALUES {rows} AS t({', '.join(columns)})"
+
+
+def read(spark: SparkSession, database: Database) -> list[Row]:
+    session = PushdownSession(spark)
+    session.add_remote("t", database.connection.model_dump(mode="json"), table="t")
+    return session.scan("t").df.orderBy("id").collect()
+
+
+def comparable(value: object) -> object:
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    if isinstance(value, list):
+        return [comparable(each) for each in value]
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+@pytest.mark.parametrize("database", PRODUCTS, indirect=True)
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_every_type_reads_back_as_written(spark: SparkSession, database: Database, zone: str) -> None:
+    columns = dict(EVERY_TYPE)
+    if database.product == "postgresql":
+        columns |= ARRAYS | WIDE | SPECIAL
+    if database.is_mysql:
+        columns |= WIDE
+    if database.product == "sqlite":
+        # SQLite has timestamps without a zone only.
+        del columns["tz"]
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        frame = spark.sql(query(columns))
+        assert write(output_of(spark, database), frame)
+        for found, expected in zip(read(spark, database), frame.orderBy("id").collect(), strict=True):
+            for name in columns:
+                assert comparable(found[name]) == comparable(expected[name]), name
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+@pytest.mark.parametrize("database", PRODUCTS, indirect=True)
+def test_rows_of_one_column_and_nothing_but_null(spark: SparkSession, database: Database) -> None:
+    assert write(
+        output_of(spark, database), spark.sql("SELECT * FROM VALUES (CAST(NULL AS string)), (''), ('a') AS t(x)")
+    )
+    assert sorted(map(str, database.rows("SELECT x FROM t"))) == ["('',)", "('a',)", "(None,)"]
+    # An existing column gives NULLs without a type their type.
+    assert write(output_of(spark, database, "second"), spark.sql("SELECT NULL AS x"))
+    assert len(database.rows("SELECT x FROM t WHERE x IS NULL")) == 2
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_arrays_that_read_back_as_strings(spark: SparkSession, database: Database) -> None:
+    select = """array(TIMESTAMP_NTZ'2024-01-01 00:00:00.5', NULL) AS a, array(TIMESTAMP'2024-01-01 00:00:00Z') AS b,
+        array(CAST(1.50 AS decimal(9,2))) AS c, array(X'00FF', X'') AS d"""
+    assert write(output_of(spark, database), spark.sql(f"SELECT {select}"))
+    assert database.rows("SELECT a::text, b::text, c::text, d::text FROM t") == [
+        ('{"2024-01-01 00:00:00.5",NULL}', '{"2024-01-01 00:00:00+00"}', "{1.50}", r'{"\\x00ff","\\x"}')
+    ]
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_columns_of_postgresql_types_take_text(spark: SparkSession, database: Database) -> None:
+    database.execute(
+        "DROP TYPE IF EXISTS mood",
+        "CREATE TYPE mood AS ENUM ('fine', 'bad')",
+        """CREATE TABLE t (id int, j jsonb, u uuid, m mood, iv interval, tm time, b4 bit(4), n numeric, v varchar(3),
+        g int GENERATED ALWAYS AS (id * 2) STORED)""",
+    )
+    row = (
+        """1, '{"a": 1}', '00000000-0000-0000-0000-00000000000a', 'fine', '1 day', '23:59:59.5', '0101', 1.50, 'é€x'"""
+    )
+    names = "id, j, u, m, iv, tm, b4, n, v"
+    assert write(output_of(spark, database), spark.sql(f"SELECT * FROM VALUES ({row}) AS t({names})"))
+    found = database.rows("SELECT id, j::text, u::text, m::text, iv::text, tm::text, b4::text, n::text, v, g FROM t")
+    uuid = "00000000-0000-0000-0000-00000000000a"
+    assert found == [(1, '{"a": 1}', uuid, "fine", "1 day", "23:59:59.5", "0101", "1.50", "é€x", 2)]
+
+
+@pytest.mark.parametrize(
+    ("database", "declared", "value", "problem"),
+    [
+        ("postgresql", "text", "'a\\0b'", "a string with a NUL character"),
+        ("postgresql", "text", "CAST(X'C328' AS string)", "a string that is not valid UTF-8"),
+        ("postgresql", "varchar(3)", "'abc '", "a value of 4 characters, and takes at most 3"),
+        ("postgresql", "char(3)", "'a '", "a string that ends with a space"),
+        ("postgresql", "integer", "2147483648", "an integer outside the range -2147483648 to 2147483647"),
+        ("postgresql", "numeric(4,1)", "1.55", "a decimal with more digits than the type holds"),
+        ("postgresql", "numeric(4,1)", "1000", "an integer outside the range -999 to 999"),
+        ("postgresql", "real", "0.1D", "a double that is not a float"),
+        ("postgresql", "timestamp(3)", "TIMESTAMP_NTZ'2024-01-01 00:00:00.0001'", "a timestamp with more fractional"),
+        ("postgresql", "date", "DATE'+10000-01-01'", "a date outside the years 1 to 9999"),
+        ("postgresql", "time(1)", "'12:00:00.55'", "a time with more fractional digits"),
+        ("postgresql", "name", "repeat('a', 64)", "a value of 64 bytes, and takes at most 63"),
+        ("postgresql", "jsonb", "'{'", "column x: .*invalid input syntax for type json"),
+        ("mariadb", "double", "double('NaN')", "NaN"),
+        ("mariadb", "float", "float('Infinity')", "infinity"),
+        ("mariadb", "int unsigned", "-1", "an integer outside the range 0 to 4294967295"),
+        ("mariadb", "tinytext", "repeat('é', 128)", "a value of 256 bytes, and takes at most 255"),
+        ("mariadb", "varchar(3) CHARACTER SET latin1", "'€й'", "column `x`"),
+        ("mariadb", "timestamp(6) NULL", "TIMESTAMP'2039-01-01 00:00:00Z'", "a timestamp outside the range"),
+        ("mariadb", "datetime", "TIMESTAMP_NTZ'2024-01-01 00:00:00.1'", "a timestamp with more fractional digits"),
+        ("mariadb", "time", "'12:00:00.5'", "a time with more fractional digits"),
+        ("mariadb", "varbinary(2)", "X'000102'", "a value of 3 bytes, and takes at most 2"),
+        ("mariadb", "enum('a','b')", "'c'", "'x'"),
+        ("mariadb", "int NOT NULL", "CAST(NULL AS int)", "'x'"),
+        ("sqlite", "double", "double('NaN')", "NaN"),
+        ("sqlite", "decimal(38,10)", "CAST('123456.0123456789' AS decimal(38,10))", "a decimal of more than 15 digits"),
+        ("sqlite", "json", "' 1.50'", "a string that the column would store as a number"),
+    ],
+    indirect=["database"],
+)
+def test_values_that_would_change_are_typed_errors(
+    spark: SparkSession, database: Database, declared: str, value: str, problem: str
+) -> None:
+    database.execute(f"CREATE TABLE t (x {declared})")
+    with pytest.raises(PySparkException) as caught:
+        write(output_of(spark, database), spark.sql(f"SELECT {value} AS x"))
+    error = pushdown_error(caught.value)
+    assert isinstance(error, UnwritableValueError), classify(caught.value)
+    assert re.search(problem, str(error)), str(error)
+    assert database.rows("SELECT * FROM t") == []
+    assert database.tables() == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("database", "value", "message"),
+    [
+        ("postgresql", "struct(1 AS a)", "column x is struct<a:int>, for which postgres has no type; use to_json"),
+        ("postgresql", "map('a', 1)", "has no type"),
+        ("postgresql", "array(array(1))", "has no type"),
+        ("postgresql", "NULL", "column x is void, for which postgres has no type; cast it in the query"),
+        ("mariadb", "array(1)", "column x is array<int>, for which mariadb has no type"),
+        ("sqlite", "INTERVAL '1' DAY", "has no type"),
+    ],
+    indirect=["database"],
+)
+def test_types_without_an_equivalent_are_errors(
+    spark: SparkSession, database: Database, value: str, message: str
+) -> None:
+    with pytest.raises(BadSpecError, match=message):
+        write(output_of(spark, database), spark.sql(f"SELECT {value} AS x"))
+    assert database.tables() == []
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql", "mariadb"], indirect=True)
+def test_other_columns_are_errors(spark: SparkSession, database: Database) -> None:
+    database.execute("CREATE TABLE t (id int, x varchar(9))")
+    for select, message in {
+        "1 AS id": "the rows have no column x",
+        "1 AS id, 'a' AS x, 2 AS extra": "the table has no column extra",
+        "1 AS id, 'a' AS x, 'b' AS X": "two columns of the rows have one name",
+        "'a' AS id, 'a' AS x": "column id is .*int.* in the table, which does not take string",
+    }.items():
+        with pytest.raises(BadSpecError, match=message):
+            write(output_of(spark, database), spark.sql(f"SELECT {select}"))
+    assert write(output_of(spark, database), spark.sql("SELECT 'a' AS X, 1 AS ID"))
+    assert database.rows("SELECT id, x FROM t") == [(1, "a")]
+    assert database.tables() == ["t"]
+
+
+@pytest.mark.parametrize("database", ["sqlite", "mariadb"], indirect=True)
+def test_timestamp_becomes_local_time_in_a_column_without_zone(spark: SparkSession, database: Database) -> None:
+    database.execute(f"CREATE TABLE t (x {'datetime' if database.is_mysql else 'timestamp'})")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        write(output_of(spark, database), spark.sql("SELECT TIMESTAMP'2024-05-15 10:00:00Z' AS x"))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    ((found,),) = database.rows("SELECT x FROM t")
+    assert str(found).startswith("2024-05-15 19:00:00")
