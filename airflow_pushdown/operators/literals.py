@@ -19,6 +19,10 @@ _DECISIVE = ("sources", "format")
 """Parameters whose values decide which other parameters are valid."""
 
 
+_NEVER_LEFT_OUT = ("path",)
+"""Parameters without a required value that an operator cannot do without, unless another one replaces them."""
+
+
 def check_literals(operator: PushdownBaseOperator) -> None:
     """Raise `ConfigError` for mistakes that do not depend on values with templates.
 
@@ -62,10 +66,10 @@ def _as_text(value: object, parameter: Parameter | None) -> object:
 
 
 def _default(parameter: Parameter | None, text: object) -> object:
-    """Return the default of a parameter, or the text of its template if it has none."""
+    """Return the default of a parameter, or the text of its template if the operator needs a value."""
     if parameter is None:
         return None
-    return text if parameter.required else parameter.signature_default
+    return text if parameter.required or parameter.field in _NEVER_LEFT_OUT else parameter.signature_default
 
 
 def _reduced(value: object) -> object:

@@ -101,7 +101,7 @@ def test_subclasses_with_their_own_parameters_are_not_checked_too_early() -> Non
             super().__init__(**kwargs)
             self.day = day
 
-        def source_fields(self) -> dict[str, object]:
-            return {**super().source_fields(), "path": (self.day,)}
+        def file_fields(self) -> dict[str, object]:
+            return {**super().file_fields(), "path": (self.day,)}
 
     assert Scan(task_id="scan", day="/1", **FILES).build_spec("k").sources["source"].path == ("/1",)
