@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
-from unpack_mysql import fetched
+from unpack_servers import download
 
 ROOT = Path(__file__).parents[2]
 _JARS = Path(os.environ.get("PUSHDOWN_HDFS_JARS", ROOT / ".cache" / "hdfs"))
@@ -43,7 +43,7 @@ def _jars() -> list[Path]:
     found = []
     for coordinate in (ROOT / "requirements" / "hdfs.txt").read_text(encoding="utf-8").split():
         jar = _JARS / f"{coordinate.split(':')[1]}.jar"
-        found.append(jar if jar.exists() else fetched(Path(pyspark.__file__).parents[4], coordinate, _JARS))
+        found.append(jar if jar.exists() else download(Path(pyspark.__file__).parents[4], coordinate, _JARS))
     return found
 
 

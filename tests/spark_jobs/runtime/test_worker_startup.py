@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 from databases import wait_until
 from pyspark.sql import SparkSession
+from session_settings import session_settings
 
 from pushdown_spark.contract import SourceFormat
+from pushdown_spark.formats.text.planner import CARRIER_SETTING
 from pushdown_spark.runtime.worker_startup import warm_up_workers
 from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id BIGINT, text STRING"
 LINES = 100_000
-"""Lines of 1,000 bytes. Searching 100 MB pays in a warm session, but not in a cold one."""
+"""Lines of 1,000 bytes. Starting workers for 100 MB pays in a warm session, but not in a cold one."""
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +39,15 @@ def session(spark: SparkSession, file: Path, reader: str, *, cold: bool) -> Push
 
 @pytest.mark.parametrize(("cold", "reader"), [(False, "pushdown"), (True, "spark")])
 def test_cold_session_counts_the_start_of_workers(spark: SparkSession, file: Path, cold: bool, reader: str) -> None:
-    report = session(spark, file, "auto", cold=cold).scan("t", where="id = 77777").report()["t"]
+    with session_settings(spark, {CARRIER_SETTING: "workers"}):
+        report = session(spark, file, "auto", cold=cold).scan("t", where="id = 77777").report()["t"]
     assert report.reader == reader
     assert ("session that has just begun" in report.reason) is cold
+
+
+def test_lines_are_searched_inside_the_jvm_until_workers_have_started(spark: SparkSession, file: Path) -> None:
+    report = session(spark, file, "auto", cold=True).scan("t", where="id = 77777").report()["t"]
+    assert (report.reader, report.carrier) == ("pushdown", "jvm")
 
 
 @pytest.mark.parametrize("compressed", [False, True])

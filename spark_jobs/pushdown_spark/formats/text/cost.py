@@ -49,11 +49,13 @@ class Costs:
 
 
 _COSTS = {
-    SourceFormat.JSON: Costs(3.1e-9, 6.2e-9, 0.5e-9, 8.0e-9, 2.0e-6, 0.5, 1.2e-9, 0.2e-9, 20.0e-9),
-    SourceFormat.CSV: Costs(9.0e-9, 9.5e-9, 0.6e-9, 15.0e-9, 2.0e-6, 0.5, 1.5e-9, 0.3e-9, 16.0e-9),
+    SourceFormat.JSON: Costs(3.1e-9, 6.2e-9, 0.5e-9, 8.0e-9, 2.0e-6, 0.35, 1.2e-9, 0.2e-9, 20.0e-9),
+    SourceFormat.CSV: Costs(9.0e-9, 9.5e-9, 0.6e-9, 15.0e-9, 2.0e-6, 0.35, 1.5e-9, 0.3e-9, 16.0e-9),
 }
 _PLANNING = 0.2
 """CPU seconds for the plan of a scan in the JVM."""
+_COLD_JVM = 2.0
+"""How much longer reading and searching lines takes in a JVM that has just started."""
 _MAX_COST_RATIO = 0.9
 """Maximum estimated cost of our reader, relative to Spark's reader."""
 
@@ -161,9 +163,13 @@ def check_size(spark: SparkSession, source: Source, files: Sequence[InputFile]) 
         return
     costs = _COSTS[source.format]
     workers = costs.fixed + startup_cost(spark, source)
-    jvm = _PLANNING + stored * costs.lines_per_byte
+    jvm = _PLANNING + stored * costs.lines_per_byte * _jvm_factor(source)
     if min(workers, jvm) >= _MAX_COST_RATIO * _spark_seconds(source, stored):
         raise UnsupportedError(f"{_too_expensive(source, stored)}, whatever can match")
+
+
+def _jvm_factor(source: Source) -> float:
+    return _COLD_JVM if source.cold else 1.0
 
 
 def _too_expensive(source: Source, stored: int) -> str:
@@ -204,7 +210,7 @@ class TextCosts:
 
     def jvm(self, share: float, searches: int) -> float:
         """Return the cost of Spark's text source if a share of the lines passes a filter with a number of searches."""
-        per_byte = self._costs.lines_per_byte + searches * self._costs.string_per_byte
+        per_byte = (self._costs.lines_per_byte + searches * self._costs.string_per_byte) * _jvm_factor(self._source)
         return _PLANNING + self._size * per_byte + self._parsing(share, self._costs.jvm_parse_per_byte)
 
     def check(self, seconds: float, reason: str) -> None:
