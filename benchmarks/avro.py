@@ -28,6 +28,7 @@ import polars as pl
 from pyspark.sql import SparkSession
 
 from benchmarks.rounds import Measured, measure, ratio, repeat
+from benchmarks.sessions import benchmark_session
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
 from pushdown_spark.session import PushdownSession
 
@@ -253,14 +254,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.driver.memory", "4g")
-        .getOrCreate()
-    )
+    spark = benchmark_session()
     data = prepare(spark, arguments.scale, arguments.cache)
     bench = Bench(spark, data, possible_peers(data) - set(arguments.skip))
     _warm_up(bench, arguments.scale, arguments.warm_up)

@@ -37,6 +37,7 @@ from sqlglot import exp
 
 from benchmarks.cpu import tree_seconds
 from benchmarks.movies import movies
+from benchmarks.sessions import benchmark_session
 from benchmarks.ssb import ssb
 from benchmarks.tpch_joins import QUERIES, TABLES
 from benchmarks.workloads import TPCDS, PermutedQuery, most_relations, without_limit
@@ -368,15 +369,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "OFF")
-        .config("spark.driver.memory", "4g")
-        .config("spark.sql.shuffle.partitions", "8")
-        .getOrCreate()
-    )
+    spark = benchmark_session({"spark.log.level": "OFF", "spark.sql.shuffle.partitions": "8"})
     workload = _WORKLOADS[arguments.workload](arguments.scale, arguments.cache, arguments.permutations)
     bench = Bench(spark, workload, arguments.limit)
     queries = [query for query in workload.queries if not arguments.only or query.name in arguments.only]

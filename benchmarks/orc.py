@@ -23,6 +23,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks.rounds import Measured, measure, ratio, repeat
+from benchmarks.sessions import benchmark_session
 from pushdown_spark.session import PushdownSession
 
 _SIXTEEN = (*(f"c{number}" for number in range(0, 120, 8)), "c1")
@@ -206,14 +207,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.driver.memory", "4g")
-        .getOrCreate()
-    )
+    spark = benchmark_session()
     bench = Bench(spark, prepare(spark, arguments.scale, arguments.wide_rows, arguments.cache))
     _warm_up(bench)
     lines, raw = _head(), {}

@@ -18,6 +18,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.rounds import Measured, measure, ratio
+from benchmarks.sessions import benchmark_session
 from pushdown_spark.contract import OutputMode, OutputSpec
 from pushdown_spark.output.writer import open_output
 
@@ -132,13 +133,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .getOrCreate()
-    )
+    spark = benchmark_session()
     lines: list[str] = []
     with tempfile.TemporaryDirectory() as work:
         outputs = Outputs(spark, Path(work), arguments.rows)

@@ -20,6 +20,7 @@ import polars as pl
 from pyspark.sql import SparkSession
 
 from benchmarks.rounds import Measured, measure, ratio, repeat
+from benchmarks.sessions import benchmark_session
 from pushdown_spark.session import PushdownSession
 
 _WIDE_ROWS, _EVENT_ROWS = 1_800_000, 1_400_000
@@ -186,14 +187,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.driver.memory", "4g")
-        .getOrCreate()
-    )
+    spark = benchmark_session()
     bench = Bench(spark, prepare(spark, arguments.scale, arguments.cache))
     repeat(bench.engines(_QUERIES[0]), _COMPARED, _WARM_UP)
     lines = ["| " + " | ".join(_TITLES) + " |", "|" + "---|" * len(_TITLES)]

@@ -19,6 +19,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks.rounds import Measured, measure, ratio
+from benchmarks.sessions import benchmark_session
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
 from pushdown_spark.session import PushdownSession
 
@@ -151,14 +152,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.driver.memory", "2g")
-        .getOrCreate()
-    )
+    spark = benchmark_session({"spark.driver.memory": "2g"})
     titles = ["table", "all columns, CPU s", *(title for title, *_ in _RATIOS)]
     lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
     print(*lines, sep="\n", flush=True)

@@ -32,6 +32,7 @@ from databases import Server, mariadb, mysql, postgresql
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.rounds import Measured, measure, ratio
+from benchmarks.sessions import jdbc_session
 from pushdown_spark.databases.jdbc import DRIVERS
 from pushdown_spark.databases.remote_table import Dialect
 from pushdown_spark.result import PushdownResult
@@ -288,17 +289,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars.packages", arguments.packages)
-        .config("spark.jars.ivy", str(Path(".cache/ivy").absolute()))
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.driver.memory", "2g")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
+    spark = jdbc_session(arguments.packages)
     with ExitStack() as stack:
         table = prepare(arguments.scale, arguments.cache)
         lines: list[str] = []

@@ -23,6 +23,7 @@ from databases import Server, mariadb, postgresql
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.rounds import Measured, measure, ratio
+from benchmarks.sessions import jdbc_session
 from pushdown_spark.contract import OutputMode, RemoteConnection, TableOutputSpec
 from pushdown_spark.databases.client import address_of
 from pushdown_spark.databases.write_connection import connect_to_write
@@ -146,16 +147,7 @@ def main() -> None:
     parser.add_argument("--packages", required=True, help="the JDBC drivers, from Maven Central")
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars.packages", arguments.packages)
-        .config("spark.jars.ivy", str(Path(".cache/ivy").absolute()))
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
+    spark = jdbc_session(arguments.packages)
     lines: list[str] = []
     tables = Tables(spark, arguments.rows)
     with ExitStack() as stack:

@@ -28,6 +28,7 @@ from pyspark.sql import SparkSession
 from benchmarks.cpu import tree_seconds
 from benchmarks.lineitem import NESTED_SCHEMA, SCHEMA, prepare
 from benchmarks.rounds import repeat
+from benchmarks.sessions import benchmark_session
 from pushdown_spark.formats.text.planner import CARRIER_SETTING
 from pushdown_spark.session import PushdownSession
 
@@ -276,14 +277,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.driver.memory", "4g")
-        .getOrCreate()
-    )
+    spark = benchmark_session()
     bench = Bench(spark, prepare(spark, arguments.scale, arguments.cache))
     tiny = Bench(spark, one_line(arguments.cache))
     warm_up(tiny)

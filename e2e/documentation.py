@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
+BLOCK = re.compile(r'^ *```(\w*)(?: title="([^"]*)")?\n(.*?)^ *```$', re.MULTILINE | re.DOTALL)
+"""A code block: its language, its title and its content."""
 DATA = "/data"
 """The directory of the data in examples."""
 
-_PYTHON = re.compile(r"^```python[^\n]*\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 _DAG = re.compile(r'^with DAG\(\s*"(?P<dag_id>\w+)"', re.MULTILINE)
 _ROW = re.compile(
     r"^\| `(?P<code>.+?)` \| (?P<when>DAG parse|task start|job) \| (?P<fence>`+) ?(?P<line>.+?) ?(?P=fence) \|$",
@@ -32,6 +34,36 @@ BASES: dict[str, dict[str, object]] = {
     },
 }
 """The parameters that the inputs in the table change."""
+
+
+class Block(NamedTuple):
+    """A code block without the indentation of a list item. The title is empty if there is none."""
+
+    language: str
+    title: str
+    code: str
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the title is a file name."""
+        return "." in self.title
+
+    @property
+    def commands(self) -> list[str]:
+        """The commands after the prompt."""
+        return [line.removeprefix("$ ") for line in self.code.splitlines() if line.startswith("$ ")]
+
+
+def all_blocks(page: Path) -> Iterator[Block]:
+    """Yield the code blocks of a page."""
+    for language, title, code in BLOCK.findall(page.read_text(encoding="utf-8")):
+        indent = len(code) - len(code.lstrip(" "))
+        yield Block(language, title, re.sub(rf"^ {{{indent}}}", "", code, flags=re.MULTILINE))
+
+
+def blocks(page: Path, language: str) -> Iterator[str]:
+    """Yield the code blocks of a language."""
+    return (block.code for block in all_blocks(page) if block.language == language)
 
 
 @dataclass(frozen=True)
@@ -73,9 +105,5 @@ def wrong_inputs(when: str | None = None) -> list[WrongInput]:
 
 def dag_examples() -> dict[str, str]:
     """Return the examples in the documentation that are whole DAG files, by the id of the DAG."""
-    return {match["dag_id"]: code for code in _python_blocks() for match in _DAG.finditer(code)}
-
-
-def _python_blocks() -> Iterator[str]:
-    for page in sorted(DOCS.rglob("*.md")):
-        yield from (match["code"] for match in _PYTHON.finditer(page.read_text(encoding="utf-8")))
+    codes = [code for page in sorted(DOCS.rglob("*.md")) for code in blocks(page, "python")]
+    return {match["dag_id"]: code for code in codes for match in _DAG.finditer(code)}

@@ -39,7 +39,7 @@ print(json.dumps({"version": platform.python_version(), "distributions": distrib
 """The program that describes a Python. It imports no package, which would take longer than everything else."""
 _SECONDS = 60
 _LONGEST_PREDICATE = 10_000
-"""Parsing longer texts, such as lists of thousands of values, may take longer than the start of Spark."""
+"""Parsing a longer predicate, such as a list of thousands of values, may take longer than the start of Spark."""
 _WORD = re.compile(r"\w+")
 _COMPARISON = re.compile(r"""\s*(\w+)\s*(?:=|<=|>=|<|>|!=)\s*(?:'[^'\\]*'|-?\d+(?:\.\d+)?)\s*""")
 _COMPARISONS = re.compile(rf"{_COMPARISON.pattern}(?:\bAND\b{_COMPARISON.pattern})*", re.IGNORECASE)

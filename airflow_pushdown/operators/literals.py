@@ -20,7 +20,7 @@ _DECISIVE = ("sources", "format")
 
 
 _NEVER_LEFT_OUT = ("path",)
-"""Parameters without a required value that an operator cannot do without, unless another one replaces them."""
+"""Optional parameters that an operator needs, unless another parameter replaces them."""
 
 
 def check_literals(operator: PushdownBaseOperator) -> None:

@@ -12,21 +12,19 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
+from e2e.documentation import BLOCK, all_blocks, blocks
 from pushdown_spark.contract import JobSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "spark_jobs" / "README.md"])
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-BLOCK = re.compile(r'^ *```(\w*)(?: title="([^"]*)")?\n(.*?)^ *```$', re.M | re.S)
 HEADING = re.compile(r"^#+ (.+)$", re.M)
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 TESTED_ELSEWHERE = ("get-started.md", "install.md")
@@ -39,35 +37,6 @@ NOT_RUN = {
     "Cluster": "needs the paths of a cluster",
     "Docker": "needs Docker",
 }
-
-
-class Block(NamedTuple):
-    """A code block without the indentation of a list item. The title is empty if there is none."""
-
-    language: str
-    title: str
-    code: str
-
-    @property
-    def is_file(self) -> bool:
-        """Whether the title is a file name."""
-        return "." in self.title
-
-    @property
-    def commands(self) -> list[str]:
-        """The commands after the prompt."""
-        return [line.removeprefix("$ ") for line in self.code.splitlines() if line.startswith("$ ")]
-
-
-def all_blocks(page: Path) -> Iterator[Block]:
-    for language, title, code in BLOCK.findall(page.read_text(encoding="utf-8")):
-        indent = len(code) - len(code.lstrip(" "))
-        yield Block(language, title, re.sub(rf"^ {{{indent}}}", "", code, flags=re.M))
-
-
-def blocks(page: Path, language: str) -> Iterator[str]:
-    """Yield the code blocks of a language."""
-    return (block.code for block in all_blocks(page) if block.language == language)
 
 
 def pages_with(title: str) -> list[Path]:

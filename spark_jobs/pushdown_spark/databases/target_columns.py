@@ -74,7 +74,7 @@ def _column_of(name: str, table: RemoteTable, case_sensitive: bool) -> RemoteCol
 
 def _target_column(field: t.StructField, column: RemoteColumn | None, dialect: Dialect) -> TargetColumn:
     assert column is not None
-    declared, target = column.remote_type, _held_type(column)
+    declared, target = column.remote_type, _value_type(column)
     if not _takes(field.dataType, target) or _ROUNDED.match(declared) or _is_geometry(field.dataType, declared):
         raise BadSpecError(
             f"output_table: column {column.name} is {declared} in the table, which does not take "
@@ -104,7 +104,7 @@ def _target_column(field: t.StructField, column: RemoteColumn | None, dialect: D
     )
 
 
-def _held_type(column: RemoteColumn) -> t.DataType:
+def _value_type(column: RemoteColumn) -> t.DataType:
     """Return the type of the values that a column holds. The reader gets arrays of some types as strings."""
     element = column.remote_type.removesuffix("[]")
     if element == column.remote_type:

@@ -122,8 +122,5 @@ class RunLedger:
 
     @property
     def _now(self) -> str:
-        return (
-            "CAST(CURRENT_TIMESTAMP AS CHAR(32))"
-            if self.target.dialect.is_mysql
-            else ("CAST(CURRENT_TIMESTAMP AS varchar(32))")
-        )
+        text = "CHAR(32)" if self.target.dialect.is_mysql else "varchar(32)"
+        return f"CAST(CURRENT_TIMESTAMP AS {text})"

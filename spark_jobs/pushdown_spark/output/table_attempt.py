@@ -32,7 +32,7 @@ from pushdown_spark.output.table_changes import TableChange
 from pushdown_spark.output.target_table import (
     TargetTable,
     comment_of,
-    described,
+    describe_sibling,
     exists,
     find_target,
     generated_columns,
@@ -110,7 +110,7 @@ class TableAttempt:
             if not exists(connection, self.target):
                 return None
             generated = generated_columns(connection, self.target)
-        table = described(self._address, self.target, self.target.name)
+        table = describe_sibling(self._address, self.target, self.target.name)
         return replace(table, columns=tuple(column for column in table.columns if column.name not in generated))
 
     def stage(self, schema: t.StructType, existing: RemoteTable | None, *, case_sensitive: bool) -> PartitionWriter:
@@ -126,7 +126,7 @@ class TableAttempt:
                 staging.create_like(connection, existing)
             else:
                 staging.create_new(connection, schema)
-        table = self._staged = described(self._address, self.target, staging.name)
+        table = self._staged = describe_sibling(self._address, self.target, staging.name)
         self._expected = table if existing is None else existing
         columns = target_columns(schema, table, case_sensitive=case_sensitive)
         keys = tuple(_key_column(key, table, case_sensitive) for key in self._output.merge_keys)
@@ -149,18 +149,15 @@ class TableAttempt:
             with connection.transaction(self.target.lock):
                 ledger.require_claim(connection)
                 row_count = self._staged_rows(connection, partitions)
-                is_new = not exists(connection, self.target)
-                is_kept = not is_new and self._output.mode is OutputMode.IGNORE
-                if not is_kept:
-                    self._refuse_existing(not is_new)
-                    if is_new:
-                        connection.rows(f"CREATE TABLE {self.target.sql} {self._definition(connection)}")
-                    else:
-                        self._require_expected_columns(connection)
+                is_there = exists(connection, self.target)
+                is_kept = is_there and self._output.mode is OutputMode.IGNORE
+                if is_kept:
+                    ledger.forget(connection)
+                else:
+                    self._refuse_existing(is_there)
+                    self._require_table(connection, is_there)
                     change.make(connection, row_count)
                     ledger.enter(connection, RunState.COMMITTED, summary.model_dump_json(), row_count)
-                else:
-                    ledger.forget(connection)
             with suppress(PushdownError):
                 # The run is committed. A later run deletes the tables.
                 change.staging.drop(connection)
@@ -199,6 +196,18 @@ class TableAttempt:
                 "(overwrite, overwrite_partitions, merge, append or ignore)"
             )
 
+    def _require_table(self, connection: WriteConnection, is_there: bool) -> None:
+        """Create a missing table. Raises RemoteFailedError if the table has changed since the rows were loaded."""
+        if is_there:
+            self._require_expected_columns(connection)
+        elif self.target.dialect.is_mysql:
+            # CREATE TABLE would commit, and `_rename` has seen the table.
+            raise RemoteFailedError(
+                f"{self.target.display_name} was dropped while its rows were moved; run the task again"
+            )
+        else:
+            connection.rows(f"CREATE TABLE {self.target.sql} {self._definition(connection)}")
+
     def _require_expected_columns(self, connection: WriteConnection) -> None:
         """Raise RemoteFailedError if the columns have changed since the rows were checked against their types."""
         # The lock of a query keeps other programs from changing the table until the end of the transaction.
@@ -206,7 +215,7 @@ class TableAttempt:
         generated = generated_columns(connection, self.target)
         found = {
             column.name: column.remote_type
-            for column in described(self._address, self.target, self.target.name).columns
+            for column in describe_sibling(self._address, self.target, self.target.name).columns
             if column.name not in generated
         }
         expected = (

@@ -150,7 +150,7 @@ def generated_columns(connection: WriteConnection, target: TargetTable) -> froze
     return frozenset(str(name) for (name,) in rows)
 
 
-def described(address: DatabaseAddress, target: TargetTable, name: str) -> RemoteTable:
+def describe_sibling(address: DatabaseAddress, target: TargetTable, name: str) -> RemoteTable:
     """Return the columns of a table in the schema of the target."""
     spec = RemoteSourceSpec(table=target.source_name(name))
     with closing(connect(address, ConnectionSettings(few=True))) as client:

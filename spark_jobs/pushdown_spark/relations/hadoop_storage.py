@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.relations.listing import InputFile
 from pushdown_spark.relations.storage import Storage, storage_for
-from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.runtime.jvm_gateway import java_class, scala_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,11 +61,8 @@ class HadoopStorage(Storage):
         """The `options` of the source override Hadoop's settings, as in Spark."""
         super().__init__()
         self._path_class = java_class(spark, "org.apache.hadoop.fs.Path")
-        java_options = java_class(spark, "java.util.HashMap")()
-        for key, value in options.items():
-            java_options[key] = value
-        scala_options = java_class(spark, "org.apache.spark.api.python.PythonUtils").toScalaMap(java_options)
-        self._configuration = spark._jsparkSession.sessionState().newHadoopConfWithOptions(scala_options)
+        state = spark._jsparkSession.sessionState()
+        self._configuration = state.newHadoopConfWithOptions(scala_map(spark, options))
         codecs = java_class(spark, "org.apache.hadoop.io.compress.CompressionCodecFactory")
         self._codecs = codecs(self._configuration)
 

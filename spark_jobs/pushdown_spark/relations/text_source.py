@@ -12,7 +12,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.listing import file_index
 from pushdown_spark.relations.request import Directories, ScanRequest
-from pushdown_spark.runtime.jvm_gateway import java_class, scala_object
+from pushdown_spark.runtime.jvm_gateway import java_class, scala_map, scala_object
 
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
 
@@ -26,7 +26,8 @@ def text_lines(spark: SparkSession, request: ScanRequest, column: str) -> DataFr
     session = spark._jsparkSession
     index = file_index(request.native)
     schema = session.parseDataType(StructType([StructField(column, StringType())]).json())
-    options = java_class(spark, "org.apache.spark.api.python.PythonUtils").toScalaMap(_java_map(spark, request))
+    # They include Hadoop's settings of the file system.
+    options = scala_map(spark, request.source.options)
     source = java_class(spark, f"{_DATASOURCES}.text.TextFileFormat")()
     no_buckets = scala_object(spark, "scala.None")
     relation = java_class(spark, f"{_DATASOURCES}.HadoopFsRelation")(
@@ -36,14 +37,6 @@ def text_lines(spark: SparkSession, request: ScanRequest, column: str) -> DataFr
     if request.directories is not None and request.directories.conjuncts:
         lines = lines.where(_in_directories(request.directories))
     return lines.select(quote_name(column))
-
-
-def _java_map(spark: SparkSession, request: ScanRequest) -> object:
-    """Return the options of the source. They include Hadoop's settings of the file system."""
-    options = java_class(spark, "java.util.HashMap")()
-    for key, value in request.source.options.items():
-        options[key] = value
-    return options
 
 
 def _in_directories(directories: Directories) -> Column:

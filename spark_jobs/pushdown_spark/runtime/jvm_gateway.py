@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from py4j.java_gateway import JavaClass, JavaObject
@@ -47,6 +47,14 @@ def has_class(spark: SparkSession, name: str) -> bool:
 def scala_object(spark: SparkSession, name: str) -> JavaObject:
     """Return the instance of a Scala object by its full name without the final `$`."""
     return getattr(java_class(spark, f"{name}$"), "MODULE$")
+
+
+def scala_map(spark: SparkSession, mapping: Mapping[str, str]) -> JavaObject:
+    """Return an immutable map of Scala."""
+    entries = java_class(spark, "java.util.HashMap")()
+    for key, value in mapping.items():
+        entries[key] = value
+    return java_class(spark, "org.apache.spark.api.python.PythonUtils").toScalaMap(entries)
 
 
 def elements(collection: JavaObject) -> Iterator[JavaObject]:

@@ -63,7 +63,7 @@ class ScanWatch:
         return None
 
     def _values(self, query: int) -> Counter[str]:
-        """Return the sums of the whole numbers among the metrics of the scans, by the names of the metrics."""
+        """Return the sums of the integer metrics of the scans, by their names."""
         store = self._watch.store
         values: Counter[str] = Counter()
         results = store.executionMetrics(query)

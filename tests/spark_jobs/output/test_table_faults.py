@@ -40,7 +40,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     return opened(request.param, request, tmp_path)
 
 
-def found(database: Database) -> list[tuple[object, ...]]:
+def stored_rows(database: Database) -> list[tuple[object, ...]]:
     return sorted(database.rows("SELECT id, day, x FROM t"))  # type: ignore[type-var]
 
 
@@ -59,11 +59,11 @@ def test_retry_after_kill_equals_one_run(database: Database, case: Case) -> None
             assert os.WEXITSTATUS(status) == 0
             break
         write_once(database, case)
-        assert found(database) == case.expected(), f"killed before step {step}"
+        assert stored_rows(database) == case.expected(), f"killed before step {step}"
         assert database.tables() == ["t"], f"killed before step {step}"
         assert states(database) == [("committed",)]
     assert step > FEWEST_STEPS
-    assert found(database) == case.expected()
+    assert stored_rows(database) == case.expected()
 
 
 @pytest.mark.nightly
@@ -79,7 +79,7 @@ def test_killed_retry_is_retried(database: Database, case: Case) -> None:
                 child = forked(lambda connect=connect: write_once(database, case, connect=connect))  # type: ignore[misc]
                 statuses.append(os.waitpid(child, 0)[1])
             write_once(database, case)
-            assert found(database) == case.expected(), f"killed before steps {first} and {step}"
+            assert stored_rows(database) == case.expected(), f"killed before steps {first} and {step}"
             assert database.tables() == ["t"], f"killed before steps {first} and {step}"
             if os.WIFEXITED(statuses[1]):
                 break
@@ -104,7 +104,7 @@ def test_stopped_attempt_changes_nothing_after_a_retry(database: Database, case:
         os.waitpid(child, 0)
         retry.join()
         write_once(database, case)
-        assert found(database) == case.expected(), f"stopped before step {step}"
+        assert stored_rows(database) == case.expected(), f"stopped before step {step}"
         assert database.tables() == ["t"], f"stopped before step {step}"
     assert step > FEWEST_STEPS
 
@@ -118,7 +118,7 @@ def test_staging_tables_are_dropped_by_age(database: Database) -> None:
         database.execute(f"CREATE TABLE {name} (id int)", f"CREATE TABLE {name}_p (id int)")
     write_once(database, case)
     assert database.tables() == [names[1], f"{names[1]}_p", "t"]
-    assert found(database) == case.expected()
+    assert stored_rows(database) == case.expected()
 
 
 def _quiet(action: Callable[[], object]) -> None:

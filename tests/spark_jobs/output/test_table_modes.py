@@ -34,7 +34,7 @@ def frame(spark: SparkSession, rows: list[tuple[int, str | None, str]]) -> DataF
     return spark.createDataFrame(rows, "id int, x string, day string")
 
 
-def found(database: Database) -> list[tuple[object, object, str]]:
+def stored_rows(database: Database) -> list[tuple[object, object, str]]:
     rows = [(number, x, str(day)) for number, x, day in database.rows("SELECT id, x, day FROM t")]
     return sorted(rows, key=str)
 
@@ -60,7 +60,7 @@ def test_modes(
     assert write(output_of(spark, database, "old", mode="errorifexists"), frame(spark, OLD))
     output = output_of(spark, database, **spec)
     assert write(output, frame(spark, NEW))
-    assert found(database) == sorted(expected, key=str)
+    assert stored_rows(database) == sorted(expected, key=str)
     assert database.tables() == ["t"]
     assert output.summary is not None
     assert output.summary.mode == spec["mode"]
@@ -69,7 +69,7 @@ def test_modes(
     again = output_of(spark, database, **spec)
     assert not write(again, frame(spark, [(9, "not written", "2024-01-02")]))
     assert (again.committed_rows, again.summary.is_from_earlier_try) == (2, True)  # type: ignore[union-attr]
-    assert found(database) == sorted(expected, key=str)
+    assert stored_rows(database) == sorted(expected, key=str)
 
 
 def test_replace_where_of_dates(spark: SparkSession, database: Database) -> None:
@@ -93,10 +93,10 @@ def test_existing_tables(spark: SparkSession, database: Database) -> None:
     with pytest.raises(OutputExistsError, match="already exists; drop it, or choose another output mode"):
         write(output_of(spark, database, mode="errorifexists"), frame(spark, NEW))
     assert not write(output_of(spark, database, mode="ignore"), frame(spark, NEW))
-    assert found(database) == []
+    assert stored_rows(database) == []
     database.execute("DROP TABLE t")
     assert write(output_of(spark, database, mode="ignore"), frame(spark, NEW))
-    assert len(found(database)) == 2
+    assert len(stored_rows(database)) == 2
 
 
 def test_table_that_another_run_creates_while_rows_are_staged(spark: SparkSession, database: Database) -> None:
@@ -111,9 +111,9 @@ def test_table_that_another_run_creates_while_rows_are_staged(spark: SparkSessio
         pass
     outputs["ignore"].commit()
     assert outputs["ignore"].summary is None
-    assert len(found(database)) == len(OLD)
+    assert len(stored_rows(database)) == len(OLD)
     outputs["append"].commit()
-    assert found(database) == sorted([*OLD, *NEW], key=str)
+    assert stored_rows(database) == sorted([*OLD, *NEW], key=str)
     assert database.tables() == ["t"]
 
 
@@ -133,7 +133,7 @@ def test_cleared_run_replaces_its_rows(spark: SparkSession, database: Database) 
     spec = {"mode": "overwrite_partitions", "replace_where": "day = '2024-01-02'"}
     assert write(output_of(spark, database, **spec), frame(spark, OLD[1:]))
     assert write(output_of(spark, database, generation="cleared", **spec), frame(spark, NEW))
-    assert found(database) == sorted(NEW, key=str)
+    assert stored_rows(database) == sorted(NEW, key=str)
     assert write(output_of(spark, database, "append"), frame(spark, OLD))
     cleared = output_of(spark, database, "append", generation="cleared")
     assert not write(cleared, frame(spark, OLD))
@@ -165,7 +165,7 @@ def test_failed_checks_leave_the_table_unchanged(
     assert write(output_of(spark, database, "old"), frame(spark, OLD))
     with pytest.raises(CheckFailedError, match=message):
         write(output_of(spark, database, **spec), frame(spark, rows))
-    assert found(database) == sorted(OLD, key=str)
+    assert stored_rows(database) == sorted(OLD, key=str)
     assert database.tables() == ["t"]
 
 
@@ -196,7 +196,7 @@ def test_inexact_replace_where_is_an_error(spark: SparkSession, database: Databa
     assert write(output_of(spark, database, "old"), frame(spark, OLD))
     with pytest.raises(BadPredicateError, match=message):
         write(output_of(spark, database, mode="overwrite_partitions", replace_where=where), frame(spark, NEW))
-    assert found(database) == sorted(OLD, key=str)
+    assert stored_rows(database) == sorted(OLD, key=str)
     assert database.tables() == ["t"]
 
 
@@ -220,9 +220,9 @@ def test_violated_constraint_leaves_the_table_unchanged(spark: SparkSession, dat
     assert write(output_of(spark, database, "old"), frame(spark, OLD))
     with pytest.raises(RemoteRefusedError):
         write(output_of(spark, database), frame(spark, NEW))
-    assert found(database) == sorted(OLD, key=str)
+    assert stored_rows(database) == sorted(OLD, key=str)
     assert write(output_of(spark, database, mode="merge", merge_keys=["id"]), frame(spark, NEW))
-    assert found(database) == sorted([OLD[0], NEW[0], OLD[2], NEW[1]], key=str)
+    assert stored_rows(database) == sorted([OLD[0], NEW[0], OLD[2], NEW[1]], key=str)
 
 
 def test_earlier_attempt_cannot_commit_after_a_later_one_has_begun(spark: SparkSession, database: Database) -> None:
@@ -234,7 +234,7 @@ def test_earlier_attempt_cannot_commit_after_a_later_one_has_begun(spark: SparkS
         pass
     with retry.guarded():
         retry.stage(frame(spark, NEW))
-    assert found(database) == sorted(NEW, key=str)
+    assert stored_rows(database) == sorted(NEW, key=str)
 
 
 def test_rows_staged_again_replace_the_first(spark: SparkSession, database: Database) -> None:
@@ -243,7 +243,7 @@ def test_rows_staged_again_replace_the_first(spark: SparkSession, database: Data
     with output.guarded():
         output.stage(frame(spark, OLD))
         output.stage(frame(spark, NEW))
-    assert found(database) == sorted(NEW, key=str)
+    assert stored_rows(database) == sorted(NEW, key=str)
     assert database.tables() == ["t"]
 
 

@@ -94,11 +94,13 @@ class SparkPlanScan(Scan):
         """The plan, computed once because Spark plans every conjunct."""
         request = self._request
         files_total, bytes_total = _delta_files(request.native) or (0, 0)
-        texts = () if request.predicate is None else request.predicate.conjunct_texts
+        conjuncts = () if request.predicate is None else request.predicate.conjunct_texts
         return SourceReport(
             reader="spark",
             reason=request.spark_only or "",
-            conjuncts=tuple(self._conjunct(sql, is_planned=n < _MAX_PLANNED_CONJUNCTS) for n, sql in enumerate(texts)),
+            conjuncts=tuple(
+                self._conjunct(sql, is_planned=n < _MAX_PLANNED_CONJUNCTS) for n, sql in enumerate(conjuncts)
+            ),
             columns=request.columns,
             files_total=files_total,
             bytes_total=bytes_total,

@@ -51,30 +51,32 @@ _MAX_HEADERS = 1_000
 
 
 @dataclass(frozen=True)
-class TextPlan:
-    """A planned scan by Python workers, which search bytes. Fields are as in `LineFilterTask`."""
+class LinePlan:
+    """A planned scan that searches lines before they are parsed."""
 
     files: tuple[InputFile, ...]
-    required: Searcher
-    ambiguous: Searcher
     options: TextOptions
     reason: str
     conjuncts: tuple[ConjunctReport, ...]
 
 
 @dataclass(frozen=True)
-class JvmTextPlan:
+class TextPlan(LinePlan):
+    """A planned scan by Python workers, which search bytes. Fields are as in `LineFilterTask`."""
+
+    required: Searcher
+    ambiguous: Searcher
+
+
+@dataclass(frozen=True)
+class JvmTextPlan(LinePlan):
     """A planned scan inside the JVM, which searches lines for strings.
 
     A line that matches `ambiguous` may parse differently as a string.
     """
 
-    files: tuple[InputFile, ...]
     strings: StringFilter
     ambiguous: BytePattern
-    options: TextOptions
-    reason: str
-    conjuncts: tuple[ConjunctReport, ...]
 
 
 @dataclass(frozen=True)
@@ -214,7 +216,7 @@ class _Choice:
         conjuncts = self._patterns.reports(chosen, "byte pattern")
 
         def build(reason: str) -> TextPlan:
-            return TextPlan(self._found.files, required, Searcher(self._ambiguous), self._options, reason, conjuncts)
+            return TextPlan(self._found.files, self._options, reason, conjuncts, required, Searcher(self._ambiguous))
 
         yield _Candidate(self._costs.workers(share), reason, build)
 
@@ -232,7 +234,7 @@ class _Choice:
     def _jvm_plan(self, strings: StringFilter, reason: str) -> JvmTextPlan:
         self._check_headers(strings)
         conjuncts = self._patterns.reports(strings.pattern, "strings of")
-        return JvmTextPlan(self._found.files, strings, self._ambiguous, self._options, reason, conjuncts)
+        return JvmTextPlan(self._found.files, self._options, reason, conjuncts, strings, self._ambiguous)
 
     def _check_headers(self, strings: StringFilter) -> None:
         """Raise UnsupportedError if a header may pass the filter. Spark's text source has no headers."""
