@@ -55,7 +55,11 @@ class Database:
         sql = {
             "sqlite": "SELECT name FROM sqlite_schema WHERE type = 'table'",
             "postgresql": "SELECT tablename FROM pg_tables WHERE schemaname = 'public'",
-        }.get(self.product, "SELECT table_name FROM information_schema.tables WHERE table_schema = database()")
+        }.get(
+            self.product,
+            "SELECT table_name FROM information_schema.tables "
+            "WHERE table_schema = database() AND table_type = 'BASE TABLE'",
+        )
         return sorted(str(name) for (name,) in self.rows(sql) if name != "airflow_pushdown_runs")
 
     def clear(self) -> None:
