@@ -1,13 +1,14 @@
-"""Objects of S3 stores: files read by byte ranges with a bounded read-ahead, and errors without credentials."""
+"""Objects of stores: files read by byte ranges with a bounded read-ahead, and errors without credentials."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from io import SEEK_CUR, SEEK_END, SEEK_SET, RawIOBase
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import pyarrow as pa
 
@@ -22,13 +23,30 @@ FIRST_AHEAD = 1 << 20
 """First read-ahead in bytes. Each read-ahead doubles the size, so that reading a few bytes stays cheap."""
 _UNLIKELY_BYTE = 0xFF
 """A byte that never occurs in UTF-8."""
-_ACCESS_DENIED_SIGNS = (
-    "ACCESS_DENIED",
-    "INVALID_ACCESS_KEY_ID",
-    "SIGNATURE_DOES_NOT_MATCH",
-    "INVALID_SIGNATURE",
-    "status 403",
-)
+
+
+class StoreSettings(ABC):
+    """The connection settings of a bucket. Subclasses are frozen dataclasses whose repr has no secrets."""
+
+    access_denied_signs: ClassVar[tuple[str, ...]]
+    """Parts of the messages with which the store denies access."""
+
+    @abstractmethod
+    def connect(self) -> pa.fs.FileSystem:
+        """Return a new client of the store."""
+
+    @abstractmethod
+    def redact(self, text: str) -> str:
+        """Return the message of a library on one line, with `***` for each secret."""
+
+    def object_path(self, bucket: str, key: str) -> str:
+        """Return the path of an object for the client."""
+        return f"{bucket}/{key}"
+
+    def version(self, file: pa.NativeFile) -> bytes:
+        """Return an identifier of the version of an open object."""
+        tag: bytes = file.metadata().get("ETag", b"")
+        return tag + b" %d" % file.size()
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,8 +76,8 @@ class Proxy:
 
 
 @dataclass(frozen=True)
-class S3Settings:
-    """The connection settings of a bucket.
+class S3Settings(StoreSettings):
+    """The connection settings of a bucket in a store with Amazon's S3 protocol.
 
     - `endpoint` is host and port, None for AWS.
     - `virtual` selects virtual-hosted addressing, which puts the bucket's name into the host name.
@@ -67,6 +85,14 @@ class S3Settings:
     - `ambient` signs them with the credentials of the worker's machine instead: environment variables, profile,
       container or instance role.
     """
+
+    access_denied_signs: ClassVar[tuple[str, ...]] = (
+        "ACCESS_DENIED",
+        "INVALID_ACCESS_KEY_ID",
+        "SIGNATURE_DOES_NOT_MATCH",
+        "INVALID_SIGNATURE",
+        "status 403",
+    )
 
     region: str
     scheme: str = "https"
@@ -76,38 +102,65 @@ class S3Settings:
     ambient: bool = False
     proxy: Proxy | None = None
 
+    def connect(self) -> pa.fs.S3FileSystem:
+        """Return a new client of the store."""
+        # Imported here, because the import slows the start of every worker and scans of local files do not need it.
+        from pyarrow.fs import S3FileSystem
+
+        keys = self.keys
+        return S3FileSystem(
+            access_key=keys.access_key if keys else None,
+            secret_key=keys.secret_key if keys else None,
+            session_token=(keys.token or None) if keys else None,
+            anonymous=keys is None and not self.ambient,
+            region=self.region,
+            scheme=self.scheme,
+            endpoint_override=self.endpoint,
+            force_virtual_addressing=self.virtual,
+            proxy_options=_proxy_options(self.proxy) if self.proxy else None,
+        )
+
     def redact(self, text: str) -> str:
         """Return the message of a library on one line, with `***` for each secret."""
         keys, proxy = self.keys, self.proxy
         secrets = (keys.token, keys.secret_key, keys.access_key) if keys else ()
-        for secret in (*secrets, proxy.password if proxy else ""):
-            if secret:
-                text = text.replace(secret, "***")
-        return " ".join(text.split())
+        return redact(text, (*secrets, proxy.password if proxy else ""))
 
 
-class S3Bucket:
+def redact(text: str, secrets: tuple[str, ...]) -> str:
+    """Return a text on one line, with `***` for each secret. Empty secrets are ignored."""
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "***")
+    return " ".join(text.split())
+
+
+class Bucket:
     """A connection to a bucket. It opens on first use and is never pickled. Keys are object names in the bucket.
 
     Errors are OSError: FileNotFoundError for a missing object, PermissionError if the store denies access. Their
     messages have no secrets.
     """
 
-    def __init__(self, name: str, settings: S3Settings) -> None:
+    def __init__(self, name: str, settings: StoreSettings) -> None:
         self.name = name
         self.settings = settings
-        self._file_system: pa.fs.S3FileSystem | None = None
+        self._file_system: pa.fs.FileSystem | None = None
 
-    def __getstate__(self) -> tuple[str, S3Settings]:
+    def __getstate__(self) -> tuple[str, StoreSettings]:
         return self.name, self.settings
 
-    def __setstate__(self, state: tuple[str, S3Settings]) -> None:
+    def __setstate__(self, state: tuple[str, StoreSettings]) -> None:
         self.name, self.settings = state
         self._file_system = None
 
     def open(self, key: str) -> pa.NativeFile:
         """Open an object. This requests its size and version, but no content."""
-        return self.request(lambda: self._connect().open_input_file(f"{self.name}/{key}"))
+        path = self.settings.object_path(self.name, key)
+        return self.request(lambda: self._connect().open_input_file(path))
+
+    def version(self, file: pa.NativeFile) -> bytes:
+        """Return an identifier of the version of an open object."""
+        return self.request(lambda: self.settings.version(file))
 
     def request(self, action: Callable[[], T]) -> T:
         """Run an action that uses the store. Raises OSError without secrets and without a cause that has secrets."""
@@ -117,32 +170,17 @@ class S3Bucket:
             failure: OSError = FileNotFoundError("the object no longer exists")
         except (OSError, pa.ArrowException) as problem:
             message = self.settings.redact(str(problem))
-            is_denied = any(sign in message for sign in _ACCESS_DENIED_SIGNS)
+            is_denied = any(sign in message for sign in self.settings.access_denied_signs)
             failure = PermissionError(f"access denied: {message}") if is_denied else OSError(message)
+        except ValueError:
+            # A client of Google's store closes the file if the version that it opened no longer exists.
+            failure = OSError("the store ended the read; the object may have been overwritten")
         raise failure from None
 
     def _connect(self) -> pa.fs.S3FileSystem:
         if self._file_system is None:
-            self._file_system = _new_file_system(self.settings)
+            self._file_system = self.settings.connect()
         return self._file_system
-
-
-def _new_file_system(settings: S3Settings) -> pa.fs.S3FileSystem:
-    # Imported here, because the import slows the start of every worker and scans of local files do not need it.
-    from pyarrow.fs import S3FileSystem
-
-    keys, proxy = settings.keys, settings.proxy
-    return S3FileSystem(
-        access_key=keys.access_key if keys else None,
-        secret_key=keys.secret_key if keys else None,
-        session_token=(keys.token or None) if keys else None,
-        anonymous=keys is None and not settings.ambient,
-        region=settings.region,
-        scheme=settings.scheme,
-        endpoint_override=settings.endpoint,
-        force_virtual_addressing=settings.virtual,
-        proxy_options=_proxy_options(proxy) if proxy else None,
-    )
 
 
 def _proxy_options(proxy: Proxy) -> dict[str, str | int]:
@@ -157,16 +195,14 @@ class ObjectFile(RawIOBase):
 
     After `stop`, only the bytes that a reader requests are fetched. `fetched` counts the bytes received from the store.
     If its `with` block ends without an error, the file checks that the object was not overwritten, because a task must
-    not succeed with lines of two versions. Raises OSError as `S3Bucket` does.
+    not succeed with lines of two versions. Raises OSError as `Bucket` does.
     """
 
-    def __init__(
-        self, bucket: S3Bucket, key: str, file: pa.NativeFile, start: int, stop: int | None, ahead: int
-    ) -> None:
+    def __init__(self, bucket: Bucket, key: str, file: pa.NativeFile, start: int, stop: int | None, ahead: int) -> None:
         self._bucket = bucket
         self._key = key
         self._file = file
-        self._version = _version(file)
+        self._version = bucket.version(file)
         self.size = int(file.size())
         """Size of the whole object in bytes."""
         self.fetched = 0
@@ -274,11 +310,5 @@ class ObjectFile(RawIOBase):
 
     def _check_version(self) -> None:
         with self._bucket.open(self._key) as current:
-            if _version(current) != self._version:
+            if self._bucket.version(current) != self._version:
                 raise OSError("the object was overwritten while it was read")
-
-
-def _version(file: pa.NativeFile) -> bytes:
-    """Return an identifier of the object's version: the store's entity tag and the size."""
-    tag: bytes = file.metadata().get("ETag", b"")
-    return tag + b" %d" % file.size()

@@ -1,4 +1,4 @@
-"""Storage of files: local files, and objects of S3 stores with Hadoop's settings."""
+"""Storage of files: local files, and objects of S3, Azure and Google stores with Hadoop's settings."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from io import FileIO
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from pushdown_spark.errors import AccessDeniedError, MissingPathError, UnreadableFileError, UnsupportedError
-from pushdown_spark.relations.object_store import AHEAD, ObjectFile, S3Bucket, S3Settings
+from pushdown_spark.errors import AccessDeniedError, MissingPathError, UnreadableFileError
+from pushdown_spark.relations.object_store import AHEAD, Bucket, ObjectFile, StoreSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-S3_SCHEMES = frozenset({"s3a", "s3", "s3n"})
-"""Schemes that Hadoop may map to S3A."""
 
 REMEDY = "replace the file, or leave it out of `path`"
 """What to do about a damaged file."""
@@ -67,8 +64,8 @@ class Storage:
     a missing file, PermissionError without permission to read it.
     """
 
-    def __init__(self, buckets: Mapping[str, S3Settings] | None = None) -> None:
-        self._buckets = {name: S3Bucket(name, settings) for name, settings in (buckets or {}).items()}
+    def __init__(self, buckets: Mapping[str, StoreSettings] | None = None) -> None:
+        self._buckets = {name: Bucket(name, settings) for name, settings in (buckets or {}).items()}
 
     def __repr__(self) -> str:
         return f"Storage({', '.join(sorted(self._buckets)) or 'local'})"
@@ -85,7 +82,7 @@ class Storage:
         store = self._buckets[bucket]
         return ObjectFile(store, key, store.open(key), start, stop, ahead)
 
-    def bucket_of(self, path: str) -> tuple[S3Bucket, str] | None:
+    def bucket_of(self, path: str) -> tuple[Bucket, str] | None:
         """Return the bucket and the key of an object, None for a local path."""
         bucket, key = _bucket_and_key(path)
         return (self._buckets[bucket], key) if bucket else None
@@ -112,18 +109,11 @@ def storage_for(spark: SparkSession, uris: Sequence[str], options: Mapping[str, 
     locations = {(parts.scheme, parts.netloc) for parts in map(urlsplit, uris) if parts.scheme not in ("", "file")}
     if not locations:
         return LOCAL
-    for scheme, netloc in sorted(locations):
-        if scheme in ("hdfs", "viewfs"):
-            raise UnsupportedError(
-                f"{scheme}://{netloc}: Python needs libhdfs to read HDFS, and neither Spark nor pyarrow includes it"
-            )
-        if scheme not in S3_SCHEMES:
-            raise UnsupportedError(f"{scheme}://{netloc}: only Hadoop can read this file system")
     # Imported here, because workers do not need it.
-    from pushdown_spark.relations.s3_settings import HadoopKeys
+    from pushdown_spark.relations.store_settings import store_settings
 
-    keys = HadoopKeys.of(spark, options or {})
-    return Storage({bucket: keys.settings(scheme, bucket) for scheme, bucket in sorted(locations)})
+    settings = {netloc: store_settings(spark, scheme, netloc, options or {}) for scheme, netloc in sorted(locations)}
+    return Storage(settings)
 
 
 def _bucket_and_key(path: str) -> tuple[str, str]:

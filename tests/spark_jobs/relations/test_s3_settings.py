@@ -209,7 +209,8 @@ def test_local_files_need_no_settings(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("uri", "word"), [("hdfs://name/a", "libhdfs"), ("abfss://c@account/a", "only Hadoop"), ("gs://b/a", "only Hadoop")]
+    ("uri", "word"),
+    [("hdfs://name/a", "libhdfs"), ("abfss://c@account/a", "container@account"), ("oss://b/a", "only Hadoop")],
 )
 def test_other_file_systems_are_unsupported(spark: SparkSession, uri: str, word: str) -> None:
     with pytest.raises(UnsupportedError, match=word):

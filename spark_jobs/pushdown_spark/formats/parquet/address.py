@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations.object_store import S3Settings
+from pushdown_spark.relations.object_store import S3Settings, StoreSettings
 from pushdown_spark.relations.storage import Storage
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Address:
         if found is None:
             return cls(f"file://{quote(path)}")
         bucket, key = found
+        assert isinstance(bucket.settings, S3Settings), "see `check_store`"
         return cls(f"s3://{bucket.name}/{quote(key)}", bucket.name, bucket.settings)
 
     def register(self, context: SessionContext) -> None:
@@ -55,8 +56,10 @@ class Address:
         )
 
 
-def check_store(settings: S3Settings) -> None:
+def check_store(settings: StoreSettings) -> None:
     """Raise UnsupportedError if DataFusion cannot open a store."""
+    if not isinstance(settings, S3Settings):
+        raise UnsupportedError("the Parquet reader opens objects of S3 only")
     if settings.keys is None:
         raise UnsupportedError("DataFusion needs an access key for S3")
     if settings.proxy is not None:

@@ -1,0 +1,197 @@
+"""Scans of objects in Azure and Google stores return the rows of Spark's own reader. The servers are real."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.orc
+import pyarrow.parquet
+import pytest
+from cloud_servers import AZURE_KEY, Azurite, CloudStore, GoogleServer, running
+from fastavro import writer as write_avro
+from pyspark.sql import DataFrame, SparkSession
+
+from pushdown_spark.relations.azure_settings import AzureSettings
+from pushdown_spark.relations.object_store import ObjectFile
+from pushdown_spark.relations.storage import Storage
+from pushdown_spark.runtime.error_classification import classify
+from pushdown_spark.runtime.filesystem import HadoopFiles
+from pushdown_spark.session import PushdownSession
+
+pytestmark = pytest.mark.nightly
+
+SCHEMA = "id bigint, name string"
+ROWS = [{"id": n, "name": f"name {n % 97}"} for n in range(20_000)]
+AVRO_SCHEMA = {
+    "type": "record",
+    "name": "row",
+    "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}],
+}
+JSON = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
+
+
+@pytest.fixture(scope="module", params=[Azurite, GoogleServer])
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CloudStore]:
+    with running(request.param, tmp_path_factory.mktemp("store")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def tables(store: CloudStore, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Store files of several formats. Spark reads a mount of the same files, and Python workers read the server."""
+    folder = tmp_path_factory.mktemp("data")
+    for name, content in {"json/2026/a b+c%20ü#.json": JSON, "json/z.json.gz": gzip.compress(JSON[:5000])}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    (folder / "orc").mkdir()
+    pyarrow.orc.write_table(pa.Table.from_pylist(ROWS), folder / "orc" / "t.orc", stripe_size=100_000)
+    (folder / "avro").mkdir()
+    with (folder / "avro" / "t.avro").open("wb") as file:
+        write_avro(file, AVRO_SCHEMA, ROWS, sync_interval=20_000)
+    (folder / "parquet").mkdir()
+    pyarrow.parquet.write_table(pa.Table.from_pylist(ROWS), folder / "parquet" / "t.parquet")
+    for file in folder.rglob("*"):
+        if file.is_file():
+            store.put(f"data/{file.relative_to(folder)}", file.read_bytes())
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    for key, value in store.hadoop.items():
+        hadoop.set(key, value)
+    _mount(spark, store, folder)
+    yield store.path("data")
+    for key in store.hadoop:
+        hadoop.unset(key)
+
+
+def _mount(spark: SparkSession, store: CloudStore, folder: Path) -> None:
+    """Let Hadoop keep an opened file system that shows a local directory as the bucket."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    for name in {store.bucket, store.bucket.rpartition("@")[2]}:
+        hadoop.set(f"fs.viewfs.mounttable.{name}.link./data", folder.as_uri())
+    hadoop.set(f"fs.{store.scheme}.impl", "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme")
+    try:
+        assert HadoopFiles(spark).exists(store.path("data"))
+    finally:
+        hadoop.set(f"fs.{store.scheme}.impl", store.file_system)
+
+
+@pytest.mark.parametrize("where", ["id = 4711", "name = 'name 42' AND id > 100", "id IN (11, 19999)"])
+@pytest.mark.parametrize("source_format", ["json", "orc", "avro"])
+def test_rows_equal_those_of_sparks_reader(spark: SparkSession, tables: str, source_format: str, where: str) -> None:
+    found = {}
+    for reader in ("pushdown", "spark"):
+        session = PushdownSession(spark)
+        options = {"recursiveFileLookup": "true"}
+        schema = SCHEMA if source_format == "json" else None
+        path = f"{tables}/{source_format}"
+        session.add_source("t", path=path, format=source_format, schema=schema, options=options, reader=reader)
+        result = session.scan("t", columns=["id", "name", "filename", "fqn"], where=where)
+        found[reader] = Counter(result.run(DataFrame.collect))
+        report = result.report()["t"]
+        assert report.reader == reader, report.reason
+        assert report.carrier != "jvm"
+    assert found["pushdown"] == found["spark"]
+    assert found["spark"]
+
+
+def test_parquet_is_left_to_spark(spark: SparkSession, tables: str) -> None:
+    session = PushdownSession(spark)
+    session.add_source("t", path=f"{tables}/parquet", format="parquet", reader="pushdown")
+    result = session.scan("t", where="id = 4711")
+    assert len(result.run(DataFrame.collect)) == 1
+    assert result.report()["t"].reader == "spark"
+    assert "objects of S3 only" in result.report()["t"].reason
+
+
+def test_a_setting_that_only_hadoop_supports_is_named(spark: SparkSession, store: CloudStore, tables: str) -> None:
+    key = {"abfs": "fs.azure.encryption.encoded.client-provided-key", "gs": "fs.gs.encryption.key"}[store.scheme]
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop.set(key, "hush")
+    try:
+        session = PushdownSession(spark)
+        session.add_source("t", path=f"{tables}/orc", format="orc", reader="pushdown")
+        report = session.scan("t", where="id = 1").report()["t"]
+    finally:
+        hadoop.unset(key)
+    assert report.reader == "spark"
+    assert report.reason.endswith(f"{store.scheme}://{store.bucket}: {key} is set, and only Hadoop supports it")
+    assert "hush" not in report.model_dump_json()
+
+
+def test_an_object_that_vanishes_names_its_path(spark: SparkSession, store: CloudStore, tables: str) -> None:
+    session = PushdownSession(spark)
+    session.add_source("t", path=f"{tables}/json/2026", format="json", schema=SCHEMA, reader="pushdown")
+    result = session.scan("t", where="id = 4711")
+    store.delete("data/json/2026/a b+c%20ü#.json")
+    try:
+        with pytest.raises(Exception, match="vanished") as caught:
+            result.run(DataFrame.collect)
+        error = classify(caught.value)
+        assert (error.code.value, error.retryable) == ("missing_path", True)
+        assert AZURE_KEY not in str(caught.value)
+    finally:
+        store.put("data/json/2026/a b+c%20ü#.json", JSON)
+
+
+@pytest.mark.parametrize("is_longer", [True, False])
+def test_an_object_that_is_overwritten_during_a_read_fails(store: CloudStore, is_longer: bool) -> None:
+    content = b"old\n" * 1_000_000
+    store.put("changing", content)
+    with pytest.raises(OSError, match=r"overwritten|fewer than|no longer exists"):
+        _read_while_it_changes(store, b"new\n" * (2_000_000 if is_longer else 500_000))
+
+
+def _read_while_it_changes(store: CloudStore, content: bytes) -> None:
+    with _open(store, "changing") as file:
+        assert file.read(4) == b"old\n"
+        store.put("changing", content)
+        while file.read(1 << 20):
+            pass
+
+
+def test_ranges_of_an_object_are_read(store: CloudStore) -> None:
+    content = bytes(range(256)) * 20_000
+    store.put("bytes", content)
+    with _open(store, "bytes") as file:
+        assert file.size == len(content)
+        for start, size in ((0, 10), (5_000_000, 200), (77, 3_000_000), (len(content) - 5, 100)):
+            file.seek(start)
+            assert file.read(size) == content[start : start + size]
+
+
+def test_a_missing_object_is_reported(store: CloudStore) -> None:
+    with pytest.raises(FileNotFoundError, match="no longer exists"):
+        _open(store, "nothing")
+
+
+def test_denied_access_shows_no_secret(store: CloudStore) -> None:
+    if not isinstance(store.settings, AzureSettings):
+        pytest.skip("the server does not check credentials")
+    for credentials in ({"key": "aHVzaA=="}, {"key": None, "sas_token": "?sv=2021-08-06&ss=b&sp=r&sig=a%2Fhush"}):
+        settings = AzureSettings("devstoreaccount1", scheme="http", endpoint=store.settings.endpoint, **credentials)
+        assert "hush" not in repr(settings)
+        with pytest.raises(PermissionError, match="access denied") as caught:
+            Storage({store.bucket: settings}).open(store.path("bytes"))
+        assert "hush" not in str(caught.value)
+        assert caught.value.__cause__ is None
+
+
+def test_an_object_with_a_content_encoding_is_rejected_by_google(store: CloudStore) -> None:
+    if store.scheme != "gs":
+        pytest.skip("Azure sends the bytes as they are")
+    path = store.settings.object_path(store.bucket, "encoded")
+    metadata = {"Content-Encoding": "gzip"}
+    with store.settings.connect().open_output_stream(path, compression=None, metadata=metadata) as stream:
+        stream.write(gzip.compress(b"text"))
+    with pytest.raises(OSError, match=r"content encoding|ended the read"):
+        _open(store, "encoded")
+
+
+def _open(store: CloudStore, key: str) -> ObjectFile:
+    file = store.storage.open(store.path(key))
+    assert isinstance(file, ObjectFile)
+    return file
