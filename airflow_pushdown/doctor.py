@@ -29,6 +29,7 @@ from airflow_pushdown.hooks.environment import (
 )
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.java import OLDEST_JAVA, describe_java, find_java
+from airflow_pushdown.hooks.object_stores import OBJECT_STORE_TYPES
 from airflow_pushdown.hooks.packages import (
     GivenJars,
     jars_home,
@@ -318,7 +319,7 @@ def _source_connection(conn_id: str) -> Finding:
     subject = "source"
     try:
         connection = airflow_connection("source_conn_id", conn_id)
-        if connection.conn_type == "aws":
+        if connection.conn_type in OBJECT_STORE_TYPES:
             object_store_secrets(connection)
             return _ok(subject, f"{conn_id}: object store")
         database = database_connection(connection)

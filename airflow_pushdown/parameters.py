@@ -538,8 +538,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         "source_conn_id",
         "str | None",
         None,
-        "Airflow connection of type aws with the credentials of the object store. They reach the job in a private "
-        "file.",
+        "Airflow connection of type aws, wasb, adls or google_cloud_platform with the credentials of the object store. "
+        "They reach the job in a private file.",
         operators=(*FILES, JOIN),
         secret=True,
     ),

@@ -68,8 +68,8 @@ class PushdownJoinOperator(PushdownBaseOperator):
         as it was. (templated)
     :param nested_pruning: Whether to read only the required struct members and to push predicates on struct members.
         (templated)
-    :param source_conn_id: Airflow connection of type aws with the credentials of the object store. They reach the job
-        in a private file. (templated)
+    :param source_conn_id: Airflow connection of type aws, wasb, adls or google_cloud_platform with the credentials of the
+        object store. They reach the job in a private file. (templated)
     :param spark_home: Spark installation whose bin/spark-submit starts the job. By default, it is located next to
         spark_python, then in SPARK_HOME, then on PATH. (templated)
     :param spark_python: Python interpreter of the Spark environment. By default, AIRFLOW_PUSHDOWN_SPARK_PYTHON or

@@ -30,7 +30,7 @@ PUSHDOWN_OFF = {
     "spark.sql.csv.filterPushdown.enabled": "false",
     "spark.sql.avro.filterPushdown.enabled": "false",
 }
-CASES = 12
+CASES = 6
 NIGHTLY_CASES = 150
 QUERIES = 5
 
