@@ -216,7 +216,9 @@ class PushdownSubmitHook(SparkConnectionHook):
     def _check_names(self, python: SparkPython, environment: Mapping[str, str]) -> None:
         """Raise for a name in `columns` or `where` that the declared schema certainly lacks."""
         query, sources = self._submission.spec.query, self._submission.spec.sources
-        source = None if query.source is None else sources[query.source]
+        if query is None or query.source is None:
+            return
+        source = sources[query.source]
         if not isinstance(source, SourceSpec) or source.schema_ddl is None:
             return
         if not may_have_wrong_names(source.schema_ddl, query.columns or (), query.where or ""):
