@@ -592,9 +592,9 @@ PARAMETERS: tuple[Parameter, ...] = (
         "class_archives",
         "str | None",
         None,
-        "Directory on the worker for class data sharing archives, which shorten the start of Spark's JVM. The first "
-        "task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker. Not for deploy mode "
-        "cluster.",
+        "Directory on the worker for class data sharing archives, which shorten the start of Spark's JVM, or `off`. "
+        "The first task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker, otherwise a "
+        "private directory where the first task records its own classes. Not for deploy mode cluster.",
     ),
     Parameter(
         "assets",

@@ -18,6 +18,7 @@ from airflow_pushdown.hooks.application import (
     history_server,
     started_application,
 )
+from airflow_pushdown.hooks.archive_recording import OFF, start_archive
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archive
 from airflow_pushdown.hooks.conf_directory import environment_script, unmovable_file
 from airflow_pushdown.hooks.connection import SparkConnectionHook
@@ -175,7 +176,22 @@ class PushdownSubmitHook(SparkConnectionHook):
             secrets=confidential(self._submission.secrets),
         )
         self._check_driver_python(environment)
-        command, environment = self._with_classes(command, environment)
+        directory = self._submission.class_archives or os.environ.get(DIRECTORY_VARIABLE)
+        if directory == OFF or self.is_cluster:
+            return self._start(command, environment)
+        if directory:
+            return self._start(*self._with_classes(directory, command, environment))
+        with start_archive(self._installation, environment, self._class_settings) as archive:
+            if archive is None:
+                return self._start(command, environment)
+            returncode = self._start(*archive.used_by(command, environment))
+            has_result = self._exchange.read_result() is not None
+            archive.finish(returncode, has_result=has_result)
+            # The JVM writes the archive after the job has written its result. Its failure is not one of the job.
+            return 0 if has_result and archive.is_recorded else returncode
+
+    def _start(self, command: list[str], environment: Mapping[str, str]) -> int:
+        """Start spark-submit, log its output, and return its exit code."""
         if self._killed:
             raise killed_by_task()
         try:
@@ -227,10 +243,18 @@ class PushdownSubmitHook(SparkConnectionHook):
         if error is not None:
             raise exception_for(error)
 
-    def _with_classes(self, command: list[str], environment: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+    @property
+    def _class_settings(self) -> Mapping[str, str]:
+        """The settings with the class path of the driver."""
+        if not self._driver_class_path:
+            return self._settings
+        return {**self._settings, "spark.driver.extraClassPath": self._driver_class_path}
+
+    def _with_classes(
+        self, directory: str, command: list[str], environment: dict[str, str]
+    ) -> tuple[list[str], dict[str, str]]:
         """Return command and environment with a CDS archive for the driver's JVM, after creating it if necessary."""
-        directory = self._submission.class_archives or os.environ.get(DIRECTORY_VARIABLE)
-        archive = None if self.is_cluster else class_archive(directory, self._installation, environment)
+        archive = class_archive(directory, self._installation, environment)
         if archive is None:
             return command, environment
         if not archive.is_settled:

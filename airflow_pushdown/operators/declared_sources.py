@@ -40,7 +40,8 @@ def declared_source(parameter: str, given: Mapping[str, object]) -> AnySourceSpe
     if "options" in fields:
         fields["options"] = entries(f"{parameter}.options", fields["options"])
     spec = TableSourceSpec if "table" in fields and "path" not in fields else SourceSpec
-    with naming_parameters({field: f"{parameter}.{field}" for field in (*spec.model_fields, "schema", *fields)}):
+    names = {field: f"{parameter}.{field}" for field in (*spec.model_fields, "schema", *fields)}
+    with naming_parameters({"": parameter, **names}):
         return spec.model_validate(fields)
 
 

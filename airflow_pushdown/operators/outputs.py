@@ -21,7 +21,8 @@ def output_spec(given: Mapping[str, object], prefix: str = "") -> AnyOutputSpec 
     _refuse_mixed_outputs(given, prefix)
     names = {"path": "output", "table": "output_table", "format": "output_format", "mode": "output_mode"}
     fields = (*OutputSpec.model_fields, *TableOutputSpec.model_fields)
-    with naming_parameters({field: prefix + names.get(field, field) for field in fields}):
+    parameters = {field: prefix + names.get(field, field) for field in fields}
+    with naming_parameters({"": prefix.removesuffix("."), **parameters}):
         if given["output_table"] is not None:
             return TableOutputSpec.model_validate(
                 {

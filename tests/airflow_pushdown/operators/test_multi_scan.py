@@ -130,7 +130,7 @@ def test_scans_have_the_interval_of_the_run() -> None:
         ({"orders": {"path": "/in", "format": "json", "checks": {"min_rows": 1}}}, "scans.orders.checks: they need"),
         (
             {"orders": {"path": "/in", "format": "json", "output": "/o", "output_mode": "merge"}},
-            "scans.orders.output_mode: files cannot be merged",
+            "scans.orders: mode: files cannot be merged",
         ),
         (
             {"orders": {"path": "/in", "format": "json", "output_table": "t"}},
@@ -171,7 +171,7 @@ def test_each_scan_has_an_xcom_value_of_its_own() -> None:
             pushed[key] = value
 
     missing = JobError(code=ErrorCode.MISSING_PATH, message="path: there is no /in", retryable=True)
-    source = SourceReport(format=SourceFormat.JSON, reader="spark", reason="small")
+    source = SourceReport(reader="spark", reason="small")
     result = JobResult(
         rows=3,
         sources={"orders": source},
