@@ -20,6 +20,7 @@ from pathlib import Path
 from airflow_pushdown.exceptions import PushdownTaskError
 from airflow_pushdown.hooks.class_archive import ClassArchive, class_archive
 from airflow_pushdown.hooks.environment import SparkInstallation
+from airflow_pushdown.hooks.jvm_options import given_options
 from airflow_pushdown.packaging import private_cache
 
 OFF = "off"
@@ -99,10 +100,7 @@ def _start_archive(
         return None
     directory = private_cache() / _DIRECTORY
     own_path = settings.get("spark.driver.extraClassPath", "")
-    own_options = [settings.get(f"spark.driver.{name}JavaOptions", "") for name in ("default", "extra")]
-    options = " ".join(
-        [*own_options, *(environment.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))]
-    )
+    options = given_options(environment, settings)
     archive = class_archive(str(directory), installation, environment, class_path=own_path, options=options)
     if archive is None:
         return None

@@ -22,6 +22,7 @@ from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.conf_directory import unmovable_file, without_directory
 from airflow_pushdown.hooks.environment import SparkInstallation, child_environment, find_installation
 from airflow_pushdown.hooks.java import find_java
+from airflow_pushdown.hooks.jvm_options import FAST_COMPILER, SUBMIT_OPTIONS
 from airflow_pushdown.hooks.output import JobOutput
 from airflow_pushdown.hooks.packages import spark_jars
 from airflow_pushdown.hooks.processes import JobProcess
@@ -29,12 +30,9 @@ from airflow_pushdown.packaging import job_archive, package_directory
 
 DIRECTORY_VARIABLE = "AIRFLOW_PUSHDOWN_CLASS_ARCHIVES"
 
-_OPTIONS = "SPARK_SUBMIT_OPTS"
 _CDS_OPTIONS = ("SharedArchive", "ArchiveClassesAtExit", "-Xshare", "-XX:AOT")
 """JVM options of a user who configures class data sharing."""
 _NO_LOG = "-Xlog:cds*=off -Xlog:class+path=off"
-_FAST_COMPILER = "-XX:TieredStopAtLevel=1"
-"""The option for the JVM that creates an archive. It runs for seconds, so the optimizing compiler does not pay."""
 _SEPARATORS = ':"\\'
 _MIN_SIGNAL_CODE = 129
 """The lowest exit code of a program that a signal ended."""
@@ -113,8 +111,8 @@ class ClassArchive:
         self, command: Sequence[str], environment: Mapping[str, str], option: str
     ) -> tuple[list[str], dict[str, str]]:
         words, variables = without_directory(command, environment, self.home, self.path.parent / _EMPTY)
-        options = (environment.get(_OPTIONS), option, _NO_LOG)
-        return words, {**variables, _OPTIONS: " ".join(filter(None, options))}
+        options = (environment.get(SUBMIT_OPTIONS), option, _NO_LOG)
+        return words, {**variables, SUBMIT_OPTIONS: " ".join(filter(None, options))}
 
     def make(
         self,
@@ -143,7 +141,7 @@ class ClassArchive:
         )
         draft = self._draft
         self.prepare()
-        option = f'{_FAST_COMPILER} "-XX:ArchiveClassesAtExit={draft}"'
+        option = f'{FAST_COMPILER} "-XX:ArchiveClassesAtExit={draft}"'
         try:
             code, cause = _run(*self._with_option(_command(installation), environment, option), started)
             if code == 0 and draft.is_file():
@@ -183,7 +181,7 @@ def class_archive(
     must stay on the class path, which is logged. Raises `ConfigError` for a directory that others may write to, since
     they could replace code, or whose path does not fit into a JVM option.
     """
-    options = f"{environment.get(_OPTIONS, '')} {options}"
+    options = f"{environment.get(SUBMIT_OPTIONS, '')} {options}"
     if not directory or any(option in options for option in _CDS_OPTIONS):
         return None
     java = find_java(environment)

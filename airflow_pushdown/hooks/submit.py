@@ -25,6 +25,7 @@ from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.environment import SECRET_NAME, child_environment, find_installation
 from airflow_pushdown.hooks.exchange import Exchange
+from airflow_pushdown.hooks.jvm_options import SUBMIT_OPTIONS, compiler_options, given_options
 from airflow_pushdown.hooks.output import JobOutput
 from airflow_pushdown.hooks.packages import (
     GivenJars,
@@ -176,8 +177,11 @@ class PushdownSubmitHook(SparkConnectionHook):
             secrets=confidential(self._submission.secrets),
         )
         self._check_driver_python(environment)
+        if self.is_cluster:
+            return self._start(command, environment)
+        environment = self._with_compiler(environment)
         directory = self._submission.class_archives or os.environ.get(DIRECTORY_VARIABLE)
-        if directory == OFF or self.is_cluster:
+        if directory == OFF:
             return self._start(command, environment)
         if directory:
             return self._start(*self._with_classes(directory, command, environment))
@@ -224,9 +228,8 @@ class PushdownSubmitHook(SparkConnectionHook):
             return
         require_matching_pyspark(python, self._installation.binary, spark_version(self._installation))
         require_libraries(python)
-        # Paths may be those of another file system, whose directories may be further columns.
-        has_local_files = unmovable_file(home, environment) is None
-        if has_local_files and not any(key.endswith(_DEFAULT_FILES) for key in self._settings):
+        # In another file system, directories may be further columns.
+        if self._has_local_files(environment):
             self._check_names(python, environment)
 
     def _check_names(self, python: SparkPython, environment: Mapping[str, str]) -> None:
@@ -242,6 +245,19 @@ class PushdownSubmitHook(SparkConnectionHook):
         error = declared_names_error(python, environment, job_archive(), self._exchange.spec_path)
         if error is not None:
             raise exception_for(error)
+
+    def _with_compiler(self, environment: dict[str, str]) -> dict[str, str]:
+        """Return the environment with options for the compiler of the driver's JVM."""
+        given = given_options(environment, self._settings)
+        options = compiler_options(self._submission.spec, given, has_local_files=self._has_local_files(environment))
+        own = environment.get(SUBMIT_OPTIONS)
+        return {**environment, SUBMIT_OPTIONS: " ".join(filter(None, (options, own)))} if options else environment
+
+    def _has_local_files(self, environment: Mapping[str, str]) -> bool:
+        """Return whether paths without a scheme are on this machine."""
+        home = jars_home(self._installation)
+        is_set = any(key.endswith(_DEFAULT_FILES) for key in self._settings)
+        return home is not None and not is_set and unmovable_file(home, environment) is None
 
     @property
     def _class_settings(self) -> Mapping[str, str]:
