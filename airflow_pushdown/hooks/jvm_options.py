@@ -45,8 +45,8 @@ _COMPILER_OPTIONS = (
 )
 """Parts of the options of a user who configures the compiler."""
 
-_SMALL = 200_000_000
-"""Bytes of text that a job reads in about the time in which Spark starts."""
+_SMALL = 100_000_000
+"""Bytes of text that Spark's reader parses without optimized code at the price of starting the optimizing compiler."""
 _EXPANSION = 8
 """Bytes of text that one byte of a compressed file or of a binary format counts as."""
 _TEXT = frozenset({"json", "csv", "text"})

@@ -30,7 +30,7 @@ def sparse(path: Path, megabytes: int) -> str:
 
 @pytest.mark.parametrize(
     ("name", "megabytes", "is_small"),
-    [("a.csv", 25, True), ("a.csv", 300, False), ("a.csv.gz", 20, True), ("a.csv.gz", 30, False)],
+    [("a.csv", 90, True), ("a.csv", 110, False), ("a.csv.gz", 12, True), ("a.csv.gz", 13, False)],
 )
 def test_a_job_is_short_by_the_size_of_its_files(tmp_path: Path, name: str, megabytes: int, is_small: bool) -> None:
     sparse(tmp_path / "in" / name, megabytes)
@@ -39,7 +39,7 @@ def test_a_job_is_short_by_the_size_of_its_files(tmp_path: Path, name: str, mega
 
 
 def test_all_sources_count(tmp_path: Path) -> None:
-    path = sparse(tmp_path / "a.csv", 150)
+    path = sparse(tmp_path / "a.csv", 60)
     assert options(job(path)) == FAST_COMPILER
     assert options(job(path, path)) != FAST_COMPILER
     assert options(job(path, source_format="orc")) != FAST_COMPILER
