@@ -179,10 +179,11 @@ def main() -> None:
             lines.append(row(case, measure(engines, arguments.rounds)))
             print(lines[-1], flush=True)
     about = (
-        f"TPC-H lineitem, one order each. Several scans run in one task of ours, and in a script each. {arguments.rounds} "
-        "interleaved rounds after one that does not count, medians of the ratios within rounds (above 1: the task takes "
-        f"less). {os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, load average at the "
-        f"end {os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
+        "TPC-H lineitem, one order each. Several scans run in one task of ours, and in a script each. "
+        f"{arguments.rounds} interleaved rounds after one that does not count, medians of the ratios within rounds "
+        f"(above 1: the task takes less). {os.cpu_count()} cores ({platform.machine()}), "
+        f"Python {platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}; "
+        f"{datetime.now(UTC):%Y-%m-%d}."
     )
     text = "\n".join(["# Whole tasks", "", about, "", *_HEAD, *lines])
     (arguments.results / "tasks.md").write_text(text + "\n", encoding="utf-8")
