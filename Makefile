@@ -76,7 +76,7 @@ covered = COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data"
 cover = --cov=$(2) --cov-report=html:.artifacts/coverage-$(1)
 
 .PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly connectors e2e e2e-local bench bench-orc bench-avro bench-parquet bench-joins bench-remote bench-output \
-	bench-projection bench-tasks docs docs-site lock proto release release-check java python clean
+	bench-projection bench-tasks profile-task docs docs-site lock proto release release-check java python clean
 .DEFAULT_GOAL := help
 
 help:
@@ -95,6 +95,7 @@ help:
 	@echo "make bench-joins      compare join orders in four workloads with Spark's (SF=10 for more data)"
 	@echo "make bench-remote     compare database scans with Spark's JDBC source (drivers come from Maven Central)"
 	@echo "make bench-tasks      compare whole tasks, each a spark-submit, with plain scripts"
+	@echo "make profile-task     show where the seconds of one task go, from execute to its return value"
 	@echo "make bench-output     compare writing files and tables with Spark's writers"
 	@echo "make bench-projection compare 2 of 120 columns, and struct members, with all columns"
 	@echo "make docs             generate the reference pages from the parameter table, the messages and the example DAGs"
@@ -288,6 +289,10 @@ bench-remote: $(SPARK)/.bench $(SERVERS) java
 
 bench-tasks: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.tasks
+
+# The time line of one task. The Airflow side runs it.
+profile-task: $(AIRFLOW)/.installed $(SPARK)/.installed java
+	$(AIRFLOW_ENV) PYTHONPATH="$(CURDIR)" $(AIRFLOW)/bin/python -m benchmarks.profile
 
 bench-output: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.output

@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from airflow_pushdown.exceptions import PushdownTaskError
+from airflow_pushdown.hooks.archive_recording import OFF
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archive
 from airflow_pushdown.hooks.conf_directory import environment_script
 from airflow_pushdown.hooks.connection import SparkConnectionHook
@@ -249,7 +250,9 @@ def _class_archives(
     installation: SparkInstallation, settings: Settings, environment: Mapping[str, str]
 ) -> Iterator[Finding]:
     directory = settings.class_archives or os.environ.get(DIRECTORY_VARIABLE)
-    if directory is None:
+    if directory is None or directory == OFF:
+        state = "no archives" if directory else "the first task records one when it ends, in its user's cache directory"
+        yield _note("class archives", state)
         return
     try:
         archive = class_archive(directory, installation, environment)

@@ -43,13 +43,20 @@ def job_lineage(spec: JobSpec, secrets: SecretValues, result: JobResult) -> Oper
 
     `secrets` have the connections of databases. Users and passwords are not included.
     """
+    if spec.scans:
+        parts = [job_lineage(spec.job_of(name), secrets.of_scan(name), result.of_scan(name)) for name in result.scans]
+        return OperatorLineage(
+            inputs=[dataset for part in parts for dataset in part.inputs],
+            outputs=[dataset for part in parts for dataset in part.outputs],
+        )
     places = {name: _datasets(spec, name, secrets.remote) for name in spec.sources}
     inputs = [
         InputDataset(namespace=place.namespace, name=place.name, facets={"schema": _schema(_columns(result, name))})
         for name, datasets in places.items()
         for place in datasets
     ]
-    facets = {"sql": SQLJobFacet(query=spec.query.sql)} if spec.query.sql is not None else {}
+    sql = None if spec.query is None else spec.query.sql
+    facets = {} if sql is None else {"sql": SQLJobFacet(query=sql)}
     return OperatorLineage(inputs=inputs, outputs=_outputs(spec, places, result, secrets.output), job_facets=facets)
 
 
@@ -127,7 +134,8 @@ def _outputs(
     place = _output_dataset(result, connection)
     if place is None:
         return []
-    origins = column_origins(spec.query, {name: report.columns for name, report in result.sources.items()})
+    columns = {name: report.columns for name, report in result.sources.items()}
+    origins = {} if spec.query is None else column_origins(spec.query, columns)
     fields = {column: Fields(inputFields=_input_fields(inputs, places)) for column, inputs in origins.items()}
     return [
         OutputDataset(

@@ -52,15 +52,24 @@ def job_archive(cache: Path | None = None, package: Path | None = None) -> Path:
     `cache` is the directory for archives, by default a directory of this user below the temporary directory. Raises
     `PermissionError` if the directory belongs to another user, who could replace the code.
     """
-    directory = cache if cache is not None else Path(tempfile.gettempdir()) / f"airflow-pushdown-{os.getuid()}"
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _require_own(directory)
+    directory = private_cache(cache)
     package = package if package is not None else package_directory()
     files = _package_files(package)
     target = directory / f"pushdown_spark-{_digest(files)}.zip"
     if not _is_complete(target, files):
         _write_atomically(target, archive_bytes(package))
     return target
+
+
+def private_cache(directory: Path | None = None) -> Path:
+    """Return a directory for files that run as code, by default one of this user below the temporary directory.
+
+    Raises `PermissionError` if another user owns it or may write to it.
+    """
+    directory = directory if directory is not None else Path(tempfile.gettempdir()) / f"airflow-pushdown-{os.getuid()}"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _require_own(directory)
+    return directory
 
 
 def _package_files(package: Path) -> dict[str, bytes]:

@@ -20,6 +20,7 @@ from airflow_pushdown.parameters import (
     FIXED_SETTINGS,
     JOIN,
     LAZY_ORC,
+    MULTI_SCAN,
     REMOTE,
     SCAN,
     SOURCE_FORMATS,
@@ -46,6 +47,11 @@ _COMMON_LINKS = {"../pushdown.md": "How pushdown works", "../projection.md": "Co
 _PAGES = {
     SCAN: _OperatorPage(
         "scan.md", "flights_scan.py", {**_COMMON_LINKS, "../avro.md": "Avro", "../object-stores.md": "Object stores"}
+    ),
+    MULTI_SCAN: _OperatorPage(
+        "multi-scan.md",
+        "flights_multi_scan.py",
+        {"../multi-scan.md": "Several scans in one task", **_COMMON_LINKS},
     ),
     LAZY_ORC: _OperatorPage("orc.md", "flights_orc.py", {**_COMMON_LINKS, "../object-stores.md": "Object stores"}),
     REMOTE: _OperatorPage(

@@ -12,10 +12,11 @@ from pushdown_spark.contract import JoinOptions, OrcOptions, RemoteSourceSpec
 
 SCAN = "PushdownScanOperator"
 LAZY_ORC = "LazyOrcScanOperator"
+MULTI_SCAN = "PushdownMultiScanOperator"
 JOIN = "PushdownJoinOperator"
 REMOTE = "RemoteScanOperator"
 FILES = (SCAN, LAZY_ORC)
-OPERATORS = (*FILES, REMOTE, JOIN)
+OPERATORS = (*FILES, MULTI_SCAN, REMOTE, JOIN)
 
 SOURCE_FORMATS: Mapping[str, str] = {LAZY_ORC: "orc", REMOTE: "remote"}
 """The source format of operators that have only one."""
@@ -140,6 +141,19 @@ PARAMETERS: tuple[Parameter, ...] = (
         "`reader`, `filter_pushdown`, `orc`, `implicit_names` and `implicit_columns`. A database source has "
         "`source_conn_id` and `table` or `query`, and optionally the read parameters of RemoteScanOperator.",
         operators=(JOIN,),
+        required=True,
+        renderer="json",
+    ),
+    Parameter(
+        "scans",
+        "dict[str, dict[str, object]]",
+        None,
+        "Scans by name. Each has a source, declared like those of PushdownJoinOperator: `path` and `format` with "
+        "`schema`, `options`, `reader`, `filter_pushdown`, `orc`, `on_schema_conflict`, `on_missing_column`, "
+        "`max_malformed`, `implicit_names` and `implicit_columns`; or `table`; or `source_conn_id` and `table` or "
+        "`query`. Each may have `columns`, `where`, `data_interval`, `limit`, and the output parameters of this "
+        "operator, whose values are the defaults.",
+        operators=(MULTI_SCAN,),
         required=True,
         renderer="json",
     ),
@@ -465,6 +479,16 @@ PARAMETERS: tuple[Parameter, ...] = (
         "str | None",
         None,
         "Directory for the rows. Without it, the rows are only counted.",
+        operators=(*FILES, REMOTE, JOIN),
+        attribute="output_path",
+    ),
+    Parameter(
+        "output",
+        "str | None",
+        None,
+        "Directory in which each scan without an `output` or `output_table` of its own writes a directory with its "
+        "name. Without any output, the rows of a scan are only counted.",
+        operators=(MULTI_SCAN,),
         attribute="output_path",
     ),
     Parameter(
@@ -540,7 +564,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         None,
         "Airflow connection of type aws, wasb, adls or google_cloud_platform with the credentials of the object store. "
         "They reach the job in a private file.",
-        operators=(*FILES, JOIN),
+        operators=(*FILES, MULTI_SCAN, JOIN),
         secret=True,
     ),
     Parameter(
@@ -568,9 +592,9 @@ PARAMETERS: tuple[Parameter, ...] = (
         "class_archives",
         "str | None",
         None,
-        "Directory on the worker for class data sharing archives, which shorten the start of Spark's JVM. The first "
-        "task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker. Not for deploy mode "
-        "cluster.",
+        "Directory on the worker for class data sharing archives, which shorten the start of Spark's JVM, or `off`. "
+        "The first task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker, otherwise a "
+        "private directory where the first task records its own classes. Not for deploy mode cluster.",
     ),
     Parameter(
         "assets",

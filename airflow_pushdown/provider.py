@@ -23,6 +23,7 @@ def get_provider_info() -> dict[str, object]:
                 "integration-name": _INTEGRATION,
                 "python-modules": [
                     "airflow_pushdown.operators.join",
+                    "airflow_pushdown.operators.multi_scan",
                     "airflow_pushdown.operators.orc",
                     "airflow_pushdown.operators.remote",
                     "airflow_pushdown.operators.scan",

@@ -1,7 +1,7 @@
 """Whole tasks, each with its own spark-submit, against a plain PySpark script that reads the same rows.
 
 A scheduled task starts Spark, scans once and ends. All of this counts, including the start of the JVM and of Python.
-Our tasks run without and with a CDS archive, which is created before the measurements.
+Our tasks run without and with the CDS archive that the first task of an installation records, before the measurements.
 """
 
 from __future__ import annotations
@@ -15,21 +15,24 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from airflow_pushdown.hooks.jvm_options import compiler_options
 from airflow_pushdown.packaging import job_archive
 from benchmarks.lineitem import NESTED_SCHEMA, SCHEMA, prepare
 from benchmarks.rounds import Measured, measure, ratio
-from pushdown_spark.contract import JobResult
+from pushdown_spark.contract import JobResult, JobSpec
 
 _ROOT = Path(__file__).resolve().parents[1]
 _CUTS = (25, 100, 200)
 """Sizes in megabytes of the CSV files that are cut from the table."""
+_COPIES = 4
+"""The number of scans in the task with several."""
 _PLAIN = """
 import json, sys
 from pyspark.sql import SparkSession
@@ -48,11 +51,13 @@ _HEAD = (
 
 @dataclass(frozen=True)
 class Case:
-    """One scan: its name, its source as in a job spec, and its predicate."""
+    """Scans of one source: their name, the source as in a job spec, and the predicate."""
 
     name: str
     source: Mapping[str, object]
     where: str
+    copies: int = 1
+    """The number of scans. Ours run in one task, scripts in a task each."""
 
 
 class Tasks:
@@ -65,34 +70,45 @@ class Tasks:
         self._script = work / "plain.py"
         self._script.write_text(_PLAIN, encoding="utf-8")
 
-    def prepare(self) -> None:
-        """Create the CDS archive."""
-        self._submit_ours("class_loading.py", jvm=f"-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={self._classes}")
+    def prepare(self, case: Case) -> None:
+        """Record the CDS archive, as the first task of an installation does."""
+        self.ours(case, archive=f"-XX:ArchiveClassesAtExit={self._classes}")
 
-    def ours(self, case: Case, *, archived: bool = False) -> int:
-        """Run the scan as a job of this project, as an operator submits it. Return its rows."""
+    def ours(self, case: Case, *, archive: str = "") -> int:
+        """Run the scans as a job of this project, as an operator submits it. Return its rows."""
         result = self._work / "result.json"
-        spec = {
-            "run_key": "bench",
-            "sources": {"t": case.source},
-            "query": {"source": "t", "where": case.where},
-            "output": {"path": str(self._work / "ours"), "format": "parquet", "mode": "overwrite"},
-            "result_path": str(result),
-        }
+        spec: dict[str, object] = {"run_key": "bench", "result_path": str(result)}
+        if case.copies == 1:
+            spec |= {
+                "sources": {"t": case.source},
+                "query": {"source": "t", "where": case.where},
+                "output": self._output("ours"),
+            }
+        else:
+            names = [f"t{number}" for number in range(case.copies)]
+            spec |= {
+                "sources": dict.fromkeys(names, case.source),
+                "scans": {name: {"where": case.where, "output": self._output(name)} for name in names},
+            }
         (self._work / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
-        jvm = f"-XX:SharedArchiveFile={self._classes}" if archived else ""
-        self._submit_ours("job.py", "--spec", str(self._work / "spec.json"), jvm=jvm)
+        compiler = compiler_options(JobSpec.model_validate(spec), "", has_local_files=True)
+        program = str(_ROOT / "spark_jobs" / "pushdown_spark" / "job.py")
+        arguments = ("--py-files", self._modules, program, "--spec", str(self._work / "spec.json"))
+        self._submit(*arguments, jvm=f"{compiler} {archive}")
         return JobResult.model_validate_json(result.read_text(encoding="utf-8")).rows or 0
 
+    def archived(self, case: Case) -> int:
+        """Run the scans as a later task of the installation does."""
+        return self.ours(case, archive=f"-XX:SharedArchiveFile={self._classes} -XX:+VerifySharedSpaces")
+
     def plain(self, case: Case) -> int:
-        """Run the scan as a script would. Its rows are not counted."""
-        self._submit(str(self._script), json.dumps(case.source), case.where, str(self._work / "plain"))
+        """Run the scans as scripts would, one after the other. Their rows are not counted."""
+        for _ in range(case.copies):
+            self._submit(str(self._script), json.dumps(case.source), case.where, str(self._work / "plain"))
         return 0
 
-    def _submit_ours(self, program: str, *arguments: str, jvm: str) -> None:
-        self._submit(
-            "--py-files", self._modules, str(_ROOT / "spark_jobs" / "pushdown_spark" / program), *arguments, jvm=jvm
-        )
+    def _output(self, name: str) -> dict[str, object]:
+        return {"path": str(self._work / name), "format": "parquet", "mode": "overwrite"}
 
     def _submit(self, *arguments: str, jvm: str = "") -> None:
         command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", "--driver-memory", "2g"]
@@ -114,6 +130,7 @@ def cases(scale: int, cache: Path) -> list[Case]:
         Case(f"CSV, {size} MB", {**csv, "path": [str(_cut(data["csv"], size, cache))]}, _needle(1)) for size in _CUTS
     ]
     found.append(Case(f"CSV, scale {scale}", {**csv, "path": [str(data["csv"])]}, _needle(scale)))
+    found.insert(1, replace(found[0], name=f"{_COPIES} scans of CSV, {_CUTS[0]} MB", copies=_COPIES))
     nested = {"format": "json", "schema": NESTED_SCHEMA, "options": {}, "path": [str(data["json"])]}
     return [*found, Case(f"JSON, scale {scale}", nested, _needle(scale))]
 
@@ -151,18 +168,20 @@ def main() -> None:
     lines: list[str] = []
     with tempfile.TemporaryDirectory() as work:
         tasks = Tasks(Path(work))
-        tasks.prepare()
-        for case in _select(cases(arguments.scale, arguments.cache), arguments.only):
+        found = cases(arguments.scale, arguments.cache)
+        tasks.prepare(found[0])
+        for case in _select(found, arguments.only):
             engines: dict[str, Callable[[], int]] = {
                 "plain": partial(tasks.plain, case),
                 "ours": partial(tasks.ours, case),
-                "archived": partial(tasks.ours, case, archived=True),
+                "archived": partial(tasks.archived, case),
             }
             lines.append(row(case, measure(engines, arguments.rounds)))
             print(lines[-1], flush=True)
     about = (
-        f"TPC-H lineitem, one order each. {arguments.rounds} interleaved rounds after one that does not count, medians "
-        f"of the ratios within rounds (above 1: the task takes less). {os.cpu_count()} cores ({platform.machine()}), "
+        "TPC-H lineitem, one order each. Several scans run in one task of ours, and in a script each. "
+        f"{arguments.rounds} interleaved rounds after one that does not count, medians of the ratios within rounds "
+        f"(above 1: the task takes less). {os.cpu_count()} cores ({platform.machine()}), "
         f"Python {platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}; "
         f"{datetime.now(UTC):%Y-%m-%d}."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,7 +55,8 @@ def check_examples(deployment: Deployment, names: Sequence[str]) -> list[str]:
     lines, problems = [], []
     for name, run in runs.items():
         for task, instance in deployment.api.tasks(name, run).items():
-            task_problems = check_task(deployment, name, run, task, expected.pop((name, task), None))
+            keys = [key for key in expected if key[0] == name and key[1].partition(".")[0] == task]
+            task_problems = check_task(deployment, name, run, task, {key[1]: expected.pop(key) for key in keys})
             lines.append(f"{name}.{task}: {instance['state']}, {instance['duration']} s")
             if instance["state"] != "success" or task_problems:
                 log = deployment.api.log(name, run, task, int(str(instance["try_number"])))
@@ -76,12 +77,17 @@ def wait_for_run(deployment: Deployment, dag_id: str, run_id: str) -> None:
     _wait(deployment, f"{dag_id}: end of run {run_id}", lambda: deployment.api.run_state(dag_id, run_id) in _ENDED)
 
 
-def check_task(deployment: Deployment, dag_id: str, run_id: str, task_id: str, expected: Expected | None) -> list[str]:
-    """Return the problems in the result, output and report page of a task. Empty if there are none."""
+def check_task(
+    deployment: Deployment, dag_id: str, run_id: str, task_id: str, expected: Mapping[str, Expected]
+) -> list[str]:
+    """Return the problems in the result, outputs and report page of a task. Empty if there are none.
+
+    `expected` has one entry under the id of the task, or one for each of its scans, `task.scan`.
+    """
     value = deployment.api.return_value(dag_id, run_id, task_id)
     if value is None:
-        return [] if expected is None else ["the task returned nothing"]
-    if expected is None:
+        return ["the task returned nothing"] if expected else []
+    if not expected:
         return ["the task returned a result, but e2e/expected.py has no expected rows for it"]
     try:
         result = JobResult.from_xcom(TypeAdapter(dict[str, object]).validate_python(value))
@@ -90,10 +96,18 @@ def check_task(deployment: Deployment, dag_id: str, run_id: str, task_id: str, e
     if result.error is not None:
         return [f"the job failed: {result.error.message}"]
     page = deployment.api.linked_page(dag_id, run_id, task_id, REPORT_LINK)
+    scans = {f"{task_id}.{name}": result.of_scan(name) for name in result.scans}
+    results = scans or {task_id: result}
+    if results.keys() != expected.keys():
+        return [f"there are results of {sorted(results)} instead of {sorted(expected)}"]
     return [
-        *_result_problems(result, expected, deployment),
-        *_output_problems(result, expected),
-        *_page_problems(page, expected),
+        problem
+        for name, one in results.items()
+        for problem in (
+            *_result_problems(one, expected[name], deployment),
+            *_output_problems(one, expected[name]),
+            *_page_problems(page, expected[name]),
+        )
     ]
 
 

@@ -26,6 +26,7 @@ BASES: dict[str, dict[str, object]] = {
         "format": "json",
         "schema": "id bigint, kind string, tags array<string>",
     },
+    "PushdownMultiScanOperator": {"scans": {"events": {"path": f"{DATA}/events", "format": "json"}}},
     "LazyOrcScanOperator": {"path": f"{DATA}/events"},
     "RemoteScanOperator": {"source_conn_id": "shop"},
     "PushdownJoinOperator": {

@@ -69,11 +69,16 @@ def _late(flight: Flight) -> bool:
     return int(flight["arr_delay"] or flight["dep_delay"] or 0) > 0
 
 
+def _in_the_storm(flight: Flight) -> bool:
+    return "2013-02-08T00:00:00Z" <= flight["time_hour"] <= "2013-02-09T23:59:59Z"
+
+
 _TASKS: Mapping[tuple[str, str], _ExpectedTask] = {
     ("flights_scan", "needle"): _ExpectedTask(_needle, ("carrier", "flight", "tailnum", "arr_delay")),
-    ("flights_scan", "range"): _ExpectedTask(
-        lambda flight: "2013-02-08T00:00:00Z" <= flight["time_hour"] <= "2013-02-09T23:59:59Z",
-        ("carrier", "flight", "origin", "dest", "dep_delay"),
+    ("flights_scan", "range"): _ExpectedTask(_in_the_storm, ("carrier", "flight", "origin", "dest", "dep_delay")),
+    ("flights_multi_scan", "extract.needle"): _ExpectedTask(_needle, ("carrier", "flight", "tailnum", "arr_delay")),
+    ("flights_multi_scan", "extract.range"): _ExpectedTask(
+        _in_the_storm, ("carrier", "flight", "origin", "dest", "dep_delay")
     ),
     ("flights_scan", "nested"): _ExpectedTask(_to_hayden, ("carrier", "flight", "origin")),
     ("flights_avro", "needle"): _ExpectedTask(_needle_in_july, ("carrier", "flight", "dest", "arr_delay")),
@@ -105,7 +110,7 @@ _TASKS: Mapping[tuple[str, str], _ExpectedTask] = {
 
 
 def expectations(data: Path) -> dict[tuple[str, str], Expected]:
-    """Return the expected output of each task (DAG, task) for the flights below `data`."""
+    """Return the expected output of each task (DAG, task) for the flights below `data`, of a scan as `task.scan`."""
     rows: dict[tuple[str, str], Counter[Row]] = defaultdict(Counter)
     cessnas = _Cessnas(data / "related")
     for flight in flights(data):

@@ -22,6 +22,7 @@ from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.conf_directory import unmovable_file, without_directory
 from airflow_pushdown.hooks.environment import SparkInstallation, child_environment, find_installation
 from airflow_pushdown.hooks.java import find_java
+from airflow_pushdown.hooks.jvm_options import FAST_COMPILER, SUBMIT_OPTIONS
 from airflow_pushdown.hooks.output import JobOutput
 from airflow_pushdown.hooks.packages import spark_jars
 from airflow_pushdown.hooks.processes import JobProcess
@@ -29,12 +30,9 @@ from airflow_pushdown.packaging import job_archive, package_directory
 
 DIRECTORY_VARIABLE = "AIRFLOW_PUSHDOWN_CLASS_ARCHIVES"
 
-_OPTIONS = "SPARK_SUBMIT_OPTS"
-_CDS_OPTIONS = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare")
+_CDS_OPTIONS = ("SharedArchive", "ArchiveClassesAtExit", "-Xshare", "-XX:AOT")
 """JVM options of a user who configures class data sharing."""
 _NO_LOG = "-Xlog:cds*=off -Xlog:class+path=off"
-_FAST_COMPILER = "-XX:TieredStopAtLevel=1"
-"""The option for the JVM that creates an archive. It runs for seconds, so the optimizing compiler does not pay."""
 _SEPARATORS = ':"\\'
 _MIN_SIGNAL_CODE = 129
 """The lowest exit code of a program that a signal ended."""
@@ -64,18 +62,57 @@ class ClassArchive:
         """Whether the archive exists."""
         return self.is_settled and self.path.stat().st_size > 0
 
-    def used_by(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-        """Return command and environment of spark-submit with the archive, unchanged if it does not exist."""
+    def used_by(
+        self, command: Sequence[str], environment: Mapping[str, str], *options: str
+    ) -> tuple[list[str], dict[str, str]]:
+        """Return command and environment of spark-submit with the archive, unchanged if it does not exist.
+
+        `options` are further options of the JVM.
+        """
         if not self.is_usable:
             return list(command), dict(environment)
-        return self._with_option(command, environment, f'"-XX:SharedArchiveFile={self.path}"')
+        return self._with_option(command, environment, " ".join([f'"-XX:SharedArchiveFile={self.path}"', *options]))
+
+    def recorded_by(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+        """Return command and environment of a spark-submit whose JVM writes a draft of the archive when it ends."""
+        return self._with_option(command, environment, f'"-XX:ArchiveClassesAtExit={self._draft}"')
+
+    def prepare(self) -> None:
+        """Create and delete what a JVM that writes a draft needs, for the holder of the lock."""
+        self._draft.unlink(missing_ok=True)
+        (self.path.parent / _EMPTY).mkdir(exist_ok=True)
+
+    def keep_draft(self, *, settle: bool) -> None:
+        """Make the draft the archive. With `settle`, record that there is no archive if there is no draft."""
+        try:
+            if settle and self._draft.is_file():
+                self._draft.replace(self.path)
+            elif settle:
+                self.give_up()
+        finally:
+            self._draft.unlink(missing_ok=True)
+
+    def delete_draft(self) -> None:
+        """Delete the draft of a JVM that did not end its job."""
+        self._draft.unlink(missing_ok=True)
+
+    def give_up(self) -> None:
+        """Replace the archive with the empty file that keeps other tasks from using or creating it."""
+        empty = self.path.with_suffix(".empty")
+        empty.touch()
+        # Truncating the archive would crash JVMs that use it.
+        empty.replace(self.path)
+
+    @property
+    def _draft(self) -> Path:
+        return self.path.with_suffix(".draft")
 
     def _with_option(
         self, command: Sequence[str], environment: Mapping[str, str], option: str
     ) -> tuple[list[str], dict[str, str]]:
         words, variables = without_directory(command, environment, self.home, self.path.parent / _EMPTY)
-        options = (environment.get(_OPTIONS), option, _NO_LOG)
-        return words, {**variables, _OPTIONS: " ".join(filter(None, options))}
+        options = (environment.get(SUBMIT_OPTIONS), option, _NO_LOG)
+        return words, {**variables, SUBMIT_OPTIONS: " ".join(filter(None, options))}
 
     def make(
         self,
@@ -89,7 +126,7 @@ class ClassArchive:
         again.
         """
         try:
-            with self._locked() as is_locked:
+            with self.locked() as is_locked:
                 if is_locked and not self.is_settled:
                     self._make(installation, environment, started)
         except OSError as error:
@@ -102,11 +139,10 @@ class ClassArchive:
             "Creating the CDS archive %s, which makes jobs start sooner. This happens once and takes up to a minute",
             self.path,
         )
-        draft = self.path.with_suffix(".draft")
-        draft.unlink(missing_ok=True)
-        option = f'{_FAST_COMPILER} "-XX:ArchiveClassesAtExit={draft}"'
+        draft = self._draft
+        self.prepare()
+        option = f'{FAST_COMPILER} "-XX:ArchiveClassesAtExit={draft}"'
         try:
-            (self.path.parent / _EMPTY).mkdir(exist_ok=True)
             code, cause = _run(*self._with_option(_command(installation), environment, option), started)
             if code == 0 and draft.is_file():
                 draft.replace(self.path)
@@ -115,11 +151,11 @@ class ClassArchive:
             draft.unlink(missing_ok=True)
         log.warning("Jobs run without a CDS archive, which could not be created: %s", cause)
         if 0 <= code < _MIN_SIGNAL_CODE:
-            self.path.touch()
+            self.give_up()
             log.warning("To try again, delete %s", self.path)
 
     @contextmanager
-    def _locked(self) -> Iterator[bool]:
+    def locked(self) -> Iterator[bool]:
         """Yield whether this process has the lock of the archive. The system releases it when the process ends."""
         with self.path.with_suffix(".lock").open("w") as file:
             try:
@@ -131,15 +167,22 @@ class ClassArchive:
 
 
 def class_archive(
-    directory: str | None, installation: SparkInstallation, environment: Mapping[str, str]
+    directory: str | None,
+    installation: SparkInstallation,
+    environment: Mapping[str, str],
+    *,
+    class_path: str = "",
+    options: str = "",
 ) -> ClassArchive | None:
     """Return the archive of an installation in `directory`, which is created if it does not exist.
 
-    Returns None without a directory, if Java or Spark's jars are not found, if the environment has JVM options for
-    class data sharing, and if settings files must stay on the class path, which is logged. Raises `ConfigError` for a
-    directory that others may write to, since they could replace code, or whose path does not fit into a JVM option.
+    `class_path` and `options` are the user's further class path and JVM options. Returns None without a directory, if
+    Java or Spark's jars are not found, if the environment has JVM options for class data sharing, and if settings files
+    must stay on the class path, which is logged. Raises `ConfigError` for a directory that others may write to, since
+    they could replace code, or whose path does not fit into a JVM option.
     """
-    if not directory or any(option in environment.get(_OPTIONS, "") for option in _CDS_OPTIONS):
+    options = f"{environment.get(SUBMIT_OPTIONS, '')} {options}"
+    if not directory or any(option in options for option in _CDS_OPTIONS):
         return None
     java = find_java(environment)
     jars = spark_jars(installation)
@@ -151,7 +194,7 @@ def class_archive(
         log.info("Jobs run without a CDS archive, because Java does not allow %s on the class path", settings_file)
         return None
     cache = _require_private(Path(directory).absolute())
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(class_path.encode())
     for file in (java, *jars):
         info = file.stat()
         digest.update(f"{file} {info.st_size} {info.st_mtime_ns}\n".encode())

@@ -85,7 +85,8 @@ def _release(jars: Iterable[Path]) -> re.Match[str] | None:
 
 def _uses_spark_avro(spec: JobSpec) -> bool:
     """Return whether Spark certainly reads or writes Avro."""
-    if isinstance(spec.output, OutputSpec) and spec.output.format is OutputFormat.AVRO:
+    outputs = [spec.output, *(scan.output for scan in spec.scans.values())]
+    if any(isinstance(output, OutputSpec) and output.format is OutputFormat.AVRO for output in outputs):
         return True
     files = [source for source in spec.sources.values() if isinstance(source, SourceSpec)]
     return any(source.format is SourceFormat.AVRO and source.reader is ReaderChoice.SPARK for source in files)

@@ -18,12 +18,14 @@ from airflow_pushdown.hooks.application import (
     history_server,
     started_application,
 )
+from airflow_pushdown.hooks.archive_recording import OFF, start_archive
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archive
 from airflow_pushdown.hooks.conf_directory import environment_script, unmovable_file
 from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.environment import SECRET_NAME, child_environment, find_installation
 from airflow_pushdown.hooks.exchange import Exchange
+from airflow_pushdown.hooks.jvm_options import SUBMIT_OPTIONS, compiler_options, given_options
 from airflow_pushdown.hooks.output import JobOutput
 from airflow_pushdown.hooks.packages import (
     GivenJars,
@@ -175,7 +177,25 @@ class PushdownSubmitHook(SparkConnectionHook):
             secrets=confidential(self._submission.secrets),
         )
         self._check_driver_python(environment)
-        command, environment = self._with_classes(command, environment)
+        if self.is_cluster:
+            return self._start(command, environment)
+        environment = self._with_compiler(environment)
+        directory = self._submission.class_archives or os.environ.get(DIRECTORY_VARIABLE)
+        if directory == OFF:
+            return self._start(command, environment)
+        if directory:
+            return self._start(*self._with_classes(directory, command, environment))
+        with start_archive(self._installation, environment, self._class_settings) as archive:
+            if archive is None:
+                return self._start(command, environment)
+            returncode = self._start(*archive.used_by(command, environment))
+            has_result = self._exchange.read_result() is not None
+            archive.finish(returncode, has_result=has_result)
+            # The JVM writes the archive after the job has written its result. Its failure is not one of the job.
+            return 0 if has_result and archive.is_recorded else returncode
+
+    def _start(self, command: list[str], environment: Mapping[str, str]) -> int:
+        """Start spark-submit, log its output, and return its exit code."""
         if self._killed:
             raise killed_by_task()
         try:
@@ -208,15 +228,16 @@ class PushdownSubmitHook(SparkConnectionHook):
             return
         require_matching_pyspark(python, self._installation.binary, spark_version(self._installation))
         require_libraries(python)
-        # Paths may be those of another file system, whose directories may be further columns.
-        has_local_files = unmovable_file(home, environment) is None
-        if has_local_files and not any(key.endswith(_DEFAULT_FILES) for key in self._settings):
+        # In another file system, directories may be further columns.
+        if self._has_local_files(environment):
             self._check_names(python, environment)
 
     def _check_names(self, python: SparkPython, environment: Mapping[str, str]) -> None:
         """Raise for a name in `columns` or `where` that the declared schema certainly lacks."""
         query, sources = self._submission.spec.query, self._submission.spec.sources
-        source = None if query.source is None else sources[query.source]
+        if query is None or query.source is None:
+            return
+        source = sources[query.source]
         if not isinstance(source, SourceSpec) or source.schema_ddl is None:
             return
         if not may_have_wrong_names(source.schema_ddl, query.columns or (), query.where or ""):
@@ -225,10 +246,31 @@ class PushdownSubmitHook(SparkConnectionHook):
         if error is not None:
             raise exception_for(error)
 
-    def _with_classes(self, command: list[str], environment: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+    def _with_compiler(self, environment: dict[str, str]) -> dict[str, str]:
+        """Return the environment with options for the compiler of the driver's JVM."""
+        given = given_options(environment, self._settings)
+        options = compiler_options(self._submission.spec, given, has_local_files=self._has_local_files(environment))
+        own = environment.get(SUBMIT_OPTIONS)
+        return {**environment, SUBMIT_OPTIONS: " ".join(filter(None, (options, own)))} if options else environment
+
+    def _has_local_files(self, environment: Mapping[str, str]) -> bool:
+        """Return whether paths without a scheme are on this machine."""
+        home = jars_home(self._installation)
+        is_set = any(key.endswith(_DEFAULT_FILES) for key in self._settings)
+        return home is not None and not is_set and unmovable_file(home, environment) is None
+
+    @property
+    def _class_settings(self) -> Mapping[str, str]:
+        """The settings with the class path of the driver."""
+        if not self._driver_class_path:
+            return self._settings
+        return {**self._settings, "spark.driver.extraClassPath": self._driver_class_path}
+
+    def _with_classes(
+        self, directory: str, command: list[str], environment: dict[str, str]
+    ) -> tuple[list[str], dict[str, str]]:
         """Return command and environment with a CDS archive for the driver's JVM, after creating it if necessary."""
-        directory = self._submission.class_archives or os.environ.get(DIRECTORY_VARIABLE)
-        archive = None if self.is_cluster else class_archive(directory, self._installation, environment)
+        archive = class_archive(directory, self._installation, environment)
         if archive is None:
             return command, environment
         if not archive.is_settled:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -20,7 +20,8 @@ from airflow_pushdown.hooks.databases import database_connection
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission, killed_by_task
 from airflow_pushdown.operators.data_interval import run_interval
 from airflow_pushdown.operators.literals import check_literals
-from airflow_pushdown.operators.values import entries, listed, naming_parameters, switch
+from airflow_pushdown.operators.outputs import output_spec
+from airflow_pushdown.operators.values import entries, naming_parameters, switch
 from airflow_pushdown.parameters import (
     ParameterConflictError,
     UnsafeSettingError,
@@ -32,19 +33,16 @@ from airflow_pushdown.parameters import (
 )
 from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLink, report_path
 from pushdown_spark.contract import (
-    AnyOutputSpec,
     AnySourceSpec,
     ErrorCode,
     IntervalSpec,
     JobResult,
     JobSpec,
-    OutputSpec,
     QuerySpec,
-    RemoteConnection,
     RemoteSourceSpec,
+    ScanSpec,
     SecretValues,
     SourceSpec,
-    TableOutputSpec,
 )
 from pushdown_spark.contract.report_text import render_text
 
@@ -56,10 +54,11 @@ _OWN_PROGRAM = ("application", "application_args", "_java_class")
 
 @dataclass(frozen=True)
 class Question:
-    """The sources of an operator by name, and the query over them."""
+    """The sources of an operator by name, and the query over them with its output, or a scan of each."""
 
     sources: Mapping[str, AnySourceSpec]
-    query: QuerySpec
+    query: QuerySpec | None = None
+    scans: Mapping[str, ScanSpec] = field(default_factory=dict)
 
 
 class PushdownBaseOperator(SparkSubmitOperator):
@@ -137,14 +136,14 @@ class PushdownBaseOperator(SparkSubmitOperator):
         """
         result = self._result = self._run(context)
         self._log_folded(logging.INFO, "Pushdown report", render_text(result))
+        self._push_scans(context, result)
         if result.error is not None:
             if self.do_xcom_push:
                 context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=result.as_xcom())
             if result.error.traceback:
                 self._log_folded(logging.ERROR, "Traceback of the job", result.error.traceback)
             raise exception_for(result.error)
-        if self._outlet is not None:
-            record_output(context, self._outlet, result, self._output_connection)
+        self._record_outputs(context, result)
         return result.as_xcom()
 
     def get_openlineage_facets_on_complete(self, task_instance: object) -> OperatorLineage[Any, Any] | None:
@@ -164,10 +163,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
         """
         self._refuse_own_program()
         question = self.question()
-        with naming_parameters(
-            {"path": "output", "table": "output_table", "format": "output_format", "mode": "output_mode"}
-        ):
-            output = self._output_spec()
+        output = None if question.scans else output_spec(self._output_values())
         conf = entries("conf", self.conf)
         formats = frozenset(str(source.format) for source in question.sources.values())
         try:
@@ -182,14 +178,17 @@ class PushdownBaseOperator(SparkSubmitOperator):
             raise config_error(str(error), ErrorCode.UNSAFE_SETTING) from error
         except ParameterConflictError as error:
             raise config_error(str(error)) from error
-        return JobSpec(
-            run_key=run_key,
-            generation=generation,
-            sources=dict(question.sources),
-            query=question.query,
-            output=output,
-            conf=mapped,
-        )
+        # Errors of scans that depend on each other name the parameter themselves.
+        with naming_parameters({}):
+            return JobSpec(
+                run_key=run_key,
+                generation=generation,
+                sources=dict(question.sources),
+                query=question.query,
+                output=output,
+                scans=dict(question.scans),
+                conf=mapped,
+            )
 
     def _check_literals(self, operator: type) -> None:
         """Raise `ConfigError` for mistakes that no template can correct. Operators call this last in the constructor.
@@ -227,13 +226,13 @@ class PushdownBaseOperator(SparkSubmitOperator):
     def _run(self, context: Context) -> JobResult:
         """Submit the job through the provider's operator, which also tracks drivers on a cluster."""
         ti = context["ti"]
-        self._interval = None if self.data_interval is None else run_interval(self.data_interval, context)
+        self._read_interval(context)
         self._submission = Submission(
             spec=self.build_spec(
                 f"{ti.dag_id}/{ti.task_id}/{ti.run_id}/{ti.map_index}",
                 _generation(context, self.retries or 0),
             ),
-            secrets=self._source_secrets().model_copy(update={"output": self._output_secrets()}),
+            secrets=self._source_secrets().model_copy(update=self._output_secrets()),
             spark_home=self.spark_home,
             spark_python=self.spark_python,
             exchange_dir=self.exchange_dir,
@@ -253,6 +252,21 @@ class PushdownBaseOperator(SparkSubmitOperator):
         finally:
             if self._hook is not None:
                 self._pushdown_hook().release()
+
+    def _read_interval(self, context: Context) -> None:
+        """Read the run's data interval, if a parameter needs it."""
+        self._interval = None if self.data_interval is None else run_interval(self.data_interval, context)
+
+    def _push_scans(self, context: Context, result: JobResult) -> None:
+        """Push the result of each of several scans to XCom, under the name of the scan."""
+        for name in result.scans if self.do_xcom_push else ():
+            context["ti"].xcom_push(key=name, value=result.of_scan(name).as_xcom())
+
+    def _record_outputs(self, context: Context, result: JobResult) -> None:
+        """Add rows and bytes to the asset event of the output."""
+        if self._outlet is not None:
+            connection = None if self._submission is None else self._submission.secrets.output
+            record_output(context, self._outlet, result, connection)
 
     def _link_to(self, context: Context, started: Application) -> None:
         """Push the link to the running application's UI. The history server's page replaces it when the job ends."""
@@ -316,60 +330,27 @@ class PushdownBaseOperator(SparkSubmitOperator):
             if getattr(self, attribute):
                 raise config_error(f"{attribute.lstrip('_')}: {self.table_name} submits its own program; remove it")
 
-    def _output_spec(self) -> AnyOutputSpec | None:
-        """Return the output spec, or None if the rows are only counted."""
-        self._refuse_mixed_outputs()
-        if self.output_table is not None:
-            return TableOutputSpec.model_validate(
-                {
-                    "table": self.output_table,
-                    "mode": self.output_mode,
-                    "replace_where": self.replace_where,
-                    "merge_keys": listed(self.merge_keys) or (),
-                    "checks": self.checks or {},
-                }
-            )
-        if self.output_path is None:
-            if self.checks:
-                raise config_error("checks: they need an output; give output or output_table as well")
-            return None
-        return OutputSpec.model_validate(
-            {
-                "path": self.output_path,
-                "format": self.output_format,
-                "mode": self.output_mode,
-                "options": entries("output_options", self.output_options),
-                "partition_by": self.partition_by or (),
-                "checks": self.checks or {},
-            }
-        )
+    def _output_values(self) -> dict[str, object]:
+        """Return the output parameters by their names."""
+        return {
+            "output": self.output_path,
+            "output_conn_id": self.output_conn_id,
+            "output_table": self.output_table,
+            "replace_where": self.replace_where,
+            "merge_keys": self.merge_keys,
+            "output_format": self.output_format,
+            "output_mode": self.output_mode,
+            "output_options": self.output_options,
+            "partition_by": self.partition_by,
+            "checks": self.checks,
+        }
 
-    def _refuse_mixed_outputs(self) -> None:
-        """Raise `ConfigError` for parameters that do not apply to the kind of output."""
+    def _output_secrets(self) -> dict[str, object]:
+        """Return the field of `SecretValues` with the connection of the table, nothing for other outputs."""
         if self.output_table is None:
-            for name in ("output_conn_id", "replace_where", "merge_keys"):
-                if getattr(self, name):
-                    raise config_error(f"{name}: it is for tables; give output_table as well, or remove it")
-            return
-        if self.output_conn_id is None:
-            raise config_error("output_table: it needs the connection of its database; give output_conn_id as well")
-        for name, value in {"output": self.output_path, "output_options": self.output_options}.items():
-            if value:
-                raise config_error(f"{name}: it is for files; give either output or output_table")
-        if self.partition_by:
-            raise config_error("partition_by: it is for files; use replace_where to replace a part of a table")
-
-    @property
-    def _output_connection(self) -> RemoteConnection | None:
-        """The connection of the table of the current submission."""
-        return None if self._submission is None else self._submission.secrets.output
-
-    def _output_secrets(self) -> RemoteConnection | None:
-        """Return the connection of the table, None for other outputs."""
-        if self.output_table is None:
-            return None
+            return {}
         name = "output_conn_id"
-        return database_connection(airflow_connection(name, str(self.output_conn_id)), name)
+        return {"output": database_connection(airflow_connection(name, str(self.output_conn_id)), name)}
 
     def _mapped_values(self) -> dict[str, object]:
         """Return the values of the parameters that map to Spark keys, None if not given."""

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from pydantic import TypeAdapter
 
-from airflow_pushdown.assets import as_list
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.hooks.credentials import airflow_connection
-from airflow_pushdown.hooks.databases import database_connection
 from airflow_pushdown.operators.base import PushdownBaseOperator, Question, all_renderers, all_template_fields
-from airflow_pushdown.operators.values import entries, naming_parameters
+from airflow_pushdown.operators.declared_sources import declared_paths, declared_source, source_connections
+from airflow_pushdown.operators.values import naming_parameters
 from airflow_pushdown.parameters import DEFAULT_DP_THRESHOLD, JOIN
-from pushdown_spark.contract import (
-    AnySourceSpec,
-    JoinOptions,
-    QuerySpec,
-    RemoteSourceSpec,
-    SecretValues,
-    SourceSpec,
-    TableSourceSpec,
-)
+from pushdown_spark.contract import JoinOptions, QuerySpec, SecretValues
 
 _SOURCES = TypeAdapter(dict[str, dict[str, object]])
-_CONNECTION = "source_conn_id"
 
 
 class PushdownJoinOperator(PushdownBaseOperator):
@@ -76,9 +65,10 @@ class PushdownJoinOperator(PushdownBaseOperator):
         PYSPARK_PYTHON of the worker. (templated)
     :param exchange_dir: Directory that both the worker and the driver can access, for the job spec and the result in
         deploy mode cluster. (templated)
-    :param class_archives: Directory on the worker for class data sharing archives, which shorten the start of Spark's
-        JVM. The first task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker. Not for
-        deploy mode cluster. (templated)
+    :param class_archives: Directory on the worker for class data sharing archives, which shorten the start of
+        Spark's JVM, or `off`. The first task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of
+        the worker, otherwise a private directory where the first task records its own classes. Not for deploy mode
+        cluster. (templated)
     :param assets: Whether the source files become inlets of the task and the output an outlet. The asset events contain
         rows and bytes. Not for mapped tasks.
     :param name: Name of the Spark application. (templated)
@@ -107,7 +97,7 @@ class PushdownJoinOperator(PushdownBaseOperator):
         self.join_reorder_dp_threshold = join_reorder_dp_threshold
         self.join_reorder_min_bytes = join_reorder_min_bytes
         self.star_schema_detection = star_schema_detection
-        self._declare_assets(_paths(self.sources))
+        self._declare_assets(declared_paths(self.sources))
         self._check_literals(PushdownJoinOperator)
 
     def question(self) -> Question:
@@ -116,7 +106,7 @@ class PushdownJoinOperator(PushdownBaseOperator):
             declared = _SOURCES.validate_python(self.sources)
         if not declared:
             raise config_error("sources: declare at least one source, under the name that the query uses")
-        sources = {name: _source(name, given) for name, given in declared.items()}
+        sources = {name: declared_source(f"sources.{name}", given) for name, given in declared.items()}
         with naming_parameters(
             {
                 "reorder": "join_reorder",
@@ -139,31 +129,4 @@ class PushdownJoinOperator(PushdownBaseOperator):
 
     def _source_secrets(self) -> SecretValues:
         """Return the credentials of the object store and the connections to the databases."""
-        remote = {
-            name: database_connection(airflow_connection(f"sources.{name}.{_CONNECTION}", str(given[_CONNECTION])))
-            for name, given in self.sources.items()
-            if _CONNECTION in given
-        }
-        return super()._source_secrets().model_copy(update={"remote": remote})
-
-
-def _paths(sources: object) -> list[object]:
-    """Return the paths of all file sources. The sources are not validated before the task runs."""
-    given = sources.values() if isinstance(sources, Mapping) else ()
-    return [path for source in given if isinstance(source, Mapping) for path in as_list(source.get("path"))]
-
-
-def _source(name: str, given: Mapping[str, object]) -> AnySourceSpec:
-    """Return the spec of one source. Options may have any type, and a path may be a string or a list."""
-    fields = {field: value for field, value in given.items() if field != _CONNECTION}
-    if _CONNECTION in given:
-        names = {field: f"sources.{name}.{field}" for field in (*RemoteSourceSpec.model_fields, *fields)}
-        with naming_parameters({"": f"sources.{name}", **names}):
-            return RemoteSourceSpec.model_validate(fields)
-    if isinstance(fields.get("path"), str):
-        fields["path"] = (fields["path"],)
-    if "options" in fields:
-        fields["options"] = entries(f"sources.{name}.options", fields["options"])
-    spec = TableSourceSpec if "table" in fields and "path" not in fields else SourceSpec
-    with naming_parameters({field: f"sources.{name}.{field}" for field in (*spec.model_fields, "schema", *fields)}):
-        return spec.model_validate(fields)
+        return super()._source_secrets().model_copy(update={"remote": source_connections("sources", self.sources)})

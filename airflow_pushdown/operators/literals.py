@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _DELIMITERS = ("{{", "{%", "{#")
 _PLACEHOLDER = "{{ unknown }}"
 """Stands for a value that only the run knows, such as the XCom of another task."""
-_DECISIVE = ("sources", "format")
+_DECISIVE = ("sources", "scans", "format")
 """Parameters whose values decide which other parameters are valid."""
 
 

@@ -77,9 +77,10 @@ class RemoteScanOperator(PushdownBaseOperator):
         PYSPARK_PYTHON of the worker. (templated)
     :param exchange_dir: Directory that both the worker and the driver can access, for the job spec and the result in
         deploy mode cluster. (templated)
-    :param class_archives: Directory on the worker for class data sharing archives, which shorten the start of Spark's
-        JVM. The first task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker. Not for
-        deploy mode cluster. (templated)
+    :param class_archives: Directory on the worker for class data sharing archives, which shorten the start of
+        Spark's JVM, or `off`. The first task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of
+        the worker, otherwise a private directory where the first task records its own classes. Not for deploy mode
+        cluster. (templated)
     :param assets: Whether the source files become inlets of the task and the output an outlet. The asset events contain
         rows and bytes. Not for mapped tasks.
     :param name: Name of the Spark application. (templated)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pushdown_spark.contract import ConjunctReport, Exactness, FileReport, SourceReport
-from pushdown_spark.contract.report_text import human_bytes, human_share
+from pushdown_spark.contract import ConjunctReport, Exactness, FileReport, ScanReport, SourceReport
+from pushdown_spark.contract.report_text import check_line, human_bytes, human_share
 
 _BYTES = "bytes "
 
@@ -41,6 +41,22 @@ def funnel(source: SourceReport) -> tuple[Stage, ...]:
         share *= min(max(part, 0.0), 1.0)
         stages.append(Stage(label, amount, share))
     return tuple(stages)
+
+
+def scan_outcome(scan: ScanReport) -> str:
+    """Return what one of several scans did: its error, or what it wrote and how many checks passed."""
+    if scan.error is not None:
+        failed = [check_line(check) for check in scan.checks if not check.passed]
+        return "; ".join([f"failed ({scan.error.code.value}): {scan.error.message}", *failed])
+    if scan.rows is None:
+        return "nothing written, the output already exists"
+    if scan.output is None:
+        return "counted"
+    earlier = (
+        " by an earlier try" if scan.output_summary is not None and scan.output_summary.is_from_earlier_try else ""
+    )
+    passed = f", {len(scan.checks)} checks passed" if scan.checks else ""
+    return f"written{earlier}{passed}"
 
 
 def unit_outcomes(outcomes: dict[str, int]) -> tuple[UnitCount, ...]:

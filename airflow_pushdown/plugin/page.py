@@ -70,6 +70,7 @@ def _environment() -> Environment:
         joins_text=joins_text,
         evaluated_by_spark=model.evaluated_by_spark,
         pushed=model.pushed,
+        scan_outcome=model.scan_outcome,
         skipped=model.skipped,
         unit_outcomes=model.unit_outcomes,
         units_in_words=model.units_in_words,

@@ -10,44 +10,23 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
 from pydantic import ValidationError
 from pyspark import SparkConf, SparkContext
 from pyspark import __version__ as pyspark_version
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from pushdown_spark.contract import (
-    AnyOutputSpec,
-    CheckReport,
-    JobError,
-    JobResult,
-    JobSpec,
-    JoinReport,
-    SecretValues,
-    SourceReport,
-    SourceSpec,
-    TableOutputSpec,
-    TableSourceSpec,
-)
+from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec, ScanReport, SecretValues
 from pushdown_spark.contract.report_text import render_text
 from pushdown_spark.contract.versions import unsupported_spark
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.output.base import Output
-from pushdown_spark.output.checks import raise_failed
-from pushdown_spark.output.database_output import open_database_output
-from pushdown_spark.output.writer import open_output
-from pushdown_spark.relations.listing import escaped
-from pushdown_spark.relations.tables import table_directories
-from pushdown_spark.result import PushdownResult
+from pushdown_spark.query_run import QueryRun, SharedApplication
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.filesystem import open_files
 from pushdown_spark.runtime.jvm_gateway import java_class
-from pushdown_spark.runtime.preflight import needs_python, start_check
-from pushdown_spark.runtime.worker_startup import warm_up_workers
-from pushdown_spark.session import PushdownSession
 
 _QUIET = {
     "spark.app.name": "airflow_pushdown",
@@ -71,10 +50,8 @@ class JobRun:
         self._started = time.monotonic()
         self._secrets = SecretValues()
         self._application_id: str | None = None
-        self._sources: dict[str, SourceReport] = {}
-        self._joins: tuple[JoinReport, ...] = ()
-        self._output: Output | None = None
-        self._checks: tuple[CheckReport, ...] = ()
+        self._started_runs: dict[str, QueryRun] = {}
+        self._reports: dict[str, ScanReport] = {}
 
     def execute(self) -> JobResult:
         """Run the job and write its result to the path in the spec.
@@ -83,12 +60,14 @@ class JobRun:
         """
         with contextlib.ExitStack() as stack:
             try:
-                result = self._result(rows=self._work(stack.enter_context(self.session())))
+                result = self._run(stack.enter_context(self.session()))
             except BaseException as exc:
-                result = self._result(error=_without_secrets(classify(exc), self._secrets))
+                result = self._result(self._error(exc))
             # Spark is still running, because the result may go to a file system of Hadoop.
             if self._spec.result_path is not None:
                 write_result(self._spec.result_path, result)
+            if result.error is None:
+                self._finish()
         return result
 
     @contextlib.contextmanager
@@ -115,84 +94,75 @@ class JobRun:
             with contextlib.suppress(Exception):
                 spark.stop()
 
-    def plan(self, spark: SparkSession) -> PushdownResult:
-        """Plan the query of the spec over its sources, without running it."""
-        session = PushdownSession(spark, cold=True)
-        for name, source in self._spec.sources.items():
-            session.add(name, source, self._secrets.remote.get(name))
-        return session.query(self._spec.query)
+    def explain(self, spark: SparkSession) -> str:
+        """Return the plan of each query as text, without running any."""
+        application = SharedApplication(spark)
+        plans = {name: run.plan().explain() for name, run in self._queries(application).items()}
+        return "\n".join(f"Scan {name}\n{plan}" if name else plan for name, plan in plans.items())
 
-    def _work(self, spark: SparkSession) -> int | None:
-        """Write the query to its output. Return the number of rows, None if mode `ignore` keeps an existing output."""
-        if self._spec.output is None:
-            return self._rows(spark, _compute_all)
-        self._output = self._open_output(spark, self._spec.output)
-        if not self._output.prepare():
-            return self._output.committed_rows
-        with self._output.guarded():
-            return self._rows(spark, self._output.stage)
+    def _queries(self, application: SharedApplication) -> dict[str, QueryRun]:
+        """Return the scans of the job by their names, or its query under an empty name."""
+        spec, secrets = self._spec, self._secrets
+        if not spec.scans:
+            return {"": QueryRun(application, spec, secrets)}
+        return {
+            name: QueryRun(application, spec.job_of(name), secrets.of_scan(name), records_commit=True)
+            for name in spec.scans
+        }
 
-    def _open_output(self, spark: SparkSession, output: AnyOutputSpec) -> Output:
-        if isinstance(output, TableOutputSpec):
-            if self._secrets.output is None:
-                raise BadSpecError("output_table: a table of a database needs a connection in the secrets")
-            return open_database_output(spark, output, self._secrets.output, self._spec.run_key, self._spec.generation)
-        return open_output(spark, output, self._spec.run_key, sources=self._source_paths(spark))
+    def _run(self, spark: SparkSession) -> JobResult:
+        """Run the query, or one scan after the other. Only a failure of Spark itself stops the scans after it."""
+        for name, run in self._queries(SharedApplication(spark)).items():
+            self._started_runs[name] = run
+            started = time.monotonic()
+            rows, error = None, None
+            try:
+                rows = run.run()
+            except BaseException as exc:
+                error = self._error(exc)
+                if not isinstance(exc, Exception) or error.code is ErrorCode.DRIVER_KILLED:
+                    self._reports[name] = run.report(rows, time.monotonic() - started, error)
+                    return self._result(error)
+            self._reports[name] = run.report(rows, time.monotonic() - started, error)
+        return self._result(None)
 
-    def _source_paths(self, spark: SparkSession) -> Iterator[str]:
-        """Yield the paths of the sources, with glob characters, and the directories of tables, without any."""
-        for source in self._spec.sources.values():
-            if isinstance(source, SourceSpec):
-                yield from source.path
-            elif isinstance(source, TableSourceSpec):
-                yield from map(escaped, table_directories(spark, source))
-
-    def _rows(self, spark: SparkSession, action: Callable[[DataFrame], None]) -> int | None:
-        in_python = [source.format for source in self._spec.sources.values() if needs_python(source)]
-        finish_check = start_check(spark.sparkContext) if in_python else None
-        query = self.plan(spark)
-        self._sources, self._joins = query.report(), query.joins()
-        readers = {report.reader for report in self._sources.values() if report.carrier != "jvm"}
-        if any("pushdown" in reader for reader in readers):
-            warm_up_workers(spark, in_python)
-        if finish_check is not None and not readers <= {"spark"}:
-            finish_check()
-        try:
-            query.run(action, as_they_come=True)
-        except KeyboardInterrupt:
-            # Running tasks would write files that the clean-up has just deleted.
-            spark.sparkContext.cancelAllJobs()
-            raise
-        self._sources, self._joins = query.report(), query.joins()
-        self._checks = tuple(self._malformed_checks())
-        raise_failed(self._checks)
-        return query.rows
-
-    def _malformed_checks(self) -> Iterator[CheckReport]:
-        """Yield the results of the sources' limits of malformed lines."""
-        for name, source in self._spec.sources.items():
-            limit = source.max_malformed if isinstance(source, SourceSpec) else None
-            if limit is not None:
-                count = self._sources[name].malformed_lines
-                yield CheckReport(
-                    check=f"max_malformed: {name}",
-                    required=f"at most {limit:,} malformed lines",
-                    found="a number that Spark did not report" if count is None else f"{count:,}",
-                    passed=count is not None and count <= limit,
-                )
-
-    def _result(self, *, rows: int | None = None, error: JobError | None = None) -> JobResult:
-        return JobResult(
-            rows=rows,
-            output=self._output.name if self._output is not None and error is None else None,
-            output_summary=self._output.summary if self._output is not None and error is None else None,
-            checks=(*self._checks, *(self._output.checks if self._output is not None else ())),
-            application_id=self._application_id,
-            sources=self._sources,
-            joins=self._joins,
-            seconds=round(time.monotonic() - self._started, 3),
-            error=error,
+    def _result(self, error: JobError | None) -> JobResult:
+        """Return the result. `error` is the reason why the job stopped."""
+        runs, reports = self._started_runs, self._reports
+        result = JobResult(application_id=self._application_id, seconds=round(time.monotonic() - self._started, 3))
+        if self._spec.scans:
+            sources = {name: source for name, run in runs.items() for source in run.sources.values()}
+            counts = [report.rows for report in reports.values() if report.rows is not None]
+            return result.model_copy(
+                update={
+                    "rows": sum(counts) if counts else None,
+                    "sources": sources,
+                    "scans": reports,
+                    "error": error_of_scans(self._spec.scans, reports) or error,
+                }
+            )
+        report = reports.get("") or ScanReport(error=error)
+        return result.model_copy(
+            update={
+                "rows": report.rows,
+                "output": report.output,
+                "output_summary": report.output_summary,
+                "checks": report.checks,
+                "sources": runs[""].sources if runs else {},
+                "joins": runs[""].joins if runs else (),
+                "error": report.error,
+            }
         )
+
+    def _error(self, exc: BaseException) -> JobError:
+        """Return an exception as the error of a result."""
+        return _without_secrets(classify(exc), self._secrets)
+
+    def _finish(self) -> None:
+        """Delete what only a retry of the job would need. The job has succeeded, so a failure does not matter."""
+        for run in self._started_runs.values():
+            with contextlib.suppress(Exception):
+                run.finish()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -220,7 +190,7 @@ def explain(spec_path: Path) -> int:
     try:
         job = JobRun(read_spec(spec_path))
         with job.session(keep_secrets=True) as spark:
-            print(job.plan(spark).explain())
+            print(job.explain(spark))
     except BaseException as exc:
         return _fail(classify(exc))
     return 0
@@ -296,9 +266,21 @@ def _log_errors_only(spark: SparkSession, logger: str) -> None:
     java_class(spark, "org.apache.logging.log4j.core.config.Configurator").setLevel(logger, level)
 
 
-def _compute_all(frame: DataFrame) -> None:
-    """Compute every row without writing any."""
-    frame.write.format("noop").mode("overwrite").save()
+def error_of_scans(scans: Collection[str], reports: Mapping[str, ScanReport]) -> JobError | None:
+    """Return one error for the scans that failed, None if none did. A retry makes sense if it does for one of them."""
+    failed = {name: report.error for name, report in reports.items() if report.error is not None}
+    if not failed:
+        return None
+    main = next((error for error in failed.values() if error.retryable), next(iter(failed.values())))
+    missing = [name for name in scans if name not in reports]
+    done = [name for name in reports if name not in failed]
+    parts = [f"{len(failed)} of {len(scans)} scans failed: "]
+    parts.append("; ".join(f"{name}: {error.message} ({error.code.value})" for name, error in failed.items()))
+    if done:
+        parts.append(f". Completed: {', '.join(done)}")
+    if missing:
+        parts.append(f". Not run: {', '.join(missing)}")
+    return main.model_copy(update={"message": "".join(parts)})
 
 
 def _without_secrets(error: JobError, secrets: SecretValues) -> JobError:

@@ -14,6 +14,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow_pushdown.operators import (
     LazyOrcScanOperator,
     PushdownJoinOperator,
+    PushdownMultiScanOperator,
     PushdownScanOperator,
     RemoteScanOperator,
 )
@@ -23,6 +24,7 @@ from airflow_pushdown.parameters import (
     FIXED_SETTINGS,
     JOIN,
     LAZY_ORC,
+    MULTI_SCAN,
     OPERATORS,
     PARAMETERS,
     REMOTE,
@@ -49,6 +51,7 @@ USE_SELECTED = "spark.hadoop.orc.filter.use.selected"
 OPERATOR_CLASSES: dict[str, type[PushdownBaseOperator]] = {
     SCAN: PushdownScanOperator,
     LAZY_ORC: LazyOrcScanOperator,
+    MULTI_SCAN: PushdownMultiScanOperator,
     REMOTE: RemoteScanOperator,
     JOIN: PushdownJoinOperator,
 }

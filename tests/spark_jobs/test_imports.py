@@ -24,6 +24,7 @@ LAYERS = (
     {"sql"},
     {"session"},
     {"output"},
+    {"query_run"},
     {"job"},
     {"class_loading", "__main__"},
 )

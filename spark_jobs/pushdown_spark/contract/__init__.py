@@ -15,6 +15,7 @@ from pushdown_spark.contract.job_result import (
     JobError,
     JobResult,
     OutputSummary,
+    ScanReport,
     SourceReport,
 )
 from pushdown_spark.contract.job_spec import (
@@ -26,6 +27,7 @@ from pushdown_spark.contract.job_spec import (
     OutputMode,
     OutputSpec,
     QuerySpec,
+    ScanSpec,
     TableOutputSpec,
 )
 from pushdown_spark.contract.join_tree import JoinOptions, JoinReport, JoinTree
@@ -81,6 +83,8 @@ __all__ = [
     "ReaderChoice",
     "RemoteConnection",
     "RemoteSourceSpec",
+    "ScanReport",
+    "ScanSpec",
     "SecretValues",
     "SourceFormat",
     "SourceReport",

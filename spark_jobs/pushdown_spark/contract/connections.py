@@ -8,6 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from pushdown_spark.contract.message import Message
+from pushdown_spark.contract.sources import ONLY_SOURCE
 
 
 class DatabaseKind(StrEnum):
@@ -65,17 +66,24 @@ class SecretValues(Message):
     """Content of the secrets file. Only the driver process reads it.
 
     `hadoop` are Hadoop configuration entries with credentials. `remote` maps names of remote sources to connections.
-    `output` is the connection of the database whose table takes the rows.
+    `output` is the connection of the database whose table takes the rows. `outputs` are those of a job with several
+    scans, by their names.
     """
 
     hadoop: dict[str, str] = Field(default_factory=dict)
     remote: dict[str, RemoteConnection] = Field(default_factory=dict)
     output: RemoteConnection | None = None
+    outputs: dict[str, RemoteConnection] = Field(default_factory=dict)
+
+    def of_scan(self, name: str) -> Self:
+        """Return the secrets of the job that runs only this scan of a job with several."""
+        remote = {ONLY_SOURCE: self.remote[name]} if name in self.remote else {}
+        return self.model_copy(update={"remote": remote, "output": self.outputs.get(name), "outputs": {}})
 
     @property
     def passwords(self) -> tuple[str, ...]:
         """The passwords of all connections."""
-        connections = (*self.remote.values(), self.output)
+        connections = (*self.remote.values(), *self.outputs.values(), self.output)
         return tuple(each.password for each in connections if each is not None and each.password)
 
     def __bool__(self) -> bool:

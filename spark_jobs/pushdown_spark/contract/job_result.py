@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 from pushdown_spark.contract.job_spec import OutputFormat, OutputMode
 from pushdown_spark.contract.join_tree import JoinReport
 from pushdown_spark.contract.message import Message
+from pushdown_spark.contract.sources import ONLY_SOURCE
 from pushdown_spark.contract.versions import CONTRACT_VERSION
 from pushdown_spark.errors import ErrorCode
 
@@ -140,8 +141,23 @@ class OutputSummary(Message):
     partitions_total: int = 0
 
 
+class ScanReport(Message):
+    """The outcome of one of several scans of a job. The report of its source is among those of the job."""
+
+    rows: int | None = None
+    output: str | None = None
+    output_summary: OutputSummary | None = None
+    checks: tuple[CheckReport, ...] = ()
+    seconds: float = 0.0
+    error: JobError | None = None
+
+
 class JobResult(Message):
-    """The result of a job, on success and on failure."""
+    """The result of a job, on success and on failure.
+
+    A job with several scans has one report for each in `scans`, under its name, without those that did not run. Its
+    `rows` are those of all scans.
+    """
 
     version: int = CONTRACT_VERSION
     rows: int | None = None
@@ -151,8 +167,23 @@ class JobResult(Message):
     application_id: str | None = None
     sources: dict[str, SourceReport] = Field(default_factory=dict)
     joins: tuple[JoinReport, ...] = ()
+    scans: dict[str, ScanReport] = Field(default_factory=dict)
     seconds: float = 0.0
     error: JobError | None = None
+
+    def of_scan(self, name: str) -> JobResult:
+        """Return the result of one scan of a job with several, like that of a job with only this scan."""
+        scan = self.scans[name]
+        return JobResult(
+            rows=scan.rows,
+            output=scan.output,
+            output_summary=scan.output_summary,
+            checks=scan.checks,
+            application_id=self.application_id,
+            sources={ONLY_SOURCE: self.sources[name]} if name in self.sources else {},
+            seconds=scan.seconds,
+            error=scan.error,
+        )
 
     @property
     def bytes_read(self) -> int | None:

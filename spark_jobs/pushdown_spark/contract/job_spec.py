@@ -1,16 +1,24 @@
-"""The job spec: named sources, one query, one output."""
+"""The job spec: named sources, one query and one output, or several scans with an output each."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from enum import StrEnum
+from fnmatch import fnmatchcase
+from itertools import combinations
 from typing import Annotated, Self
 
 from pydantic import AwareDatetime, Discriminator, Field, Tag, field_validator, model_validator
 
 from pushdown_spark.contract.join_tree import JoinOptions
 from pushdown_spark.contract.message import Message
-from pushdown_spark.contract.sources import AnySourceSpec
+from pushdown_spark.contract.sources import ONLY_SOURCE, AnySourceSpec, SourceSpec
 from pushdown_spark.contract.versions import CONTRACT_VERSION
+
+_SCAN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_RESERVED_NAMES = ("return_value",)
+"""Airflow's key of a task's own XCom value. The result of each scan is another one, under the name of the scan."""
 
 
 class OutputFormat(StrEnum):
@@ -173,8 +181,21 @@ AnyOutputSpec = Annotated[
 """An output of any kind."""
 
 
+class ScanSpec(Message):
+    """One of several scans of a job: columns, predicate and limit over the source with its name, and its own output."""
+
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+    interval: IntervalSpec | None = None
+    limit: Annotated[int, Field(ge=0)] | None = None
+    output: AnyOutputSpec | None = None
+
+
 class JobSpec(Message):
     """A job: named sources, one query over them, one output, and the path of the result.
+
+    Instead of `query` and `output`, a job may have `scans`: one for each source, under the name of the source. They run
+    one after the other in one Spark application, and one that fails does not stop the others.
 
     `run_key` identifies the logical run and is the same for every retry, so that a retried append replaces the files of
     earlier tries. `generation` is another text when a user repeats the run on purpose: clears it, or deletes it and
@@ -186,8 +207,9 @@ class JobSpec(Message):
     run_key: str
     generation: Annotated[str, Field(max_length=100)] = ""
     sources: Annotated[dict[str, AnySourceSpec], Field(min_length=1)]
-    query: QuerySpec
+    query: QuerySpec | None = None
     output: AnyOutputSpec | None = None
+    scans: dict[str, ScanSpec] = Field(default_factory=dict)
     conf: dict[str, str] = Field(default_factory=dict)
     result_path: str | None = None
     secrets_path: str | None = None
@@ -196,6 +218,74 @@ class JobSpec(Message):
     def _consistent(self) -> Self:
         if self.version != CONTRACT_VERSION:
             raise ValueError(f"version: this job reads spec version {CONTRACT_VERSION}, the spec has {self.version}")
-        if self.query.source is not None and self.query.source not in self.sources:
+        if (self.query is None) == (not self.scans):
+            raise ValueError("query: give either `query` or `scans`")
+        if self.query is not None and self.query.source is not None and self.query.source not in self.sources:
             raise ValueError(f"query.source: no source is named {self.query.source!r}")
         return self
+
+    @model_validator(mode="after")
+    def _independent_scans(self) -> Self:
+        if not self.scans:
+            return self
+        if self.scans.keys() != self.sources.keys():
+            raise ValueError("scans: each scan needs the source with its name, and each source its scan")
+        if self.output is not None:
+            raise ValueError("output: each of the `scans` has its own output")
+        for name in self.scans:
+            if not _SCAN_NAME.fullmatch(name) or name in _RESERVED_NAMES:
+                raise ValueError(
+                    f"scans: {name!r} cannot be the name of a scan; use letters, digits, '_', '-' and '.', a letter or "
+                    f"digit first, and not {' or '.join(_RESERVED_NAMES)}"
+                )
+        problem = next(self._conflicts(), None)
+        if problem is not None:
+            raise ValueError(f"scans: {problem}")
+        return self
+
+    def job_of(self, scan: str) -> JobSpec:
+        """Return the job that runs only this scan, with a run key of its own. Its source is the only one of the job."""
+        spec = self.scans[scan]
+        query = QuerySpec(
+            source=ONLY_SOURCE, columns=spec.columns, where=spec.where, interval=spec.interval, limit=spec.limit
+        )
+        return JobSpec(
+            run_key=f"{self.run_key}/{scan}",
+            generation=self.generation,
+            sources={ONLY_SOURCE: self.sources[scan]},
+            query=query,
+            output=spec.output,
+            conf=self.conf,
+        )
+
+    def _conflicts(self) -> Iterator[str]:
+        """Yield pairs of scans of files whose outcome would depend on each other."""
+        outputs = {name: scan.output for name, scan in self.scans.items() if isinstance(scan.output, OutputSpec)}
+        for (one, first), (other, second) in combinations(outputs.items(), 2):
+            appends = first.mode is OutputMode.APPEND and second.mode is OutputMode.APPEND
+            is_same = _parts(first.path) == _parts(second.path)
+            if _is_nested(first.path, second.path) and not (is_same and appends):
+                yield f"{one!r} and {other!r} write to one output ({second.path}); give each an output of its own"
+        for name, output in outputs.items():
+            for reader, source in self.sources.items():
+                read = source.path if isinstance(source, SourceSpec) and reader != name else ()
+                for path in read:
+                    if _is_nested(path, output.path):
+                        yield f"{reader!r} reads {path}, where {name!r} writes; give one of them a task of its own"
+
+
+def _parts(path: str) -> list[str]:
+    """Return the steps of a path."""
+    return [step for step in path.removeprefix("file:").split("/") if step]
+
+
+def _is_nested(pattern: str, path: str) -> bool:
+    """Return whether a path is in the other one, or the other way around. The first one may be a glob.
+
+    >>> _is_nested("/lake/*/orders", "/lake/out/orders/x"), _is_nested("/lake/raw/*.json", "/lake/out")
+    (True, False)
+    """
+    # A name in braces may be any name.
+    return all(
+        "{" in glob or fnmatchcase(step, glob) for glob, step in zip(_parts(pattern), _parts(path), strict=False)
+    )

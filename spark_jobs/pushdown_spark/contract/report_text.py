@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pushdown_spark.contract.job_result import CheckReport, ConjunctReport, Exactness, JobResult, SourceReport
+from pushdown_spark.contract.job_result import (
+    CheckReport,
+    ConjunctReport,
+    Exactness,
+    JobResult,
+    ScanReport,
+    SourceReport,
+)
 from pushdown_spark.contract.join_tree import JoinReport, JoinTree
 
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -15,6 +22,9 @@ _LONGEST_CONDITION = 120
 def render_text(result: JobResult) -> str:
     """Return the report as plain text for logs and terminals, one fact per line."""
     lines = [*_outcome(result)]
+    for name, scan in result.scans.items():
+        details = [*_summary_lines(scan), *_section("Checks", map(check_line, scan.checks))]
+        lines += ["", f"Scan {name}", *(_INDENT + line for line in details)] if details else []
     for name, source in result.sources.items():
         lines += ["", f"Source {name}: reader {_reader(source)}, {source.reason}"]
         lines += [_INDENT + line for line in _source(source)]
@@ -52,7 +62,9 @@ def _outcome(result: JobResult) -> Iterator[str]:
     if result.error is not None:
         advice = "a retry may succeed" if result.error.retryable else "a retry fails again unless the task is changed"
         yield f"FAILED ({result.error.code.value}; {advice}): {result.error.message}"
-    if result.rows is not None:
+    if result.scans:
+        yield from _section("Scans", (f"{name}: {scan_line(scan)}" for name, scan in result.scans.items()))
+    elif result.rows is not None:
         target = f" written to {result.output}" if result.output else " returned; the job has no output"
         yield f"{_count(result.rows, 'row')}{target}"
     elif result.error is None:
@@ -63,12 +75,27 @@ def _outcome(result: JobResult) -> Iterator[str]:
     yield f"Ran for {result.seconds:.1f} s{application}"
 
 
+def scan_line(scan: ScanReport) -> str:
+    """Return one line about the outcome of one of several scans."""
+    seconds = f"in {scan.seconds:.1f} s"
+    if scan.error is not None:
+        return f"FAILED {seconds} ({scan.error.code.value}): {scan.error.message}"
+    if scan.rows is None:
+        return f"nothing written, {scan.output} already exists"
+    if scan.output is None:
+        return f"{_count(scan.rows, 'row')} counted {seconds}; the scan has no output"
+    earlier = (
+        " by an earlier try" if scan.output_summary is not None and scan.output_summary.is_from_earlier_try else ""
+    )
+    return f"{_count(scan.rows, 'row')} written to {scan.output}{earlier} {seconds}"
+
+
 def check_line(check: CheckReport) -> str:
     """Return one line about a check of the output."""
     return f"{check.check}: {'passed' if check.passed else 'FAILED'}, required {check.required}, found {check.found}"
 
 
-def _summary_lines(result: JobResult) -> Iterator[str]:
+def _summary_lines(result: JobResult | ScanReport) -> Iterator[str]:
     summary = result.output_summary
     if summary is None:
         return

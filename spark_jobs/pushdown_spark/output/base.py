@@ -27,6 +27,8 @@ class Output(ABC):
         """The summary of `commit`, or that of an earlier attempt which `prepare` found committed."""
         self.committed_rows: int | None = None
         """The rows of an earlier attempt of the run which `prepare` found committed. None if there is none."""
+        self.staged_rows: int | None = None
+        """The number of rows that the caller has staged, for the record of the commit."""
 
     @property
     @abstractmethod
@@ -61,6 +63,9 @@ class Output(ABC):
     @abstractmethod
     def abort(self) -> None:
         """Delete the staged rows of this attempt, but not those of a later attempt."""
+
+    def finish(self) -> None:  # noqa: B027 - most outputs have nothing to delete
+        """Delete what only a retry of the job would need, after all of its outputs were committed."""
 
     @contextmanager
     def guarded(self) -> Iterator[None]:

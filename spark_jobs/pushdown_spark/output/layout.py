@@ -10,6 +10,7 @@ A hidden directory next to the output `sales` exists while rows are written or a
         commits/NUMBER.lock         exists while a commit is made or undone; the highest number is valid
         commits/NUMBER-ATTEMPT.journal  the moves of the commit, written before the first move
         commits/NUMBER.heartbeat    rewritten every few seconds by the holder of the lock
+        RUN.committed               jobs with several outputs: the commit of this one, until all are committed
 
 RUN is a hash of the key of the logical run. It is the same for all attempts of a run. ATTEMPT is random.
 """
@@ -65,6 +66,11 @@ class OutputPaths:
     def aside(self) -> str:
         """The directory for the files that this attempt's commit replaces."""
         return f"{self.control}/aside-{self.attempt}"
+
+    @property
+    def record(self) -> str:
+        """The file about the commit of the run, in jobs with several outputs."""
+        return f"{self.control}/{self.run}.committed"
 
     @property
     def commits(self) -> str:

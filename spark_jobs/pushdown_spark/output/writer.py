@@ -19,6 +19,7 @@ from pushdown_spark.formats.avro.spark_source import SHORT_NAME, format_name
 from pushdown_spark.output.base import Output
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failed, require_columns
 from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
+from pushdown_spark.output.commit_record import CommitRecord
 from pushdown_spark.output.existing_data import check_no_table, check_sources_survive
 from pushdown_spark.output.journal import Journal, Move
 from pushdown_spark.output.layout import CLAIM, OutputPaths
@@ -32,15 +33,23 @@ _OVERWRITE_OPTION = "partitionoverwritemode"
 _OVERWRITE_SETTING = "spark.sql.sources.partitionOverwriteMode"
 _WHOLE = ""
 """The partition that stands for the whole output."""
+_ONCE = frozenset({OutputMode.ERROR_IF_EXISTS, OutputMode.IGNORE})
+"""Modes in which a retry must not write a committed output again."""
 
 
 class FileOutput(Output):
     """One attempt of one run to write files. `commit` moves whole files or directories."""
 
     def __init__(
-        self, spark: SparkSession, output: OutputSpec, paths: OutputPaths, files: Files, log: CommitLog
+        self,
+        spark: SparkSession,
+        output: OutputSpec,
+        paths: OutputPaths,
+        files: Files,
+        log: CommitLog,
+        record: CommitRecord | None,
     ) -> None:
-        """`paths`, `files` and `log` belong to the output. Use `open_output`."""
+        """`paths`, `files`, `log` and `record` belong to the output. Use `open_output`."""
         super().__init__()
         self._spark = spark
         self._output = output
@@ -48,6 +57,7 @@ class FileOutput(Output):
         """The paths of this attempt's rows and of the hidden files of its commit."""
         self._files = files
         self._log = log
+        self._record = record
         self._mode = _effective_mode(spark, output)
         self._frame: DataFrame | None = None
         self._observer: RowObserver | None = None
@@ -84,6 +94,8 @@ class FileOutput(Output):
         with self._log.locked():
             # Under the lock: an earlier attempt of this run may be about to commit.
             self._files.delete(self.paths.staging)
+            if self._is_committed():
+                return False
             self._check_existing()
             exists = self._files.exists(self.paths.output)
             if self._mode is OutputMode.IGNORE and exists:
@@ -135,9 +147,32 @@ class FileOutput(Output):
                 staged = [entry for entry in self._files.files(self.paths.rows) if _is_data(entry)]
                 partitions = sorted({self._partition_of(entry) for entry in staged})
                 self._check_conflicts(partitions)
+                summary = self._summarize(staged, partitions)
+                names = tuple(entry.path.removeprefix(self.paths.rows) for entry in staged)
+                self._write_record(names, summary, is_complete=False)
                 self._log.commit(self._journal(staged, partitions))
-                self.summary = self._summarize(staged, partitions)
+                self.summary = summary
+                self._write_record(names, summary, is_complete=True)
         self.abort()
+
+    def finish(self) -> None:
+        """Delete the record of the commit."""
+        if self._record is not None:
+            self._record.delete()
+
+    def _write_record(self, names: tuple[str, ...], summary: OutputSummary, *, is_complete: bool) -> None:
+        """Record the commit if a retry could not repeat it."""
+        if self._record is not None and self._mode in _ONCE:
+            self._record.write(names, self.staged_rows, summary, is_complete=is_complete)
+
+    def _is_committed(self) -> bool:
+        """Return whether an earlier attempt of the run has committed an output that this one must not replace."""
+        found = self._record.find() if self._record is not None and self._mode in _ONCE else None
+        if found is None:
+            return False
+        self.committed_rows = found.rows
+        self.summary = found.summary.model_copy(update={"is_from_earlier_try": True})
+        return True
 
     def abort(self) -> None:
         """Delete the staged rows of this attempt, but not those of a later attempt.
@@ -300,14 +335,16 @@ def open_output(
     output: OutputSpec,
     run_key: str,
     *,
+    generation: str | None = None,
     sources: Iterable[str] = (),
     files: Files | None = None,
     patience: float = PATIENCE_SECONDS,
 ) -> FileOutput:
     """Return a new attempt of the run with this key to write an output.
 
-    `sources` are the paths that the job reads. `files` is the file system, by default that of the path. A commit of
-    another run without a heartbeat for `patience` seconds is undone.
+    `generation` is that of the job if it has several outputs, whose commits are recorded for a retry. `sources` are the
+    paths that the job reads. `files` is the file system, by default that of the path. A commit of another run without a
+    heartbeat for `patience` seconds is undone.
 
     Raises BadSpecError for a path that cannot be an output, for an output whose replacement would delete a source, and
     for an unknown mode of Spark's partition overwrite.
@@ -321,7 +358,8 @@ def open_output(
         check_sources_survive(hadoop, output, sources)
     paths = OutputPaths.of(parent, name, run_key)
     files = files or open_files(spark, path)
-    return FileOutput(spark, output, paths, files, CommitLog(files, paths, f"run {run_key}", patience))
+    record = None if generation is None else CommitRecord(files, paths, generation)
+    return FileOutput(spark, output, paths, files, CommitLog(files, paths, f"run {run_key}", patience), record)
 
 
 def _effective_mode(spark: SparkSession, output: OutputSpec) -> OutputMode:

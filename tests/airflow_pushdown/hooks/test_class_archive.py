@@ -6,6 +6,8 @@ import fcntl
 import json
 import logging
 import os
+import signal
+import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError
+from airflow_pushdown.hooks.archive_recording import start_archive
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, ClassArchive, class_archive
 from airflow_pushdown.hooks.environment import SparkInstallation, child_environment, find_installation
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
@@ -62,15 +65,75 @@ def hook(installation: SparkInstallation, rows: Path, directory: Path | None = N
     return PushdownSubmitHook(Submission(spec=spec, spark_python=installation.python, class_archives=directories))
 
 
-def test_a_job_maps_the_classes_that_another_one_loaded(
+def mapped_share(loaded: Path) -> float:
+    """Return the share of Spark's SQL classes that a JVM has mapped, from its log of loaded classes."""
+    spark = [line for line in loaded.read_text().splitlines() if "org.apache.spark.sql" in line]
+    return sum("shared objects file (top)" in line for line in spark) / len(spark)
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.json"
+    path.write_text("".join(json.dumps({"a": number}) + "\n" for number in range(5)))
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the directory of the archives that jobs record."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path / f"airflow-pushdown-{os.getuid()}" / "classes"
+
+
+def test_the_second_job_starts_with_the_classes_of_the_first(
     installation: SparkInstallation,
-    archive: ClassArchive,
+    cache: Path,
+    rows: Path,
     tmp_path: Path,
     local_spark: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rows, loaded = tmp_path / "rows.json", tmp_path / "loaded"
-    rows.write_text("".join(json.dumps({"a": number}) + "\n" for number in range(5)))
+    first = hook(installation, rows)
+    first.submit()
+    assert first.collect().rows == 3
+    assert sorted(file.suffix for file in cache.iterdir()) == ["", ".jsa", ".lock"]
+    assert cache.stat().st_mode & 0o022 == 0
+    loaded = tmp_path / "loaded"
+    monkeypatch.setenv(OPTIONS, f"-Xlog:class+load:file={loaded}")
+    second = hook(installation, rows)
+    second.submit()
+    assert second.collect().rows == 3
+    assert mapped_share(loaded) > 0.9
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("damage", ["truncated", "changed", "foreign"])
+def test_a_damaged_archive_is_ignored(
+    installation: SparkInstallation, cache: Path, rows: Path, local_spark: str, damage: str
+) -> None:
+    hook(installation, rows).submit()
+    (path,) = cache.glob("*.jsa")
+    content = bytearray(path.read_bytes())
+    path.unlink()
+    middle = len(content) // 2
+    if damage == "changed":
+        content[middle : middle + 4096] = bytes(255 - byte for byte in content[middle : middle + 4096])
+    path.write_bytes({"truncated": content[:middle], "changed": content, "foreign": b"not an archive"}[damage])
+    job = hook(installation, rows)
+    job.submit()
+    assert job.collect().rows == 3
+
+
+@pytest.mark.nightly
+def test_a_job_maps_the_classes_that_another_one_loaded(
+    installation: SparkInstallation,
+    archive: ClassArchive,
+    rows: Path,
+    tmp_path: Path,
+    local_spark: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded = tmp_path / "loaded"
     monkeypatch.setenv(DIRECTORY_VARIABLE, str(archive.path.parent))
     first = hook(installation, rows)
     first.submit()
@@ -88,9 +151,105 @@ def test_a_job_maps_the_classes_that_another_one_loaded(
     second.submit()
     assert second.collect().rows == 3
     assert archive.path.stat().st_mtime_ns == made.st_mtime_ns
-    spark = [line for line in loaded.read_text().splitlines() if "org.apache.spark.sql" in line]
-    mapped = [line for line in spark if "shared objects file (top)" in line]
-    assert len(mapped) > len(spark) / 2
+    assert mapped_share(loaded) > 0.5
+
+
+def automatic(
+    installation: SparkInstallation, environment: dict[str, str], settings: dict[str, str] | None = None
+) -> tuple[bool, bool]:
+    """Return whether a job has an archive, and whether it records it."""
+    with start_archive(installation, environment, settings or {}) as found:
+        return found is not None, found is not None and found.is_recorded
+
+
+def test_one_job_records_and_others_run_without_an_archive_meanwhile(
+    installation: SparkInstallation, environment: dict[str, str], cache: Path
+) -> None:
+    with start_archive(installation, environment, {}) as first:
+        assert first is not None
+        assert first.is_recorded
+        assert automatic(installation, environment) == (False, False)
+        first.archive.recorded_by(["spark-submit"], environment)
+        first.archive._draft.write_bytes(b"classes")
+        first.finish(0, has_result=True)
+    assert first.archive.path.read_bytes() == b"classes"
+    assert automatic(installation, environment) == (True, False)
+    # Another class path has another archive.
+    assert automatic(installation, environment, {"spark.driver.extraClassPath": "/jars/a.jar"}) == (True, True)
+
+
+def test_a_job_without_a_result_leaves_no_archive(
+    installation: SparkInstallation, environment: dict[str, str], cache: Path
+) -> None:
+    with start_archive(installation, environment, {}) as first:
+        assert first is not None
+        first.archive._draft.write_bytes(b"half of the classes")
+        first.finish(-9, has_result=False)
+    assert not list(cache.glob("*.jsa"))
+    assert not list(cache.glob("*.draft"))
+    assert automatic(installation, environment) == (True, True)
+
+
+def test_a_java_that_cannot_record_is_not_asked_again(
+    installation: SparkInstallation, environment: dict[str, str], cache: Path
+) -> None:
+    with start_archive(installation, environment, {}) as first:
+        assert first is not None
+        first.finish(1, has_result=True)
+    assert automatic(installation, environment) == (False, False)
+
+
+def test_an_archive_with_which_a_jvm_crashed_is_not_used_again(
+    installation: SparkInstallation, environment: dict[str, str], cache: Path
+) -> None:
+    with start_archive(installation, environment, {}) as first:
+        assert first is not None
+        first.archive._draft.write_bytes(b"classes")
+        first.finish(0, has_result=True)
+    with start_archive(installation, environment, {}) as second:
+        assert second is not None
+        second.finish(-signal.SIGSEGV, has_result=False)
+    assert automatic(installation, environment) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("variables", "settings"),
+    [
+        ({"JAVA_TOOL_OPTIONS": "-Xshare:off"}, {}),
+        ({OPTIONS: "-XX:+AutoCreateSharedArchive"}, {}),
+        ({}, {"spark.driver.extraJavaOptions": "-XX:SharedArchiveFile=/mine.jsa"}),
+    ],
+)
+def test_a_user_who_configures_class_data_sharing_gets_no_archive(
+    installation: SparkInstallation,
+    environment: dict[str, str],
+    cache: Path,
+    variables: dict[str, str],
+    settings: dict[str, str],
+) -> None:
+    assert automatic(installation, {**environment, **variables}, settings) == (False, False)
+
+
+def test_no_archive_in_a_pod_of_one_task(
+    installation: SparkInstallation, environment: dict[str, str], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_IS_K8S_EXECUTOR_POD", "True")
+    assert automatic(installation, environment) == (False, False)
+
+
+@pytest.mark.parametrize("kind", ["writable by all", "a file", "a link"])
+def test_a_cache_that_others_may_change_is_not_used(
+    installation: SparkInstallation, environment: dict[str, str], cache: Path, kind: str, tmp_path: Path
+) -> None:
+    if kind == "a file":
+        cache.parent.touch()
+    elif kind == "a link":
+        (tmp_path / "elsewhere").mkdir()
+        cache.parent.symlink_to(tmp_path / "elsewhere")
+    else:
+        cache.parent.mkdir()
+        cache.parent.chmod(0o777)
+    assert automatic(installation, environment) == (False, False)
 
 
 def test_a_failed_archive_is_not_built_again_and_jobs_run_without_it(

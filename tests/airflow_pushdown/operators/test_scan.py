@@ -20,6 +20,7 @@ from pushdown_spark.contract import (
     OutputMode,
     OutputSpec,
     ReaderChoice,
+    RemoteConnection,
     SourceFormat,
     SourceSpec,
     TableOutputSpec,
@@ -166,8 +167,8 @@ def test_the_connection_of_the_table_is_only_in_the_secrets(monkeypatch: pytest.
     task = PushdownScanOperator(
         task_id="scan", path="/in", format="json", output_conn_id="shop", output_table="t", output_mode="append"
     )
-    connection = task._output_secrets()
-    assert connection is not None
+    connection = task._output_secrets()["output"]
+    assert isinstance(connection, RemoteConnection)
     assert (connection.kind, connection.password) == (DatabaseKind.MYSQL, "hush-2")
     assert "hush-2" not in task.build_spec("k").model_dump_json()
     monkeypatch.setenv("AIRFLOW_CONN_SHOP", json.dumps({"conn_type": "http", "host": "db"}))

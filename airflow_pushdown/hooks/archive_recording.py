@@ -1,0 +1,129 @@
+"""CDS archives that jobs record themselves, so that nobody has to set anything up.
+
+The JVM of the first job of an installation writes the archive when it ends. It has the classes of that job. Later jobs
+start with it. Every problem means that a job runs without an archive: a directory that cannot be used, a full disk,
+another job that is recording, a JVM that cannot write an archive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_pushdown.exceptions import PushdownTaskError
+from airflow_pushdown.hooks.class_archive import ClassArchive, class_archive
+from airflow_pushdown.hooks.environment import SparkInstallation
+from airflow_pushdown.hooks.jvm_options import given_options
+from airflow_pushdown.packaging import private_cache
+
+OFF = "off"
+"""The value of `class_archives`, or of its variable, that turns archives off."""
+
+_DIRECTORY = "classes"
+_SHORT_LIVED = "AIRFLOW_IS_K8S_EXECUTOR_POD"
+"""Airflow sets this variable in a pod that runs one task. An archive would be lost with the pod."""
+_SPACE = 1 << 30
+"""Free bytes that the directory must have. An archive has about a tenth of it."""
+_UNUSED_DAYS = 30
+_CRASHES = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGSEGV})
+"""Signals of a JVM that fails itself, as with a damaged archive."""
+_VERIFIED = "-XX:+VerifySharedSpaces"
+"""The option with which a JVM compares the checksums of an archive, and ignores a damaged one."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StartArchive:
+    """The archive of one job: used if it exists, otherwise recorded if this job has its lock."""
+
+    archive: ClassArchive
+    is_recorded: bool
+
+    def used_by(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+        """Return command and environment of spark-submit."""
+        if self.is_recorded:
+            return self.archive.recorded_by(command, environment)
+        return self.archive.used_by(command, environment, _VERIFIED)
+
+    def finish(self, returncode: int, *, has_result: bool) -> None:
+        """Keep what the job recorded, or the knowledge that its JVM cannot record. Without a result, keep nothing.
+
+        If a JVM with the archive has crashed without a result, no later job uses the archive.
+        """
+        has_crashed = -returncode in _CRASHES
+        with contextlib.suppress(OSError):
+            if self.is_recorded:
+                self.archive.keep_draft(settle=has_result)
+            elif has_crashed and not has_result:
+                log.warning("The JVM crashed. Later jobs run without the CDS archive %s", self.archive.path)
+                self.archive.give_up()
+
+
+@contextlib.contextmanager
+def start_archive(
+    installation: SparkInstallation, environment: Mapping[str, str], settings: Mapping[str, str]
+) -> Iterator[StartArchive | None]:
+    """Yield the archive in this user's cache directory, None if the job must run without one. Never raises.
+
+    `settings` are the user's Spark settings, whose class path belongs to the archive. The lock of a recording is held
+    until the block ends.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            found = _start_archive(installation, environment, settings, stack)
+        except (OSError, PushdownTaskError) as problem:
+            log.debug("The job runs without a CDS archive: %s", problem)
+            found = None
+        try:
+            yield found
+        finally:
+            if found is not None and found.is_recorded:
+                with contextlib.suppress(OSError):
+                    found.archive.delete_draft()
+
+
+def _start_archive(
+    installation: SparkInstallation,
+    environment: Mapping[str, str],
+    settings: Mapping[str, str],
+    stack: contextlib.ExitStack,
+) -> StartArchive | None:
+    if os.environ.get(_SHORT_LIVED):
+        return None
+    directory = private_cache() / _DIRECTORY
+    own_path = settings.get("spark.driver.extraClassPath", "")
+    options = given_options(environment, settings)
+    archive = class_archive(str(directory), installation, environment, class_path=own_path, options=options)
+    if archive is None:
+        return None
+    if archive.is_settled:
+        if not archive.is_usable:
+            return None
+        # So that archives in use are not deleted as old ones.
+        os.utime(archive.path)
+        return StartArchive(archive, is_recorded=False)
+    if shutil.disk_usage(directory).free < _SPACE or not stack.enter_context(archive.locked()):
+        return None
+    # Another job may have recorded it in the meantime.
+    if archive.is_settled:
+        return StartArchive(archive, is_recorded=False) if archive.is_usable else None
+    _delete_unused(directory)
+    archive.prepare()
+    return StartArchive(archive, is_recorded=True)
+
+
+def _delete_unused(directory: Path) -> None:
+    """Delete the archives of installations that no job has used for a while."""
+    oldest = time.time() - _UNUSED_DAYS * 86_400
+    for path in directory.glob("*.jsa"):
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < oldest:
+                path.unlink()

@@ -1,0 +1,108 @@
+"""Options of the driver's JVM that shorten short jobs.
+
+Most of a short job is the start of Spark, in which the JVM's optimizing compiler takes as much CPU time as everything
+else and never pays. Long jobs need it. So jobs over little data run without it, and others start it later.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from glob import iglob
+from itertools import islice
+from pathlib import Path
+
+from pushdown_spark.contract import JobSpec, SourceSpec
+
+SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
+"""The variable with JVM options that spark-submit passes to the JVM of a driver on this machine."""
+OPTION_VARIABLES = (SUBMIT_OPTIONS, "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+OPTION_SETTINGS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
+
+FAST_COMPILER = "-XX:TieredStopAtLevel=1"
+"""The option for a JVM without the optimizing compiler."""
+_DELAY = 10
+_LATE_COMPILER = " ".join(
+    f"-XX:{name}={_DELAY * value}"
+    for name, value in {
+        "Tier4InvocationThreshold": 5_000,
+        "Tier4MinInvocationThreshold": 600,
+        "Tier4CompileThreshold": 15_000,
+        "Tier4BackEdgeThreshold": 40_000,
+    }.items()
+)
+"""The options for an optimizing compiler that starts with code that has run ten times as often as by default."""
+_COMPILER_OPTIONS = (
+    "Tiered",
+    "Tier3",
+    "Tier4",
+    "CompileThreshold",
+    "-Xint",
+    "-Xcomp",
+    "-Xbatch",
+    "JVMCI",
+    "CICompiler",
+)
+"""Parts of the options of a user who configures the compiler."""
+
+_SMALL = 100_000_000
+"""Bytes of text that Spark's reader parses without optimized code at the price of starting the optimizing compiler."""
+_EXPANSION = 8
+"""Bytes of text that one byte of a compressed file or of a binary format counts as."""
+_TEXT = frozenset({"json", "csv", "text"})
+_COMPRESSED = (".gz", ".bz2", ".zst", ".xz", ".lz4", ".snappy", ".deflate")
+_MOST_FILES = 1_000
+_LOCAL = ("file:///", "/")
+
+
+def given_options(environment: Mapping[str, str], settings: Mapping[str, str]) -> str:
+    """Return all JVM options that a user has set for the driver."""
+    variables = (environment.get(name, "") for name in OPTION_VARIABLES)
+    return " ".join([*variables, *(settings.get(name, "") for name in OPTION_SETTINGS)])
+
+
+def compiler_options(spec: JobSpec, given: str, *, has_local_files: bool) -> str:
+    """Return the options of the JVM's compiler, none if the user's options `given` have one.
+
+    `has_local_files` is whether paths without a scheme are on this machine.
+    """
+    if any(option in given for option in _COMPILER_OPTIONS):
+        return ""
+    is_scan = spec.query is None or spec.query.sql is None
+    if is_scan and has_local_files and is_small(spec):
+        return FAST_COMPILER
+    return _LATE_COMPILER
+
+
+def is_small(spec: JobSpec) -> bool:
+    """Return whether all sources are files on this machine, with so few bytes that Spark starts for longer."""
+    try:
+        return _is_small(spec)
+    except OSError:
+        # The job itself reports files that cannot be read.
+        return False
+
+
+def _is_small(spec: JobSpec) -> bool:
+    total = 0
+    for source in spec.sources.values():
+        if not isinstance(source, SourceSpec) or not all(path.startswith(_LOCAL) for path in source.path):
+            return False
+        files = list(islice(_files(source.path), _MOST_FILES + 1))
+        if len(files) > _MOST_FILES:
+            return False
+        is_text = source.format.value in _TEXT
+        total += sum(size if is_text and not name.endswith(_COMPRESSED) else _EXPANSION * size for name, size in files)
+    return total <= _SMALL
+
+
+def _files(paths: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Yield name and size of the files below local paths, which may be globs."""
+    for pattern in paths:
+        for found in iglob(pattern.removeprefix("file://")):  # noqa: PTH207 - the pattern is absolute
+            place = Path(found)
+            if not place.is_dir():
+                yield found, place.stat().st_size
+                continue
+            for directory, _, names in os.walk(place):
+                yield from ((name, (Path(directory) / name).stat().st_size) for name in names)

@@ -1,0 +1,219 @@
+"""The operator for several scans in one Spark application, each with its own output, checks and report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any, ClassVar, NamedTuple
+
+from airflow.sdk import Asset, AssetAlias, Context
+from pydantic import TypeAdapter
+
+from airflow_pushdown.assets import inlets_of, outlet_of, record_output
+from airflow_pushdown.exceptions import config_error
+from airflow_pushdown.hooks.credentials import airflow_connection
+from airflow_pushdown.hooks.databases import database_connection
+from airflow_pushdown.operators.base import PushdownBaseOperator, Question, all_renderers, all_template_fields
+from airflow_pushdown.operators.data_interval import run_interval
+from airflow_pushdown.operators.declared_sources import declared_paths, declared_source, source_connections
+from airflow_pushdown.operators.outputs import FILES_ONLY, OUTPUT_PARAMETERS, TABLES_ONLY, output_spec
+from airflow_pushdown.operators.values import listed, naming_parameters
+from airflow_pushdown.parameters import MULTI_SCAN
+from pushdown_spark.contract import AnySourceSpec, IntervalSpec, JobResult, OutputMode, ScanSpec, SecretValues
+
+_SCANS = TypeAdapter(dict[str, dict[str, object]])
+_QUERY_PARAMETERS = ("columns", "where", "data_interval", "limit")
+
+
+class _Declared(NamedTuple):
+    """The parts of a scan that a user declares: its source, its query and all of its output parameters."""
+
+    source: dict[str, object]
+    query: dict[str, object]
+    output: dict[str, object]
+
+
+class PushdownMultiScanOperator(PushdownBaseOperator):
+    """Run several scans in one Spark application, which starts once for all of them.
+
+    The scans run one after the other and do not depend on each other. If one fails, the others still run and keep their
+    outputs, and the task then fails with an error that names the scans that failed. A retry repeats these, and leaves
+    the outputs as one clean run would.
+
+    All parameters are keyword-only and can be mapped with `.partial().expand()`. The operator also accepts every
+    parameter of `SparkSubmitOperator`. The task returns one report of all scans. The result of each scan is also an
+    XCom value under the name of the scan, in the form of PushdownScanOperator's.
+
+    :param scans: Scans by name. Each has a source, declared like those of PushdownJoinOperator: `path` and `format`
+        with `schema`, `options`, `reader`, `filter_pushdown`, `orc`, `on_schema_conflict`, `on_missing_column`,
+        `max_malformed`, `implicit_names` and `implicit_columns`; or `table`; or `source_conn_id` and `table` or
+        `query`. Each may have `columns`, `where`, `data_interval`, `limit`, and the output parameters of this
+        operator, whose values are the defaults. (templated)
+    :param output: Directory in which each scan without an `output` or `output_table` of its own writes a directory
+        with its name. Without any output, the rows of a scan are only counted. (templated)
+    :param output_conn_id: Airflow connection of type postgres, mysql or sqlite, whose database has `output_table`.
+        The credentials reach the job in a private file. (templated)
+    :param output_table: Table for the rows instead of `output`, as `schema.table` or `table`. It is created if it
+        is missing. Needs `output_conn_id`. (templated)
+    :param replace_where: Predicate in Spark SQL. In mode `overwrite_partitions`, the rows of `output_table` for
+        which it is true are replaced, and every new row must satisfy it. (templated)
+    :param merge_keys: Columns that identify a row of `output_table` in mode `merge`. (templated)
+    :param output_format: Format of the output: parquet, orc, avro, json, csv, text or xml. (templated)
+    :param output_mode: Action if the output exists: `overwrite` replaces it, `overwrite_partitions` replaces the
+        partitions that the run writes or the rows of `replace_where`, `merge` replaces the rows of a table with the
+        same key, `append` adds rows, `ignore` writes nothing, `errorifexists` fails. (templated)
+    :param output_options: Writer options with Spark's names (compression and so on). (templated)
+    :param partition_by: Partition columns of the output. (templated)
+    :param checks: Conditions on the rows before they are committed: `min_rows`, `max_rows`, `not_null` (columns)
+        and `unique` (columns, or lists of columns that form a key). If a check fails, the task fails and the output
+        stays as it was. (templated)
+    :param nested_pruning: Whether to read only the required struct members and to push predicates on struct
+        members. (templated)
+    :param source_conn_id: Airflow connection of type aws with the credentials of the object store. They reach the
+        job in a private file. (templated)
+    :param spark_home: Spark installation whose bin/spark-submit starts the job. By default, it is located next to
+        spark_python, then in SPARK_HOME, then on PATH. (templated)
+    :param spark_python: Python interpreter of the Spark environment. By default, AIRFLOW_PUSHDOWN_SPARK_PYTHON or
+        PYSPARK_PYTHON of the worker. (templated)
+    :param exchange_dir: Directory that both the worker and the driver can access, for the job spec and the result
+        in deploy mode cluster. (templated)
+    :param class_archives: Directory on the worker for class data sharing archives, which shorten the start of
+        Spark's JVM, or `off`. The first task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of
+        the worker, otherwise a private directory where the first task records its own classes. Not for deploy mode
+        cluster. (templated)
+    :param assets: Whether the source files become inlets of the task and the output an outlet. The asset events
+        contain rows and bytes. Not for mapped tasks.
+    :param name: Name of the Spark application. (templated)
+    """
+
+    table_name: ClassVar[str] = MULTI_SCAN
+    template_fields: Sequence[str] = all_template_fields(MULTI_SCAN)
+    template_fields_renderers: ClassVar[dict[str, str]] = all_renderers(MULTI_SCAN)
+    ui_color = "#cfe8d5"
+
+    def __init__(
+        self,
+        *,
+        scans: dict[str, dict[str, object]],
+        **kwargs: Any,  # noqa: ANN401 - the parameters of the base operators, under their own names
+    ) -> None:
+        super().__init__(**kwargs)
+        self.scans = scans
+        self._intervals: dict[str, IntervalSpec] = {}
+        self._outlets: dict[str, Asset | AssetAlias] = {}
+        self._declare_assets(declared_paths(self.scans))
+        self._check_literals(PushdownMultiScanOperator)
+
+    def question(self) -> Question:
+        """Return a source and a scan of it under each name."""
+        sources: dict[str, AnySourceSpec] = {}
+        scans: dict[str, ScanSpec] = {}
+        declared = self._declared()
+        self._refuse_shared_tables(declared)
+        for name, parts in declared.items():
+            parameter = f"scans.{name}"
+            sources[name] = declared_source(parameter, parts.source)
+            output = output_spec(parts.output, f"{parameter}.")
+            with naming_parameters({field: f"{parameter}.{field}" for field in ScanSpec.model_fields}):
+                scans[name] = ScanSpec.model_validate(
+                    {
+                        "columns": listed(parts.query.get("columns")),
+                        "where": parts.query.get("where"),
+                        "interval": self._intervals.get(name),
+                        "limit": parts.query.get("limit"),
+                        "output": output,
+                    }
+                )
+        return Question(sources=sources, scans=scans)
+
+    def _declared(self) -> dict[str, _Declared]:
+        """Return the parts of each scan. Raises `ConfigError` unless `scans` is a dict of dicts."""
+        with naming_parameters({"": "scans"}):
+            given = _SCANS.validate_python(self.scans)
+        if not given:
+            raise config_error("scans: declare at least one scan, under a name of its own")
+        own = (*_QUERY_PARAMETERS, *OUTPUT_PARAMETERS)
+        return {
+            name: _Declared(
+                source={field: value for field, value in scan.items() if field not in own},
+                query={field: scan[field] for field in _QUERY_PARAMETERS if field in scan},
+                output=_with_defaults(name, scan, self._output_values()),
+            )
+            for name, scan in given.items()
+        }
+
+    def _refuse_shared_tables(self, declared: Mapping[str, _Declared]) -> None:
+        """Raise `ConfigError` if two scans may change the same rows of a table."""
+        tables = {name: parts.output for name, parts in declared.items() if parts.output["output_table"] is not None}
+        for (one, first), (other, second) in combinations(tables.items(), 2):
+            is_same = all(first[field] == second[field] for field in ("output_table", "output_conn_id"))
+            if is_same and not first["output_mode"] == second["output_mode"] == OutputMode.APPEND:
+                raise config_error(
+                    f"scans: {one!r} and {other!r} write to one table ({first['output_table']}); give each a table "
+                    "of its own, or let both append"
+                )
+
+    def _read_interval(self, context: Context) -> None:
+        """Read the run's data interval for the scans that need it."""
+        columns = {name: parts.query.get("data_interval") for name, parts in self._declared().items()}
+        self._intervals = {
+            name: run_interval(str(column), context) for name, column in columns.items() if column is not None
+        }
+
+    def _source_secrets(self) -> SecretValues:
+        """Return the credentials of the object store and the connections of the sources."""
+        given = {name: parts.source for name, parts in self._declared().items()}
+        return super()._source_secrets().model_copy(update={"remote": source_connections("scans", given)})
+
+    def _output_secrets(self) -> dict[str, object]:
+        """Return the field of `SecretValues` with the connections of the tables that take rows."""
+        found = {}
+        for name, parts in self._declared().items():
+            if parts.output["output_table"] is not None:
+                parameter = f"scans.{name}.output_conn_id"
+                connection = airflow_connection(parameter, str(parts.output["output_conn_id"]))
+                found[name] = database_connection(connection, parameter)
+        return {"outputs": found}
+
+    def _declare_assets(self, paths: object) -> None:
+        """Declare the source paths as inlets and each output as an outlet."""
+        if self.assets is not True or self._is_from_mapped or not isinstance(self.scans, Mapping):
+            return
+        self.add_inlets(inlets_of(paths))
+        for name, scan in self.scans.items():
+            output = _with_defaults(name, scan, self._output_values()) if isinstance(scan, Mapping) else {}
+            alias = f"{self.dag_id}.{self.task_id}.{name}"
+            # The address of a table is known when the task has its connection.
+            is_table = output.get("output_table") is not None
+            outlet = AssetAlias(alias) if is_table else outlet_of(output.get("output"), alias)
+            if outlet is not None:
+                self._outlets[name] = outlet
+        self.add_outlets(list(self._outlets.values()))
+
+    def _record_outputs(self, context: Context, result: JobResult) -> None:
+        """Add rows and bytes of each scan to the asset event of its output."""
+        secrets = SecretValues() if self._submission is None else self._submission.secrets
+        for name, outlet in self._outlets.items():
+            record_output(context, outlet, result.of_scan(name), secrets.outputs.get(name))
+
+
+def _with_defaults(name: str, scan: Mapping[str, object], defaults: Mapping[str, object]) -> dict[str, object]:
+    """Return all output parameters of a scan: its own, and those of the operator that apply to the kind of its output.
+
+    >>> defaults = {**dict.fromkeys(OUTPUT_PARAMETERS), "output": "/lake", "output_mode": "overwrite"}
+    >>> output = _with_defaults("orders", {"path": "/in"}, defaults)
+    >>> output["output"], output["output_mode"]
+    ('/lake/orders', 'overwrite')
+    """
+    own = {field: scan[field] for field in OUTPUT_PARAMETERS if field in scan}
+    values = dict(defaults)
+    if own.get("output") is not None or own.get("output_table") is not None:
+        values |= {"output": None, "output_table": None}
+    elif isinstance(values["output"], str):
+        values["output"] = f"{values['output'].rstrip('/')}/{name}"
+    is_table = {**values, **own}["output_table"] is not None
+    for field in FILES_ONLY if is_table else TABLES_ONLY:
+        values[field] = None
+    if is_table or {**values, **own}["output"] is not None:
+        return {**values, **own}
+    return {**values, "checks": None, **own}

@@ -1,0 +1,63 @@
+"""The record of a commit of files, by which a retry of a job with several outputs recognizes those that it has.
+
+Such a retry begins after some of its outputs were committed. Mode `errorifexists` would fail on them, and the task
+could never succeed. The record is a file next to the output. It is written before the commit with the names of its
+files, because the driver may end in between, and deleted when all outputs of the job are committed.
+"""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from pushdown_spark.contract import OutputSummary
+from pushdown_spark.contract.message import Message
+from pushdown_spark.output.layout import OutputPaths
+from pushdown_spark.runtime.filesystem import Files
+
+
+class RecordedCommit(Message):
+    """A commit: its rows, its summary and its files, relative to the output.
+
+    `is_complete` is set after the last move.
+    """
+
+    generation: str
+    files: tuple[str, ...]
+    rows: int | None
+    summary: OutputSummary
+    is_complete: bool = False
+
+
+class CommitRecord:
+    """The record of one run and one output. A run that a user repeats on purpose has another `generation`."""
+
+    def __init__(self, files: Files, paths: OutputPaths, generation: str) -> None:
+        self._files = files
+        self._paths = paths
+        self._generation = generation
+
+    def find(self) -> RecordedCommit | None:
+        """Return the commit of an earlier attempt if the output still has its files, otherwise None."""
+        text = self._files.read_text(self._paths.record)
+        try:
+            found = None if text is None else RecordedCommit.model_validate_json(text)
+        except ValidationError:
+            return None
+        if found is None or found.generation != self._generation or not self._files.exists(self._paths.output):
+            return None
+        if not found.files:
+            return found if found.is_complete else None
+        existing = {entry.path.removeprefix(self._paths.output) for entry in self._files.files(self._paths.output)}
+        return found if existing.issuperset(found.files) else None
+
+    def write(self, files: tuple[str, ...], rows: int | None, summary: OutputSummary, *, is_complete: bool) -> None:
+        """Write the record of a commit, before its first move and again after its last."""
+        commit = RecordedCommit(
+            generation=self._generation, files=files, rows=rows, summary=summary, is_complete=is_complete
+        )
+        self._files.write_text(self._paths.record, commit.model_dump_json())
+
+    def delete(self) -> None:
+        """Delete the record, and the hidden directory if it is empty."""
+        self._files.delete(self._paths.record)
+        self._files.delete_empty(self._paths.control)

@@ -1,0 +1,155 @@
+"""One run of one query into one output, in an application that may run several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pushdown_spark.contract import (
+    AnyOutputSpec,
+    CheckReport,
+    JobError,
+    JobSpec,
+    JoinReport,
+    ScanReport,
+    SecretValues,
+    SourceReport,
+    SourceSpec,
+    TableOutputSpec,
+    TableSourceSpec,
+)
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.output.base import Output
+from pushdown_spark.output.checks import raise_failed
+from pushdown_spark.output.database_output import open_database_output
+from pushdown_spark.output.writer import open_output
+from pushdown_spark.relations.listing import escaped
+from pushdown_spark.relations.tables import table_directories
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.runtime.preflight import needs_python, start_check
+from pushdown_spark.runtime.worker_startup import warm_up_workers
+from pushdown_spark.session import PushdownSession
+
+
+@dataclass
+class SharedApplication:
+    """What the queries of one Spark application share. `has_workers` is whether Python workers have been started."""
+
+    spark: SparkSession
+    has_workers: bool = False
+
+
+class QueryRun:
+    """One run of the query of a job spec. It keeps partial results, so that a failed job has them too."""
+
+    def __init__(
+        self, application: SharedApplication, spec: JobSpec, secrets: SecretValues, *, records_commit: bool = False
+    ) -> None:
+        """With `records_commit`, a retry recognizes a committed output, until `finish` is called."""
+        self._application = application
+        self._spark = application.spark
+        self._spec = spec
+        self._secrets = secrets
+        self._records_commit = records_commit
+        self._output: Output | None = None
+        self._checks: tuple[CheckReport, ...] = ()
+        self.sources: dict[str, SourceReport] = {}
+        """The reports of the sources, as far as they are known."""
+        self.joins: tuple[JoinReport, ...] = ()
+        """The reports of the joins, as far as they are known."""
+
+    def plan(self) -> PushdownResult:
+        """Plan the query over its sources, without running it."""
+        assert self._spec.query is not None, "a job with several scans has a job for each"
+        session = PushdownSession(self._spark, cold=not self._application.has_workers)
+        for name, source in self._spec.sources.items():
+            session.add(name, source, self._secrets.remote.get(name))
+        return session.query(self._spec.query)
+
+    def run(self) -> int | None:
+        """Write the query to its output. Return the number of rows, None if mode `ignore` keeps an existing output."""
+        if self._spec.output is None:
+            return self._rows(_compute_all)
+        self._output = self._open_output(self._spec.output)
+        if not self._output.prepare():
+            return self._output.committed_rows
+        with self._output.guarded():
+            rows = self._output.staged_rows = self._rows(self._output.stage)
+        return rows
+
+    def finish(self) -> None:
+        """Delete what only a retry of the job would need."""
+        if self._output is not None:
+            self._output.finish()
+
+    def report(self, rows: int | None, seconds: float, error: JobError | None) -> ScanReport:
+        """Return the outcome, without the reports of the sources."""
+        output = self._output
+        return ScanReport(
+            rows=rows,
+            output=output.name if output is not None and error is None else None,
+            output_summary=output.summary if output is not None and error is None else None,
+            checks=(*self._checks, *(output.checks if output is not None else ())),
+            seconds=round(seconds, 3),
+            error=error,
+        )
+
+    def _open_output(self, output: AnyOutputSpec) -> Output:
+        run_key, generation = self._spec.run_key, self._spec.generation
+        if isinstance(output, TableOutputSpec):
+            if self._secrets.output is None:
+                raise BadSpecError("output_table: a table of a database needs a connection in the secrets")
+            return open_database_output(self._spark, output, self._secrets.output, run_key, generation)
+        recorded = generation if self._records_commit else None
+        return open_output(self._spark, output, run_key, generation=recorded, sources=self._source_paths())
+
+    def _source_paths(self) -> Iterator[str]:
+        """Yield the paths of the sources, with glob characters, and the directories of tables, without any."""
+        for source in self._spec.sources.values():
+            if isinstance(source, SourceSpec):
+                yield from source.path
+            elif isinstance(source, TableSourceSpec):
+                yield from map(escaped, table_directories(self._spark, source))
+
+    def _rows(self, action: Callable[[DataFrame], None]) -> int | None:
+        in_python = [source.format for source in self._spec.sources.values() if needs_python(source)]
+        is_first = not self._application.has_workers
+        finish_check = start_check(self._spark.sparkContext) if in_python and is_first else None
+        query = self.plan()
+        self.sources, self.joins = query.report(), query.joins()
+        readers = {report.reader for report in self.sources.values() if report.carrier != "jvm"}
+        if is_first and any("pushdown" in reader for reader in readers):
+            warm_up_workers(self._spark, in_python)
+            self._application.has_workers = True
+        if finish_check is not None and not readers <= {"spark"}:
+            finish_check()
+        try:
+            query.run(action, as_they_come=True)
+        except KeyboardInterrupt:
+            # Running tasks would write files that the clean-up has just deleted.
+            self._spark.sparkContext.cancelAllJobs()
+            raise
+        self.sources, self.joins = query.report(), query.joins()
+        self._checks = tuple(self._malformed_checks())
+        raise_failed(self._checks)
+        return query.rows
+
+    def _malformed_checks(self) -> Iterator[CheckReport]:
+        """Yield the results of the sources' limits of malformed lines."""
+        for name, source in self._spec.sources.items():
+            limit = source.max_malformed if isinstance(source, SourceSpec) else None
+            if limit is not None:
+                count = self.sources[name].malformed_lines
+                yield CheckReport(
+                    check=f"max_malformed: {name}",
+                    required=f"at most {limit:,} malformed lines",
+                    found="a number that Spark did not report" if count is None else f"{count:,}",
+                    passed=count is not None and count <= limit,
+                )
+
+
+def _compute_all(frame: DataFrame) -> None:
+    """Compute every row without writing any."""
+    frame.write.format("noop").mode("overwrite").save()
