@@ -561,7 +561,14 @@ PARAMETERS: tuple[Parameter, ...] = (
         "exchange_dir",
         "str | None",
         None,
-        "Directory that both the worker and the driver can access, for the job spec and the result in deploy mode "
+        "Directory or URI (s3a, hdfs, gs, abfss) that both the worker and the driver can access, for the job spec and "
+        "the result in deploy mode cluster.",
+    ),
+    Parameter(
+        "exchange_conn_id",
+        "str | None",
+        None,
+        "Airflow connection with which the worker accesses exchange_dir. The driver uses the credentials of the "
         "cluster.",
     ),
     Parameter(

@@ -57,8 +57,9 @@ _LOG_ASSIGNMENT = re.compile(r"^(?P<key>[^=\s]+)=")
 class Submission:
     """The job to submit, its credentials, and the location of Spark.
 
-    `spark_home`, `spark_python`, `exchange_dir` and `class_archives` are the operator's parameters of the same names.
-    `on_started` is called with the Spark application when it starts, if its driver runs on this machine.
+    `spark_home`, `spark_python`, `exchange_dir`, `exchange_conn_id` and `class_archives` are the operator's parameters
+    of the same names. `on_started` is called with the Spark application when it starts, if its driver runs on this
+    machine.
     """
 
     spec: JobSpec
@@ -66,6 +67,7 @@ class Submission:
     spark_home: str | None = None
     spark_python: str | None = None
     exchange_dir: str | None = None
+    exchange_conn_id: str | None = None
     class_archives: str | None = None
     on_started: Callable[[Application], None] | None = None
 
@@ -117,7 +119,7 @@ class PushdownSubmitHook(SparkConnectionHook):
         self._packages = packages_for(submission.spec, given, self._installation)
         self._history_server = history_server(self.history_extra, serialize_all(conf).get(HISTORY_KEY))
         self._exchange = self._open_exchange()
-        self._application_args = ["--spec", str(self._exchange.spec_path)]
+        self._application_args = ["--spec", self._exchange.spec_location]
 
     def submit(self, application: str = "", **kwargs: object) -> str | None:
         """Submit the job, wait for spark-submit, and return the id of the driver if the cluster has one.
@@ -221,7 +223,7 @@ class PushdownSubmitHook(SparkConnectionHook):
             return
         if not may_have_wrong_names(source.schema_ddl, query.columns or (), query.where or ""):
             return
-        error = declared_names_error(python, environment, job_archive(), self._exchange.spec_path)
+        error = declared_names_error(python, environment, job_archive(), Path(self._exchange.spec_location))
         if error is not None:
             raise exception_for(error)
 
@@ -282,9 +284,10 @@ class PushdownSubmitHook(SparkConnectionHook):
         )
 
     def _open_exchange(self) -> Exchange:
-        """Create a private directory for a local driver, otherwise a directory of the run in `exchange_dir`."""
+        """Create a private directory for a local driver, otherwise open the files of the run at `exchange_dir`."""
         if self.is_cluster:
-            return Exchange.shared(self._submission.exchange_dir, self._submission.spec.run_key)
+            submission = self._submission
+            return Exchange.shared(submission.exchange_dir, submission.spec.run_key, submission.exchange_conn_id)
         return Exchange.private()
 
     def _get_spark_binary_path(self) -> list[str]:
@@ -310,8 +313,7 @@ class PushdownSubmitHook(SparkConnectionHook):
                 shown += [argument, value] if argument == "--conf" else [argument]
         if not hidden:
             return command
-        self._exchange.write(self._exchange.properties_path, self._properties_text(hidden))
-        properties = ["--properties-file", str(self._exchange.properties_path)]
+        properties = ["--properties-file", str(self._exchange.hide(self._properties_text(hidden)))]
         if self._properties_file:
             position = shown.index("--properties-file")
             shown[position : position + 2] = properties

@@ -30,23 +30,27 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+def directory(exchange: Exchange) -> Path:
+    return Path(exchange.spec_location).parent
+
+
 def test_only_the_owner_can_read_the_directory() -> None:
     exchange = Exchange.private()
     exchange.prepare(SPEC, SecretValues(hadoop={"fs.s3a.secret.key": "hush"}))
-    assert mode(exchange.directory) == 0o700
-    assert {mode(file) for file in exchange.directory.iterdir()} == {0o600}
+    assert mode(directory(exchange)) == 0o700
+    assert {mode(file) for file in directory(exchange).iterdir()} == {0o600}
     exchange.discard()
-    assert not exchange.directory.exists()
+    assert not directory(exchange).exists()
 
 
 def test_the_job_spec_is_written_without_secrets() -> None:
     exchange = Exchange.private()
     exchange.prepare(SPEC, SecretValues(hadoop={"fs.s3a.secret.key": "hush"}))
-    text = exchange.spec_path.read_text()
+    text = (directory(exchange) / "spec.json").read_text()
     spec = JobSpec.model_validate_json(text)
     assert "hush" not in text
     assert spec.sources == SPEC.sources
-    assert spec.result_path == str(exchange.result_path)
+    assert spec.result_path == str(directory(exchange) / "result.json")
     assert spec.secrets_path is not None
     assert SecretValues.model_validate_json(Path(spec.secrets_path).read_bytes()).hadoop == {
         "fs.s3a.secret.key": "hush"
@@ -59,41 +63,41 @@ def test_the_connection_of_an_output_is_a_secret() -> None:
     connection = RemoteConnection(kind=DatabaseKind.POSTGRESQL, database="d", host="h", password="hush-3")
     secrets = SecretValues(output=connection)
     exchange.prepare(SPEC, secrets)
-    assert "hush-3" not in exchange.spec_path.read_text()
+    assert "hush-3" not in (directory(exchange) / "spec.json").read_text()
     assert "hush-3" not in repr(secrets)
-    assert SecretValues.model_validate_json(exchange.secrets_path.read_bytes()).output == connection
-    assert exchange.secrets_path.stat().st_mode & 0o777 == 0o600
+    assert SecretValues.model_validate_json((directory(exchange) / "secrets.json").read_bytes()).output == connection
+    assert (directory(exchange) / "secrets.json").stat().st_mode & 0o777 == 0o600
     exchange.discard()
 
 
 def test_without_secrets_there_is_no_secrets_file() -> None:
     exchange = Exchange.private()
     exchange.prepare(SPEC, SecretValues())
-    assert not exchange.secrets_path.exists()
-    assert JobSpec.model_validate_json(exchange.spec_path.read_bytes()).secrets_path is None
+    assert not (directory(exchange) / "secrets.json").exists()
+    assert JobSpec.model_validate_json((directory(exchange) / "spec.json").read_bytes()).secrets_path is None
     exchange.discard()
 
 
 def test_a_missing_or_invalid_result_is_none() -> None:
     exchange = Exchange.private()
     assert exchange.read_result() is None
-    exchange.result_path.write_text('{"version": 1, "rows": ')
+    (directory(exchange) / "result.json").write_text('{"version": 1, "rows": ')
     assert exchange.read_result() is None
-    exchange.result_path.write_text(JobResult(rows=3).model_dump_json())
+    (directory(exchange) / "result.json").write_text(JobResult(rows=3).model_dump_json())
     assert exchange.read_result() == JobResult(rows=3)
     exchange.discard()
 
 
 def test_all_tries_of_one_run_share_a_directory(tmp_path: Path) -> None:
     first = Exchange.shared(str(tmp_path), "run 1")
-    assert Exchange.shared(str(tmp_path), "run 1").directory == first.directory
-    assert Exchange.shared(str(tmp_path), "run 2").directory != first.directory
-    assert mode(first.directory) == 0o700
+    assert directory(Exchange.shared(str(tmp_path), "run 1")) == directory(first)
+    assert directory(Exchange.shared(str(tmp_path), "run 2")) != directory(first)
+    assert mode(directory(first)) == 0o700
 
 
 def test_a_new_job_deletes_the_result_of_an_earlier_try(tmp_path: Path) -> None:
     exchange = Exchange.shared(str(tmp_path), "run")
-    exchange.result_path.write_text(JobResult(rows=3).model_dump_json())
+    (directory(exchange) / "result.json").write_text(JobResult(rows=3).model_dump_json())
     exchange.prepare(SPEC, SecretValues())
     assert exchange.read_result() is None
 
