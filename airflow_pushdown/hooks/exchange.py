@@ -111,6 +111,14 @@ class Exchange:
         except ValidationError:
             return None
 
+    def read_spec(self) -> JobSpec | None:
+        """Return the spec of the last job that was prepared, None if it is missing or invalid."""
+        content = self._files.read(_SPEC)
+        try:
+            return None if content is None else JobSpec.model_validate_json(content)
+        except ValidationError:
+            return None
+
     def check(self) -> None:
         """Write and read a file, then delete everything. Raises a `PushdownTaskError` or `OSError` if that fails."""
         try:

@@ -105,6 +105,9 @@ class PushdownSubmitHook(SparkConnectionHook):
             )
         except PermissionError as error:
             raise config_error(str(error)) from error
+        if self._is_yarn:
+            # A second driver would find no credentials, and replace the result of the first. Airflow retries the task.
+            self._conf.setdefault("spark.yarn.maxAppAttempts", "1")
         self._installation = find_installation(
             binary=self.binary,
             spark_home=submission.spark_home,

@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from cryptography.fernet import Fernet
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.hooks.exchange import Exchange
@@ -18,6 +19,7 @@ from pushdown_spark.contract import (
     SecretValues,
     SourceSpec,
 )
+from pushdown_spark.contract.encryption import KEY_VARIABLE, decrypt
 
 SPEC = JobSpec(
     run_key="d/t/r/-1",
@@ -102,7 +104,69 @@ def test_a_new_job_deletes_the_result_of_an_earlier_try(tmp_path: Path) -> None:
     assert exchange.read_result() is None
 
 
-@pytest.mark.parametrize("given", [None, "", "s3a://bucket/x", "/nowhere/at/all"])
+@pytest.mark.parametrize("given", [None, "", "/nowhere/at/all", "file:///nowhere/at/all"])
 def test_cluster_mode_requires_a_shared_directory(given: str | None) -> None:
     with pytest.raises(ConfigError, match="exchange_dir"):
         Exchange.shared(given, "run")
+
+
+SECRETS = SecretValues(hadoop={"fs.s3a.secret.key": "hush-4"})
+
+
+@pytest.fixture
+def key(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Set a key for the worker and return it."""
+    key = Fernet.generate_key().decode()
+    monkeypatch.setenv(KEY_VARIABLE, key)
+    return key
+
+
+def test_a_key_encrypts_the_credentials_for_their_spec(tmp_path: Path, key: str) -> None:
+    exchange = Exchange.shared(tmp_path.as_uri(), "run")
+    exchange.prepare(SPEC, SECRETS)
+    spec, secrets = (directory(exchange) / name for name in ("spec.json", "secrets.json"))
+    assert "hush-4" not in secrets.read_text() + spec.read_text()
+    decrypted = decrypt(secrets.read_text(), key, spec.read_text())
+    assert SecretValues.model_validate_json(decrypted) == SECRETS
+    exchange.discard()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("key")
+def test_with_a_key_worker_and_driver_may_be_users_of_one_group(tmp_path: Path) -> None:
+    exchange = Exchange.shared(str(tmp_path), "run")
+    exchange.prepare(SPEC, SECRETS)
+    assert mode(directory(exchange)) == 0o770
+    assert {mode(file) for file in directory(exchange).iterdir()} == {0o660}
+
+
+def test_an_invalid_key_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, "password")
+    with pytest.raises(ConfigError, match=f"{KEY_VARIABLE} on this worker: the key must be 32 random bytes"):
+        Exchange.shared(str(tmp_path), "run").prepare(SPEC, SECRETS)
+
+
+def test_without_a_key_credentials_are_not_written_where_others_can_read(tmp_path: Path) -> None:
+    exchange = Exchange.shared(str(tmp_path), "run")
+    directory(exchange).chmod(0o755)
+    with pytest.raises(ConfigError, match="others may read") as caught:
+        exchange.prepare(SPEC, SECRETS)
+    assert list(directory(exchange).iterdir()) == []
+    for way in (KEY_VARIABLE, "secretKeyRef", "hadoop.security.credential.provider.path", "mounted directory"):
+        assert way in str(caught.value)
+    exchange.prepare(SPEC, SecretValues())
+    assert exchange.read_spec() is not None
+
+
+def test_hidden_settings_stay_on_this_machine(tmp_path: Path) -> None:
+    exchange = Exchange.shared(str(tmp_path), "run")
+    path = exchange.hide("spark.my.secret hush-5")
+    assert (mode(path), mode(path.parent)) == (0o600, 0o700)
+    assert tmp_path not in path.parents
+    exchange.discard()
+    assert not path.parent.exists()
+
+
+def test_a_scheme_without_a_file_system_names_the_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"cannot open nosuch://bucket/x .*install the Airflow provider"):
+        Exchange.shared("nosuch://bucket/x", "run")
