@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,8 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 import httpx
+import psutil  # type: ignore[import-untyped]
+from hadoop_jars import hadoop_jars  # type: ignore[import-not-found]
 
 from e2e.jvm import FAST_START_OPTIONS
 from e2e.ports import HOST, free_port
@@ -19,6 +22,12 @@ _START_SECONDS = 180.0
 _HDFS = "org.apache.hadoop.hdfs.server"
 _YARN = "org.apache.hadoop.yarn.server"
 _ENDED = ("FINISHED", "FAILED", "KILLED")
+
+
+def server_jars(spark_environment: Path) -> list[str]:
+    """Return the class path of Hadoop's servers: their own jars, and those of Spark."""
+    spark = next(spark_environment.glob("lib/python3.*/site-packages/pyspark/jars"))
+    return [*map(str, hadoop_jars(spark_environment)), f"{spark}/*"]
 
 
 @dataclass
@@ -82,6 +91,26 @@ class HadoopCluster:
         """Return the applications by id, with the fields of YARN's REST API."""
         found = self._get(f"{self.http}/ws/v1/cluster/apps").get("apps") or {}
         return {app["id"]: app for app in found.get("app", ())}  # type: ignore[attr-defined]
+
+    def node_of(self, application: str) -> str:
+        """Return the name of the node manager that runs the driver of an application in deploy mode cluster."""
+        port = self.applications()[application]["amHostHttpAddress"].rpartition(":")[2]
+        names = (f"nodemanager-{number}" for number in range(1, NODES + 1))
+        return next(name for name in names if self._address(f"{name}-http").endswith(f":{port}"))
+
+    def stop_node(self, name: str) -> None:
+        """Kill a node manager with all its containers, as when a machine is lost."""
+        program = self.programs.by_name(name)
+        containers = program.tree()[1:]
+        self.programs.kill(program)
+        for process in containers:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    def logs(self) -> str:
+        """Return everything that containers have logged."""
+        files = (self.run / "hadoop").glob("nodemanager-*/logs/**/*")
+        return "".join(file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file())
 
     def running_applications(self) -> frozenset[str]:
         """Return the ids of the applications that have not ended."""

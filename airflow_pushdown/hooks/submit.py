@@ -43,6 +43,7 @@ from airflow_pushdown.hooks.spark_python import (
     require_libraries,
     require_matching_pyspark,
 )
+from airflow_pushdown.hooks.yarn import run_tag
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.parameters import SUBMIT_DEFAULTS, serialize_all
 from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec, SecretValues, SourceSpec
@@ -59,7 +60,7 @@ class Submission:
 
     `spark_home`, `spark_python`, `exchange_dir`, `exchange_conn_id` and `class_archives` are the operator's parameters
     of the same names. `on_started` is called with the Spark application when it starts, if its driver runs on this
-    machine.
+    machine or on YARN.
     """
 
     spec: JobSpec
@@ -95,6 +96,7 @@ class PushdownSubmitHook(SparkConnectionHook):
         self._submission = submission
         self._job: JobProcess | None = None
         self._killed = False
+        self._reported: Application | None = None
         self._output = JobOutput()
         try:
             super().__init__(
@@ -108,6 +110,7 @@ class PushdownSubmitHook(SparkConnectionHook):
         if self._is_yarn:
             # A second driver would find no credentials, and replace the result of the first. Airflow retries the task.
             self._conf.setdefault("spark.yarn.maxAppAttempts", "1")
+            self.tag_applications(run_tag(submission.spec.run_key))
         self._installation = find_installation(
             binary=self.binary,
             spark_home=submission.spark_home,
@@ -131,6 +134,7 @@ class PushdownSubmitHook(SparkConnectionHook):
         fails without a result. `collect` returns failures of the job itself.
         """
         self._validate_yarn_track_via_rm_api_config()
+        self.end_applications()
         self._exchange.prepare(self._submission.spec, self._submission.secrets)
         command = self._hide_secrets(self._build_spark_submit_command(str(job_program())))
         try:
@@ -251,7 +255,9 @@ class PushdownSubmitHook(SparkConnectionHook):
         for line in job.lines():
             level = self._output.level_of(line)
             started = started_application(line)
-            if started is not None and self._submission.on_started is not None:
+            if started is not None and started != self._reported and self._submission.on_started is not None:
+                # On a cluster, spark-submit names the application several times.
+                self._reported = started
                 self._submission.on_started(started)
             if self.is_cluster:
                 self._process_spark_submit_log(iter((line,)))

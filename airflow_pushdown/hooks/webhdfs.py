@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _PORT, _TLS_PORT = 9870, 9871
 _CONFIGURATIONS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
-_FILES = ("core-site.xml", "hdfs-site.xml")
+_FILES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
 
 
 def open_webhdfs(uri: str, conn_id: str | None) -> WebHDFS:
