@@ -290,19 +290,21 @@ def _has_jar(name: str, jars: Iterable[str], named: str) -> bool:
 def _exchange(hook: SparkConnectionHook, settings: Settings) -> Finding:
     """Return whether the files of a job can be written, and whether they can have credentials."""
     subject = "exchange_dir" if hook.is_cluster else "temporary files"
+    directory = settings.exchange_dir or hook.exchange_extras[0]
+    conn_id = settings.exchange_conn_id or hook.exchange_extras[1]
     try:
         exchange = Exchange.private()
         if hook.is_cluster:
             exchange.discard()
             run_key = f"doctor/{platform.node()}/{os.getpid()}"
-            exchange = Exchange.shared(settings.exchange_dir, run_key, settings.exchange_conn_id)
+            exchange = Exchange.shared(directory, run_key, conn_id)
         keeps_secrets = exchange.keeps_secrets
         exchange.check()
     except PushdownTaskError as error:
         return _failed(subject, str(error))
     except OSError as error:
         return _failed(subject, f"{error.filename}: {error.strerror}; set TMPDIR to a directory that this user owns")
-    place = settings.exchange_dir if hook.is_cluster else Path(exchange.spec_location).parent.parent
+    place = directory if hook.is_cluster else Path(exchange.spec_location).parent.parent
     if not keeps_secrets:
         return _failed(
             subject,

@@ -562,14 +562,14 @@ PARAMETERS: tuple[Parameter, ...] = (
         "str | None",
         None,
         "Directory or URI (s3a, hdfs, gs, abfss) that both the worker and the driver can access, for the job spec and "
-        "the result in deploy mode cluster.",
+        "the result in deploy mode cluster. By default, the extra exchange-dir of the Spark connection.",
     ),
     Parameter(
         "exchange_conn_id",
         "str | None",
         None,
-        "Airflow connection with which the worker accesses exchange_dir. The driver uses the credentials of the "
-        "cluster.",
+        "Airflow connection with which the worker accesses exchange_dir, by default the extra exchange-conn-id of the "
+        "Spark connection. The driver uses the credentials of the cluster.",
     ),
     Parameter(
         "class_archives",

@@ -165,9 +165,7 @@ class HadoopCluster:
             "yarn.nodemanager.env-whitelist": "JAVA_HOME",
             "yarn.scheduler.minimum-allocation-mb": "128",
             # A lost node manager is noticed within a minute, not ten.
-            "yarn.nm.liveness-monitor.expiry-interval-ms": "20000",
-            "yarn.am.liveness-monitor.expiry-interval-ms": "20000",
-            "yarn.resourcemanager.nm.liveness-monitor.interval-ms": "5000",
+            "yarn.nm.liveness-monitor.expiry-interval-ms": "30000",
         }
 
     def _address(self, name: str) -> str:

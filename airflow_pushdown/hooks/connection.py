@@ -13,6 +13,8 @@ from airflow_pushdown.hooks.application import HISTORY_EXTRA
 from airflow_pushdown.hooks.yarn import TAGS_KEY, ResourceManagerError, active_applications, configured_address
 from airflow_pushdown.version_compat import AirflowNotFoundException
 
+EXCHANGE_EXTRA, EXCHANGE_CONNECTION_EXTRA = "exchange-dir", "exchange-conn-id"
+"""Extras of a Spark connection with the defaults of the parameters `exchange_dir` and `exchange_conn_id`."""
 _KNOWN_EXTRAS = frozenset(
     {
         "queue",
@@ -25,6 +27,8 @@ _KNOWN_EXTRAS = frozenset(
         "rest-port",
         "yarn_resourcemanager_webapp_address",
         HISTORY_EXTRA,
+        EXCHANGE_EXTRA,
+        EXCHANGE_CONNECTION_EXTRA,
     }
 )
 _MASTERS = ("local", "spark", "yarn", "k8s")
@@ -37,6 +41,7 @@ class SparkConnectionHook(SparkSubmitHook):
     def __init__(self, *, conn_id: str = "spark_default", **options: Any) -> None:  # noqa: ANN401 - the provider's
         """Resolve the connection. Raises `ConfigError` with the name of the invalid parameter."""
         self.history_extra: object = None
+        self.exchange_extras: tuple[str | None, str | None] = (None, None)
         self._run_tag: str | None = None
         try:
             super().__init__(conn_id=conn_id, **options)
@@ -130,6 +135,7 @@ class SparkConnectionHook(SparkSubmitHook):
             ) from error
         self._check_extras(conn_id, extras)
         self.history_extra = extras.get(HISTORY_EXTRA)
+        self.exchange_extras = (extras.get(EXCHANGE_EXTRA), extras.get(EXCHANGE_CONNECTION_EXTRA))
         try:
             return super()._resolve_connection()
         except ValueError as error:

@@ -96,6 +96,7 @@ class PushdownSubmitHook(SparkConnectionHook):
         self._submission = submission
         self._job: JobProcess | None = None
         self._killed = False
+        self._has_failed = False
         self._reported: Application | None = None
         self._output = JobOutput()
         try:
@@ -142,7 +143,13 @@ class PushdownSubmitHook(SparkConnectionHook):
         finally:
             if not self._tracked_after_submit:
                 self._run_post_submit_commands()
-        self._check(returncode)
+        try:
+            self._check(returncode)
+        except PushdownTaskError:
+            # An application that spark-submit has lost would run on. After its own errors, there is no driver.
+            self.end_applications()
+            self._has_failed = returncode >= 0
+            raise
         return self._driver_id
 
     def collect(self) -> JobResult:
@@ -164,7 +171,7 @@ class PushdownSubmitHook(SparkConnectionHook):
 
     def release(self) -> None:
         """Delete spec and credentials, unless a driver on a cluster may still need them."""
-        if self._killed or not self.is_cluster:
+        if self._killed or self._has_failed or not self.is_cluster:
             self._exchange.discard()
 
     def on_kill(self) -> None:
@@ -295,9 +302,19 @@ class PushdownSubmitHook(SparkConnectionHook):
     def _open_exchange(self) -> Exchange:
         """Create a private directory for a local driver, otherwise open the files of the run at `exchange_dir`."""
         if self.is_cluster:
-            submission = self._submission
-            return Exchange.shared(submission.exchange_dir, submission.spec.run_key, submission.exchange_conn_id)
+            return Exchange.shared(*self.exchange_place)
         return Exchange.private()
+
+    @property
+    def exchange_place(self) -> tuple[str | None, str, str | None]:
+        """The arguments of `Exchange.shared` for the run. Parameters precede the extras of the connection."""
+        submission = self._submission
+        directory, conn_id = self.exchange_extras
+        return (
+            submission.exchange_dir or directory,
+            submission.spec.run_key,
+            submission.exchange_conn_id or conn_id,
+        )
 
     def _get_spark_binary_path(self) -> list[str]:
         """Return the spark-submit of the installation."""

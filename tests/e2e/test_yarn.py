@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from cryptography.fernet import Fernet
 
@@ -23,6 +22,7 @@ from pushdown_spark.contract.encryption import KEY_ALIAS, KEY_VARIABLE
 
 pytest.importorskip("hadoop_jars", reason="PYTHONPATH does not have the directory of the tests")
 from e2e.hadoop import HadoopCluster, server_jars
+from e2e.yarn import store_key
 
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 
@@ -53,11 +53,7 @@ def key() -> str:
 @pytest.fixture(scope="module")
 def provider(cluster: HadoopCluster, key: str) -> str:
     """Store the key in a credential provider on HDFS, which only its owner can read. Return its path."""
-    path = f"jceks://{cluster.root.replace('://', '@')}/user/keys/exchange.jceks"
-    shell = "org.apache.hadoop.security.alias.CredentialShell"
-    command = [str(cluster.java), "-cp", ":".join((str(cluster.configuration), *cluster.jars)), shell, "create"]
-    subprocess.run([*command, KEY_ALIAS, "-value", key, "-provider", path], check=True, capture_output=True)
-    return path
+    return store_key(cluster.programs, cluster, key)
 
 
 @pytest.fixture
@@ -229,14 +225,12 @@ def test_a_killed_task_kills_its_application(
 def test_the_next_try_kills_the_application_that_a_killed_worker_has_left(
     submission: Submit, cluster: HadoopCluster, provider: str
 ) -> None:
-    job = Submitted(submission("cluster", with_provider(provider)), cluster)
-    application = job.reaches("ACCEPTED", "RUNNING")
-    submit = job.hook._submit_sp
-    assert submit is not None
-    for process in (*psutil.Process(submit.pid).children(recursive=True), psutil.Process(submit.pid)):
-        process.kill()
-    job.ends()
-    assert application in cluster.running_applications()
+    worker = multiprocessing.get_context("fork").Process(target=submission("cluster", with_provider(provider)).submit)
+    worker.start()
+    wait_for("an application", lambda: bool(cluster.running_applications()), SECONDS)
+    (application,) = cluster.running_applications()
+    worker.kill()
+    worker.join()
 
     finish(submission("cluster", with_provider(provider)))
 
