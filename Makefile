@@ -75,7 +75,7 @@ AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPAR
 covered = COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data"
 cover = --cov=$(2) --cov-report=html:.artifacts/coverage-$(1)
 
-.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly connectors e2e e2e-local bench bench-orc bench-avro bench-parquet bench-joins bench-remote bench-output \
+.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly connectors e2e e2e-local e2e-yarn bench bench-orc bench-avro bench-parquet bench-joins bench-remote bench-output \
 	bench-projection bench-tasks profile-task docs docs-site lock proto release release-check java python clean
 .DEFAULT_GOAL := help
 
@@ -87,6 +87,7 @@ help:
 	@echo "make nightly          long test sweeps, the example DAGs, S3A and JDBC"
 	@echo "make connectors       tests of Iceberg and Delta tables, with a Spark that has connectors for them"
 	@echo "make e2e-local        run every example DAG with Airflow's services and a Spark cluster on this machine"
+	@echo "make e2e-yarn         run them on YARN and HDFS on this machine, in both deploy modes"
 	@echo "make e2e              the same DAGs and checks in containers (docker compose)"
 	@echo "make bench            compare JSON and CSV scans with Spark, DuckDB and Polars (SF=10 for more data)"
 	@echo "make bench-orc        compare lazy ORC scans with Spark's reader"
@@ -262,6 +263,11 @@ connectors: $(CONNECTORS)/.installed java
 e2e-local: $(AIRFLOW)/.e2e $(SERVERS) $(SPARK)/classes.jsa .demo/data/.laid-out java
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))" PYTHONPATH="$(CURDIR):$(CURDIR)/tests" \
 		$(AIRFLOW)/bin/python -m e2e.local $(E2E_OPTIONS)
+
+# The same DAGs on YARN and HDFS, in both deploy modes. YARN_OPTIONS="--mode cluster --only flights_scan" runs less.
+e2e-yarn: $(AIRFLOW)/.e2e $(SERVERS) $(SPARK)/classes.jsa .demo/data/.laid-out java
+	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))" PYTHONPATH="$(CURDIR):$(CURDIR)/tests" \
+		$(AIRFLOW)/bin/python -m e2e.yarn $(YARN_OPTIONS)
 
 e2e: python
 	$(PYTHON) -m e2e.compose

@@ -18,6 +18,7 @@ def main() -> int:
     doctor.add_argument("--spark-home", help="like the operators' spark_home")
     doctor.add_argument("--spark-python", help="like the operators' spark_python")
     doctor.add_argument("--exchange-dir", help="like the operators' exchange_dir, for deploy mode cluster")
+    doctor.add_argument("--exchange-conn-id", help="like the operators' exchange_conn_id")
     doctor.add_argument("--class-archives", help="like the operators' class_archives")
     doctor.add_argument("--packages", help="like the operators' packages")
     doctor.add_argument(

@@ -48,6 +48,7 @@ from airflow_pushdown.hooks.spark_python import (
     require_matching_pyspark,
 )
 from airflow_pushdown.packaging import job_archive
+from pushdown_spark.contract.encryption import KEY_VARIABLE
 
 _AIRFLOW_SIDE, _SPARK_SIDE = "airflow-pushdown", "pushdown-spark"
 _CONNECT_SECONDS = 5
@@ -90,6 +91,7 @@ class Settings:
     spark_home: str | None = None
     spark_python: str | None = None
     exchange_dir: str | None = None
+    exchange_conn_id: str | None = None
     class_archives: str | None = None
     packages: str | None = None
     source_conn_ids: Sequence[str] = ()
@@ -290,24 +292,29 @@ def _has_jar(name: str, jars: Iterable[str], named: str) -> bool:
 
 
 def _exchange(hook: SparkConnectionHook, settings: Settings) -> Finding:
-    """Return whether the directory of a job can be created, and is private."""
+    """Return whether the files of a job can be written, and whether they can have credentials."""
     subject = "exchange_dir" if hook.is_cluster else "temporary files"
+    directory = settings.exchange_dir or hook.exchange_extras[0]
+    conn_id = settings.exchange_conn_id or hook.exchange_extras[1]
     try:
-        run_key = f"doctor/{platform.node()}/{os.getpid()}"
-        exchange = Exchange.shared(settings.exchange_dir, run_key) if hook.is_cluster else Exchange.private()
-        try:
-            exchange.write(exchange.spec_path, "{}")
-            is_private = not (exchange.directory.stat().st_mode | exchange.spec_path.stat().st_mode) & 0o077
-        finally:
+        exchange = Exchange.private()
+        if hook.is_cluster:
             exchange.discard()
+            run_key = f"doctor/{platform.node()}/{os.getpid()}"
+            exchange = Exchange.shared(directory, run_key, conn_id)
+        keeps_secrets = exchange.keeps_secrets
+        exchange.check()
     except PushdownTaskError as error:
         return _failed(subject, str(error))
     except OSError as error:
         return _failed(subject, f"{error.filename}: {error.strerror}; set TMPDIR to a directory that this user owns")
-    parent = exchange.directory.parent
-    if not is_private:
-        return _failed(subject, f"{parent} ignores permissions, so other users could read credentials; use another one")
-    return _ok(subject, f"{parent} is writable")
+    place = directory if hook.is_cluster else Path(exchange.spec_location).parent.parent
+    if not keeps_secrets:
+        return _failed(
+            subject,
+            f"other users could read credentials in {place}; use another one, or set {KEY_VARIABLE} as for clusters",
+        )
+    return _ok(subject, f"{place} is writable")
 
 
 def _job_archive() -> Finding:

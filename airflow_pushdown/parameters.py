@@ -585,8 +585,15 @@ PARAMETERS: tuple[Parameter, ...] = (
         "exchange_dir",
         "str | None",
         None,
-        "Directory that both the worker and the driver can access, for the job spec and the result in deploy mode "
-        "cluster.",
+        "Directory or URI (s3a, hdfs, gs, abfss) that both the worker and the driver can access, for the job spec and "
+        "the result in deploy mode cluster. By default, the extra exchange-dir of the Spark connection.",
+    ),
+    Parameter(
+        "exchange_conn_id",
+        "str | None",
+        None,
+        "Airflow connection with which the worker accesses exchange_dir, by default the extra exchange-conn-id of the "
+        "Spark connection. The driver uses the credentials of the cluster.",
     ),
     Parameter(
         "class_archives",

@@ -56,11 +56,11 @@ def product(dags: Path = ROOT / "dags") -> Iterator[Local]:
     (ROOT / ".e2e").mkdir(exist_ok=True)
     run = Path(tempfile.mkdtemp(prefix="run-", dir=ROOT / ".e2e"))
     with ExitStack() as stack:
-        programs = Programs(run, _environment())
+        programs = Programs(run, environment())
         stack.callback(_delete_secrets, run)
         database = stack.enter_context(postgresql())
         stack.callback(programs.stop)
-        _link_data(run / "demo" / "data")
+        link_data(run / "demo" / "data")
         cluster = SparkCluster(programs, run, SPARK_ENVIRONMENT)
         database.execute("CREATE DATABASE airflow")
         connection = database.connection()
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", metavar="DAG", help="run these example DAGs only")
     options = parser.parse_args(arguments)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+        signal.signal(number, interrupt)
     try:
         run_checks(example_dags(ROOT / "dags") if options.only is None else options.only)
     except (E2eError, NoServerError, NoJavaError) as problem:
@@ -140,7 +140,7 @@ def _require_no_connections(database: Server) -> None:
         raise E2eError(f"connections to the remote source are still open: {connections}")
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return the environment of all programs, without settings of another Airflow or Spark."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED_PREFIXES)}
     return {
@@ -156,7 +156,7 @@ def _spark_connection(cluster: SparkCluster) -> str:
     return json.dumps({"conn_type": "spark", "host": host, "port": int(port), "extra": {"deploy-mode": "client"}})
 
 
-def _link_data(data: Path) -> None:
+def link_data(data: Path) -> None:
     """Link the demo's data to the directory in which the DAGs expect them."""
     if not (DATA / ".laid-out").is_file():
         raise E2eError(f"there are no flights in {DATA}: run `make e2e-local`, which writes them")
@@ -170,7 +170,7 @@ def _delete_secrets(run: Path) -> None:
     (run / "passwords.json").unlink(missing_ok=True)
 
 
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+def interrupt(_signal: int, _frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt, and ignore further signals so that they do not interrupt the cleanup."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

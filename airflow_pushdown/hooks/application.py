@@ -14,6 +14,8 @@ HISTORY_KEY = "spark.yarn.historyServer.address"
 """Spark's own setting of this address, which is used without the extra."""
 
 _STARTED = re.compile(r"^airflow_pushdown: application (?P<id>\S+), UI (?P<ui>\S+)$")
+_TRACKED = re.compile(r"^\s*tracking URL: (?P<ui>\S+/(?P<id>application_\d+_\d+)/?)$")
+"""The line in which spark-submit names the page of an application on YARN's proxy, which leads to the driver's UI."""
 _WEB = frozenset({"http", "https"})
 
 
@@ -26,8 +28,8 @@ class Application:
 
 
 def started_application(line: str) -> Application | None:
-    """Return the application that a line of the job's output reports, None for other lines."""
-    match = _STARTED.match(line)
+    """Return the application that a line of the job or of spark-submit reports, None for other lines."""
+    match = _STARTED.match(line) or _TRACKED.match(line)
     if match is None:
         return None
     return Application(match["id"], match["ui"] if is_web_address(match["ui"]) else None)

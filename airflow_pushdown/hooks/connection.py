@@ -10,8 +10,11 @@ from airflow.sdk import BaseHook
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.application import HISTORY_EXTRA
+from airflow_pushdown.hooks.yarn import TAGS_KEY, ResourceManagerError, active_applications, configured_address
 from airflow_pushdown.version_compat import AirflowNotFoundException
 
+EXCHANGE_EXTRA, EXCHANGE_CONNECTION_EXTRA = "exchange-dir", "exchange-conn-id"
+"""Extras of a Spark connection with the defaults of the parameters `exchange_dir` and `exchange_conn_id`."""
 _KNOWN_EXTRAS = frozenset(
     {
         "queue",
@@ -24,6 +27,8 @@ _KNOWN_EXTRAS = frozenset(
         "rest-port",
         "yarn_resourcemanager_webapp_address",
         HISTORY_EXTRA,
+        EXCHANGE_EXTRA,
+        EXCHANGE_CONNECTION_EXTRA,
     }
 )
 _MASTERS = ("local", "spark", "yarn", "k8s")
@@ -36,6 +41,8 @@ class SparkConnectionHook(SparkSubmitHook):
     def __init__(self, *, conn_id: str = "spark_default", **options: Any) -> None:  # noqa: ANN401 - the provider's
         """Resolve the connection. Raises `ConfigError` with the name of the invalid parameter."""
         self.history_extra: object = None
+        self.exchange_extras: tuple[str | None, str | None] = (None, None)
+        self._run_tag: str | None = None
         try:
             super().__init__(conn_id=conn_id, **options)
         except NameError as error:
@@ -65,6 +72,57 @@ class SparkConnectionHook(SparkSubmitHook):
         """The name or path of spark-submit."""
         return str(self._connection["spark_binary"])
 
+    def on_kill(self) -> None:
+        """Stop the driver on a cluster.
+
+        Applications of YARN are killed through the REST API of the resource manager, because workers rarely have
+        Hadoop's commands. The provider's hook starts `yarn`, and only for an application whose id it has read.
+        """
+        if not self._is_yarn_cluster_mode or not self._resource_manager:
+            super().on_kill()
+            return
+        if self._submit_sp is not None and self._submit_sp.poll() is None:
+            # It could submit the application after the list of applications was read.
+            self._submit_sp.kill()
+        self.end_applications()
+        self._run_post_submit_commands()
+
+    def end_applications(self) -> None:
+        """Kill the run's applications on YARN that have not ended, also those that an earlier try has left."""
+        address = self._resource_manager
+        if not self._is_yarn_cluster_mode or not address or self._run_tag is None:
+            return
+        try:
+            for application in active_applications(address, self._run_tag, self._resolved_yarn_rm_auth):
+                self.log.info("Application %s of this run is killed", application)
+                self._kill_yarn_application(application)
+        except ResourceManagerError as error:
+            self.log.warning("Applications of this run may still run on YARN: %s", error)
+
+    def tag_applications(self, tag: str) -> None:
+        """Give the application on YARN a tag, in addition to those of the user."""
+        self._run_tag = tag
+        if self._is_yarn:
+            self._conf[TAGS_KEY] = ",".join(filter(None, (self._conf.get(TAGS_KEY), tag)))
+
+    @property
+    def _resource_manager(self) -> str | None:
+        """The address of the resource manager in the connection or in Hadoop's configuration, None if not known."""
+        try:
+            return self._get_yarn_rm_base_url()
+        except ValueError:
+            return None
+
+    def _get_yarn_rm_base_url(self) -> str:
+        """Return the address of the resource manager. Without one in the connection, Hadoop's configuration has it."""
+        try:
+            return str(super()._get_yarn_rm_base_url())
+        except ValueError:
+            self._yarn_rm_base_url = configured_address()
+            if self._yarn_rm_base_url is None:
+                raise
+            return self._yarn_rm_base_url
+
     def _resolve_connection(self) -> dict[str, Any]:
         """Resolve the connection like the provider's hook, but raise for a missing or invalid one."""
         conn_id = self._conn_id
@@ -77,6 +135,7 @@ class SparkConnectionHook(SparkSubmitHook):
             ) from error
         self._check_extras(conn_id, extras)
         self.history_extra = extras.get(HISTORY_EXTRA)
+        self.exchange_extras = (extras.get(EXCHANGE_EXTRA), extras.get(EXCHANGE_CONNECTION_EXTRA))
         try:
             return super()._resolve_connection()
         except ValueError as error:

@@ -1,103 +1,151 @@
-"""The private directory for the spec, the secrets and the result of a job."""
+"""The exchange of the spec, the credentials and the result of a job between a task and its driver."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Self
 
+from airflow.sdk.log import mask_secret
 from pydantic import ValidationError
 
 from airflow_pushdown.exceptions import config_error
+from airflow_pushdown.hooks.exchange_files import (
+    PRIVATE,
+    SHARED_WITH_GROUP,
+    DirectoryFiles,
+    ExchangeFiles,
+    local_directory,
+    open_remote,
+    scheme_of,
+)
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues
+from pushdown_spark.contract.encryption import KEY_VARIABLE, KEY_WAYS, encrypt
 
-_URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
+_SPEC, _SECRETS, _RESULT = "spec.json", "secrets.json", "result.json"
+_NEW_KEY = "python -c 'from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())'"
 
 
 class Exchange:
-    """The directory of one job, with mode 0700 and files of mode 0600."""
+    """The files of one job. `key` encrypts the credentials, which needs no private files."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, files: ExchangeFiles, key: str | None = None) -> None:
+        self._files = files
+        self._key = key
+        self._hidden: Path | None = None
 
     @classmethod
     def private(cls) -> Self:
-        """Create a directory for a driver on this machine."""
-        return cls(Path(tempfile.mkdtemp(prefix="airflow-pushdown-")))
+        """Create a directory of mode 0700 for a driver on this machine."""
+        return cls(DirectoryFiles(Path(tempfile.mkdtemp(prefix="airflow-pushdown-"))))
 
     @classmethod
-    def shared(cls, exchange_dir: str | None, run_key: str) -> Self:
-        """Create the directory of one run below `exchange_dir`, for a driver on another machine.
+    def shared(cls, exchange_dir: str | None, run_key: str, conn_id: str | None = None) -> Self:
+        """Open the files of one run at `exchange_dir`, for a driver on another machine.
 
-        All tries of a run share it, so that a retry can read the result of a job that outlived its task. Raises
-        `ConfigError` if `exchange_dir` is missing or this worker cannot use it.
+        All tries of a run share them, so that a retry can read the result of a job that outlived its task. `conn_id` is
+        the Airflow connection of a URI. Raises `ConfigError` if `exchange_dir` is missing or this worker cannot use it.
         """
         if not exchange_dir:
             raise config_error(
-                "exchange_dir: deploy mode cluster runs the driver on another machine; set a directory that "
+                "exchange_dir: deploy mode cluster runs the driver on another machine; set a directory or URI that "
                 "worker and driver share"
             )
-        if _URI.match(exchange_dir):
-            raise config_error(f"exchange_dir: {exchange_dir} is a URI; set the path of a mounted, shared directory")
-        if not Path(exchange_dir).is_dir():
+        key = os.environ.get(KEY_VARIABLE) or None
+        if key is not None:
+            mask_secret(key)
+        name = hashlib.sha256(run_key.encode()).hexdigest()[:32]
+        if scheme_of(exchange_dir) is not None:
+            return cls(open_remote(exchange_dir, name, conn_id), key)
+        parent = local_directory(exchange_dir)
+        if not parent.is_dir():
             raise config_error(f"exchange_dir: {exchange_dir} is not a directory on this worker")
-        directory = Path(exchange_dir) / hashlib.sha256(run_key.encode()).hexdigest()[:32]
         try:
-            directory.mkdir(mode=0o700, exist_ok=True)
+            return cls(DirectoryFiles(parent / name, PRIVATE if key is None else SHARED_WITH_GROUP), key)
         except OSError as error:
             raise config_error(
                 f"exchange_dir: cannot create a directory below {exchange_dir} ({error.strerror})"
             ) from error
-        return cls(directory)
 
     @property
-    def spec_path(self) -> Path:
-        """The path of the job spec."""
-        return self.directory / "spec.json"
+    def spec_location(self) -> str:
+        """The path or URI of the job spec, which is the argument of the program."""
+        return self._files.location(_SPEC)
 
     @property
-    def result_path(self) -> Path:
-        """The path of the result."""
-        return self.directory / "result.json"
-
-    @property
-    def secrets_path(self) -> Path:
-        """The path of the credentials, which the job reads and deletes."""
-        return self.directory / "secrets.json"
-
-    @property
-    def properties_path(self) -> Path:
-        """The path of settings that must not appear on a command line."""
-        return self.directory / "spark.properties"
+    def keeps_secrets(self) -> bool:
+        """Whether credentials can be written: they are encrypted, or no other user can read the files."""
+        return self._key is not None or self._files.is_private
 
     def prepare(self, spec: JobSpec, secrets: SecretValues) -> None:
-        """Write the spec and the credentials of a new job. The result of an earlier try is deleted."""
-        self.result_path.unlink(missing_ok=True)
-        secrets_path = None
-        if secrets:
-            secrets_path = str(self.secrets_path)
-            self.write(self.secrets_path, secrets.model_dump_json())
-        spec_with_paths = spec.model_copy(update={"result_path": str(self.result_path), "secrets_path": secrets_path})
-        self.write(self.spec_path, spec_with_paths.model_dump_json(by_alias=True, exclude_none=True))
+        """Write the spec and the credentials of a new job. The result of an earlier try is deleted.
 
-    def write(self, path: Path, text: str) -> None:
-        """Write a new file of mode 0600. An existing file, which may have another mode, is deleted."""
-        path.unlink(missing_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        Raises `ConfigError` if others could read the credentials.
+        """
+        self._files.delete(_RESULT, _SECRETS)
+        secrets_path = self._files.location(_SECRETS) if secrets else None
+        complete = spec.model_copy(
+            update={"result_path": self._files.location(_RESULT), "secrets_path": secrets_path},
+        )
+        text = complete.model_dump_json(by_alias=True, exclude_none=True)
+        if secrets:
+            self._files.write(_SECRETS, self._protected(secrets.model_dump_json(), text))
+        self._files.write(_SPEC, text)
+
+    def hide(self, properties: str) -> Path:
+        """Write settings that must not appear on a command line to a private file of this machine."""
+        if self._hidden is None:
+            self._hidden = Path(tempfile.mkdtemp(prefix="airflow-pushdown-"))
+        files = DirectoryFiles(self._hidden)
+        files.write("spark.properties", properties)
+        return Path(files.location("spark.properties"))
 
     def read_result(self) -> JobResult | None:
         """Return the result of the job, None if it is missing or invalid."""
+        content = self._files.read(_RESULT)
         try:
-            return JobResult.model_validate_json(self.result_path.read_bytes())
-        except (FileNotFoundError, ValidationError):
+            return None if content is None else JobResult.model_validate_json(content)
+        except ValidationError:
             return None
 
+    def read_spec(self) -> JobSpec | None:
+        """Return the spec of the last job that was prepared, None if it is missing or invalid."""
+        content = self._files.read(_SPEC)
+        try:
+            return None if content is None else JobSpec.model_validate_json(content)
+        except ValidationError:
+            return None
+
+    def check(self) -> None:
+        """Write and read a file, then delete everything. Raises a `PushdownTaskError` or `OSError` if that fails."""
+        try:
+            self._files.write(_SPEC, "{}")
+            if self._files.read(_SPEC) != b"{}":
+                raise config_error(f"exchange_dir: {self.spec_location} does not keep what is written to it")
+        finally:
+            self.discard()
+
     def discard(self) -> None:
-        """Delete the directory and its content."""
-        shutil.rmtree(self.directory, ignore_errors=True)
+        """Delete all files of the job."""
+        if self._hidden is not None:
+            shutil.rmtree(self._hidden, ignore_errors=True)
+        self._files.delete(_SECRETS, _SPEC, _RESULT)
+        self._files.close()
+
+    def _protected(self, secrets: str, spec: str) -> str:
+        """Return the text of credentials to write. Encrypted ones only decrypt together with their spec."""
+        if self._key is not None:
+            try:
+                return encrypt(secrets, self._key, spec)
+            except ValueError as error:
+                raise config_error(f"{KEY_VARIABLE} on this worker: {error}; create one with {_NEW_KEY}") from error
+        if self._files.is_private:
+            return secrets
+        raise config_error(
+            f"exchange_dir: the job has credentials, and others may read {self._files.location(_SECRETS)}; set "
+            f"{KEY_VARIABLE} on the worker to a key ({_NEW_KEY}), and give the driver the same key by one of: "
+            f"{KEY_WAYS}. Or use a mounted directory, with one user for worker and driver"
+        )

@@ -45,6 +45,7 @@ from airflow_pushdown.hooks.spark_python import (
     require_libraries,
     require_matching_pyspark,
 )
+from airflow_pushdown.hooks.yarn import run_tag
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.parameters import SUBMIT_DEFAULTS, serialize_all
 from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec, SecretValues, SourceSpec
@@ -59,8 +60,9 @@ _LOG_ASSIGNMENT = re.compile(r"^(?P<key>[^=\s]+)=")
 class Submission:
     """The job to submit, its credentials, and the location of Spark.
 
-    `spark_home`, `spark_python`, `exchange_dir` and `class_archives` are the operator's parameters of the same names.
-    `on_started` is called with the Spark application when it starts, if its driver runs on this machine.
+    `spark_home`, `spark_python`, `exchange_dir`, `exchange_conn_id` and `class_archives` are the operator's parameters
+    of the same names. `on_started` is called with the Spark application when it starts, if its driver runs on this
+    machine or on YARN.
     """
 
     spec: JobSpec
@@ -68,6 +70,7 @@ class Submission:
     spark_home: str | None = None
     spark_python: str | None = None
     exchange_dir: str | None = None
+    exchange_conn_id: str | None = None
     class_archives: str | None = None
     on_started: Callable[[Application], None] | None = None
 
@@ -95,6 +98,8 @@ class PushdownSubmitHook(SparkConnectionHook):
         self._submission = submission
         self._job: JobProcess | None = None
         self._killed = False
+        self._has_failed = False
+        self._reported: Application | None = None
         self._output = JobOutput()
         try:
             super().__init__(
@@ -105,6 +110,10 @@ class PushdownSubmitHook(SparkConnectionHook):
             )
         except PermissionError as error:
             raise config_error(str(error)) from error
+        if self._is_yarn:
+            # A second driver would find no credentials, and replace the result of the first. Airflow retries the task.
+            self._conf.setdefault("spark.yarn.maxAppAttempts", "1")
+            self.tag_applications(run_tag(submission.spec.run_key))
         self._installation = find_installation(
             binary=self.binary,
             spark_home=submission.spark_home,
@@ -119,7 +128,7 @@ class PushdownSubmitHook(SparkConnectionHook):
         self._packages = packages_for(submission.spec, given, self._installation)
         self._history_server = history_server(self.history_extra, serialize_all(conf).get(HISTORY_KEY))
         self._exchange = self._open_exchange()
-        self._application_args = ["--spec", str(self._exchange.spec_path)]
+        self._application_args = ["--spec", self._exchange.spec_location]
 
     def submit(self, application: str = "", **kwargs: object) -> str | None:
         """Submit the job, wait for spark-submit, and return the id of the driver if the cluster has one.
@@ -128,6 +137,7 @@ class PushdownSubmitHook(SparkConnectionHook):
         fails without a result. `collect` returns failures of the job itself.
         """
         self._validate_yarn_track_via_rm_api_config()
+        self.end_applications()
         self._exchange.prepare(self._submission.spec, self._submission.secrets)
         command = self._hide_secrets(self._build_spark_submit_command(str(job_program())))
         try:
@@ -135,7 +145,13 @@ class PushdownSubmitHook(SparkConnectionHook):
         finally:
             if not self._tracked_after_submit:
                 self._run_post_submit_commands()
-        self._check(returncode)
+        try:
+            self._check(returncode)
+        except PushdownTaskError:
+            # An application that spark-submit has lost would run on. After its own errors, there is no driver.
+            self.end_applications()
+            self._has_failed = returncode >= 0
+            raise
         return self._driver_id
 
     def collect(self) -> JobResult:
@@ -157,7 +173,7 @@ class PushdownSubmitHook(SparkConnectionHook):
 
     def release(self) -> None:
         """Delete spec and credentials, unless a driver on a cluster may still need them."""
-        if self._killed or not self.is_cluster:
+        if self._killed or self._has_failed or not self.is_cluster:
             self._exchange.discard()
 
     def on_kill(self) -> None:
@@ -242,7 +258,7 @@ class PushdownSubmitHook(SparkConnectionHook):
             return
         if not may_have_wrong_names(source.schema_ddl, query.columns or (), query.where or ""):
             return
-        error = declared_names_error(python, environment, job_archive(), self._exchange.spec_path)
+        error = declared_names_error(python, environment, job_archive(), Path(self._exchange.spec_location))
         if error is not None:
             raise exception_for(error)
 
@@ -288,7 +304,9 @@ class PushdownSubmitHook(SparkConnectionHook):
         for line in job.lines():
             level = self._output.level_of(line)
             started = started_application(line)
-            if started is not None and self._submission.on_started is not None:
+            if started is not None and started != self._reported and self._submission.on_started is not None:
+                # On a cluster, spark-submit names the application several times.
+                self._reported = started
                 self._submission.on_started(started)
             if self.is_cluster:
                 self._process_spark_submit_log(iter((line,)))
@@ -324,10 +342,21 @@ class PushdownSubmitHook(SparkConnectionHook):
         )
 
     def _open_exchange(self) -> Exchange:
-        """Create a private directory for a local driver, otherwise a directory of the run in `exchange_dir`."""
+        """Create a private directory for a local driver, otherwise open the files of the run at `exchange_dir`."""
         if self.is_cluster:
-            return Exchange.shared(self._submission.exchange_dir, self._submission.spec.run_key)
+            return Exchange.shared(*self.exchange_place)
         return Exchange.private()
+
+    @property
+    def exchange_place(self) -> tuple[str | None, str, str | None]:
+        """The arguments of `Exchange.shared` for the run. Parameters precede the extras of the connection."""
+        submission = self._submission
+        directory, conn_id = self.exchange_extras
+        return (
+            submission.exchange_dir or directory,
+            submission.spec.run_key,
+            submission.exchange_conn_id or conn_id,
+        )
 
     def _get_spark_binary_path(self) -> list[str]:
         """Return the spark-submit of the installation."""
@@ -352,8 +381,7 @@ class PushdownSubmitHook(SparkConnectionHook):
                 shown += [argument, value] if argument == "--conf" else [argument]
         if not hidden:
             return command
-        self._exchange.write(self._exchange.properties_path, self._properties_text(hidden))
-        properties = ["--properties-file", str(self._exchange.properties_path)]
+        properties = ["--properties-file", str(self._exchange.hide(self._properties_text(hidden)))]
         if self._properties_file:
             position = shown.index("--properties-file")
             shown[position : position + 2] = properties

@@ -92,6 +92,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
         spark_home: str | None = None,
         spark_python: str | None = None,
         exchange_dir: str | None = None,
+        exchange_conn_id: str | None = None,
         class_archives: str | None = None,
         assets: bool = False,
         name: str = "{{ ti.dag_id }}.{{ ti.task_id }}",
@@ -114,6 +115,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
         self.spark_home = spark_home
         self.spark_python = spark_python
         self.exchange_dir = exchange_dir
+        self.exchange_conn_id = exchange_conn_id
         self.class_archives = class_archives
         self.assets = assets
         self._outlet: Asset | AssetAlias | None = None
@@ -236,6 +238,7 @@ class PushdownBaseOperator(SparkSubmitOperator):
             spark_home=self.spark_home,
             spark_python=self.spark_python,
             exchange_dir=self.exchange_dir,
+            exchange_conn_id=self.exchange_conn_id,
             class_archives=self.class_archives,
             on_started=lambda started: self._link_to(context, started),
         )

@@ -57,18 +57,21 @@ class PushdownJoinOperator(PushdownBaseOperator):
         as it was. (templated)
     :param nested_pruning: Whether to read only the required struct members and to push predicates on struct members.
         (templated)
-    :param source_conn_id: Airflow connection of type aws, wasb, adls or google_cloud_platform with the credentials of the
-        object store. They reach the job in a private file. (templated)
+    :param source_conn_id: Airflow connection of type aws, wasb, adls or google_cloud_platform with the credentials of
+        the object store. They reach the job in a private file. (templated)
     :param spark_home: Spark installation whose bin/spark-submit starts the job. By default, it is located next to
         spark_python, then in SPARK_HOME, then on PATH. (templated)
     :param spark_python: Python interpreter of the Spark environment. By default, AIRFLOW_PUSHDOWN_SPARK_PYTHON or
         PYSPARK_PYTHON of the worker. (templated)
-    :param exchange_dir: Directory that both the worker and the driver can access, for the job spec and the result in
-        deploy mode cluster. (templated)
-    :param class_archives: Directory on the worker for class data sharing archives, which shorten the start of
-        Spark's JVM, or `off`. The first task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of
-        the worker, otherwise a private directory where the first task records its own classes. Not for deploy mode
-        cluster. (templated)
+    :param exchange_dir: Directory or URI (s3a, hdfs, gs, abfss) that both the worker and the driver can access, for the
+        job spec and the result in deploy mode cluster. By default, the extra exchange-dir of the Spark connection.
+        (templated)
+    :param exchange_conn_id: Airflow connection with which the worker accesses exchange_dir, by default the extra
+        exchange-conn-id of the Spark connection. The driver uses the credentials of the cluster. (templated)
+    :param class_archives: Directory on the worker for class data sharing archives, which shorten the start of Spark's
+        JVM, or `off`. The first task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker,
+        otherwise a private directory where the first task records its own classes. Not for deploy mode cluster.
+        (templated)
     :param assets: Whether the source files become inlets of the task and the output an outlet. The asset events contain
         rows and bytes. Not for mapped tasks.
     :param name: Name of the Spark application. (templated)

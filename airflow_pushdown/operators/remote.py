@@ -75,12 +75,15 @@ class RemoteScanOperator(PushdownBaseOperator):
         spark_python, then in SPARK_HOME, then on PATH. (templated)
     :param spark_python: Python interpreter of the Spark environment. By default, AIRFLOW_PUSHDOWN_SPARK_PYTHON or
         PYSPARK_PYTHON of the worker. (templated)
-    :param exchange_dir: Directory that both the worker and the driver can access, for the job spec and the result in
-        deploy mode cluster. (templated)
-    :param class_archives: Directory on the worker for class data sharing archives, which shorten the start of
-        Spark's JVM, or `off`. The first task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of
-        the worker, otherwise a private directory where the first task records its own classes. Not for deploy mode
-        cluster. (templated)
+    :param exchange_dir: Directory or URI (s3a, hdfs, gs, abfss) that both the worker and the driver can access, for the
+        job spec and the result in deploy mode cluster. By default, the extra exchange-dir of the Spark connection.
+        (templated)
+    :param exchange_conn_id: Airflow connection with which the worker accesses exchange_dir, by default the extra
+        exchange-conn-id of the Spark connection. The driver uses the credentials of the cluster. (templated)
+    :param class_archives: Directory on the worker for class data sharing archives, which shorten the start of Spark's
+        JVM, or `off`. The first task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker,
+        otherwise a private directory where the first task records its own classes. Not for deploy mode cluster.
+        (templated)
     :param assets: Whether the source files become inlets of the task and the output an outlet. The asset events contain
         rows and bytes. Not for mapped tasks.
     :param name: Name of the Spark application. (templated)

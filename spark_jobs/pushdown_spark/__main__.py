@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import sys
-from pathlib import Path
 
 from pushdown_spark.contract import JobSpec
 
@@ -16,7 +15,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="pushdown", description="Scans that read less, without Airflow.")
     commands = parser.add_subparsers(dest="command", required=True)
     for command, text in (("explain", "print the plan without running it"), ("run", "run the job")):
-        commands.add_parser(command, help=text).add_argument("--spec", required=True, type=Path, help="a JSON file")
+        commands.add_parser(command, help=text).add_argument("--spec", required=True, help="a JSON file")
     commands.add_parser("schema", help="print the JSON schema of job specs")
     arguments = parser.parse_args()
     if arguments.command == "schema":

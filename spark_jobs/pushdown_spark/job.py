@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import re
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import FrameType
 
-from pydantic import ValidationError
 from pyspark import SparkConf, SparkContext
 from pyspark import __version__ as pyspark_version
 from pyspark.sql import SparkSession
@@ -25,7 +21,7 @@ from pushdown_spark.contract.versions import unsupported_spark
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.query_run import QueryRun, SharedApplication
 from pushdown_spark.runtime.error_classification import classify
-from pushdown_spark.runtime.filesystem import open_files
+from pushdown_spark.runtime.exchange import parse_spec, read_secrets, read_text, write_result
 from pushdown_spark.runtime.jvm_gateway import java_class
 
 _QUIET = {
@@ -38,15 +34,15 @@ _QUIET = {
 _STREAMING_SINK = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSink"
 """The class that looks for metadata of streaming queries. For a glob, it logs a warning with a stack trace."""
 _SECRET_KEY = re.compile(r"secret|passw|token|credential|(access|account|private)[._-]?key", re.IGNORECASE)
-_REMOTE = re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
-_LOCAL_SCHEME = re.compile(r"^file:/+")
 
 
 class JobRun:
     """One execution of a spec. It keeps partial results, so that the result of a failed job has them too."""
 
-    def __init__(self, spec: JobSpec) -> None:
+    def __init__(self, spec: JobSpec, text: str = "") -> None:
+        """Create the run of a spec. `text` is its file, which encrypted secrets belong to."""
         self._spec = spec
+        self._text = text
         self._started = time.monotonic()
         self._secrets = SecretValues()
         self._application_id: str | None = None
@@ -79,7 +75,7 @@ class JobRun:
         if problem := unsupported_spark(pyspark_version):
             raise BadSpecError(f"spark_python: {problem}")
         if self._spec.secrets_path is not None:
-            self._secrets = read_secrets(Path(self._spec.secrets_path), keep=keep_secrets)
+            self._secrets = read_secrets(self._spec.secrets_path, self._text, keep=keep_secrets)
         spark = _start_spark(self._spec.conf)
         try:
             context = spark.sparkContext
@@ -168,16 +164,17 @@ class JobRun:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job of `--spec`. Return 0 on success, otherwise 1 after one line on stderr with the reason."""
     parser = argparse.ArgumentParser(prog="job.py", description="Run one job of airflow_pushdown.")
-    parser.add_argument("--spec", required=True, type=Path, help="the job spec, a JSON file")
+    parser.add_argument("--spec", required=True, help="the path or URI of the job spec, a JSON file")
     return run(parser.parse_args(arguments).spec)
 
 
-def run(spec_path: Path) -> int:
+def run(spec_path: str) -> int:
     """Run the job of a spec file and return the exit code. The report is printed if the spec has no result path."""
     signal.signal(signal.SIGTERM, _stop)
     try:
-        spec = read_spec(spec_path)
-        result = JobRun(spec).execute()
+        text = read_text("--spec", spec_path)
+        spec = parse_spec(text, spec_path)
+        result = JobRun(spec, text).execute()
     except BaseException as exc:
         return _fail(classify(exc))
     if spec.result_path is None:
@@ -185,64 +182,16 @@ def run(spec_path: Path) -> int:
     return 0 if result.error is None else _fail(result.error)
 
 
-def explain(spec_path: Path) -> int:
+def explain(spec_path: str) -> int:
     """Print the plan of a spec file without running its query or deleting its secrets, and return the exit code."""
     try:
-        job = JobRun(read_spec(spec_path))
+        text = read_text("--spec", spec_path)
+        job = JobRun(parse_spec(text, spec_path), text)
         with job.session(keep_secrets=True) as spark:
             print(job.explain(spark))
     except BaseException as exc:
         return _fail(classify(exc))
     return 0
-
-
-def read_spec(path: Path) -> JobSpec:
-    """Read a spec. For an invalid spec, write a result file with the error for the process that waits for it."""
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
-        raise BadSpecError(f"--spec: cannot read {path}: {problem}") from problem
-    try:
-        return JobSpec.model_validate(raw)
-    except ValidationError as problem:
-        result_path = raw.get("result_path") if isinstance(raw, dict) else None
-        if isinstance(result_path, str) and not _REMOTE.match(result_path):
-            write_result(result_path, JobResult(error=classify(problem)))
-        raise
-
-
-def read_secrets(path: Path, *, keep: bool = False) -> SecretValues:
-    """Read the file of secrets and delete it, unless `keep`."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        if not keep:
-            path.unlink()
-    except OSError as problem:
-        raise BadSpecError(
-            f"secrets_path: cannot use {path}: {problem.strerror}; it can only be used once"
-        ) from problem
-    try:
-        return SecretValues.model_validate_json(text)
-    except ValidationError:
-        # Not chained, because the cause would show the content of the file.
-        raise BadSpecError(f"secrets_path: {path} does not have secrets in the expected form") from None
-
-
-def write_result(path: str, result: JobResult) -> None:
-    """Write the result so that readers see the whole file or none. Local paths do not need Spark."""
-    text = result.model_dump_json()
-    if _REMOTE.match(path):
-        spark = SparkSession.getActiveSession()
-        if spark is None:
-            raise BadSpecError(f"result_path: Spark is not running, so {path} cannot be written")
-        open_files(spark, path).write_text(path, text)
-        return
-    target = Path(_LOCAL_SCHEME.sub("/", path))
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
-    ) as draft:
-        draft.write(text)
-    Path(draft.name).replace(target)
 
 
 def _start_spark(conf: dict[str, str]) -> SparkSession:

@@ -140,7 +140,7 @@ def test_libraries_and_package_of_another_version(spark_python: str, tmp_path: P
 
 def test_the_exchange_directory_of_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     connect(monkeypatch, "far", conn_type="spark", host="yarn", extra={"deploy-mode": "cluster"})
-    assert "set a directory that worker and driver share" in failure("exchange_dir", conn_id="far")
+    assert "set a directory or URI that worker and driver share" in failure("exchange_dir", conn_id="far")
     missing = str(tmp_path / "missing")
     assert f"{missing} is not a directory" in failure("exchange_dir", conn_id="far", exchange_dir=missing)
     found = findings(conn_id="far", exchange_dir=str(tmp_path))

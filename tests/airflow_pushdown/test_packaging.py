@@ -94,12 +94,12 @@ def test_another_python_version_imports_the_source(
 def test_tracebacks_of_compiled_code_show_source_lines(tmp_path: Path, spark_python: str) -> None:
     code = (
         f"import sys, traceback; sys.path.insert(0, {str(job_archive(tmp_path / 'cache'))!r})\n"
-        "from pushdown_spark import job\n"
-        "try: job.read_spec(job.Path('nowhere'))\n"
+        "from pushdown_spark.runtime import exchange\n"
+        "try: exchange.read_text('--spec', 'nowhere')\n"
         "except Exception: print(traceback.format_exc())"
     )
     ended = subprocess.run([spark_python, "-I", "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert 'raise BadSpecError(f"--spec: cannot read {path}: {problem}") from problem' in ended.stdout
+    assert 'raise BadSpecError(f"{name}: cannot read {path}: {problem}{advice}") from problem' in ended.stdout
 
 
 def test_the_program_is_part_of_the_package() -> None:

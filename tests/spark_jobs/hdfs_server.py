@@ -11,11 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
-from unpack_servers import download
+from hadoop_jars import hadoop_jars
 
-ROOT = Path(__file__).parents[2]
-_JARS = Path(os.environ.get("PUSHDOWN_HDFS_JARS", ROOT / ".cache" / "hdfs"))
-"""The directory of the downloaded jars."""
 _MAIN = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
 _SECONDS = 120
 
@@ -24,7 +21,10 @@ _SECONDS = 120
 def running(directory: Path) -> Iterator[str]:
     """Run the servers with their data in a directory. Yield the URI of the root of the file system."""
     details = directory / "details.json"
-    jars = [*map(str, _jars()), str(Path(pyspark.__file__).parent / "jars" / "*")]
+    jars = [
+        *map(str, hadoop_jars(Path(pyspark.__file__).parents[4])),
+        str(Path(pyspark.__file__).parent / "jars" / "*"),
+    ]
     java = str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if "JAVA_HOME" in os.environ else "java"
     options = ("-Xmx512m", f"-Dtest.build.data={directory}", "-cp", os.pathsep.join(jars))
     servers = ("-nomr", "-format", "-datanodes", "1", "-writeDetails", str(details))
@@ -35,16 +35,6 @@ def running(directory: Path) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(30)
-
-
-def _jars() -> list[Path]:
-    """Download the jars once."""
-    _JARS.mkdir(parents=True, exist_ok=True)
-    found = []
-    for coordinate in (ROOT / "requirements" / "hdfs.txt").read_text(encoding="utf-8").split():
-        jar = _JARS / f"{coordinate.split(':')[1]}.jar"
-        found.append(jar if jar.exists() else download(Path(pyspark.__file__).parents[4], coordinate, _JARS))
-    return found
 
 
 def _port(process: subprocess.Popen[bytes], details: Path) -> int:

@@ -16,7 +16,8 @@ from pyspark import __version__ as pyspark_version
 
 from pushdown_spark.contract import ErrorCode, JobResult
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.job import main, read_secrets, write_result
+from pushdown_spark.job import main
+from pushdown_spark.runtime.exchange import read_secrets, write_result
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECKOUT = f"{ROOT}:{ROOT / 'spark_jobs'}"
@@ -221,13 +222,13 @@ def test_unreadable_spec_prints_one_line(tmp_path: Path, text: str | None, capsy
 def test_secrets_are_read_once(tmp_path: Path) -> None:
     path = tmp_path / "secrets.json"
     path.write_text('{"hadoop": {"a": "b"}}')
-    assert read_secrets(path, keep=True).hadoop == {"a": "b"}
-    assert read_secrets(path).hadoop == {"a": "b"}
+    assert read_secrets(str(path), keep=True).hadoop == {"a": "b"}
+    assert read_secrets(str(path)).hadoop == {"a": "b"}
     with pytest.raises(BadSpecError, match="can only be used once"):
-        read_secrets(path)
+        read_secrets(str(path))
     path.write_text(f'{{"hadoop": "{SECRET}"}}')
     with pytest.raises(BadSpecError, match="expected form") as caught:
-        read_secrets(path)
+        read_secrets(str(path))
     assert SECRET not in str(caught.value)
     assert caught.value.__cause__ is None
     assert not path.exists()

@@ -383,7 +383,12 @@ def open_files(spark: SparkSession, path: str) -> Files:
     """Return the file system of a qualified path."""
     if local_path(path) is not None:
         return LocalFiles()
-    return HadoopFiles(spark, moves_directories=path.partition(":")[0] in _MOVES_DIRECTORIES)
+    return HadoopFiles(spark, moves_directories=moves_directories(path))
+
+
+def moves_directories(path: str) -> bool:
+    """Return whether the file system of a qualified path renames a directory in one atomic step."""
+    return path.partition(":")[0] in _MOVES_DIRECTORIES
 
 
 def _local(path: str) -> Path:

@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from cryptography.fernet import Fernet
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.hooks.exchange import Exchange
@@ -18,6 +19,7 @@ from pushdown_spark.contract import (
     SecretValues,
     SourceSpec,
 )
+from pushdown_spark.contract.encryption import KEY_VARIABLE, decrypt
 
 SPEC = JobSpec(
     run_key="d/t/r/-1",
@@ -30,23 +32,27 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+def directory(exchange: Exchange) -> Path:
+    return Path(exchange.spec_location).parent
+
+
 def test_only_the_owner_can_read_the_directory() -> None:
     exchange = Exchange.private()
     exchange.prepare(SPEC, SecretValues(hadoop={"fs.s3a.secret.key": "hush"}))
-    assert mode(exchange.directory) == 0o700
-    assert {mode(file) for file in exchange.directory.iterdir()} == {0o600}
+    assert mode(directory(exchange)) == 0o700
+    assert {mode(file) for file in directory(exchange).iterdir()} == {0o600}
     exchange.discard()
-    assert not exchange.directory.exists()
+    assert not directory(exchange).exists()
 
 
 def test_the_job_spec_is_written_without_secrets() -> None:
     exchange = Exchange.private()
     exchange.prepare(SPEC, SecretValues(hadoop={"fs.s3a.secret.key": "hush"}))
-    text = exchange.spec_path.read_text()
+    text = (directory(exchange) / "spec.json").read_text()
     spec = JobSpec.model_validate_json(text)
     assert "hush" not in text
     assert spec.sources == SPEC.sources
-    assert spec.result_path == str(exchange.result_path)
+    assert spec.result_path == str(directory(exchange) / "result.json")
     assert spec.secrets_path is not None
     assert SecretValues.model_validate_json(Path(spec.secrets_path).read_bytes()).hadoop == {
         "fs.s3a.secret.key": "hush"
@@ -59,46 +65,108 @@ def test_the_connection_of_an_output_is_a_secret() -> None:
     connection = RemoteConnection(kind=DatabaseKind.POSTGRESQL, database="d", host="h", password="hush-3")
     secrets = SecretValues(output=connection)
     exchange.prepare(SPEC, secrets)
-    assert "hush-3" not in exchange.spec_path.read_text()
+    assert "hush-3" not in (directory(exchange) / "spec.json").read_text()
     assert "hush-3" not in repr(secrets)
-    assert SecretValues.model_validate_json(exchange.secrets_path.read_bytes()).output == connection
-    assert exchange.secrets_path.stat().st_mode & 0o777 == 0o600
+    assert SecretValues.model_validate_json((directory(exchange) / "secrets.json").read_bytes()).output == connection
+    assert (directory(exchange) / "secrets.json").stat().st_mode & 0o777 == 0o600
     exchange.discard()
 
 
 def test_without_secrets_there_is_no_secrets_file() -> None:
     exchange = Exchange.private()
     exchange.prepare(SPEC, SecretValues())
-    assert not exchange.secrets_path.exists()
-    assert JobSpec.model_validate_json(exchange.spec_path.read_bytes()).secrets_path is None
+    assert not (directory(exchange) / "secrets.json").exists()
+    assert JobSpec.model_validate_json((directory(exchange) / "spec.json").read_bytes()).secrets_path is None
     exchange.discard()
 
 
 def test_a_missing_or_invalid_result_is_none() -> None:
     exchange = Exchange.private()
     assert exchange.read_result() is None
-    exchange.result_path.write_text('{"version": 1, "rows": ')
+    (directory(exchange) / "result.json").write_text('{"version": 1, "rows": ')
     assert exchange.read_result() is None
-    exchange.result_path.write_text(JobResult(rows=3).model_dump_json())
+    (directory(exchange) / "result.json").write_text(JobResult(rows=3).model_dump_json())
     assert exchange.read_result() == JobResult(rows=3)
     exchange.discard()
 
 
 def test_all_tries_of_one_run_share_a_directory(tmp_path: Path) -> None:
     first = Exchange.shared(str(tmp_path), "run 1")
-    assert Exchange.shared(str(tmp_path), "run 1").directory == first.directory
-    assert Exchange.shared(str(tmp_path), "run 2").directory != first.directory
-    assert mode(first.directory) == 0o700
+    assert directory(Exchange.shared(str(tmp_path), "run 1")) == directory(first)
+    assert directory(Exchange.shared(str(tmp_path), "run 2")) != directory(first)
+    assert mode(directory(first)) == 0o700
 
 
 def test_a_new_job_deletes_the_result_of_an_earlier_try(tmp_path: Path) -> None:
     exchange = Exchange.shared(str(tmp_path), "run")
-    exchange.result_path.write_text(JobResult(rows=3).model_dump_json())
+    (directory(exchange) / "result.json").write_text(JobResult(rows=3).model_dump_json())
     exchange.prepare(SPEC, SecretValues())
     assert exchange.read_result() is None
 
 
-@pytest.mark.parametrize("given", [None, "", "s3a://bucket/x", "/nowhere/at/all"])
+@pytest.mark.parametrize("given", [None, "", "/nowhere/at/all", "file:///nowhere/at/all"])
 def test_cluster_mode_requires_a_shared_directory(given: str | None) -> None:
     with pytest.raises(ConfigError, match="exchange_dir"):
         Exchange.shared(given, "run")
+
+
+SECRETS = SecretValues(hadoop={"fs.s3a.secret.key": "hush-4"})
+
+
+@pytest.fixture
+def key(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Set a key for the worker and return it."""
+    key = Fernet.generate_key().decode()
+    monkeypatch.setenv(KEY_VARIABLE, key)
+    return key
+
+
+def test_a_key_encrypts_the_credentials_for_their_spec(tmp_path: Path, key: str) -> None:
+    exchange = Exchange.shared(tmp_path.as_uri(), "run")
+    exchange.prepare(SPEC, SECRETS)
+    spec, secrets = (directory(exchange) / name for name in ("spec.json", "secrets.json"))
+    assert "hush-4" not in secrets.read_text() + spec.read_text()
+    decrypted = decrypt(secrets.read_text(), key, spec.read_text())
+    assert SecretValues.model_validate_json(decrypted) == SECRETS
+    exchange.discard()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("key")
+def test_with_a_key_worker_and_driver_may_be_users_of_one_group(tmp_path: Path) -> None:
+    exchange = Exchange.shared(str(tmp_path), "run")
+    exchange.prepare(SPEC, SECRETS)
+    assert mode(directory(exchange)) == 0o770
+    assert {mode(file) for file in directory(exchange).iterdir()} == {0o660}
+
+
+def test_an_invalid_key_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, "password")
+    with pytest.raises(ConfigError, match=f"{KEY_VARIABLE} on this worker: the key must be 32 random bytes"):
+        Exchange.shared(str(tmp_path), "run").prepare(SPEC, SECRETS)
+
+
+def test_without_a_key_credentials_are_not_written_where_others_can_read(tmp_path: Path) -> None:
+    exchange = Exchange.shared(str(tmp_path), "run")
+    directory(exchange).chmod(0o755)
+    with pytest.raises(ConfigError, match="others may read") as caught:
+        exchange.prepare(SPEC, SECRETS)
+    assert list(directory(exchange).iterdir()) == []
+    for way in (KEY_VARIABLE, "secretKeyRef", "hadoop.security.credential.provider.path", "mounted directory"):
+        assert way in str(caught.value)
+    exchange.prepare(SPEC, SecretValues())
+    assert exchange.read_spec() is not None
+
+
+def test_hidden_settings_stay_on_this_machine(tmp_path: Path) -> None:
+    exchange = Exchange.shared(str(tmp_path), "run")
+    path = exchange.hide("spark.my.secret hush-5")
+    assert (mode(path), mode(path.parent)) == (0o600, 0o700)
+    assert tmp_path not in path.parents
+    exchange.discard()
+    assert not path.parent.exists()
+
+
+def test_a_scheme_without_a_file_system_names_the_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"cannot open nosuch://bucket/x .*install the Airflow provider"):
+        Exchange.shared("nosuch://bucket/x", "run")

@@ -166,14 +166,15 @@ def test_the_job_directory_is_deleted_after_the_job(make_hook: MakeHook) -> None
     hook = make_hook()
     hook._exchange.prepare(SPEC, hook._submission.secrets)
     hook.release()
-    assert not hook._exchange.directory.exists()
+    assert not Path(hook._exchange.spec_location).parent.exists()
 
 
 def test_a_retry_on_a_cluster_reads_the_result_of_the_first_tries_job(make_hook: MakeHook, tmp_path: Path) -> None:
     first = make_hook(deploy_mode="cluster", exchange_dir=tmp_path)
     first._exchange.prepare(SPEC, first._submission.secrets)
     first.release()
-    first._exchange.result_path.write_text(JobResult(rows=3).model_dump_json())
+    result = Path(first._exchange.spec_location).with_name("result.json")
+    result.write_text(JobResult(rows=3).model_dump_json())
     assert make_hook(deploy_mode="cluster", exchange_dir=tmp_path).collect() == JobResult(rows=3)
     assert list(tmp_path.iterdir()) == []
 

@@ -119,6 +119,10 @@ def test_it_lies_below_the_path_of_airflows_address(monkeypatch: pytest.MonkeyPa
         ("airflow_pushdown: application local-1, UI http://h:4040", Application("local-1", "http://h:4040")),
         ("airflow_pushdown: application local-1, UI off", Application("local-1", None)),
         ("airflow_pushdown: application local-1, UI javascript:alert(1)", Application("local-1", None)),
+        (
+            "\t tracking URL: http://rm:8088/proxy/application_17_0002/",
+            Application("application_17_0002", "http://rm:8088/proxy/application_17_0002/"),
+        ),
         ("something else: application local-1, UI http://h:4040", None),
     ],
 )

@@ -1,0 +1,189 @@
+"""Files that a task and its job exchange: in a directory of this machine, or at any URI that Hadoop reads."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from airflow_pushdown.exceptions import config_error, exception_for
+from airflow_pushdown.hooks.webhdfs import open_webhdfs
+from pushdown_spark.contract import ErrorCode, JobError
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+PRIVATE, SHARED_WITH_GROUP = 0o700, 0o770
+"""Modes of a directory: for one user, and for a worker and a driver with different users of one group."""
+
+_URI = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
+_LOCAL_URI = re.compile(r"^file:/+")
+
+
+class ExchangeFiles(Protocol):
+    """The named files of one job. Methods raise a `PushdownTaskError` if the file system fails."""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether no other user can read the files."""
+
+    def location(self, name: str) -> str:
+        """Return the path or URI of a file as the driver reads it."""
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file, or replace it."""
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a file, None if it does not exist."""
+
+    def delete(self, *names: str) -> None:
+        """Delete files. A missing file is not an error."""
+
+    def close(self) -> None:
+        """Delete what is left when the files have been deleted."""
+
+
+class DirectoryFiles:
+    """Files in a directory of this machine or of a mount, which only one user or one group can read."""
+
+    def __init__(self, directory: Path, mode: int = PRIVATE) -> None:
+        """Create the directory if it does not exist. Raises `OSError` if that fails."""
+        self.directory = directory
+        self._mode = mode
+        try:
+            directory.mkdir(mode=mode)
+        except FileExistsError:
+            return
+        # The umask of the process usually removes the group's right to write. The set-group-ID bit is kept.
+        directory.chmod(directory.stat().st_mode | mode)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether no other user can read the files. Some file systems ignore permissions."""
+        status = self.directory.stat()
+        return status.st_uid == os.getuid() and not status.st_mode & 0o077
+
+    def location(self, name: str) -> str:
+        """Return the path of a file."""
+        return str(self.directory / name)
+
+    def write(self, name: str, text: str) -> None:
+        """Write a new file. An existing file, which may have another mode, is deleted."""
+        path = self.directory / name
+        path.unlink(missing_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), self._mode & 0o666)
+            file.write(text)
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a file, None if it does not exist."""
+        try:
+            return (self.directory / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def delete(self, *names: str) -> None:
+        """Delete files. A missing file is not an error."""
+        for name in names:
+            with suppress(FileNotFoundError):
+                (self.directory / name).unlink()
+
+    def close(self) -> None:
+        """Delete the directory."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class RemoteFiles:
+    """Files whose URIs start with a prefix, on a file system that worker and driver both reach."""
+
+    is_private = False
+
+    def __init__(self, system: AbstractFileSystem, prefix: str) -> None:
+        self._system = system
+        self._prefix = prefix
+
+    def location(self, name: str) -> str:
+        """Return the URI of a file."""
+        return f"{self._prefix}.{name}"
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file, or replace it."""
+        with _reached("write", self.location(name)):
+            self._system.pipe_file(self.location(name), text.encode())
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a file, None if it does not exist."""
+        try:
+            with _reached("read", self.location(name)):
+                content: bytes = self._system.cat_file(self.location(name))
+        except FileNotFoundError:
+            return None
+        return content
+
+    def delete(self, *names: str) -> None:
+        """Delete files. A missing file is not an error."""
+        for name in names:
+            with suppress(FileNotFoundError), _reached("delete", self.location(name)):
+                self._system.rm_file(self.location(name))
+
+    def close(self) -> None:
+        """Do nothing, because object stores have no directories."""
+
+
+def scheme_of(path: str) -> str | None:
+    """Return the scheme of a URI, None for a path of this machine, which may be a `file:` URI."""
+    match = _URI.match(path)
+    return None if match is None or match["scheme"] == "file" else match["scheme"]
+
+
+def local_directory(path: str) -> Path:
+    """Return a path of this machine, which may be a `file:` URI."""
+    return Path(_LOCAL_URI.sub("/", path))
+
+
+def open_remote(uri: str, name: str, conn_id: str | None) -> RemoteFiles:
+    """Return the files of a job below a URI, with the credentials of an Airflow connection.
+
+    HDFS is read over WebHDFS, other file systems through the provider of Airflow that has their scheme. Raises
+    `ConfigError` if there is none.
+    """
+    system = open_webhdfs(uri, conn_id) if scheme_of(uri) == "hdfs" else _provider_system(uri, conn_id)
+    return RemoteFiles(system, f"{uri.rstrip('/')}/{name}")
+
+
+def _provider_system(uri: str, conn_id: str | None) -> AbstractFileSystem:
+    """Return Airflow's file system for a URI."""
+    from airflow.sdk.io import get_fs
+
+    try:
+        return get_fs(str(scheme_of(uri)), conn_id)
+    except (ValueError, ImportError) as error:
+        raise config_error(
+            f"exchange_dir: this worker cannot open {uri} ({error}); install the Airflow provider with this file "
+            "system, such as apache-airflow-providers-amazon[s3fs] for s3a, -google for gs, -microsoft-azure for abfss"
+        ) from error
+
+
+@contextmanager
+def _reached(action: str, uri: str) -> Iterator[None]:
+    """Convert the exceptions of a file system, which differ between libraries, except for missing files."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise exception_for(
+            JobError(
+                code=ErrorCode.SUBMIT_FAILED,
+                message=f"exchange_dir: user {getpass.getuser()} of this worker cannot {action} {uri} ({reason}); "
+                "check exchange_conn_id and the permissions of the directory",
+                retryable=True,
+            )
+        ) from error

@@ -1,0 +1,61 @@
+"""Applications on YARN, through the REST API of the resource manager."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING
+
+import requests
+
+from airflow_pushdown.hooks.webhdfs import hadoop_settings
+
+if TYPE_CHECKING:
+    from requests.auth import AuthBase
+
+TAGS_KEY = "spark.yarn.tags"
+"""Spark's setting with the tags of an application."""
+_ACTIVE = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
+_SECONDS = (3.0, 5.0)
+"""The time limits to connect and to read. Airflow kills a task 5 seconds after it has asked it to end."""
+
+
+class ResourceManagerError(Exception):
+    """The resource manager did not answer as expected."""
+
+
+def run_tag(run_key: str) -> str:
+    """Return the tag of all applications of a run, by which they are found although their ids are not known."""
+    return f"airflow-pushdown-{hashlib.sha256(run_key.encode()).hexdigest()[:32]}"
+
+
+def configured_address() -> str | None:
+    """Return the address of the resource manager in Hadoop's configuration on this worker, None without one."""
+    settings = hadoop_settings(os.environ)
+    uses_tls = settings.get("yarn.http.policy") == "HTTPS_ONLY"
+    key = f"yarn.resourcemanager.webapp.{'https.' if uses_tls else ''}address"
+    # With several resource managers, a standby redirects to the active one.
+    first = settings.get("yarn.resourcemanager.ha.rm-ids", "").partition(",")[0].strip()
+    address = settings.get(f"{key}.{first}" if first else key) or settings.get(key)
+    host = settings.get(f"yarn.resourcemanager.hostname.{first}") or settings.get("yarn.resourcemanager.hostname")
+    if not address and host:
+        address = f"{host}:{8090 if uses_tls else 8088}"
+    if not address:
+        return None
+    return f"{'https' if uses_tls else 'http'}://{address.replace('${yarn.resourcemanager.hostname}', host or '')}"
+
+
+def active_applications(address: str, tag: str, auth: AuthBase | None) -> list[str]:
+    """Return the ids of the applications with a tag that have not ended. Raises `ResourceManagerError`."""
+    try:
+        response = requests.get(
+            f"{address}/ws/v1/cluster/apps",
+            params={"applicationTags": tag, "states": _ACTIVE},
+            auth=auth,
+            timeout=_SECONDS,
+        )
+        response.raise_for_status()
+        found = response.json().get("apps") or {}
+        return [str(application["id"]) for application in found.get("app", ())]
+    except (requests.RequestException, ValueError, KeyError, AttributeError) as error:
+        raise ResourceManagerError(f"{address}: {error}") from error

@@ -1,0 +1,215 @@
+"""HDFS and YARN on this machine: a name node, a data node, a resource manager and two node managers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import httpx
+import psutil  # type: ignore[import-untyped]
+from hadoop_jars import hadoop_jars  # type: ignore[import-not-found]
+
+from e2e.jvm import FAST_START_OPTIONS
+from e2e.ports import HOST, free_port
+from e2e.processes import Programs, wait_for
+
+NODES = 2
+_START_SECONDS = 180.0
+_HDFS = "org.apache.hadoop.hdfs.server"
+_YARN = "org.apache.hadoop.yarn.server"
+_ENDED = ("FINISHED", "FAILED", "KILLED")
+
+
+def server_jars(spark_environment: Path) -> list[str]:
+    """Return the class path of Hadoop's servers: their own jars, and those of Spark."""
+    spark = next(spark_environment.glob("lib/python3.*/site-packages/pyspark/jars"))
+    return [*map(str, hadoop_jars(spark_environment)), f"{spark}/*"]
+
+
+@dataclass
+class HadoopCluster:
+    """The configuration and the processes of a cluster. `jars` are those of Hadoop's servers and of Spark."""
+
+    programs: Programs
+    run: Path
+    java: Path
+    jars: Sequence[str]
+    _ports: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def configuration(self) -> Path:
+        """Return the HADOOP_CONF_DIR of clients."""
+        return self.run / "hadoop" / "conf"
+
+    @property
+    def root(self) -> str:
+        """Return the URI of the file system."""
+        return f"hdfs://{self._address('namenode')}"
+
+    @property
+    def http(self) -> str:
+        """Return the URL of the resource manager's pages and REST API."""
+        return f"http://{self._address('resourcemanager-http')}"
+
+    @property
+    def web_hdfs(self) -> str:
+        """Return the host and port of WebHDFS."""
+        return self._address("namenode-http")
+
+    def start(self) -> None:
+        """Start all servers, and wait until they accept applications and files."""
+        self.configuration.mkdir(parents=True)
+        self._write(self.configuration, "core-site.xml", self._core())
+        self._write(self.configuration, "hdfs-site.xml", self._hdfs())
+        self._write(self.configuration, "yarn-site.xml", self._yarn("client"))
+        self._write(self.configuration, "capacity-scheduler.xml", _SCHEDULER)
+        self.programs.run(
+            "namenode-format", self._java(f"{_HDFS}.namenode.NameNode", self.configuration, "-format", "-force")
+        )
+        self._start("namenode", f"{_HDFS}.namenode.NameNode", self.configuration)
+        self._start("datanode", f"{_HDFS}.datanode.DataNode", self.configuration)
+        self._start("resourcemanager", f"{_YARN}.resourcemanager.ResourceManager", self.configuration)
+        for number in range(1, NODES + 1):
+            self.start_node(f"nodemanager-{number}")
+        wait_for("HDFS", self._has_data_node, _START_SECONDS, self.programs.check)
+        wait_for("YARN", lambda: self._count_nodes() == NODES, _START_SECONDS, self.programs.check)
+
+    def start_node(self, name: str) -> None:
+        """Start a node manager with ports and directories of its own."""
+        configuration = self.run / "hadoop" / name
+        configuration.mkdir(exist_ok=True)
+        for file in self.configuration.iterdir():
+            (configuration / file.name).write_bytes(file.read_bytes())
+        self._write(configuration, "yarn-site.xml", self._yarn(name))
+        self._start(name, f"{_YARN}.nodemanager.NodeManager", configuration)
+
+    def applications(self) -> dict[str, dict[str, str]]:
+        """Return the applications by id, with the fields of YARN's REST API."""
+        found = self._get(f"{self.http}/ws/v1/cluster/apps").get("apps") or {}
+        return {app["id"]: app for app in found.get("app", ())}  # type: ignore[attr-defined]
+
+    def node_of(self, application: str) -> str:
+        """Return the name of the node manager that runs the driver of an application in deploy mode cluster."""
+        port = self.applications()[application]["amHostHttpAddress"].rpartition(":")[2]
+        names = (f"nodemanager-{number}" for number in range(1, NODES + 1))
+        return next(name for name in names if self._address(f"{name}-http").endswith(f":{port}"))
+
+    def stop_node(self, name: str) -> None:
+        """Kill a node manager with all its containers, as when a machine is lost."""
+        program = self.programs.by_name(name)
+        containers = program.tree()[1:]
+        self.programs.kill(program)
+        for process in containers:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    def logs(self) -> str:
+        """Return everything that containers have logged."""
+        files = (self.run / "hadoop").glob("nodemanager-*/logs/**/*")
+        return "".join(file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file())
+
+    def running_applications(self) -> frozenset[str]:
+        """Return the ids of the applications that have not ended."""
+        return frozenset(key for key, app in self.applications().items() if app["state"] not in _ENDED)
+
+    def files(self, directory: str) -> list[str]:
+        """Return the names of the files of a directory of HDFS, none if it does not exist."""
+        response = httpx.get(f"http://{self.web_hdfs}/webhdfs/v1{directory}?op=LISTSTATUS", timeout=10)
+        if response.status_code == httpx.codes.NOT_FOUND:
+            return []
+        response.raise_for_status()
+        return [entry["pathSuffix"] for entry in response.json()["FileStatuses"]["FileStatus"]]
+
+    def _core(self) -> dict[str, str]:
+        return {"fs.defaultFS": self.root, "hadoop.tmp.dir": str(self.run / "hadoop" / "tmp")}
+
+    def _hdfs(self) -> dict[str, str]:
+        return {
+            "dfs.namenode.http-address": self.web_hdfs,
+            "dfs.namenode.name.dir": str(self.run / "hadoop" / "names"),
+            "dfs.namenode.safemode.extension": "0",
+            "dfs.datanode.address": self._address("datanode"),
+            "dfs.datanode.http.address": self._address("datanode-http"),
+            "dfs.datanode.ipc.address": self._address("datanode-ipc"),
+            "dfs.datanode.hostname": HOST,
+            "dfs.datanode.data.dir": str(self.run / "hadoop" / "data"),
+            "dfs.replication": "1",
+        }
+
+    def _yarn(self, node: str) -> dict[str, str]:
+        manager = {
+            "address": "resourcemanager",
+            "scheduler.address": "resourcemanager-scheduler",
+            "resource-tracker.address": "resourcemanager-tracker",
+            "admin.address": "resourcemanager-admin",
+            "webapp.address": "resourcemanager-http",
+        }
+        worker = {"address": "ipc", "localizer.address": "localizer", "webapp.address": "http"}
+        directory = self.run / "hadoop" / node
+        return {
+            "yarn.resourcemanager.hostname": HOST,
+            **{f"yarn.resourcemanager.{key}": self._address(name) for key, name in manager.items()},
+            **{f"yarn.nodemanager.{key}": self._address(f"{node}-{name}") for key, name in worker.items()},
+            "yarn.nodemanager.collector-service.address": self._address(f"{node}-collector"),
+            "yarn.nodemanager.local-dirs": str(directory / "local"),
+            "yarn.nodemanager.log-dirs": str(directory / "logs"),
+            "yarn.nodemanager.resource.memory-mb": "4096",
+            "yarn.nodemanager.resource.cpu-vcores": "4",
+            # The virtual memory of a JVM is a multiple of what it uses, and the disk of a test machine may be full.
+            "yarn.nodemanager.vmem-check-enabled": "false",
+            "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "99.9",
+            "yarn.nodemanager.env-whitelist": "JAVA_HOME",
+            "yarn.scheduler.minimum-allocation-mb": "128",
+            # A lost node manager is noticed within a minute, not ten.
+            "yarn.nm.liveness-monitor.expiry-interval-ms": "30000",
+        }
+
+    def _address(self, name: str) -> str:
+        """Return the host and the port of a server, which are chosen at the first call."""
+        if name not in self._ports:
+            self._ports[name] = free_port()
+        return f"{HOST}:{self._ports[name]}"
+
+    def _start(self, name: str, main_class: str, configuration: Path) -> None:
+        self.programs.start(name, self._java(main_class, configuration), HADOOP_CONF_DIR=str(configuration))
+
+    def _java(self, main_class: str, configuration: Path, *arguments: str) -> list[str]:
+        class_path = ":".join((str(configuration), *self.jars))
+        return [str(self.java), "-Xmx256m", *FAST_START_OPTIONS.split(), "-cp", class_path, main_class, *arguments]
+
+    def _has_data_node(self) -> bool:
+        query = "qry=Hadoop:service=NameNode,name=FSNamesystemState"
+        beans = self._get(f"http://{self.web_hdfs}/jmx?{query}").get("beans")
+        return bool(beans and beans[0]["NumLiveDataNodes"])  # type: ignore[index]
+
+    def _count_nodes(self) -> int:
+        """Return the number of node managers that are ready."""
+        return int(self._get(f"{self.http}/ws/v1/cluster/metrics").get("clusterMetrics", {}).get("activeNodes", 0))  # type: ignore[attr-defined]
+
+    def _get(self, url: str) -> dict[str, object]:
+        """Return the JSON document at a URL, an empty one while the server does not answer."""
+        try:
+            response = httpx.get(url, timeout=10)
+            document: dict[str, object] = response.json()
+        except (httpx.HTTPError, json.JSONDecodeError):
+            return {}
+        return document
+
+    def _write(self, directory: Path, name: str, settings: Mapping[str, str]) -> None:
+        entries = "".join(
+            f"<property><name>{escape(key)}</name><value>{escape(value)}</value></property>"
+            for key, value in settings.items()
+        )
+        (directory / name).write_text(f"<configuration>{entries}</configuration>", encoding="utf-8")
+
+
+_SCHEDULER = {
+    "yarn.scheduler.capacity.root.queues": "default",
+    "yarn.scheduler.capacity.root.default.capacity": "100",
+    # Drivers may take most of the cluster, because executors are small.
+    "yarn.scheduler.capacity.maximum-am-resource-percent": "0.7",
+}

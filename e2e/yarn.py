@@ -1,0 +1,153 @@
+"""Checks of the example DAGs on YARN and HDFS of this machine: `python -m e2e.yarn [--mode MODE] [--only DAG ...]`.
+
+In deploy mode cluster, spec, credentials and result travel through HDFS, and the key of the credentials is in a Hadoop
+credential provider.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from cryptography.fernet import Fernet
+from databases import HOST, NoServerError, postgresql  # type: ignore[import-not-found]
+
+from demo.java import NoJavaError
+from e2e.checks import Deployment, check_examples, example_dags
+from e2e.hadoop import HadoopCluster, server_jars
+from e2e.local import ROOT, SPARK_ENVIRONMENT, environment, interrupt, link_data
+from e2e.processes import E2eError, Programs
+from e2e.remote import load_flights
+from e2e.services import AirflowServices
+from pushdown_spark.contract.encryption import KEY_ALIAS, KEY_VARIABLE
+
+MODES = ("client", "cluster")
+_DEFAULTS = """\
+spark.yarn.jars local:{jars}
+spark.yarn.stagingDir {root}/staging
+spark.hadoop.fs.defaultFS file:///
+spark.hadoop.hadoop.security.credential.provider.path {provider}
+spark.driver.host {host}
+spark.driver.bindAddress {host}
+spark.driver.memory 512m
+spark.executor.memory 512m
+spark.executor.instances 1
+spark.sql.shuffle.partitions 2
+"""
+"""Paths of the example DAGs without a scheme are those of this machine, on which all containers run."""
+
+
+@contextmanager
+def product(mode: str) -> Iterator[tuple[Deployment, HadoopCluster]]:
+    """Run Airflow, YARN and HDFS during the block. The directory of the run is deleted unless the block fails."""
+    (ROOT / ".e2e").mkdir(exist_ok=True)
+    run = Path(tempfile.mkdtemp(prefix="run-yarn-", dir=ROOT / ".e2e"))
+    variables = environment()
+    with ExitStack() as stack:
+        programs = Programs(run, variables)
+        stack.callback((run / "passwords.json").unlink, missing_ok=True)
+        database = stack.enter_context(postgresql())
+        stack.callback(programs.stop)
+        link_data(run / "demo" / "data")
+        cluster = HadoopCluster(
+            programs, run, Path(variables["JAVA_HOME"]) / "bin" / "java", server_jars(SPARK_ENVIRONMENT)
+        )
+        cluster.start()
+        key = Fernet.generate_key().decode()
+        _configure_spark(programs, cluster, key, run / "spark")
+        database.execute("CREATE DATABASE airflow")
+        connection = database.connection()
+        url = f"postgresql+psycopg2://{connection['user']}:{connection['password']}@{HOST}:{connection['port']}/airflow"
+        settings = {
+            "AIRFLOW_CONN_SPARK_DEFAULT": _spark_connection(cluster, mode),
+            "AIRFLOW_CONN_FLIGHTS_DB": database.airflow_connection(),
+            "AIRFLOW_PUSHDOWN_DEMO_DIR": str(run / "demo"),
+            "AIRFLOW_PUSHDOWN_SPARK_PYTHON": str(SPARK_ENVIRONMENT / "bin" / "python"),
+            "SPARK_CONF_DIR": str(run / "spark"),
+            "HADOOP_CONF_DIR": str(cluster.configuration),
+            KEY_VARIABLE: key,
+        }
+        services = AirflowServices(programs, run, url, {"dags": ROOT / "dags"}, settings)
+        with ThreadPoolExecutor(max_workers=1) as executor:
+            loaded = executor.submit(_load, connection, run / "demo" / "data")
+            api = services.start()
+            loaded.result()
+        yield Deployment(api, run / "demo", "application_", programs.check), cluster
+    shutil.rmtree(run)
+
+
+def run_checks(mode: str, names: Sequence[str]) -> None:
+    """Run DAGs in a deploy mode and check them. Raises `E2eError` if one fails or something remains."""
+    started = time.monotonic()
+    with product(mode) as (deployment, cluster):
+        for line in check_examples(deployment, names):
+            print(f"  {line}", flush=True)
+        if running := cluster.running_applications():
+            raise E2eError(f"applications still run: {sorted(running)}")
+        if files := cluster.files("/exchange"):
+            raise E2eError(f"files remain in the exchange directory: {files}")
+    print(f"e2e-yarn passed in deploy mode {mode}, {time.monotonic() - started:.0f} s", flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the checks. Return 0 if they pass."""
+    parser = argparse.ArgumentParser(prog="python -m e2e.yarn", description=__doc__)
+    parser.add_argument("--mode", choices=MODES, help="check this deploy mode only")
+    parser.add_argument("--only", nargs="*", metavar="DAG", help="run these example DAGs only")
+    options = parser.parse_args(arguments)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
+    try:
+        for mode in MODES if options.mode is None else (options.mode,):
+            run_checks(mode, example_dags(ROOT / "dags") if options.only is None else options.only)
+    except (E2eError, NoServerError, NoJavaError) as problem:
+        print(f"\ne2e-yarn failed: {problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ne2e-yarn was interrupted; all services were stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def store_key(programs: Programs, cluster: HadoopCluster, key: str) -> str:
+    """Store a key in a credential provider on HDFS, which only its owner can read. Return the provider's path."""
+    provider = f"jceks://{cluster.root.replace('://', '@')}/user/keys/exchange.jceks"
+    shell = "org.apache.hadoop.security.alias.CredentialShell"
+    class_path = os.pathsep.join((str(cluster.configuration), *cluster.jars))
+    words = (shell, "create", KEY_ALIAS, "-value", key, "-provider", provider)
+    programs.run("credentials", [str(cluster.java), "-cp", class_path, *words])
+    return provider
+
+
+def _configure_spark(programs: Programs, cluster: HadoopCluster, key: str, directory: Path) -> None:
+    jars = next(SPARK_ENVIRONMENT.glob("lib/python3.*/site-packages/pyspark/jars"))
+    directory.mkdir()
+    defaults = _DEFAULTS.format(
+        jars=f"{jars}/*", root=cluster.root, provider=store_key(programs, cluster, key), host=HOST
+    )
+    (directory / "spark-defaults.conf").write_text(defaults, encoding="utf-8")
+
+
+def _spark_connection(cluster: HadoopCluster, mode: str) -> str:
+    extra = {"deploy-mode": mode, "exchange-dir": f"{cluster.root}/exchange"}
+    return json.dumps({"conn_type": "spark", "host": "yarn", "extra": extra})
+
+
+def _load(database: Mapping[str, object], data: Path) -> None:
+    """Load the table of the remote scans."""
+    server = {name: database[name] for name in ("host", "port", "user", "password")}
+    load_flights({**server, "dbname": database["database"]}, data)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

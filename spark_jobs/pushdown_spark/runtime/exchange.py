@@ -1,0 +1,125 @@
+"""The job's side of the exchange with its task: the spec and the secrets to read, the result to write."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from py4j.protocol import Py4JJavaError
+from pydantic import ValidationError
+
+from pushdown_spark.contract import JobResult, JobSpec, SecretValues
+from pushdown_spark.contract.encryption import (
+    KEY_ALIAS,
+    KEY_VARIABLE,
+    KEY_WAYS,
+    DecryptionError,
+    decrypt,
+    is_encrypted,
+)
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.runtime.error_classification import classify
+from pushdown_spark.runtime.submitted_files import SubmittedFiles, is_remote
+
+_LOCAL_SCHEME = re.compile(r"^file:/+")
+
+
+def read_text(name: str, path: str, advice: str = "") -> str:
+    """Return the text of a file. `name` is the parameter or field with its path or URI, for error messages.
+
+    Raises `BadSpecError` with the advice if the file cannot be read.
+    """
+    try:
+        if not is_remote(path):
+            return _local(path).read_text(encoding="utf-8")
+        text = SubmittedFiles(path).read_text(path)
+    except (OSError, ValueError) as problem:
+        raise BadSpecError(f"{name}: cannot read {path}: {problem}{advice}") from problem
+    except Py4JJavaError as problem:
+        raise BadSpecError(f"{name}: cannot read {path}: {problem.java_exception}{advice}") from problem
+    if text is None:
+        raise BadSpecError(f"{name}: cannot read {path}: there is no such file{advice}")
+    return text
+
+
+def parse_spec(text: str, path: str) -> JobSpec:
+    """Return the spec of a text. For an invalid one, write a result with the error for the process that waits for it.
+
+    `path` is that of the spec, for error messages.
+    """
+    try:
+        raw = json.loads(text)
+    except ValueError as problem:
+        raise BadSpecError(f"--spec: cannot read {path}: {problem}") from problem
+    try:
+        return JobSpec.model_validate(raw)
+    except ValidationError as problem:
+        result_path = raw.get("result_path") if isinstance(raw, dict) else None
+        if isinstance(result_path, str):
+            write_result(result_path, JobResult(error=classify(problem)))
+        raise
+
+
+def read_secrets(path: str, spec_text: str = "", *, keep: bool = False) -> SecretValues:
+    """Read the file of secrets and delete it, unless `keep`. Encrypted secrets belong to the text of a spec."""
+    text = read_text("secrets_path", path, "; it can only be used once")
+    if not keep:
+        _delete(path)
+    if is_encrypted(text):
+        text = _decrypted(path, text, spec_text)
+    try:
+        return SecretValues.model_validate_json(text)
+    except ValidationError:
+        # Not chained, because the cause would show the content of the file.
+        raise BadSpecError(f"secrets_path: {path} does not have secrets in the expected form") from None
+
+
+def write_result(path: str, result: JobResult) -> None:
+    """Write the result so that readers see the whole file or none. Local paths do not need a JVM."""
+    text = result.model_dump_json()
+    if is_remote(path):
+        SubmittedFiles(path).write_text(path, text)
+        return
+    target = _local(path)
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
+    ) as draft:
+        # A temporary file is private. The task may run as another user of the directory's group.
+        os.fchmod(draft.fileno(), 0o600 | target.parent.stat().st_mode & 0o060)
+        draft.write(text)
+    Path(draft.name).replace(target)
+
+
+def _local(path: str) -> Path:
+    return Path(_LOCAL_SCHEME.sub("/", path))
+
+
+def _delete(path: str) -> None:
+    try:
+        if is_remote(path):
+            SubmittedFiles(path).delete(path)
+        else:
+            _local(path).unlink()
+    except (OSError, Py4JJavaError) as problem:
+        raise BadSpecError(f"secrets_path: cannot delete {path}: {problem}; it can only be used once") from problem
+
+
+def _decrypted(path: str, text: str, spec_text: str) -> str:
+    """Return decrypted secrets. Raises `BadSpecError` without a key or with another key."""
+    key = os.environ.get(KEY_VARIABLE) or SubmittedFiles(path).credential(KEY_ALIAS)
+    if not key:
+        raise BadSpecError(
+            f"secrets_path: {path} is encrypted, and this driver has no key; give it the key of the worker by one of: "
+            f"{KEY_WAYS}"
+        )
+    try:
+        return decrypt(text, key, spec_text)
+    except ValueError as problem:
+        raise BadSpecError(f"secrets_path: the key of this driver is invalid: {problem}") from None
+    except DecryptionError as problem:
+        raise BadSpecError(
+            f"secrets_path: cannot decrypt {path}: {problem}; give worker and driver the same {KEY_VARIABLE}"
+        ) from None

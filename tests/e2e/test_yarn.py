@@ -1,0 +1,251 @@
+"""Jobs on a real YARN and HDFS: both deploy modes, credentials, kills, and what remains afterward."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cryptography.fernet import Fernet
+
+from airflow_pushdown.exceptions import ConfigError, DriverKilledError, PushdownTaskError, exception_for
+from airflow_pushdown.hooks.application import Application
+from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
+from airflow_pushdown.packed import environment_archive
+from e2e.processes import Programs, wait_for
+from pushdown_spark.contract import JobSpec, OutputSpec, QuerySpec, SecretValues, SourceSpec
+from pushdown_spark.contract.encryption import KEY_ALIAS, KEY_VARIABLE
+
+pytest.importorskip("hadoop_jars", reason="PYTHONPATH does not have the directory of the tests")
+from e2e.hadoop import HadoopCluster, server_jars
+from e2e.yarn import store_key
+
+pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
+
+SECRET = "hush-hush-3"
+SECRETS = SecretValues(hadoop={"fs.s3a.secret.key": SECRET})
+SECONDS = 300.0
+Submit = Callable[..., PushdownSubmitHook]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, spark_python: str) -> Iterator[HadoopCluster]:
+    java = Path(os.environ["JAVA_HOME"])
+    run = tmp_path_factory.mktemp("yarn")
+    programs = Programs(run, dict(os.environ))
+    try:
+        cluster = HadoopCluster(programs, run, java / "bin" / "java", server_jars(Path(spark_python).parents[1]))
+        cluster.start()
+        yield cluster
+    finally:
+        programs.stop()
+
+
+@pytest.fixture(scope="module")
+def key() -> str:
+    return Fernet.generate_key().decode()
+
+
+@pytest.fixture(scope="module")
+def provider(cluster: HadoopCluster, key: str) -> str:
+    """Store the key in a credential provider on HDFS, which only its owner can read. Return its path."""
+    return store_key(cluster.programs, cluster, key)
+
+
+@pytest.fixture
+def submission(
+    cluster: HadoopCluster, spark_python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> Iterator[Submit]:
+    """Return a function that makes the hook of a small job. Every application must have ended afterward."""
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(cluster.configuration))
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv(KEY_VARIABLE, key)
+    lines = tmp_path / "lines.json"
+    lines.write_text("".join(f'{{"k": {number}}}\n' for number in range(1000)))
+    source = {"format": "json", "path": [lines.as_uri()], "schema": "k int", "reader": "pushdown"}
+    jars = next(Path(spark_python).parents[1].glob("lib/python3.*/site-packages/pyspark/jars"))
+
+    def make(
+        mode: str,
+        conf: dict[str, str] | None = None,
+        on_started: Callable[[Application], None] | None = None,
+        **options: object,
+    ) -> PushdownSubmitHook:
+        monkeypatch.setenv(
+            "AIRFLOW_CONN_YARN", json.dumps({"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": mode}})
+        )
+        spec = JobSpec(
+            run_key=str(tmp_path),
+            sources={"lines": SourceSpec.model_validate(source)},
+            query=QuerySpec(source="lines", where="k = 77"),
+            output=OutputSpec(path=f"{cluster.root}/out{tmp_path}"),
+        )
+        return PushdownSubmitHook(
+            Submission(
+                spec=spec,
+                secrets=SECRETS,
+                spark_python=spark_python,
+                exchange_dir=f"{cluster.root}/exchange",
+                on_started=on_started,
+            ),
+            conn_id="yarn",
+            conf={
+                "spark.yarn.jars": f"local:{jars}/*",
+                "spark.executor.instances": "1",
+                "spark.executor.memory": "512m",
+                "spark.driver.memory": "512m",
+                **(conf or {}),
+            },
+            **options,
+        )
+
+    yield make
+    assert cluster.running_applications() == frozenset()
+    assert cluster.files("/exchange") == []
+
+
+def with_provider(path: str) -> dict[str, str]:
+    return {"spark.hadoop.hadoop.security.credential.provider.path": path}
+
+
+def finish(hook: PushdownSubmitHook) -> None:
+    """Run the job to its end and check its rows."""
+    try:
+        hook.submit()
+        result = hook.collect()
+    finally:
+        hook.release()
+    assert result.error is None, result.error
+    assert result.rows == 1
+    assert (result.application_id or "").startswith("application_")
+    assert [source.reader for source in result.sources.values()] == ["pushdown"]
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_a_job_on_yarn(
+    submission: Submit, cluster: HadoopCluster, provider: str, key: str, mode: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pages: list[Application] = []
+    finish(submission(mode, with_provider(provider), pages.append))
+    output = capfd.readouterr()
+    logs = cluster.logs() if mode == "cluster" else ""
+    for secret in (SECRET, key):
+        assert secret not in output.out + output.err + logs
+    if mode == "cluster":
+        assert {f"/proxy/{page.application_id}/" in str(page.ui) for page in pages} == {True}
+
+
+def test_the_key_of_the_machines_is_used_as_well(submission: Submit, key: str) -> None:
+    # The test's node managers have no such variable, so the setting stands for their environment.
+    finish(submission("cluster", {f"spark.yarn.appMasterEnv.{KEY_VARIABLE}": key}))
+
+
+def test_a_driver_without_the_key_names_the_ways(submission: Submit) -> None:
+    hook = submission("cluster")
+    hook.submit()
+    result = hook.collect()
+    assert result.error is not None
+    error = exception_for(result.error)
+    assert isinstance(error, ConfigError)
+    for way in ("secretKeyRef", KEY_ALIAS, KEY_VARIABLE):
+        assert way in str(error)
+
+
+def test_a_packed_environment_runs_the_driver_and_the_executors(
+    submission: Submit, provider: str, spark_python: str, tmp_path: Path
+) -> None:
+    archive = environment_archive(Path(spark_python).parents[1], tmp_path / "cache")
+    python = {"PYSPARK_PYTHON": "./environment/bin/python"}
+    finish(submission("cluster", with_provider(provider), archives=f"{archive.as_uri()}#environment", env_vars=python))
+
+
+def test_an_application_is_polled_after_spark_submit_has_ended(submission: Submit, provider: str) -> None:
+    hook = submission("cluster", with_provider(provider), yarn_track_via_rm_api=True)
+    try:
+        hook.submit()
+        hook._start_yarn_application_status_tracking(str(hook._yarn_application_id))
+        assert hook.collect().rows == 1
+    finally:
+        hook.release()
+
+
+class Submitted:
+    """A job that is submitted in another thread, to kill it."""
+
+    def __init__(self, hook: PushdownSubmitHook, cluster: HadoopCluster) -> None:
+        self.hook = hook
+        self._cluster = cluster
+        self._before = set(cluster.applications())
+        self.error: PushdownTaskError | None = None
+        self._thread = threading.Thread(target=self._submit)
+        self._thread.start()
+
+    def reaches(self, *states: str) -> str:
+        """Wait until the application has one of the states. Return its id."""
+        wait_for(f"an application in {states}", lambda: bool(self._in(states)), SECONDS, poll_seconds=0.05)
+        return self._in(states)[0]
+
+    def ends(self) -> PushdownTaskError:
+        """Wait for the end of the submission, which must have failed."""
+        self._thread.join(SECONDS)
+        assert self.error is not None
+        return self.error
+
+    def _in(self, states: tuple[str, ...]) -> list[str]:
+        found = self._cluster.applications().items()
+        return [key for key, app in found if key not in self._before and app["state"] in states]
+
+    def _submit(self) -> None:
+        try:
+            self.hook.submit()
+            result = self.hook.collect()
+            self.error = exception_for(result.error) if result.error is not None else None
+        except PushdownTaskError as error:
+            self.error = error
+        finally:
+            self.hook.release()
+
+
+@pytest.mark.parametrize("stage", [("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED"), ("RUNNING",)])
+def test_a_killed_task_kills_its_application(
+    submission: Submit, cluster: HadoopCluster, provider: str, stage: tuple[str, ...]
+) -> None:
+    job = Submitted(submission("cluster", with_provider(provider)), cluster)
+    application = job.reaches(*stage)
+    job.hook.on_kill()
+    assert isinstance(job.ends(), DriverKilledError)
+    wait_for("the end of the application", lambda: not cluster.running_applications(), SECONDS)
+    assert cluster.applications()[application]["state"] == "KILLED"
+
+
+def test_the_next_try_kills_the_application_that_a_killed_worker_has_left(
+    submission: Submit, cluster: HadoopCluster, provider: str
+) -> None:
+    worker = multiprocessing.get_context("fork").Process(target=submission("cluster", with_provider(provider)).submit)
+    worker.start()
+    wait_for("an application", lambda: bool(cluster.running_applications()), SECONDS)
+    (application,) = cluster.running_applications()
+    worker.kill()
+    worker.join()
+
+    finish(submission("cluster", with_provider(provider)))
+
+    assert cluster.applications()[application]["state"] == "KILLED"
+
+
+def test_a_lost_machine_of_the_driver_fails_the_task_and_the_next_try_is_complete(
+    submission: Submit, cluster: HadoopCluster, provider: str
+) -> None:
+    job = Submitted(submission("cluster", with_provider(provider)), cluster)
+    application = job.reaches("RUNNING")
+    node = cluster.node_of(application)
+    cluster.stop_node(node)
+    assert application in str(job.ends())
+
+    cluster.start_node(node)
+
+    finish(submission("cluster", with_provider(provider)))
