@@ -34,6 +34,7 @@ from pushdown_spark.formats.text.text_options import (
     text_options,
     uses_current_date_rules,
 )
+from pushdown_spark.formats.text.zone_offsets import zone_offsets
 from pushdown_spark.relations.hadoop_storage import HadoopStorage
 from pushdown_spark.relations.listing import InputFile, input_uris
 from pushdown_spark.relations.request import ScanRequest
@@ -126,7 +127,10 @@ def _skips_fields(spark: SparkSession, request: ScanRequest) -> bool:
 def _text_options(spark: SparkSession, request: ScanRequest) -> TextOptions:
     source, today = request.source, datetime.now(UTC).date()
     legacy = not uses_current_date_rules(spark)
-    return text_options(source.format, source.options, parsed_schema(request), legacy_dates=legacy, today=today)
+    zone = source.options.get("timezone") or setting(spark, "spark.sql.session.timeZone", "UTC")
+    offsets = zone_offsets(spark, zone)
+    schema = parsed_schema(request)
+    return text_options(source.format, source.options, schema, legacy_dates=legacy, today=today, offsets=offsets)
 
 
 def _open_input(spark: SparkSession, request: ScanRequest) -> _Input:
