@@ -22,7 +22,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.rounds import Measured, measure, ratio, repeat
+from benchmarks.rounds import measure, ratio, repeat
 from benchmarks.sessions import benchmark_session
 from benchmarks.shapes import FORMATS, Column, Shape, Table, shapes, write
 from pushdown_spark.formats.native.scan import FILTER_SETTINGS
@@ -229,8 +229,8 @@ def summary(cells: list[Cell]) -> list[str]:
     lines = [
         f"- {len(cells)} queries: median {statistics.median(ratios):.2f}, least {ratios[0]:.2f}, "
         f"{len(low)} below {_GOAL}",
-        f"- Spark's reader against itself: 95 % of the queries at {floor:.2f} or better, median {statistics.median(noise):.2f}; "
-        f"{sum(cell.ratio < _GOAL * floor for cell in cells)} queries are below {_GOAL} of that",
+        f"- Spark's reader against itself: 95 % of the queries at {floor:.2f} or better, "
+        f"median {statistics.median(noise):.2f}; {sum(cell.ratio < _GOAL * floor for cell in cells)} queries are below {_GOAL} of that",
         f"- wrong number of rows: {sum(not cell.is_right for cell in cells)}",
     ]
     for name in FORMATS:

@@ -28,8 +28,8 @@ class Column:
     """A column: its name, its values in SQL over `id`, and what queries use it for.
 
     A use is `key` (an integer with `distinct` values), `text`, `time` (in steps of one second from `_EPOCH`), `amount`
-    (a decimal up to `distinct`), `share` (an integer from 0 to 9,999) or nothing. `path` is the path to compare if it is
-    a member of the column.
+    (a decimal up to `distinct`), `share` (an integer from 0 to 9,999) or nothing. `path` is the path to compare if it
+    is a member of the column.
     """
 
     name: str
@@ -203,7 +203,14 @@ def shapes(seed: int) -> list[Shape]:
         Shape("small files", v.shuffled(*v.mixed(9), v.text("comment", 60)), 260, files=300),
         Shape(
             "long strings",
-            v.shuffled(v.key("k"), v.text("body", 1_500), v.share("s"), v.time("t"), v.amount("a"), v.filler("blob", 1_000)),
+            v.shuffled(
+                v.key("k"),
+                v.text("body", 1_500),
+                v.share("s"),
+                v.time("t"),
+                v.amount("a"),
+                v.filler("blob", 1_000),
+            ),
             2_600,
         ),
         Shape("nulls", v.shuffled(*map(v.rarely, v.mixed(30))), 130),

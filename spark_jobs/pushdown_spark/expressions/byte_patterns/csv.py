@@ -61,9 +61,9 @@ class CsvSyntax:
 
     `sep` has one or more characters, `quote` and `escape` have one. `empty_value` is the value of an empty quoted
     field. `trims` is True where Spark strips spaces around a field. `plain_dates` and `plain_timestamps` are False
-    where a format option decides the spelling, `plain_numbers` where one declares a spelling of NaN or infinity. Timestamps
-    near `today` have no pattern, because Spark reads a time without a date as a time of today. `offsets` returns those of
-    timestamps without a zone; without it, timestamps are searched for by their days.
+    where a format option decides the spelling, `plain_numbers` where one declares a spelling of NaN or infinity.
+    Timestamps near `today` have no pattern, because Spark reads a time without a date as a time of today. `offsets`
+    returns those of timestamps without a zone; without it, timestamps are searched for by their days.
     """
 
     sep: str = ","
@@ -276,7 +276,8 @@ def _period(span: Period) -> list[str]:
 
 def _unusual_days(span: Period) -> list[str]:
     """Return the spellings of a day other than the usual one, which has two digits for the month and the day."""
-    assert span.month and span.day
+    assert span.month is not None
+    assert span.day is not None
     _, *bare = _period(span)
     short_month = [f"{span.year:04d}-{span.month}-0?{span.day}{_NOT_DIGIT}"] if span.month < 10 else []
     short_day = [f"{span.year:04d}-0?{span.month}-{span.day}{_NOT_DIGIT}"] if span.day < 10 else []

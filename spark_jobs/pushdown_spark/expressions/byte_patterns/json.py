@@ -58,8 +58,8 @@ def json_patterns(
 ) -> list[BytePattern]:
     """Return one pattern per usable part of the facts. Each pattern alone is a sound filter.
 
-    `plain_dates` and `plain_timestamps` are False where a format option decides the spelling. `offsets` returns those of
-    timestamps without a zone; without it, timestamps are searched for by their days.
+    `plain_dates` and `plain_timestamps` are False where a format option decides the spelling. `offsets` returns those
+    of timestamps without a zone; without it, timestamps are searched for by their days.
     """
     types = (TIMESTAMPS if plain_timestamps else frozenset()) | ({LogicalType.DATE} if plain_dates else frozenset())
     return patterns(facts, lambda fact: _fact(fact, _Calendar(types, offsets)))

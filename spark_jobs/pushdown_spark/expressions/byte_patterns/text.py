@@ -190,8 +190,8 @@ def fraction_spellings(fact: EqualsAny | InRange) -> tuple[list[str], list[str]]
     """Return expressions for the integer parts of the decimals or floats that a fact allows, without exponents.
 
     Spark rounds a number when it parses it, so every bound is widened by the largest rounding error of the type.
-    Returns None for numbers that are too large. An open interval can include infinities and NaN, whose spellings are not
-    among the expressions.
+    Returns None for numbers that are too large. An open interval can include infinities and NaN, whose spellings are
+    not among the expressions.
     """
     positive: list[str] = []
     negative: list[str] = []

@@ -74,7 +74,11 @@ def _intervals(fact: EqualsAny | InRange) -> list[_Interval] | None:
     bounds = [(fact.low, fact.high)] if isinstance(fact, InRange) else [(value, value) for value in fact.values]
     found: list[_Interval] = []
     for low, high in bounds:
-        if not isinstance(low, datetime) or not isinstance(high, datetime) or not timedelta(0) <= high - low <= MAX_SPAN:
+        if (
+            not isinstance(low, datetime)
+            or not isinstance(high, datetime)
+            or not timedelta(0) <= high - low <= MAX_SPAN
+        ):
             return None
         if low.year < _FIRST_YEAR or high.year > _LAST_YEAR:
             return None

@@ -19,9 +19,9 @@ from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 from pushdown_spark.expressions.byte_patterns.text import BytePattern
 from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.expressions.session_settings import is_enabled, setting
-from pushdown_spark.formats.columnar import listed_files
+from pushdown_spark.formats.columnar import count_leaves, listed_files
 from pushdown_spark.formats.text.byte_search import Searcher
-from pushdown_spark.formats.text.cost import LineSample, TextCosts, check_size, sample
+from pushdown_spark.formats.text.cost import LineMarks, LineSample, TextCosts, check_size, sample
 from pushdown_spark.formats.text.headers import header_lines
 from pushdown_spark.formats.text.line_parser import parsed_schema
 from pushdown_spark.formats.text.patterns import LinePatterns, line_patterns
@@ -95,9 +95,9 @@ def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan
     """
     _check_request(spark, request)
     found = _open_input(spark, request)
-    if request.source.reader is ReaderChoice.AUTO and found.files:
-        check_size(spark, request.source, found.files)
     options = _text_options(spark, request)
+    if request.source.reader is ReaderChoice.AUTO and found.files:
+        check_size(spark, request.source, found.files, options.lines, _marks(request, options))
     patterns = line_patterns(spark, request, fold, options)
     return _Choice(spark, request, found, patterns, options).plan()
 
@@ -131,6 +131,13 @@ def _text_options(spark: SparkSession, request: ScanRequest) -> TextOptions:
     offsets = zone_offsets(spark, zone)
     schema = parsed_schema(request)
     return text_options(source.format, source.options, schema, legacy_dates=legacy, today=today, offsets=offsets)
+
+
+def _marks(request: ScanRequest, options: TextOptions) -> LineMarks:
+    """Return the bytes by which a sample counts the values of lines."""
+    if request.source.format is SourceFormat.JSON:
+        return LineMarks(b'":')
+    return LineMarks(options.csv.sep.encode(), options.csv.quote.encode())
 
 
 def _open_input(spark: SparkSession, request: ScanRequest) -> _Input:
@@ -180,7 +187,10 @@ class _Choice:
         self._filters = list(self._string_filters()) if self._carrier != "workers" else []
         self._sampled = self._sample(self._searchers, self._filters)
         stored = sum(file.size for file in found.files)
-        self._costs = TextCosts(spark, request.source, stored, self._sampled, self._parsed_by_spark())
+        needed = sum(count_leaves(field.dataType) for field in request.read_schema.fields)
+        self._costs = TextCosts(
+            spark, request.source, stored, self._sampled, needed=needed, parsed_by_spark=self._parsed_by_spark(spark)
+        )
 
     def plan(self) -> TextPlan | JvmTextPlan:
         """Return the plan. With reader='auto', it is the cheapest one, and cheaper than Spark's reader.
@@ -266,6 +276,7 @@ class _Choice:
             searchers,
             Searcher(self._ambiguous),
             self._options.lines,
+            _marks(self._request, self._options),
             filters,
             self._keys,
         )
@@ -274,9 +285,15 @@ class _Choice:
     def _keys(self) -> list[str]:
         return [key for key in self._patterns.early_keys if key is not None]
 
-    def _parsed_by_spark(self) -> float:
-        """Return the share of the bytes that Spark's reader parses, if it gives up the lines without one pattern."""
+    def _parsed_by_spark(self, spark: SparkSession) -> float:
+        """Return the share of the bytes that Spark's reader parses, if it gives up the lines without one pattern.
+
+        For CSV, it is the share of the lines whose values are converted.
+        """
         sampled = self._sampled
+        if self._request.source.format is SourceFormat.CSV:
+            is_pushed = is_enabled(spark, "spark.sql.csv.filterPushdown.enabled", default=True)
+            return min((*sampled.shares, *sampled.filter_shares), default=1.0) if is_pushed else 1.0
         shares = {strings.pattern: n for strings, n in zip(self._filters, sampled.filter_shares, strict=True)}
         shares |= {searcher.pattern: n for searcher, n in zip(self._searchers, sampled.shares, strict=True)}
         positions = iter(sampled.key_positions)
