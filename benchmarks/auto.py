@@ -230,7 +230,8 @@ def summary(cells: list[Cell]) -> list[str]:
         f"- {len(cells)} queries: median {statistics.median(ratios):.2f}, least {ratios[0]:.2f}, "
         f"{len(low)} below {_GOAL}",
         f"- Spark's reader against itself: 95 % of the queries at {floor:.2f} or better, "
-        f"median {statistics.median(noise):.2f}; {sum(cell.ratio < _GOAL * floor for cell in cells)} queries are below {_GOAL} of that",
+        f"median {statistics.median(noise):.2f}",
+        f"- {sum(cell.ratio < _GOAL * floor for cell in cells)} queries are below {_GOAL} of these {floor:.2f}",
         f"- wrong number of rows: {sum(not cell.is_right for cell in cells)}",
     ]
     for name in FORMATS:

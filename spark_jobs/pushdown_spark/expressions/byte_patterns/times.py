@@ -1,7 +1,7 @@
 """Spellings of timestamps in a short interval, to the minute.
 
-A timestamp as text is a day, a time and perhaps a zone: `2015-01-01T01:00:00Z`. The same moment has another day, hour and
-minute in each zone. These are known for the usual endings of the text:
+A timestamp as text is a day, a time and perhaps a zone: `2015-01-01T01:00:00Z`. The same moment has another day, hour
+and minute in each zone. These are known for the usual endings of the text:
 
 - no zone: the offsets of the zone that the reader assumes. Around a transition of daylight saving time, it has two;
 - `Z`;
@@ -44,8 +44,8 @@ _Interval = tuple[datetime, datetime]
 def minute_spellings(fact: EqualsAny | InRange, days: Sequence[date], offsets: Offsets, ends: str) -> list[str] | None:
     """Return expressions for timestamps from their year on, None if the interval is too long or too long ago.
 
-    `days` are all days that a spelling of a matching timestamp can have. `ends` are the members of a character class: the
-    bytes of which one follows the text of a value.
+    `days` are all days that a spelling of a matching timestamp can have. `ends` are the members of a character class:
+    the bytes of which one follows the text of a value.
     """
     intervals = _intervals(fact)
     if intervals is None:
@@ -57,7 +57,7 @@ def minute_spellings(fact: EqualsAny | InRange, days: Sequence[date], offsets: O
         return found + [f"{minute}:" for minute in _minutes(intervals, [0])]
     time = window + _SEPARATOR + _form(_TIME)
     assumed = sorted({offset for low, high in intervals for offset in offsets(_seconds(low), _seconds(high))})
-    known = {text: 0 for text in _UTC_OFFSETS} | {_written(offset): offset for offset in assumed if not offset % 60}
+    known = dict.fromkeys(_UTC_OFFSETS, 0) | {_written(offset): offset for offset in assumed if not offset % 60}
     found += [f"{time}[^.Z+\\-{ends}]", f"{time}\\.[0-9]*[^0-9Z+\\-{ends}]", f"{time}{_FRACTION}Z[^{ends}]"]
     found += [f"{time}{_FRACTION}{other}" for other in _other_strings(list(known), ends)]
     rest = f":[0-5][0-9]{_FRACTION}"

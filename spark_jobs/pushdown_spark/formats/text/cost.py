@@ -279,8 +279,8 @@ class TextCosts:
     def spark(self) -> float:
         """Return the cost of Spark's reader.
 
-        Its JSON parser gives a line up at the first value that fails. Its CSV parser finds all fields of a line before it
-        converts their values.
+        Its JSON parser gives a line up at the first value that fails. Its CSV parser finds all fields of a line before
+        it converts their values.
         """
         costs, source = self._costs, self._source
         line = costs.line + self._line_bytes * costs.line_byte
