@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pushdown_spark.contract.job_result import CheckReport, ConjunctReport, Exactness, JobResult, SourceReport
+from pushdown_spark.contract.job_result import (
+    CheckReport,
+    ConjunctReport,
+    CostReport,
+    Exactness,
+    JobResult,
+    SourceReport,
+)
 from pushdown_spark.contract.join_tree import JoinReport, JoinTree
 
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -95,6 +102,7 @@ def _source(source: SourceReport) -> Iterator[str]:
         yield "No predicate"
     if source.columns:
         yield f"Columns: {', '.join(source.columns)}"
+    yield from _cost_lines(source.cost)
     yield from _section("SQL sent", source.statements)
     if not source.statements:
         yield _files_line(source)
@@ -104,6 +112,16 @@ def _source(source: SourceReport) -> Iterator[str]:
     yield from _rows_lines(source)
     yield from _skipped_lines(source)
     yield from _section("Notes", source.notes)
+
+
+def _cost_lines(cost: CostReport | None) -> Iterator[str]:
+    if cost is None:
+        return
+    readers = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in cost.predicted.items())
+    measured = "" if cost.measured is None else f"; tasks of {cost.reader} ran for {cost.measured:.1f} s"
+    yield f"Estimated CPU: {readers}{measured}"
+    if cost.is_off:
+        yield "The estimate was off by more than half"
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import BlockSample, DecoderCache, open_avro
@@ -57,11 +57,15 @@ MARGIN = 0.9
 
 @dataclass(frozen=True)
 class AvroEstimate:
-    """The choice and its reason. `search` says whether searching blocks before decoding them pays."""
+    """The choice and its reason. `search` says whether searching blocks before decoding them pays.
+
+    `predicted` are the CPU seconds of the readers.
+    """
 
     is_ours: bool
     search: bool
     reason: str
+    predicted: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,8 @@ def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup
         f"(sample of {sample.blocks} blocks); estimated CPU: ours {seconds.ours:.1f} s, Spark's {seconds.spark:.1f} s"
         f"{startup_note(startup)}"
     )
-    return AvroEstimate(seconds.ours < MARGIN * seconds.spark, seconds.search, reason)
+    predicted = {"pushdown": seconds.ours, "spark": seconds.spark}
+    return AvroEstimate(seconds.ours < MARGIN * seconds.spark, seconds.search, reason, predicted)
 
 
 def reader_seconds(sample: AvroSample, columns: int, workers: int, *, has_filter: bool) -> ReaderSeconds:

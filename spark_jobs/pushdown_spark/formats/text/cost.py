@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -305,6 +305,10 @@ class TextCosts:
         candidate = costs.jvm_candidate + self._line_bytes * costs.jvm_candidate_byte + self._skim + self._parse
         return _JVM_FIXED + self._lines * (line + share * candidate)
 
+    def predicted(self, ours: Mapping[str, float]) -> Mapping[str, float]:
+        """Return the CPU seconds of our readers and of Spark's."""
+        return {**ours, "spark": self.spark()}
+
     def check(self, seconds: float, reason: str) -> None:
         """Raise UnsupportedError if a reader that takes these seconds is not cheaper than Spark's, with a margin."""
         spark = self.spark()
@@ -312,5 +316,6 @@ class TextCosts:
             session = " in a session that has just begun" if self._source.cold else ""
             raise UnsupportedError(
                 f"a search would not pay for {self._stored:,} bytes{session}: {reason}; estimated CPU: ours "
-                f"{seconds:.1f} s, Spark's {spark:.1f} s"
+                f"{seconds:.1f} s, Spark's {spark:.1f} s",
+                {"spark": spark},
             )

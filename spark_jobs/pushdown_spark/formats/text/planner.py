@@ -5,8 +5,8 @@ It decides whether a search is sound and pays, where it runs, and which pattern 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from operator import attrgetter
@@ -53,12 +53,16 @@ _MAX_HEADERS = 1_000
 
 @dataclass(frozen=True)
 class LinePlan:
-    """A planned scan that searches lines before they are parsed."""
+    """A planned scan that searches lines before they are parsed.
+
+    `predicted` are the CPU seconds of the readers, if an estimate chose the plan.
+    """
 
     files: tuple[InputFile, ...]
     options: TextOptions
     reason: str
     conjuncts: tuple[ConjunctReport, ...]
+    predicted: Mapping[str, float] = field(default_factory=dict, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -163,8 +167,9 @@ def _ambiguous_pattern(spark: SparkSession, request: ScanRequest, options: TextO
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A plan that may be chosen, and its cost in CPU seconds."""
+    """A plan that may be chosen, where it searches, and its cost in CPU seconds."""
 
+    carrier: str
     seconds: float
     reason: str
     build: Callable[[str], TextPlan | JvmTextPlan]
@@ -201,18 +206,19 @@ class _Choice:
         is_auto = self._request.source.reader is ReaderChoice.AUTO
         if is_auto:
             candidates.sort(key=attrgetter("seconds"))
+        predicted = self._costs.predicted({candidate.carrier: candidate.seconds for candidate in candidates})
         problems = []
         for candidate in candidates:
             try:
                 if is_auto:
                     self._costs.check(candidate.seconds, candidate.reason)
-                    return candidate.build(candidate.reason)
+                    return replace(candidate.build(candidate.reason), predicted=predicted)
                 return candidate.build(f"asked for with reader='pushdown'; {candidate.reason}")
             except UnsupportedError as unsupported:
                 problems.append(str(unsupported))
         if not candidates:
             problems = [*filter(None, [self._found.only_jvm]), "no conjunct implies a string that a line must contain"]
-        raise UnsupportedError("; ".join(problems))
+        raise UnsupportedError("; ".join(problems), predicted)
 
     def _workers(self) -> Iterator[_Candidate]:
         """Yield the plan with the pattern that matches the fewest sampled lines, unless workers cannot run."""
@@ -232,7 +238,7 @@ class _Choice:
         def build(reason: str) -> TextPlan:
             return TextPlan(self._found.files, self._options, reason, conjuncts, required, Searcher(self._ambiguous))
 
-        yield _Candidate(self._costs.workers(share), reason, build)
+        yield _Candidate("workers", self._costs.workers(share), reason, build)
 
     def _jvm(self) -> Iterator[_Candidate]:
         """Yield the plan with the string filter of the lowest cost, if there is one."""
@@ -243,7 +249,8 @@ class _Choice:
         share = shares[strings]
         why = self._found.only_jvm or "Spark's text source is estimated to take less time than Python workers"
         reason = f"about {share:.2%} of the lines have the strings (sample of {self._sampled.lines:,} lines); {why}"
-        yield _Candidate(self._costs.jvm(share, strings.searches), reason, partial(self._jvm_plan, strings))
+        seconds = self._costs.jvm(share, strings.searches)
+        yield _Candidate("jvm", seconds, reason, partial(self._jvm_plan, strings))
 
     def _jvm_plan(self, strings: StringFilter, reason: str) -> JvmTextPlan:
         self._check_headers(strings)
