@@ -5,6 +5,7 @@ Python workers import this module, so it does not depend on pydantic.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -60,7 +61,12 @@ class UnsupportedError(Exception):
     """Only Spark can do what a step of a planner was asked for. The message is the reason, which the report shows.
 
     It is not a failure of the job: the planner catches it and leaves the scan, the conjunct or the query to Spark.
+    `predicted` are the CPU seconds of the readers, if an estimate is the reason.
     """
+
+    def __init__(self, reason: str, predicted: Mapping[str, float] | None = None) -> None:
+        super().__init__(reason)
+        self.predicted: Mapping[str, float] = predicted or {}
 
 
 class PushdownError(Exception):

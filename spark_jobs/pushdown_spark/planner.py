@@ -166,21 +166,23 @@ def _plan_format(spark: SparkSession, request: ScanRequest, notes: tuple[str, ..
     """
     native: Callable[[str], NativeScan] = partial(NativeScan, request, notes=notes)
     problem, filters_lazily = None, False
+    predicted: Mapping[str, float] = {}
     try:
         with unexpected_errors_as_unsafe_input(UnsupportedError):
             ours = _plan_ours(spark, request, notes)
         if isinstance(ours, Scan):
             return PlannedScan(ours, native)
-        reason, filters_lazily = ours.reason, ours.filters_lazily
+        reason, filters_lazily, predicted = ours.reason, ours.filters_lazily, ours.predicted
     except UnsupportedError as unsupported:
-        reason = str(unsupported)
+        reason, predicted = str(unsupported), unsupported.predicted
     except PushdownError as exc:
         problem = recoverable_error(exc)
         if problem is None:
             raise
         reason = f"our reader gave up while it planned the scan: {problem}"
+    native = partial(NativeScan, request, notes=notes, predicted=predicted)
     if request.source.format is SourceFormat.ORC:
-        native = _native_orc(request, reason, notes, load, filters_lazily=filters_lazily)
+        native = _native_orc(request, reason, notes, load, predicted, filters_lazily=filters_lazily)
     return PlannedScan(native(reason), native, problem=problem)
 
 
@@ -229,7 +231,13 @@ def _with_pruning_conjuncts(plan: P, request: ScanRequest) -> P:
 
 
 def _native_orc(
-    request: ScanRequest, reason: str, notes: tuple[str, ...], load: Load, *, filters_lazily: bool
+    request: ScanRequest,
+    reason: str,
+    notes: tuple[str, ...],
+    load: Load,
+    predicted: Mapping[str, float],
+    *,
+    filters_lazily: bool,
 ) -> Callable[[str], NativeScan]:
     """Return Spark's ORC reader, with its lazy filter switched as the source or the estimate asks for."""
     from pushdown_spark.formats.orc.planner import SARG_TO_FILTER
@@ -241,7 +249,7 @@ def _native_orc(
         request = replace(request, loaded=lambda: frame)
         notes = (*notes, f"{SARG_TO_FILTER} is {setting}")
     _refuse_lost_columns(request, reason)
-    return partial(NativeScan, request, notes=notes)
+    return partial(NativeScan, request, notes=notes, predicted=predicted)
 
 
 def _refuse_lost_columns(request: ScanRequest, reason: str) -> None:

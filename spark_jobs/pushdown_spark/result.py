@@ -134,6 +134,8 @@ class ScanResult(PushdownResult):
         """Return the report after a run. Our readers count rows themselves. For Spark's readers, its metrics count."""
         scan = self._scan.scan
         planned = scan.report()
+        if planned.cost is not None:
+            planned = planned.model_copy(update={"cost": planned.cost.after(watch.task_seconds())})
         if planned.bytes_read is not None or scan.is_mixed:
             return planned
         counted = watch.completed(planned)

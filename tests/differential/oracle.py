@@ -34,6 +34,7 @@ from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_filter import LineMatcher, LineSyntax
 from pushdown_spark.formats.text.line_reader import LineReader, Window
 from pushdown_spark.formats.text.text_options import TextOptions, check_options, text_options
+from pushdown_spark.formats.text.zone_offsets import zone_offsets
 from pushdown_spark.relations.listing import Compression, Split
 
 
@@ -115,7 +116,17 @@ class Case:
         lowered = {key.lower(): value for key, value in self.options.items()}
         legacy = self.settings.get("spark.sql.legacy.timeParserPolicy", "CORRECTED") != "CORRECTED"
         today = datetime.now(UTC).date()
-        return text_options(self.source_format, lowered, self.read_schema, legacy_dates=legacy, today=today)
+        spark = SparkSession.getActiveSession()
+        assert spark is not None
+        zone = self.options.get("timeZone") or self.settings.get("spark.sql.session.timeZone") or _session_zone(spark)
+        return text_options(
+            self.source_format,
+            lowered,
+            self.read_schema,
+            legacy_dates=legacy,
+            today=today,
+            offsets=zone_offsets(spark, zone),
+        )
 
     @property
     def unsafe(self) -> str | None:
@@ -131,6 +142,10 @@ class Case:
         return (
             spark.read.format(self.source_format.value).schema(self.read_schema).options(**self.options).load(str(path))
         )
+
+
+def _session_zone(spark: SparkSession) -> str:
+    return str(spark.conf.get("spark.sql.session.timeZone"))
 
 
 @dataclass(frozen=True)
@@ -253,7 +268,12 @@ def byte_patterns(case: Case, asked: str, fold: Fold | None = None) -> list[Byte
     if case.source_format is SourceFormat.CSV:
         found = csv_patterns(facts, options.csv, case.schema.fieldNames(), many=1)
         return [*found, *(pattern.general for pattern in found if pattern.general)]
-    return json_patterns(facts, plain_dates=options.plain_dates, plain_timestamps=options.plain_timestamps)
+    return json_patterns(
+        facts,
+        plain_dates=options.plain_dates,
+        plain_timestamps=options.plain_timestamps,
+        offsets=options.offsets,
+    )
 
 
 def matches(pattern: BytePattern, line: bytes, terminator: bytes) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from pyspark.sql import types as t
-from values import DATES, DECIMALS, ODD_DATES, TIMES, integer, text
+from values import CLOCKS, DATES, DECIMALS, NEAR_TIMES, ODD_DATES, TIMES, integer, text
 
 Leaf = tuple[str, t.DataType]
 
@@ -76,6 +76,9 @@ def _compared(rng: random.Random, name: str, value: object) -> str:
         return f"{name}{rng.choice((' ', ' ', ' NOT '))}IN ({', '.join(items)})"
     if roll < 0.4:
         low, high = value(), value()
+        if low.startswith("TIMESTAMP") and "INTERVAL" not in low and rng.random() < 0.6:
+            # A short interval, for which readers know hours and minutes.
+            high = f"{low} + INTERVAL {rng.choice((0, 1, 5, 90, 600, 2880))} MINUTES"
         return f"{name}{rng.choice((' ', ' ', ' ', ' NOT '))}BETWEEN {low} AND {high}"
     operator = rng.choice(("=", "=", "=", "==", "<=>", "<", "<=", ">", ">=", "<>", "!="))
     return f"{value()} {operator} {name}" if rng.random() < 0.15 else f"{name} {operator} {value()}"
@@ -124,6 +127,9 @@ def literal(rng: random.Random, data_type: t.DataType) -> str:
         )
     if isinstance(data_type, t.TimestampType | t.TimestampNTZType):
         moment = rng.choice(DATES) + rng.choice((*TIMES[:4], " 12:30:00+18:00", " 12:30:00-18:00"))
+        if rng.random() < 0.6:
+            clock = rng.choice(CLOCKS).rstrip(".")
+            moment = f"{rng.choice(NEAR_TIMES)} {clock}{rng.choice(('', 'Z', 'Z', '-05:00', '+09:00'))}"
         zoneless = quoted(moment.partition("+")[0][:19])
         return rng.choice(
             (

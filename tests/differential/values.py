@@ -62,6 +62,26 @@ ODD_DATES = (
 )
 ZONES = ("", "", "Z", "+18:00", "-18:00", "+05:30", " UTC", " America/New_York", "GMT", " GMT+02:00")
 TIMES = ("", " 00:00:00", "T00:00:00", " 23:59:59.999999", "T12:30", " 5:6:7", "T", " 12:00:00.5")
+NEAR_TIMES = ("2015-03-08", "2015-11-01", "2015-03-09", "2015-11-02", "2015-03-07")
+"""Days around transitions of daylight saving time in New York."""
+CLOCKS = ("00:00:00", "01:30:00", "01:59:59.999999", "02:00:00", "02:30:00", "03:00:00", "05:30:00", "06:30:00")
+CLOCKS += ("07:00:00.000", "12:15:00", "15:14:59", "15:15:00.5", "18:30:00.", "21:00:00", "23:59:59")
+NEAR_ZONES = ("", "", "", "Z", "Z", "+00:00", "-00:00", "-05:00", "-04:00", "+09:00", "+05:45", "-12:00", "+14:00")
+NEAR_ZONES += (
+    "z",
+    "-5:00",
+    "-0500",
+    "+00",
+    "UTC",
+    " UTC",
+    " +09:00",
+    "America/New_York",
+    " ",
+    "Z ",
+    "-05:00 ",
+    "GMT",
+    "x",
+)
 TEXTS = (
     "a",
     "A",
@@ -175,9 +195,21 @@ def date_text(rng: random.Random) -> str:
 
 def timestamp_text(rng: random.Random) -> str:
     """Return a timestamp as data may spell it."""
-    if rng.random() < 0.3:
+    roll = rng.random()
+    if roll < 0.3:
         return date_text(rng)
+    if roll < 0.7:
+        return near_timestamp(rng)
     return rng.choice(DATES) + rng.choice(TIMES) + rng.choice(ZONES)
+
+
+def near_timestamp(rng: random.Random) -> str:
+    """Return a timestamp near others, mostly in the usual form, in one of the zones that texts or sessions have."""
+    written = rng.choice(NEAR_TIMES) + rng.choice("TTT  t/") + rng.choice(CLOCKS) + rng.choice(NEAR_ZONES)
+    if rng.random() < 0.1:
+        place = rng.randrange(len(written))
+        written = written[:place] + rng.choice(("", "0", " ", "5", "-", ":", ".", "T", "\\")) + written[place + 1 :]
+    return written
 
 
 def pick(rng: random.Random, items: Sequence[str]) -> str:

@@ -19,6 +19,8 @@ LONGEST_CONJUNCT = 1_000
 """Maximum length of a conjunct in a report, in characters."""
 MOST_PARTITIONS = 100
 """Maximum number of output partitions in a result."""
+_LEAST_ERROR = 1.0
+"""The smallest error of a predicted time that a report shows, in seconds."""
 _DERIVED = frozenset({"pushed", "residual"})
 
 
@@ -54,13 +56,41 @@ class FileReport(Message):
     units: dict[str, dict[str, int]] = Field(default_factory=dict)
 
 
+class CostReport(Message):
+    """The estimate that chose a reader: CPU seconds of each reader, and the seconds that the tasks of the chosen one ran.
+
+    `measured` is None before a run. `is_off` is set if the tasks ran for at least a second longer or shorter than
+    predicted, and the difference is more than half of the prediction.
+    """
+
+    reader: str
+    predicted: dict[str, float]
+    measured: float | None = None
+    is_off: bool = False
+
+    @classmethod
+    def of(cls, reader: str, predicted: Mapping[str, float]) -> Self | None:
+        """Return the report of a choice, None if no estimate chose the reader."""
+        if not predicted:
+            return None
+        return cls(reader=reader, predicted={name: round(seconds, 3) for name, seconds in predicted.items()})
+
+    def after(self, seconds: float) -> Self:
+        """Return the report after a run whose tasks ran for some seconds."""
+        predicted = self.predicted.get(self.reader)
+        error = 0.0 if predicted is None else abs(seconds - predicted)
+        is_off = predicted is not None and error >= _LEAST_ERROR and error > predicted / 2
+        return self.model_copy(update={"measured": round(seconds, 3), "is_off": is_off})
+
+
 class SourceReport(Message):
     """The report of one source. Executors count; a count that the reader does not know is None.
 
     `bytes_total` and `bytes_read` count stored (compressed) bytes. `bytes_searched` counts decompressed bytes that were
     searched for a byte pattern. `skipped` counts files and bytes that were never read, by kind. `units` counts the
     units of a format (stripes, row groups, blocks) by kind and outcome. `bytes_by_purpose` divides `bytes_read` by
-    purpose. `carrier` is where lines of JSON or CSV are searched: `workers` (of Python) or `jvm`. `files` lists the
+    purpose. `carrier` is where lines of JSON or CSV are searched: `workers` (of Python) or `jvm`. `cost` is None unless
+    an estimate chose the reader. `files` lists the
     files with the most bytes read, at most `MOST_FILES`. `statements` are the statements sent to a database, without
     credentials. `malformed_lines` is None unless they were counted.
     """
@@ -68,6 +98,7 @@ class SourceReport(Message):
     reader: str
     reason: str
     carrier: str | None = None
+    cost: CostReport | None = None
     conjuncts: tuple[ConjunctReport, ...] = ()
     columns: tuple[str, ...] = ()
     files_total: int = 0

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pushdown_spark.contract.job_result import (
     CheckReport,
     ConjunctReport,
+    CostReport,
     Exactness,
     JobResult,
     ScanReport,
@@ -122,6 +123,7 @@ def _source(source: SourceReport) -> Iterator[str]:
         yield "No predicate"
     if source.columns:
         yield f"Columns: {', '.join(source.columns)}"
+    yield from _cost_lines(source.cost)
     yield from _section("SQL sent", source.statements)
     if not source.statements:
         yield _files_line(source)
@@ -131,6 +133,16 @@ def _source(source: SourceReport) -> Iterator[str]:
     yield from _rows_lines(source)
     yield from _skipped_lines(source)
     yield from _section("Notes", source.notes)
+
+
+def _cost_lines(cost: CostReport | None) -> Iterator[str]:
+    if cost is None:
+        return
+    readers = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in cost.predicted.items())
+    measured = "" if cost.measured is None else f"; tasks of {cost.reader} ran for {cost.measured:.1f} s"
+    yield f"Estimated CPU: {readers}{measured}"
+    if cost.is_off:
+        yield "The estimate was off by more than half"
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.contract import ConjunctReport, FileReport, SourceReport
+from pushdown_spark.contract import ConjunctReport, CostReport, FileReport, SourceReport
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.pushdown import Pushdown
@@ -27,13 +27,17 @@ from pushdown_spark.scan.tasks import tasks_of, with_constants
 
 @dataclass(frozen=True)
 class ColumnarPlan(Generic[Query]):
-    """A planned scan. If it is `exact`, all its rows satisfy the predicate."""
+    """A planned scan. If it is `exact`, all its rows satisfy the predicate.
+
+    `predicted` are the CPU seconds of the readers, if an estimate chose the plan.
+    """
 
     files: tuple[InputFile, ...]
     query: Query
     reason: str
     conjuncts: tuple[ConjunctReport, ...]
     exact: bool
+    predicted: Mapping[str, float] = field(default_factory=dict)
 
 
 class ColumnarScan(TaskScan, Generic[Query, Metrics]):
@@ -103,6 +107,7 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
         planned = SourceReport(
             reader="pushdown",
             reason=plan.reason,
+            cost=CostReport.of("pushdown", plan.predicted),
             conjuncts=plan.conjuncts,
             columns=self._request.columns,
             files_total=len(plan.files),

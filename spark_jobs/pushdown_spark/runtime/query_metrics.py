@@ -112,8 +112,23 @@ class StageWatch:
         """Stop tagging new jobs."""
         self._spark.sparkContext.removeJobTag(self._tag)
 
+    def task_seconds(self) -> float:
+        """Return the seconds for which the tasks ran, of all stages together."""
+        return sum(int(attempt.executorRunTime()) for attempt in self._attempts()) / 1000
+
     def completed(self, report: SourceReport) -> SourceReport:
         """Return the report with the bytes and rows that the executors counted. A count of the reader is kept."""
+        attempts = self._attempts()
+        rows = report.rows_decoded
+        return report.model_copy(
+            update={
+                "bytes_read": sum(int(attempt.inputBytes()) for attempt in attempts),
+                "rows_decoded": sum(int(attempt.inputRecords()) for attempt in attempts) if rows is None else rows,
+            }
+        )
+
+    def _attempts(self) -> list[JavaObject]:
+        """Return the last attempt of each stage."""
         wait_for_events(self._spark)
         scala_context = self._spark.sparkContext._jsc.sc()
         tracker, store = scala_context.statusTracker(), scala_context.statusStore()
@@ -122,11 +137,4 @@ class StageWatch:
             for job in tracker.getJobIdsForTag(self._tag)
             for stage in tracker.getJobInfo(job).get().stageIds()
         }
-        attempts = [store.lastStageAttempt(stage) for stage in stages]
-        rows = report.rows_decoded
-        return report.model_copy(
-            update={
-                "bytes_read": sum(int(attempt.inputBytes()) for attempt in attempts),
-                "rows_decoded": sum(int(attempt.inputRecords()) for attempt in attempts) if rows is None else rows,
-            }
-        )
+        return [store.lastStageAttempt(stage) for stage in stages]

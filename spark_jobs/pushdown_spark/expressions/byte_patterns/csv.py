@@ -24,15 +24,18 @@ from pushdown_spark.expressions.byte_patterns.text import (
     alternation,
     calendar_periods,
     character_class,
+    day_of,
     describe,
     fraction_spellings,
     integer_spellings,
     literal,
     patterns,
     searched_length,
+    single_days,
     value_summary,
     whole_years,
 )
+from pushdown_spark.expressions.byte_patterns.times import Offsets, minute_spellings
 from pushdown_spark.expressions.types import FLOATING, LogicalType
 
 _BEFORE_NUMBER = "(?:^|[^0-9])"
@@ -46,6 +49,8 @@ _FEW_PERIODS = 12
 """Up to this many months or days are searched for by literals. Each of them has dozens of spellings."""
 _FALSE = "[fF][aA][lL](?:[sS]|\\xc5\\xbf)[eE]"
 """Java's comparison without case treats a long s as an s."""
+_SAFE_SIGNS = frozenset(",;|\t\"'\\!#")
+"""Separators, quotes and escapes that are not in the usual spelling of a timestamp."""
 _REPLACEMENT = "\ufffd"
 """The character that invalid UTF-8 is read as."""
 
@@ -56,8 +61,9 @@ class CsvSyntax:
 
     `sep` has one or more characters, `quote` and `escape` have one. `empty_value` is the value of an empty quoted
     field. `trims` is True where Spark strips spaces around a field. `plain_dates` and `plain_timestamps` are False
-    where a format option decides the spelling. Timestamps near `today` have no pattern, because Spark reads a time
-    without a date as a time of today.
+    where a format option decides the spelling, `plain_numbers` where one declares a spelling of NaN or infinity.
+    Timestamps near `today` have no pattern, because Spark reads a time without a date as a time of today. `offsets`
+    returns those of timestamps without a zone; without it, timestamps are searched for by their days.
     """
 
     sep: str = ","
@@ -67,7 +73,9 @@ class CsvSyntax:
     trims: bool = False
     plain_dates: bool = True
     plain_timestamps: bool = True
+    plain_numbers: bool = True
     today: date = date.min
+    offsets: Offsets | None = None
 
     @property
     def before(self) -> str:
@@ -192,13 +200,16 @@ def _numbers(positive: list[str], negative: list[str]) -> tuple[str, ...]:
 def _fractions(fact: EqualsAny | InRange, syntax: CsvSyntax) -> BytePattern | None:
     """Match plain decimals by their integer part, and all numbers with an exponent, in hexadecimal or with commas."""
     whole = fraction_spellings(fact)
-    if whole is None or "." in syntax.sep:
+    is_open = isinstance(fact, InRange) and (fact.low is None or fact.high is None)
+    if whole is None or "." in syntax.sep or (is_open and not syntax.plain_numbers):
         return None
     odd = ["[0-9.][eE][+\\-]?[0-9]", "0[xX]", f"{_BEFORE_NUMBER}\\.[0-9]"]
     if fact.column.type is LogicalType.DECIMAL:
         # Spark removes all commas. If commas separate fields, a number with commas is in quotes.
         signs = "[+\\-0-9.eE]"
         odd.append(f"{signs}," if syntax.sep != "," else f"\\x{ord(syntax.quote):02x}{signs}*,[0-9,.]*")
+    elif is_open:
+        odd += ["NaN", "Inf"]
     return BytePattern((*_numbers(*whole), *odd), (), _other_digits(), _label(fact))
 
 
@@ -211,11 +222,28 @@ def _dates(fact: EqualsAny | InRange, syntax: CsvSyntax) -> BytePattern | None:
         return None
     spellings = [fixed_width_regex(first, last, 4) + _NOT_DIGIT for first, last in years]
     few = not timestamps and len(spans) <= _FEW_PERIODS
-    spellings += [] if few else [spelling for span in spans for spelling in _period(span)]
+    minutes = _minutes(fact, spans, syntax) if not years else None
+    if minutes is not None:
+        spellings += minutes
+    elif not few:
+        spellings += [spelling for span in spans for spelling in _period(span)]
     groups = [f"{_BEFORE_NUMBER}0*{group}" for group in alternation(list(dict.fromkeys(spellings)))]
     groups += dict.fromkeys(text for span in spans for text in _plain_period(span, syntax)) if few else []
     # Spark removes "GMT" from a date that it cannot parse otherwise.
     return BytePattern((*groups, *_far_years(fact, syntax), "GMT"), (), (), _label(fact))
+
+
+def _minutes(fact: EqualsAny | InRange, spans: Sequence[Period], syntax: CsvSyntax) -> list[str] | None:
+    """Return spellings of the timestamps of a short interval, None if the fact has none."""
+    days = single_days(spans)
+    signs = syntax.sep + syntax.quote + syntax.escape
+    if fact.column.type not in TIMESTAMPS or days is None or syntax.offsets is None or not set(signs) <= _SAFE_SIGNS:
+        return None
+    ends = character_class(syntax.sep[0] + syntax.quote + "\n\r")
+    spellings = minute_spellings(fact, days, syntax.offsets, ends)
+    if spellings is None:
+        return None
+    return [*spellings, *dict.fromkeys(other for span in spans for other in _unusual_days(span))]
 
 
 def _far_years(fact: EqualsAny | InRange, syntax: CsvSyntax) -> list[str]:
@@ -223,18 +251,15 @@ def _far_years(fact: EqualsAny | InRange, syntax: CsvSyntax) -> list[str]:
     before = isinstance(fact, InRange) and fact.low is None
     latest = [fact.high] if isinstance(fact, InRange) else fact.values
     margin = timedelta(days=ZONE_DAYS if fact.column.type in TIMESTAMPS else 0)
-    after = any(day is None or (isinstance(day, date) and date.max - day < margin) for day in latest)
+    after = any(day is None or date.max - day < margin for day in map(day_of, latest))
     return [f"{syntax.before}-[0-9]{{4}}"] * before + [f"{syntax.before}\\+?[0-9]{{5,7}}(?:-|{syntax.after})"] * after
 
 
 def _near_today(fact: EqualsAny | InRange, today: date) -> bool:
     margin = timedelta(days=4)
-    values = [fact.low, fact.high] if isinstance(fact, InRange) else list(fact.values)
-    days = [v for v in values if isinstance(v, date)]
     if isinstance(fact, EqualsAny):
-        return any(abs(day - today) <= margin for day in days)
-    low = fact.low if isinstance(fact.low, date) else date.min
-    high = fact.high if isinstance(fact.high, date) else date.max
+        return any(abs(day - today) <= margin for day in map(day_of, fact.values) if day is not None)
+    low, high = day_of(fact.low) or date.min, day_of(fact.high) or date.max
     return today + margin >= low and today - margin <= high
 
 
@@ -247,6 +272,16 @@ def _period(span: Period) -> list[str]:
         return [month + _NOT_DIGIT, *bare_year]
     bare_month = [month + end] if span.day == 1 else []
     return [f"{month}-0?{span.day}{_NOT_DIGIT}", *bare_month, *bare_year]
+
+
+def _unusual_days(span: Period) -> list[str]:
+    """Return the spellings of a day other than the usual one, which has two digits for the month and the day."""
+    assert span.month is not None
+    assert span.day is not None
+    _, *bare = _period(span)
+    short_month = [f"{span.year:04d}-{span.month}-0?{span.day}{_NOT_DIGIT}"] if span.month < 10 else []
+    short_day = [f"{span.year:04d}-0?{span.month}-{span.day}{_NOT_DIGIT}"] if span.day < 10 else []
+    return [*short_month, *short_day, *bare]
 
 
 def _plain_period(span: Period, syntax: CsvSyntax) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 from pushdown_spark.expressions.bound import (
@@ -34,7 +34,7 @@ _MAX_VALUES = 20_000
 """Longer IN lists imply no fact: the pattern would take more time to compile than it saves."""
 
 Scalar = Decimal | date | str | bool
-"""A value in a fact. All numbers are exact decimals; a timestamp is its date in UTC."""
+"""A value in a fact. All numbers are exact decimals; a timestamp is a `datetime` in UTC, without a zone."""
 
 
 @dataclass(frozen=True)
@@ -166,13 +166,19 @@ def _scalar(column: Column, value: Value) -> Scalar | None:
     if column.type is LogicalType.DATE and isinstance(value, int):
         return _date(value)
     if column.type in (LogicalType.TIMESTAMP, LogicalType.TIMESTAMP_NTZ) and isinstance(value, int):
-        return _date(value // MICROSECONDS_PER_DAY)
+        return _moment(value)
     return None
 
 
 def _date(days: int) -> date | None:
     ordinal = days + EPOCH_ORDINAL
     return date.fromordinal(ordinal) if 1 <= ordinal <= date.max.toordinal() else None
+
+
+def _moment(microseconds: int) -> datetime | None:
+    days, time = divmod(microseconds, MICROSECONDS_PER_DAY)
+    day = _date(days)
+    return None if day is None else datetime(day.year, day.month, day.day) + timedelta(microseconds=time)
 
 
 def _merged(facts: Iterable[Fact | AnyOf]) -> tuple[Fact | AnyOf, ...]:

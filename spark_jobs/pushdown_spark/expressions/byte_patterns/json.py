@@ -6,6 +6,7 @@ spellings of the allowed values and every spelling that is not canonical. Spark 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -25,9 +26,11 @@ from pushdown_spark.expressions.byte_patterns.text import (
     literal,
     patterns,
     searched_length,
+    single_days,
     value_summary,
     whole_years,
 )
+from pushdown_spark.expressions.byte_patterns.times import Offsets, minute_spellings
 from pushdown_spark.expressions.types import FLOATING, LogicalType
 
 _SPACE = "[ \\t\\r]*"
@@ -50,16 +53,27 @@ _SURROGATE = "\\\\u[dD][89a-fA-F]"
 _BYTE_VALUES = 256
 
 
-def json_patterns(facts: AllOf, *, plain_dates: bool = True, plain_timestamps: bool = True) -> list[BytePattern]:
+def json_patterns(
+    facts: AllOf, *, plain_dates: bool = True, plain_timestamps: bool = True, offsets: Offsets | None = None
+) -> list[BytePattern]:
     """Return one pattern per usable part of the facts. Each pattern alone is a sound filter.
 
-    `plain_dates` and `plain_timestamps` are False where a format option decides the spelling.
+    `plain_dates` and `plain_timestamps` are False where a format option decides the spelling. `offsets` returns those
+    of timestamps without a zone; without it, timestamps are searched for by their days.
     """
-    calendar = (TIMESTAMPS if plain_timestamps else frozenset()) | ({LogicalType.DATE} if plain_dates else frozenset())
-    return patterns(facts, lambda fact: _fact(fact, calendar))
+    types = (TIMESTAMPS if plain_timestamps else frozenset()) | ({LogicalType.DATE} if plain_dates else frozenset())
+    return patterns(facts, lambda fact: _fact(fact, _Calendar(types, offsets)))
 
 
-def _fact(fact: Fact, calendar: frozenset[LogicalType]) -> BytePattern | None:
+@dataclass(frozen=True)
+class _Calendar:
+    """The types of the calendar whose spelling is known, and the offsets of timestamps without a zone."""
+
+    types: frozenset[LogicalType]
+    offsets: Offsets | None
+
+
+def _fact(fact: Fact, calendar: _Calendar) -> BytePattern | None:
     key = fact.column.path[-1]
     if not key or any(c in _UNSAFE for c in key):
         return None
@@ -71,7 +85,7 @@ def _fact(fact: Fact, calendar: frozenset[LogicalType]) -> BytePattern | None:
     return _pattern(key, values.spellings, key + values.text, f"{key}: {values.label}")
 
 
-def _values(fact: Fact, calendar: frozenset[LogicalType]) -> _Values | None:
+def _values(fact: Fact, calendar: _Calendar) -> _Values | None:
     kind = fact.column.type
     if isinstance(fact, NotNull):
         return None
@@ -85,7 +99,7 @@ def _values(fact: Fact, calendar: frozenset[LogicalType]) -> _Values | None:
         return _Values(_terminated(*integer_spellings(_with_unsigned_bytes(fact))), describe(fact))
     if kind is LogicalType.DECIMAL or kind in FLOATING:
         return _fractions(fact)
-    return _dates(fact) if kind in calendar else None
+    return _dates(fact, calendar.offsets) if kind in calendar.types else None
 
 
 @dataclass(frozen=True)
@@ -190,13 +204,24 @@ def _fractions(fact: EqualsAny | InRange) -> _Values | None:
     return _Values(_terminated(*whole) + odd, describe(fact))
 
 
-def _dates(fact: EqualsAny | InRange) -> _Values | None:
+def _dates(fact: EqualsAny | InRange, offsets: Offsets | None) -> _Values | None:
     """Match dates in canonical spelling by their prefix. Every other spelling may be any date."""
     years, spans = whole_years(calendar_periods(fact))
+    minutes = _minutes(fact, spans, offsets) if not years else None
+    if minutes is not None:
+        return _Values([*(_QUOTE + minute for minute in minutes), *_odd_dates()], describe(fact))
     if len(spans) > MAX_PERIODS:
         return None
     spellings = [_QUOTE + fixed_width_regex(first, last, 4) + "-" for first, last in years]
     return _Values([*spellings, *(_QUOTE + _period(span) for span in spans), *_odd_dates()], describe(fact))
+
+
+def _minutes(fact: EqualsAny | InRange, spans: Sequence[Period], offsets: Offsets | None) -> list[str] | None:
+    """Return spellings of the timestamps of a short interval, None if the fact has none."""
+    days = single_days(spans)
+    if fact.column.type not in TIMESTAMPS or days is None or offsets is None:
+        return None
+    return minute_spellings(fact, days, offsets, "\"'")
 
 
 def _period(span: Period) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 
 import pyarrow as pa
@@ -190,20 +190,19 @@ def fraction_spellings(fact: EqualsAny | InRange) -> tuple[list[str], list[str]]
     """Return expressions for the integer parts of the decimals or floats that a fact allows, without exponents.
 
     Spark rounds a number when it parses it, so every bound is widened by the largest rounding error of the type.
-    Returns None for an open interval (it would have to match infinities and NaN) and for numbers that are too large.
+    Returns None for numbers that are too large. An open interval can include infinities and NaN, whose spellings are
+    not among the expressions.
     """
     positive: list[str] = []
     negative: list[str] = []
     for low, high in _intervals(fact):
-        if low is None or high is None:
-            return None
-        margin = max(_rounding(low, fact), _rounding(high, fact))
+        margin = max((_rounding(bound, fact) for bound in (low, high) if bound is not None), default=Decimal(0))
         if margin > 1:
             return None
-        if high + margin >= 0:
-            positive.extend(_integer_parts(max(low, Decimal(0)), max(high, Decimal(0)), margin))
-        if low - margin <= 0:
-            negative.extend(_integer_parts(max(-high, Decimal(0)), max(-low, Decimal(0)), margin))
+        if high is None or high + margin >= 0:
+            positive.extend(_integer_parts(low, high, margin))
+        if low is None or low - margin <= 0:
+            negative.extend(_integer_parts(_negated(high), _negated(low), margin))
     return positive, negative
 
 
@@ -212,9 +211,15 @@ def calendar_periods(fact: EqualsAny | InRange) -> tuple[Period, ...]:
     margin = ZONE_DAYS if fact.column.type in TIMESTAMPS else 0
     spans: list[Period] = []
     for low, high in [(fact.low, fact.high)] if isinstance(fact, InRange) else [(v, v) for v in fact.values]:
-        first, last = widened(_date(low), _date(high), margin)
+        first, last = widened(day_of(low), day_of(high), margin)
         spans.extend(([YEAR_ZERO] if first == date.min else []) + list(periods(first, last)))
     return tuple(dict.fromkeys(spans))
+
+
+def single_days(spans: Sequence[Period]) -> list[date] | None:
+    """Return periods as days, None if one of them is longer or outside Python's calendar."""
+    days = [date(span.year, span.month, span.day) for span in spans if span.month and span.day]
+    return days if len(days) == len(spans) else None
 
 
 def whole_years(spans: Sequence[Period]) -> tuple[list[tuple[int, int]], list[Period]]:
@@ -228,17 +233,32 @@ def whole_years(spans: Sequence[Period]) -> tuple[list[tuple[int, int]], list[Pe
     return runs, [span for span in spans if span.month is not None]
 
 
-def _date(value: Scalar | None) -> date | None:
+def day_of(value: Scalar | None) -> date | None:
+    """Return a date, or the date of a timestamp in UTC. None for other values."""
+    if isinstance(value, datetime):
+        return value.date()
     return value if isinstance(value, date) else None
 
 
-def _integer_parts(low: Decimal, high: Decimal, margin: Decimal) -> list[str]:
-    first, last = math.floor(low), math.floor(high + margin)
-    parts = [_magnitudes(first, last)]
+def _negated(bound: Decimal | None) -> Decimal | None:
+    return None if bound is None else -bound
+
+
+def _integer_parts(low: Decimal | None, high: Decimal | None, margin: Decimal) -> list[str]:
+    """Return expressions for the integer parts of the numbers of an interval that are not negative."""
+    low = Decimal(0) if low is None else max(low, Decimal(0))
+    first = math.floor(low)
+    parts = _from(first) if high is None else [_magnitudes(first, math.floor(max(high, Decimal(0)) + margin))]
     below = math.floor(low - margin)
     if 0 <= below < first:
         parts.append(f"{below}\\.9[0-9]*" if margin <= _TENTH else str(below))
     return parts
+
+
+def _from(first: int) -> list[str]:
+    """Return expressions for all integers from this one on."""
+    largest = 10**MAX_DIGITS - 1
+    return [*([magnitude_regex(first, largest)] if first <= largest else []), f"[1-9][0-9]{{{MAX_DIGITS},}}"]
 
 
 def _rounding(bound: Decimal, fact: EqualsAny | InRange) -> Decimal:

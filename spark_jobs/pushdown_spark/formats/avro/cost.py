@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import BlockSample, DecoderCache, open_avro
@@ -13,7 +13,9 @@ from pushdown_spark.runtime.worker_startup import startup_note
 
 _SAMPLED_FILES = 3
 _SAMPLED_BLOCKS = 4
-"""Blocks of each sampled file."""
+"""Blocks of each sampled file in a long scan. Evaluating the filter over a block takes milliseconds."""
+_LONG_SCAN = 3.0
+"""CPU seconds of Spark's reader from which a scan is long."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +57,15 @@ MARGIN = 0.9
 
 @dataclass(frozen=True)
 class AvroEstimate:
-    """The choice and its reason. `search` says whether searching blocks before decoding them pays."""
+    """The choice and its reason. `search` says whether searching blocks before decoding them pays.
+
+    `predicted` are the CPU seconds of the readers.
+    """
 
     is_ours: bool
     search: bool
     reason: str
+    predicted: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,13 @@ def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup
 
     Raises PushdownError for a file that cannot be read, or only by Spark.
     """
-    sample = _sample(files, query)
+    largest = _sample(files, query, 1, evaluate=False)
+    most = reader_seconds(largest, len(query.schema), workers, has_filter=False).spark
+    if _COSTS.fixed + startup + largest.size * _COSTS.decompress >= MARGIN * most:
+        records = f"about {largest.records:,.0f} records are too few to make up for starting another reader"
+        return AvroEstimate(False, False, f"{records}{startup_note(startup)}")
+    blocks = _SAMPLED_BLOCKS if most > _LONG_SCAN else 1
+    sample = _sample(files, query, blocks, evaluate=True)
     seconds = reader_seconds(sample, len(query.schema), workers, has_filter=query.filter is not None)
     seconds = replace(seconds, ours=seconds.ours + startup)
     reason = (
@@ -98,7 +110,8 @@ def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup
         f"(sample of {sample.blocks} blocks); estimated CPU: ours {seconds.ours:.1f} s, Spark's {seconds.spark:.1f} s"
         f"{startup_note(startup)}"
     )
-    return AvroEstimate(seconds.ours < MARGIN * seconds.spark, seconds.search, reason)
+    predicted = {"pushdown": seconds.ours, "spark": seconds.spark}
+    return AvroEstimate(seconds.ours < MARGIN * seconds.spark, seconds.search, reason, predicted)
 
 
 def reader_seconds(sample: AvroSample, columns: int, workers: int, *, has_filter: bool) -> ReaderSeconds:
@@ -117,15 +130,15 @@ def reader_seconds(sample: AvroSample, columns: int, workers: int, *, has_filter
     return ReaderSeconds(ours, spark, search)
 
 
-def _sample(files: Sequence[InputFile], query: AvroQuery) -> AvroSample:
-    """Sample some blocks of some files, evenly spread."""
+def _sample(files: Sequence[InputFile], query: AvroQuery, blocks: int, *, evaluate: bool) -> AvroSample:
+    """Sample some blocks of some files, evenly spread. Without `evaluate`, all records count as matching."""
     not_empty = [file for file in files if file.size]
     step = max(1, len(not_empty) // _SAMPLED_FILES)
     samples: list[BlockSample] = []
     decoders = DecoderCache(query)
     for file in not_empty[::step][:_SAMPLED_FILES]:
         with open_avro(file.path, file.storage, decoders, AvroMetrics()) as source:
-            samples += source.samples(_SAMPLED_BLOCKS)
+            samples += source.samples(blocks, evaluate=evaluate)
     stored = sum(block.stored for block in samples)
     size = sum(block.size for block in samples)
     records = sum(block.records for block in samples)

@@ -112,8 +112,9 @@ def _plan_files(
         return plan
     choice = estimate(files, query, spark.sparkContext.defaultParallelism, startup_cost(spark, source))
     if not choice.is_ours:
-        raise UnsupportedError(choice.reason)
-    return replace(plan, query=replace(query, block_search=choice.search), reason=choice.reason)
+        raise UnsupportedError(choice.reason, choice.predicted)
+    query = replace(query, block_search=choice.search)
+    return replace(plan, query=query, reason=choice.reason, predicted=choice.predicted)
 
 
 def _pushed_as(conjunct: Pushdown[Node], query: AvroQuery, header: AvroHeader) -> str:

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from sqlglot import exp
 
-from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat, SourceReport
+from pushdown_spark.contract import ConjunctReport, CostReport, Exactness, ReaderChoice, SourceFormat, SourceReport
 from pushdown_spark.expressions.predicate import EVERY_ROW
 from pushdown_spark.formats.avro.spark_source import rebase_mode
 from pushdown_spark.projection.paths import quote_name
@@ -43,7 +43,15 @@ class NativeScan(Scan):
 
     is_native = True
 
-    def __init__(self, request: ScanRequest, reason: str, notes: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        request: ScanRequest,
+        reason: str,
+        notes: tuple[str, ...] = (),
+        predicted: Mapping[str, float] | None = None,
+    ) -> None:
+        """`predicted` are the CPU seconds of the readers, if an estimate is the reason."""
+        self._predicted = predicted or {}
         self._request = request
         self._reason = reason
         self._notes = notes
@@ -110,6 +118,7 @@ class NativeScan(Scan):
         return SourceReport(
             reader="spark",
             reason=self._reason,
+            cost=CostReport.of("spark", self._predicted),
             conjuncts=self._conjuncts(),
             columns=request.columns,
             files_total=len(sizes),

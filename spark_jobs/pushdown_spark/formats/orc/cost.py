@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from enum import StrEnum
 
 from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery, open_orc
@@ -65,12 +65,21 @@ class OrcReader(StrEnum):
     SPARK = "Spark's"
 
 
+_REPORTED = {
+    OrcReader.LAZY: "pushdown",
+    OrcReader.SPARK_WITH_FILTER: "spark with orc.sarg.to.filter",
+    OrcReader.SPARK: "spark",
+}
+"""The names of the readers in the report of their estimated costs."""
+
+
 @dataclass(frozen=True)
 class OrcEstimate:
-    """The choice and its reason."""
+    """The choice, its reason, and the CPU seconds of the readers."""
 
     reader: OrcReader
     reason: str
+    predicted: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -122,7 +131,7 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
         f"about {sample.row_share:.2%} of the rows match, in {sample.group_share:.0%} of the row groups "
         f"(sample of {sample.sampled} row groups); estimated CPU: {figures}{startup_note(startup)}"
     )
-    return OrcEstimate(best, reason)
+    return OrcEstimate(best, reason, {_REPORTED[reader]: value for reader, value in seconds.items()})
 
 
 def reader_seconds(sample: OrcSample, columns: int, filters: int, lists: Sequence[int]) -> dict[OrcReader, float]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -55,11 +55,12 @@ class OrcPlan(ColumnarPlan[OrcQuery]):
 class NativeOrcPlan:
     """A scan by Spark's own ORC reader, because it is estimated to be the fastest.
 
-    `filters_lazily` is whether its lazy filter pays.
+    `filters_lazily` is whether its lazy filter pays. `predicted` are the CPU seconds of the readers.
     """
 
     reason: str
     filters_lazily: bool
+    predicted: Mapping[str, float] = field(default_factory=dict)
 
 
 def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan | NativeOrcPlan:
@@ -80,8 +81,8 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan |
         return OrcPlan(files, query, "Spark's ORC reader fails at lists of numbers that hold a NULL", reports, exact)
     choice = estimate(files, query, startup_cost(spark, source), may_filter=source.orc.sarg_to_filter is not False)
     if choice.reader is OrcReader.LAZY:
-        return OrcPlan(files, query, choice.reason, reports, exact)
-    return NativeOrcPlan(choice.reason, choice.reader is OrcReader.SPARK_WITH_FILTER)
+        return OrcPlan(files, query, choice.reason, reports, exact, choice.predicted)
+    return NativeOrcPlan(choice.reason, choice.reader is OrcReader.SPARK_WITH_FILTER, choice.predicted)
 
 
 def _lists_null(predicate: exp.Expr | None) -> bool:
@@ -134,9 +135,9 @@ def _check_padding(spark: SparkSession, request: ScanRequest) -> None:
     pads = is_enabled(spark, "spark.sql.readSideCharPadding", default=True)
     if pads and not is_enabled(spark, "spark.sql.legacy.charVarcharAsString"):
         return
-    for field in read_fields(request):
-        if is_char(field):
-            raise UnsupportedError(f"column {field.name} is a char(n), which Spark is not to pad in this session")
+    for column in read_fields(request):
+        if is_char(column):
+            raise UnsupportedError(f"column {column.name} is a char(n), which Spark is not to pad in this session")
 
 
 def _check_settings(spark: SparkSession, request: ScanRequest) -> None:

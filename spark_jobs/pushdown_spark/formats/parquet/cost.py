@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
@@ -56,10 +56,11 @@ _MARGIN = 0.9
 
 @dataclass(frozen=True)
 class ParquetEstimate:
-    """The choice and its reason."""
+    """The choice, its reason, and the CPU seconds of the readers."""
 
     is_ours: bool
     reason: str
+    predicted: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0
         f"{sample.alive_share * sample.page_share:.0%} of the rows; estimated CPU: ours {ours:.1f} s, "
         f"Spark's {spark:.1f} s{startup_note(startup)}"
     )
-    return ParquetEstimate(ours < _MARGIN * spark, reason)
+    return ParquetEstimate(ours < _MARGIN * spark, reason, {"pushdown": ours, "spark": spark})
 
 
 def reader_seconds(sample: ParquetSample) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -57,13 +57,14 @@ def plan_parquet(spark: SparkSession, request: ScanRequest, fold: Fold) -> Parqu
     query = _query(spark, request, combined(conjuncts))
     _check_files(files, query)
     reason = "asked for with reader='pushdown'"
+    predicted: Mapping[str, float] = {}
     if request.source.reader is not ReaderChoice.PUSHDOWN:
         choice = estimate(files, query, startup_cost(spark, request.source))
         if not choice.is_ours:
-            raise UnsupportedError(choice.reason)
-        reason = choice.reason
+            raise UnsupportedError(choice.reason, choice.predicted)
+        reason, predicted = choice.reason, choice.predicted
     reports = tuple(conjunct.report("filter over Parquet columns before others are decoded") for conjunct in conjuncts)
-    return ParquetPlan(files, query, reason, reports, is_exact(conjuncts))
+    return ParquetPlan(files, query, reason, reports, is_exact(conjuncts), predicted)
 
 
 def _check_request(spark: SparkSession, request: ScanRequest) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -17,7 +17,7 @@ from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import Compression, InputFile, Split
 from pushdown_spark.runtime.worker_startup import startup_cost
 
-_BLOCK_BYTES = 256 << 10
+_BLOCK_BYTES = 64 << 10
 """Number of bytes read at each position."""
 _MAX_BLOCKS = 8
 """Number of sampled positions, spread over all files."""
@@ -25,39 +25,100 @@ _MAX_BLOCKS = 8
 
 @dataclass(frozen=True)
 class Costs:
-    """CPU seconds, measured on TPC-H lineitem; for JSON in the JVM, on nested events of 1 KB. Only their ratios matter.
+    """CPU seconds, measured over tables of 4 to 61 columns with lines of 50 to 2,600 bytes. Only their ratios matter.
 
-    - `spark_per_byte`: Spark's reader with its own pushdown.
-    - `spark_cold_per_byte`: the same in a JVM that has just started.
-    - `search_per_byte`: reading and searching.
-    - `parse_per_byte` and `per_line`: passing a candidate line to Spark and parsing it.
-    - `fixed`: starting the Python workers.
-    - `lines_per_byte`: reading lines with Spark's text source.
-    - `string_per_byte`: searching them for one string in the JVM.
-    - `jvm_parse_per_byte`: checking a candidate line in the JVM, which takes longer than in workers, and parsing it.
+    Reading lines, in Spark's reader and in Spark's text source:
+
+    - `line`, `line_byte`: each line, and each of its bytes
+
+    Parsing lines:
+
+    - `parse_byte`: each byte
+    - `value`: each value that the query needs, `other_value`: each value that it does not need
+    - `quoted_value`: each quoted value of CSV, in addition
+
+    Our readers:
+
+    - `search_byte`: reading and searching in workers
+    - `candidate`, `candidate_byte`: passing a candidate line from a worker to Spark
+    - `string_byte`: searching a line for one string in the JVM
+    - `jvm_candidate`, `jvm_candidate_byte`: checking a candidate line in the JVM, which takes longer than in workers
+
+    `cold` is how much longer Spark's reader takes in a JVM that has just started.
     """
 
-    spark_per_byte: float
-    spark_cold_per_byte: float
-    search_per_byte: float
-    parse_per_byte: float
-    per_line: float
-    fixed: float
-    lines_per_byte: float
-    string_per_byte: float
-    jvm_parse_per_byte: float
+    line: float
+    line_byte: float
+    parse_byte: float
+    value: float
+    other_value: float
+    quoted_value: float
+    search_byte: float
+    candidate: float
+    candidate_byte: float
+    string_byte: float
+    jvm_candidate: float
+    jvm_candidate_byte: float
+    cold: float
 
 
 _COSTS = {
-    SourceFormat.JSON: Costs(3.1e-9, 6.2e-9, 0.5e-9, 8.0e-9, 2.0e-6, 0.35, 1.2e-9, 0.2e-9, 20.0e-9),
-    SourceFormat.CSV: Costs(9.0e-9, 9.5e-9, 0.6e-9, 15.0e-9, 2.0e-6, 0.35, 1.5e-9, 0.3e-9, 16.0e-9),
+    SourceFormat.JSON: Costs(
+        line=350e-9,
+        line_byte=1.1e-9,
+        parse_byte=0.8e-9,
+        value=100e-9,
+        other_value=50e-9,
+        quoted_value=0.0,
+        search_byte=0.5e-9,
+        candidate=1.6e-6,
+        candidate_byte=2.2e-9,
+        string_byte=0.2e-9,
+        jvm_candidate=2.0e-6,
+        jvm_candidate_byte=12.0e-9,
+        cold=2.0,
+    ),
+    SourceFormat.CSV: Costs(
+        line=600e-9,
+        line_byte=0.9e-9,
+        parse_byte=0.3e-9,
+        value=105e-9,
+        other_value=25e-9,
+        quoted_value=35e-9,
+        search_byte=0.6e-9,
+        candidate=1.8e-6,
+        candidate_byte=2.5e-9,
+        string_byte=0.3e-9,
+        jvm_candidate=2.0e-6,
+        jvm_candidate_byte=2.0e-9,
+        cold=1.06,
+    ),
 }
-_PLANNING = 0.2
-"""CPU seconds for the plan of a scan in the JVM."""
+_SPARK_FIXED = 0.06
+"""CPU seconds of a query by Spark's reader over an empty file."""
+_WORKERS_FIXED = 0.2
+"""CPU seconds of a query by workers over an empty file."""
+_JVM_FIXED = 0.15
+"""CPU seconds of a query by the search in the JVM over an empty file."""
+_JVM_LINE = 150e-9
+"""CPU seconds for a line of Spark's text source, without its bytes."""
+_JVM_LINE_BYTE = 1.2e-9
+"""CPU seconds for each byte of Spark's text source, with their conversion to a Java string."""
 _COLD_JVM = 2.0
 """How much longer reading and searching lines takes in a JVM that has just started."""
 _MAX_COST_RATIO = 0.9
 """Maximum estimated cost of our reader, relative to Spark's reader."""
+
+
+@dataclass(frozen=True)
+class LineMarks:
+    """The bytes that show the number of values in a line: `value` occurs once for each value, `quote` twice if quoted.
+
+    For JSON, `value` is the end of a key.
+    """
+
+    value: bytes
+    quote: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -66,7 +127,7 @@ class LineSample:
 
     `shares` are those of the byte patterns, `filter_shares` those of the string filters. `inflation` is the number of
     searched bytes per stored byte, above 1 for compressed files. `key_positions` has the mean position of each key as a
-    share of its line.
+    share of its line. `values` and `quoted` are the mean numbers of values and of quoted CSV values in a line.
     """
 
     lines: int
@@ -75,6 +136,8 @@ class LineSample:
     filter_shares: tuple[float, ...]
     inflation: float
     key_positions: tuple[float, ...]
+    values: float
+    quoted: float
 
 
 @dataclass
@@ -84,6 +147,8 @@ class _Counts:
     lines: int = 0
     size: int = 0
     stored: int = 0
+    values: int = 0
+    quotes: int = 0
 
 
 def sample(
@@ -91,27 +156,30 @@ def sample(
     searchers: Sequence[Searcher],
     ambiguous: Searcher | None,
     syntax: LineSyntax,
+    marks: LineMarks,
     filters: Sequence[StringFilter] = (),
     keys: Sequence[str] = (),
+    *,
+    blocks: int = _MAX_BLOCKS,
 ) -> LineSample:
     """Read a sample of the files. Raises PushdownError if a block shows that the files cannot be searched.
 
-    `keys` are keys of JSON lines whose positions are wanted.
+    `keys` are keys of JSON lines whose positions are wanted. `blocks` is the number of sampled positions.
     """
     counts = _Counts()
     matches = [0] * len(searchers)
     filter_matches = [0] * len(filters)
     quoted = [f'"{key}"'.encode() for key in keys]
     before_keys = [0] * len(keys)
-    for split in _sampled_blocks(files):
+    for split in _sampled_blocks(files, blocks):
         reader = LineReader(split, carriage_returns=syntax.carriage_returns)
         window = next(reader.windows(), None)
         if window is None:
             continue
+        content = bytes(window.view)
+        lines = content.splitlines()
+        _count(counts, content, len(lines), marks)
         counts.stored += max(reader.bytes_read, 1)
-        counts.size += window.length
-        lines = bytes(window.view).splitlines()
-        counts.lines += len(lines)
         for index, searcher in enumerate(searchers):
             matcher = LineMatcher(searcher, ambiguous, syntax)
             candidates = matcher.lines(window, split.path, at_start=split.start == 0)
@@ -130,20 +198,30 @@ def sample(
         tuple(n / number for n in filter_matches),
         counts.size / max(counts.stored, 1),
         tuple(position / max(counts.size, 1) for position in before_keys),
+        counts.values / number,
+        counts.quotes / 2 / number,
     )
 
 
-def _sampled_blocks(files: Sequence[InputFile]) -> list[Split]:
+def _count(counts: _Counts, content: bytes, lines: int, marks: LineMarks) -> None:
+    """Add the lines, bytes and values of a block."""
+    counts.lines += lines
+    counts.size += len(content)
+    counts.values += content.count(marks.value)
+    counts.quotes += content.count(marks.quote) if marks.quote else 0
+
+
+def _sampled_blocks(files: Sequence[InputFile], number: int) -> list[Split]:
     """Return evenly spread blocks, weighted by file size. In compressed files, they are at the start."""
     total = sum(file.size for file in files)
-    step = max(total // _MAX_BLOCKS, 1)
+    step = max(total // number, 1)
     blocks: list[Split] = []
     passed = 0
     for file in files:
         first = -(-passed // step) * step
         for position in range(first, passed + file.size, step):
             blocks.append(_block(file, position - passed))
-            if len(blocks) >= _MAX_BLOCKS:
+            if len(blocks) >= number:
                 return blocks
         passed += file.size
     return blocks
@@ -153,75 +231,91 @@ def _block(file: InputFile, start: int) -> Split:
     return file.split(start, min(start + _BLOCK_BYTES, file.size))
 
 
-def check_size(spark: SparkSession, source: Source, files: Sequence[InputFile]) -> None:
+def check_size(
+    spark: SparkSession, source: Source, files: Sequence[InputFile], syntax: LineSyntax, marks: LineMarks
+) -> None:
     """Raise UnsupportedError if no reader but Spark's pays for any predicate.
 
-    This uses only the sizes of the files. Compressed files may have any size after decompression.
+    This uses the sizes of the files and one block of them. Compressed files may have any size after decompression.
     """
     stored = sum(file.size for file in files)
     if any(file.compression is not Compression.NONE for file in files):
         return
-    costs = _COSTS[source.format]
-    workers = costs.fixed + startup_cost(spark, source)
-    jvm = _PLANNING + stored * costs.lines_per_byte * _jvm_factor(source)
-    if min(workers, jvm) >= _MAX_COST_RATIO * _spark_seconds(source, stored):
-        raise UnsupportedError(f"{_too_expensive(source, stored)}, whatever can match")
-
-
-def _jvm_factor(source: Source) -> float:
-    return _COLD_JVM if source.cold else 1.0
-
-
-def _too_expensive(source: Source, stored: int) -> str:
-    session = " in a session that has just begun" if source.cold else ""
-    return f"a search would not pay for {stored:,} bytes{session}"
-
-
-def _spark_seconds(source: Source, size: float) -> float:
-    """Return the estimated cost of Spark's reader."""
-    costs = _COSTS[source.format]
-    return size * (costs.spark_cold_per_byte if source.cold else costs.spark_per_byte)
+    sampled = sample(files, (), None, syntax, marks, blocks=1)
+    costs = TextCosts(spark, source, stored, sampled, needed=sampled.values)
+    cheapest = min(costs.workers(0.0), costs.jvm(0.0, searches=1))
+    costs.check(cheapest, "whatever can match")
 
 
 class TextCosts:
     """The estimated CPU seconds of the readers of one scan."""
 
     def __init__(
-        self, spark: SparkSession, source: Source, stored: int, sampled: LineSample, parsed_by_spark: float
+        self,
+        spark: SparkSession,
+        source: Source,
+        stored: int,
+        sampled: LineSample,
+        *,
+        needed: float,
+        parsed_by_spark: float = 1.0,
     ) -> None:
-        """`parsed_by_spark` is the share of the bytes that Spark's reader parses with its own pushdown."""
+        """`needed` is the number of values of a line that the query needs.
+
+        `parsed_by_spark` is the share of the lines that Spark's reader parses with its own pushdown.
+        """
         self._parsed_by_spark = parsed_by_spark
         self._spark = spark
         self._source = source
         self._stored = stored
         self._size = stored * sampled.inflation
-        self._sampled = sampled
-        self._costs = _COSTS[source.format]
+        self._line_bytes = max(sampled.line_bytes, 1.0)
+        self._lines = self._size / self._line_bytes
+        self._costs = costs = _COSTS[source.format]
+        needed = min(needed, sampled.values)
+        self._skim = sampled.values * costs.other_value + sampled.quoted * costs.quoted_value
+        self._parse = self._line_bytes * costs.parse_byte + needed * (costs.value - costs.other_value)
+
+    def spark(self) -> float:
+        """Return the cost of Spark's reader.
+
+        Its JSON parser gives a line up at the first value that fails. Its CSV parser finds all fields of a line before
+        it converts their values.
+        """
+        costs, source = self._costs, self._source
+        line = costs.line + self._line_bytes * costs.line_byte
+        if source.format is SourceFormat.CSV:
+            line += self._skim + self._parse * self._parsed_by_spark
+        else:
+            line += (self._skim + self._parse) * self._parsed_by_spark
+        return _SPARK_FIXED + self._lines * line * (costs.cold if source.cold else 1.0)
 
     def workers(self, share: float) -> float:
         """Return the cost of Python workers if a share of the lines matches the byte pattern."""
-        searched = self._size * self._costs.search_per_byte
-        return (
-            self._costs.fixed
-            + startup_cost(self._spark, self._source)
-            + searched
-            + self._parsing(share, self._costs.parse_per_byte)
-        )
+        costs = self._costs
+        candidate = costs.candidate + self._line_bytes * costs.candidate_byte + self._skim + self._parse
+        fixed = _WORKERS_FIXED + startup_cost(self._spark, self._source)
+        return fixed + self._size * costs.search_byte + self._lines * share * candidate
 
     def jvm(self, share: float, searches: int) -> float:
         """Return the cost of Spark's text source if a share of the lines passes a filter with a number of searches."""
-        per_byte = (self._costs.lines_per_byte + searches * self._costs.string_per_byte) * _jvm_factor(self._source)
-        return _PLANNING + self._size * per_byte + self._parsing(share, self._costs.jvm_parse_per_byte)
+        costs = self._costs
+        line = _JVM_LINE + self._line_bytes * (_JVM_LINE_BYTE + searches * costs.string_byte)
+        line *= _COLD_JVM if self._source.cold else 1.0
+        candidate = costs.jvm_candidate + self._line_bytes * costs.jvm_candidate_byte + self._skim + self._parse
+        return _JVM_FIXED + self._lines * (line + share * candidate)
+
+    def predicted(self, ours: Mapping[str, float]) -> Mapping[str, float]:
+        """Return the CPU seconds of our readers and of Spark's."""
+        return {**ours, "spark": self.spark()}
 
     def check(self, seconds: float, reason: str) -> None:
         """Raise UnsupportedError if a reader that takes these seconds is not cheaper than Spark's, with a margin."""
-        whole = _spark_seconds(self._source, self._size)
-        lines = min(self._size * self._costs.lines_per_byte, whole)
-        spark = lines + (whole - lines) * self._parsed_by_spark
+        spark = self.spark()
         if seconds >= _MAX_COST_RATIO * spark:
-            raise UnsupportedError(f"{_too_expensive(self._source, self._stored)}: {reason}")
-
-    def _parsing(self, share: float, per_byte: float) -> float:
-        line_bytes = self._sampled.line_bytes
-        candidates = self._size / max(line_bytes, 1.0) * share
-        return candidates * (self._costs.per_line + line_bytes * per_byte)
+            session = " in a session that has just begun" if self._source.cold else ""
+            raise UnsupportedError(
+                f"a search would not pay for {self._stored:,} bytes{session}: {reason}; estimated CPU: ours "
+                f"{seconds:.1f} s, Spark's {spark:.1f} s",
+                {"spark": spark},
+            )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pushdown_spark.contract import SourceFormat, SourceReport
+from pushdown_spark.contract import CostReport, SourceFormat, SourceReport
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.text.line_conditions import contains_string, matches_filter, matches_pattern
 from pushdown_spark.formats.text.line_filter import JSON_TOKENS
@@ -112,6 +112,7 @@ class JvmTextScan(Scan):
             reader="pushdown",
             carrier="jvm",
             reason=plan.reason,
+            cost=CostReport.of("jvm", plan.predicted),
             conjuncts=plan.conjuncts,
             columns=request.columns,
             files_total=len(plan.files),

@@ -111,7 +111,12 @@ def _is_narrowed(facts: AllOf, ranges: Mapping[Column, InRange]) -> bool:
 def _encode(facts: AllOf, request: ScanRequest, options: TextOptions) -> list[BytePattern]:
     if request.source.format is SourceFormat.CSV:
         return csv_patterns(facts, options.csv, request.schema.fieldNames())
-    return json_patterns(facts, plain_dates=options.plain_dates, plain_timestamps=options.plain_timestamps)
+    return json_patterns(
+        facts,
+        plain_dates=options.plain_dates,
+        plain_timestamps=options.plain_timestamps,
+        offsets=options.offsets,
+    )
 
 
 class _EarlyKeys:

@@ -5,8 +5,8 @@ It decides whether a search is sound and pays, where it runs, and which pattern 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from operator import attrgetter
@@ -19,9 +19,9 @@ from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 from pushdown_spark.expressions.byte_patterns.text import BytePattern
 from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.expressions.session_settings import is_enabled, setting
-from pushdown_spark.formats.columnar import listed_files
+from pushdown_spark.formats.columnar import count_leaves, listed_files
 from pushdown_spark.formats.text.byte_search import Searcher
-from pushdown_spark.formats.text.cost import LineSample, TextCosts, check_size, sample
+from pushdown_spark.formats.text.cost import LineMarks, LineSample, TextCosts, check_size, sample
 from pushdown_spark.formats.text.headers import header_lines
 from pushdown_spark.formats.text.line_parser import parsed_schema
 from pushdown_spark.formats.text.patterns import LinePatterns, line_patterns
@@ -34,6 +34,7 @@ from pushdown_spark.formats.text.text_options import (
     text_options,
     uses_current_date_rules,
 )
+from pushdown_spark.formats.text.zone_offsets import zone_offsets
 from pushdown_spark.relations.hadoop_storage import HadoopStorage
 from pushdown_spark.relations.listing import InputFile, input_uris
 from pushdown_spark.relations.request import ScanRequest
@@ -52,12 +53,16 @@ _MAX_HEADERS = 1_000
 
 @dataclass(frozen=True)
 class LinePlan:
-    """A planned scan that searches lines before they are parsed."""
+    """A planned scan that searches lines before they are parsed.
+
+    `predicted` are the CPU seconds of the readers, if an estimate chose the plan.
+    """
 
     files: tuple[InputFile, ...]
     options: TextOptions
     reason: str
     conjuncts: tuple[ConjunctReport, ...]
+    predicted: Mapping[str, float] = field(default_factory=dict, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -94,9 +99,9 @@ def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan
     """
     _check_request(spark, request)
     found = _open_input(spark, request)
-    if request.source.reader is ReaderChoice.AUTO and found.files:
-        check_size(spark, request.source, found.files)
     options = _text_options(spark, request)
+    if request.source.reader is ReaderChoice.AUTO and found.files:
+        check_size(spark, request.source, found.files, options.lines, _marks(request, options))
     patterns = line_patterns(spark, request, fold, options)
     return _Choice(spark, request, found, patterns, options).plan()
 
@@ -126,7 +131,17 @@ def _skips_fields(spark: SparkSession, request: ScanRequest) -> bool:
 def _text_options(spark: SparkSession, request: ScanRequest) -> TextOptions:
     source, today = request.source, datetime.now(UTC).date()
     legacy = not uses_current_date_rules(spark)
-    return text_options(source.format, source.options, parsed_schema(request), legacy_dates=legacy, today=today)
+    zone = source.options.get("timezone") or setting(spark, "spark.sql.session.timeZone", "UTC")
+    offsets = zone_offsets(spark, zone)
+    schema = parsed_schema(request)
+    return text_options(source.format, source.options, schema, legacy_dates=legacy, today=today, offsets=offsets)
+
+
+def _marks(request: ScanRequest, options: TextOptions) -> LineMarks:
+    """Return the bytes by which a sample counts the values of lines."""
+    if request.source.format is SourceFormat.JSON:
+        return LineMarks(b'":')
+    return LineMarks(options.csv.sep.encode(), options.csv.quote.encode())
 
 
 def _open_input(spark: SparkSession, request: ScanRequest) -> _Input:
@@ -152,8 +167,9 @@ def _ambiguous_pattern(spark: SparkSession, request: ScanRequest, options: TextO
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A plan that may be chosen, and its cost in CPU seconds."""
+    """A plan that may be chosen, where it searches, and its cost in CPU seconds."""
 
+    carrier: str
     seconds: float
     reason: str
     build: Callable[[str], TextPlan | JvmTextPlan]
@@ -176,7 +192,10 @@ class _Choice:
         self._filters = list(self._string_filters()) if self._carrier != "workers" else []
         self._sampled = self._sample(self._searchers, self._filters)
         stored = sum(file.size for file in found.files)
-        self._costs = TextCosts(spark, request.source, stored, self._sampled, self._parsed_by_spark())
+        needed = sum(count_leaves(field.dataType) for field in request.read_schema.fields)
+        self._costs = TextCosts(
+            spark, request.source, stored, self._sampled, needed=needed, parsed_by_spark=self._parsed_by_spark(spark)
+        )
 
     def plan(self) -> TextPlan | JvmTextPlan:
         """Return the plan. With reader='auto', it is the cheapest one, and cheaper than Spark's reader.
@@ -187,18 +206,19 @@ class _Choice:
         is_auto = self._request.source.reader is ReaderChoice.AUTO
         if is_auto:
             candidates.sort(key=attrgetter("seconds"))
+        predicted = self._costs.predicted({candidate.carrier: candidate.seconds for candidate in candidates})
         problems = []
         for candidate in candidates:
             try:
                 if is_auto:
                     self._costs.check(candidate.seconds, candidate.reason)
-                    return candidate.build(candidate.reason)
+                    return replace(candidate.build(candidate.reason), predicted=predicted)
                 return candidate.build(f"asked for with reader='pushdown'; {candidate.reason}")
             except UnsupportedError as unsupported:
                 problems.append(str(unsupported))
         if not candidates:
             problems = [*filter(None, [self._found.only_jvm]), "no conjunct implies a string that a line must contain"]
-        raise UnsupportedError("; ".join(problems))
+        raise UnsupportedError("; ".join(problems), predicted)
 
     def _workers(self) -> Iterator[_Candidate]:
         """Yield the plan with the pattern that matches the fewest sampled lines, unless workers cannot run."""
@@ -218,7 +238,7 @@ class _Choice:
         def build(reason: str) -> TextPlan:
             return TextPlan(self._found.files, self._options, reason, conjuncts, required, Searcher(self._ambiguous))
 
-        yield _Candidate(self._costs.workers(share), reason, build)
+        yield _Candidate("workers", self._costs.workers(share), reason, build)
 
     def _jvm(self) -> Iterator[_Candidate]:
         """Yield the plan with the string filter of the lowest cost, if there is one."""
@@ -229,7 +249,8 @@ class _Choice:
         share = shares[strings]
         why = self._found.only_jvm or "Spark's text source is estimated to take less time than Python workers"
         reason = f"about {share:.2%} of the lines have the strings (sample of {self._sampled.lines:,} lines); {why}"
-        yield _Candidate(self._costs.jvm(share, strings.searches), reason, partial(self._jvm_plan, strings))
+        seconds = self._costs.jvm(share, strings.searches)
+        yield _Candidate("jvm", seconds, reason, partial(self._jvm_plan, strings))
 
     def _jvm_plan(self, strings: StringFilter, reason: str) -> JvmTextPlan:
         self._check_headers(strings)
@@ -262,6 +283,7 @@ class _Choice:
             searchers,
             Searcher(self._ambiguous),
             self._options.lines,
+            _marks(self._request, self._options),
             filters,
             self._keys,
         )
@@ -270,9 +292,15 @@ class _Choice:
     def _keys(self) -> list[str]:
         return [key for key in self._patterns.early_keys if key is not None]
 
-    def _parsed_by_spark(self) -> float:
-        """Return the share of the bytes that Spark's reader parses, if it gives up the lines without one pattern."""
+    def _parsed_by_spark(self, spark: SparkSession) -> float:
+        """Return the share of the bytes that Spark's reader parses, if it gives up the lines without one pattern.
+
+        For CSV, it is the share of the lines whose values are converted.
+        """
         sampled = self._sampled
+        if self._request.source.format is SourceFormat.CSV:
+            is_pushed = is_enabled(spark, "spark.sql.csv.filterPushdown.enabled", default=True)
+            return min((*sampled.shares, *sampled.filter_shares), default=1.0) if is_pushed else 1.0
         shares = {strings.pattern: n for strings, n in zip(self._filters, sampled.filter_shares, strict=True)}
         shares |= {searcher.pattern: n for searcher, n in zip(self._searchers, sampled.shares, strict=True)}
         positions = iter(sampled.key_positions)

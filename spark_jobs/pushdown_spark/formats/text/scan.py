@@ -11,7 +11,7 @@ from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.contract import FileReport, SourceReport
+from pushdown_spark.contract import CostReport, FileReport, SourceReport
 from pushdown_spark.formats.text.line_filter import LineFilterTask, TextTask, total
 from pushdown_spark.formats.text.line_parser import parse_lines
 from pushdown_spark.formats.text.planner import TextPlan
@@ -85,6 +85,7 @@ class TextScan(Scan):
             reader="pushdown",
             carrier="workers",
             reason=plan.reason,
+            cost=CostReport.of("workers", plan.predicted),
             conjuncts=plan.conjuncts,
             columns=request.columns,
             files_total=len(plan.files),

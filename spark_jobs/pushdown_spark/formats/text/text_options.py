@@ -23,6 +23,7 @@ from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.byte_patterns.csv import CsvSyntax
 from pushdown_spark.expressions.byte_patterns.text import BytePattern, alternation, literal
+from pushdown_spark.expressions.byte_patterns.times import Offsets
 from pushdown_spark.expressions.scope import is_char
 from pushdown_spark.expressions.session_settings import check_meaning, setting
 from pushdown_spark.formats.columnar import types_in
@@ -104,6 +105,7 @@ class TextOptions:
     csv: CsvSyntax
     plain_dates: bool
     plain_timestamps: bool
+    offsets: Offsets | None = None
 
 
 def check_settings(spark: SparkSession, request: ScanRequest) -> None:
@@ -185,11 +187,17 @@ def _check_csv(options: Mapping[str, str]) -> None:
 
 
 def text_options(
-    source_format: SourceFormat, options: Mapping[str, str], schema: StructType, *, legacy_dates: bool, today: date
+    source_format: SourceFormat,
+    options: Mapping[str, str],
+    schema: StructType,
+    *,
+    legacy_dates: bool,
+    today: date,
+    offsets: Offsets | None = None,
 ) -> TextOptions:
     """Return the options for lines that are parsed with a schema. `check_options` must have accepted them.
 
-    With `legacy_dates`, Spark parses dates by the rules of Spark 2.
+    With `legacy_dates`, Spark parses dates by the rules of Spark 2. `offsets` are those of timestamps without a zone.
     """
     is_json = source_format is SourceFormat.JSON
     plain_dates = options.get("dateformat", "yyyy-MM-dd") == "yyyy-MM-dd" and not legacy_dates
@@ -211,9 +219,11 @@ def text_options(
         trims=_is_true(options, "ignoreleadingwhitespace") or _is_true(options, "ignoretrailingwhitespace"),
         plain_dates=plain_dates,
         plain_timestamps=plain_timestamps,
+        plain_numbers=not ({"nanvalue", "positiveinf", "negativeinf"} & options.keys()),
         today=today,
+        offsets=offsets,
     )
-    return TextOptions(lines, csv, plain_dates, plain_timestamps)
+    return TextOptions(lines, csv, plain_dates, plain_timestamps, offsets)
 
 
 def uses_current_date_rules(spark: SparkSession) -> bool:

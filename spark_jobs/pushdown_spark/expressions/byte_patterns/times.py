@@ -1,0 +1,158 @@
+"""Spellings of timestamps in a short interval, to the minute.
+
+A timestamp as text is a day, a time and perhaps a zone: `2015-01-01T01:00:00Z`. The same moment has another day, hour
+and minute in each zone. These are known for the usual endings of the text:
+
+- no zone: the offsets of the zone that the reader assumes. Around a transition of daylight saving time, it has two;
+- `Z`;
+- the offsets of the reader's zone and of UTC in the form `+01:00`.
+
+All other spellings of the days around the interval may be any time: each position at which a text can differ from the
+usual form gives an expression of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+
+from pushdown_spark.expressions.byte_patterns.facts import EqualsAny, InRange, Scalar
+from pushdown_spark.expressions.byte_patterns.ranges import fixed_width_regex
+from pushdown_spark.expressions.types import LogicalType
+
+Offsets = Callable[[int, int], Sequence[int]]
+"""Returns the offsets of a text without a zone from UTC, in seconds, between two times in seconds since 1970.
+
+It includes the offsets of a day before and after, between which Spark may choose at a transition.
+"""
+
+MAX_SPAN = timedelta(days=3)
+"""Longer intervals are searched for by their days."""
+_MAX_INTERVALS = 8
+_FIRST_YEAR, _LAST_YEAR = 1901, 2200
+_SEPARATOR = "[T ]"
+_DIGIT = "[0-9]"
+_TIME = "nn:nn:nn"
+_FRACTION = "(?:\\.[0-9]*)?"
+_HOUR_MINUTES = 60
+_DAY_MINUTES = 24 * _HOUR_MINUTES
+_UTC_OFFSETS = ("+00:00", "-00:00")
+
+_Interval = tuple[datetime, datetime]
+
+
+def minute_spellings(fact: EqualsAny | InRange, days: Sequence[date], offsets: Offsets, ends: str) -> list[str] | None:
+    """Return expressions for timestamps from their year on, None if the interval is too long or too long ago.
+
+    `days` are all days that a spelling of a matching timestamp can have. `ends` are the members of a character class:
+    the bytes of which one follows the text of a value.
+    """
+    intervals = _intervals(fact)
+    if intervals is None:
+        return None
+    window = "(?:" + "|".join(_day(day) for day in days) + ")"
+    found = [f"{window}[^0-9T ]", *_differences(window + _SEPARATOR)]
+    if fact.column.type is LogicalType.TIMESTAMP_NTZ:
+        # Spark ignores the zone of the text, or reads a text with a zone as NULL.
+        return found + [f"{minute}:" for minute in _minutes(intervals, [0])]
+    time = window + _SEPARATOR + _form(_TIME)
+    assumed = sorted({offset for low, high in intervals for offset in offsets(_seconds(low), _seconds(high))})
+    known = dict.fromkeys(_UTC_OFFSETS, 0) | {_written(offset): offset for offset in assumed if not offset % 60}
+    found += [f"{time}[^.Z+\\-{ends}]", f"{time}\\.[0-9]*[^0-9Z+\\-{ends}]", f"{time}{_FRACTION}Z[^{ends}]"]
+    found += [f"{time}{_FRACTION}{other}" for other in _other_strings(list(known), ends)]
+    rest = f":[0-5][0-9]{_FRACTION}"
+    found += [f"{minute}{rest}[{ends}]" for minute in _minutes(intervals, assumed)]
+    found += [f"{minute}{rest}Z[{ends}]" for minute in _minutes(intervals, [0])]
+    for text, offset in known.items():
+        found += [f"{minute}{rest}{_literal(text)}[{ends}]" for minute in _minutes(intervals, [offset])]
+    return found
+
+
+def _intervals(fact: EqualsAny | InRange) -> list[_Interval] | None:
+    """Return the intervals of a fact, None if one of them is open, too long or too long ago."""
+    bounds: list[tuple[Scalar | None, Scalar | None]]
+    bounds = [(fact.low, fact.high)] if isinstance(fact, InRange) else [(value, value) for value in fact.values]
+    found: list[_Interval] = []
+    for low, high in bounds:
+        if (
+            not isinstance(low, datetime)
+            or not isinstance(high, datetime)
+            or not timedelta(0) <= high - low <= MAX_SPAN
+        ):
+            return None
+        if low.year < _FIRST_YEAR or high.year > _LAST_YEAR:
+            return None
+        found.append((low, high))
+    return found if len(found) <= _MAX_INTERVALS else None
+
+
+def _seconds(moment: datetime) -> int:
+    return int(moment.replace(tzinfo=UTC).timestamp())
+
+
+def _day(day: date) -> str:
+    return day.isoformat().replace("-", "\\-")
+
+
+def _form(form: str) -> str:
+    return "".join(_DIGIT if character == "n" else character for character in form)
+
+
+def _differences(prefix: str) -> Iterator[str]:
+    """Yield an expression for each position at which a time can differ from the usual form."""
+    for character in _TIME:
+        expected = "0-9" if character == "n" else character
+        yield f"{prefix}[^{expected}]"
+        prefix += f"[{expected}]"
+
+
+def _other_strings(known: Sequence[str], ends: str) -> Iterator[str]:
+    """Yield expressions for all texts from a sign on that are not one of the known offsets up to the end."""
+    signs = {text[0] for text in known}
+    yield from (_literal(sign) for sign in "+-" if sign not in signs)
+    starts = sorted({text[:length] for text in known for length in range(1, len(text))})
+    for start in starts:
+        following = sorted({text[len(start)] for text in known if text.startswith(start)})
+        yield f"{_literal(start)}[^{''.join(following)}]"
+    yield from (f"{_literal(text)}[^{ends}]" for text in known)
+
+
+def _minutes(intervals: Sequence[_Interval], offsets: Sequence[int]) -> list[str]:
+    """Return expressions for the days, hours and minutes of the intervals as clocks with these offsets show them."""
+    found: list[str] = []
+    for low, high in intervals:
+        for offset in offsets:
+            shift = timedelta(seconds=offset)
+            found += _clock(low + shift, high + shift)
+    return list(dict.fromkeys(found))
+
+
+def _clock(low: datetime, high: datetime) -> Iterator[str]:
+    day = low.date()
+    while day <= high.date():
+        first = low.hour * _HOUR_MINUTES + low.minute if day == low.date() else 0
+        last = high.hour * _HOUR_MINUTES + high.minute if day == high.date() else _DAY_MINUTES - 1
+        yield f"{_day(day)}{_SEPARATOR}(?:{'|'.join(_hours(first, last))})"
+        day += timedelta(days=1)
+
+
+def _hours(first: int, last: int) -> Iterator[str]:
+    """Yield expressions for the hours and minutes of an interval of minutes since midnight, both included."""
+    (hour, start), (last_hour, end) = divmod(first, _HOUR_MINUTES), divmod(last, _HOUR_MINUTES)
+    if hour == last_hour:
+        yield f"{hour:02d}:{fixed_width_regex(start, end, 2)}"
+        return
+    yield f"{hour:02d}:{fixed_width_regex(start, _HOUR_MINUTES - 1, 2)}"
+    if last_hour > hour + 1:
+        yield f"{fixed_width_regex(hour + 1, last_hour - 1, 2)}:[0-5][0-9]"
+    yield f"{last_hour:02d}:{fixed_width_regex(0, end, 2)}"
+
+
+def _written(offset: int) -> str:
+    """Return an offset as ISO 8601 writes it."""
+    hours, minutes = divmod(abs(offset) // 60, 60)
+    return f"{'-' if offset < 0 else '+'}{hours:02d}:{minutes:02d}"
+
+
+def _literal(text: str) -> str:
+    return text.replace("+", "\\+").replace("-", "\\-")
