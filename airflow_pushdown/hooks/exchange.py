@@ -98,6 +98,13 @@ class Exchange:
         except (FileNotFoundError, ValidationError):
             return None
 
+    def read_spec(self) -> JobSpec | None:
+        """Return the spec of the last job that was prepared, None if it is missing or invalid."""
+        try:
+            return JobSpec.model_validate_json(self.spec_path.read_bytes())
+        except (FileNotFoundError, ValidationError):
+            return None
+
     def discard(self) -> None:
         """Delete the directory and its content."""
         shutil.rmtree(self.directory, ignore_errors=True)

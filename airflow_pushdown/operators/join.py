@@ -76,6 +76,8 @@ class PushdownJoinOperator(PushdownBaseOperator):
         PYSPARK_PYTHON of the worker. (templated)
     :param exchange_dir: Directory that both the worker and the driver can access, for the job spec and the result in
         deploy mode cluster. (templated)
+    :param deferrable: Whether the task gives back its worker slot while its driver runs on a cluster. Needs deploy mode
+        cluster and a triggerer. By default, Airflow's setting [operators] default_deferrable, in deploy mode cluster.
     :param class_archives: Directory on the worker for class data sharing archives, which shorten the start of Spark's
         JVM. The first task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker. Not for
         deploy mode cluster. (templated)
