@@ -18,6 +18,7 @@ from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
 from airflow_pushdown.hooks.databases import database_connection
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission, killed_by_task
+from airflow_pushdown.metrics import emit
 from airflow_pushdown.operators.cluster import ClusterOperator
 from airflow_pushdown.operators.data_interval import run_interval
 from airflow_pushdown.operators.literals import check_literals
@@ -152,6 +153,8 @@ class PushdownBaseOperator(ClusterOperator):
     def _finish(self, context: Context, result: JobResult) -> dict[str, object]:
         """Report a result and return it as a JSON dict. Raises the exception for its error."""
         self._result = result
+        if self._submission is not None:
+            emit(type(self).__name__, self._submission.spec, result)
         self._log_folded(logging.INFO, "Pushdown report", render_text(result))
         if result.error is not None:
             if self.do_xcom_push:
