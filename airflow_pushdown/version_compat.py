@@ -21,6 +21,6 @@ except ImportError:
 try:
     from airflow.sdk.observability.stats import Stats
 except ImportError:
-    from airflow.stats import Stats  # type: ignore[assignment]
+    from airflow.stats import Stats
 
 __all__ = ["AirflowFailException", "AirflowNotFoundException", "AirflowPlugin", "Stats", "conf"]
