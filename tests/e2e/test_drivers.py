@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from e2e.expected import Row
 from e2e.processes import wait_for
 
 pytest.importorskip("psycopg2", reason="installed for end-to-end runs alone")
-from test_cluster_kills import FETCHING, SLOW_ROWS, is_one, set_pace  # type: ignore[import-not-found]
+from test_cluster_kills import SLOW_ROWS, is_one, set_pace  # type: ignore[import-not-found]
 
 from e2e.local import Local, open_connections, product
 
@@ -26,9 +27,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 
 WAIT, DEFER, TIMEOUT, TASK = "driver_wait", "driver_defer", "driver_timeout", "scan"
 SECONDS_PER_ROW = 0.1
-START_SECONDS = 300.0
+START_SECONDS = 150.0
 END_SECONDS = 180.0
 DRIVER_JVM, PROGRAM = "org.apache.spark.deploy.worker.DriverWrapper", "pushdown_spark-"
+READING = re.compile("active (FETCH|COPY)")
 ROWS = 2490
 
 
@@ -92,7 +94,7 @@ class Run:
         return result
 
     def _reads(self) -> bool:
-        return any(FETCHING in doing for doing in open_connections(self.local.database).values())
+        return any(READING.match(doing) for doing in open_connections(self.local.database).values())
 
 
 @pytest.fixture(scope="module")
