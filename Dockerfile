@@ -1,6 +1,7 @@
 # One image for every service: Airflow's environment in /opt/airflow, Spark's in /opt/spark, this project in /opt/project.
 # They are separate, because Airflow's Spark provider installs pyspark-client, which overwrites files of pyspark.
-FROM python:3.11.13-slim-bookworm
+ARG PYTHON_IMAGE=python:3.11.13-slim-bookworm
+FROM ${PYTHON_IMAGE}
 
 # Java's package creates links in the directory of manual pages, which slim images lack.
 RUN mkdir --parents /usr/share/man/man1 \
@@ -31,6 +32,7 @@ RUN /opt/airflow/bin/pip install --no-cache-dir --disable-pip-version-check --no
 COPY demo demo
 COPY dags dags
 COPY e2e e2e
+COPY docker/*.sh docker/
 COPY docker/spark /opt/spark-conf
 
 ENV PATH=/opt/airflow/bin:/opt/spark/bin:/usr/local/bin:/usr/bin:/bin \

@@ -596,6 +596,14 @@ PARAMETERS: tuple[Parameter, ...] = (
         "Spark connection. The driver uses the credentials of the cluster.",
     ),
     Parameter(
+        "deferrable",
+        "bool | None",
+        None,
+        "Whether the task gives back its worker slot while its driver runs on a cluster. Needs deploy mode cluster "
+        "and a triggerer. By default, Airflow's setting [operators] default_deferrable, in deploy mode cluster.",
+        templated=False,
+    ),
+    Parameter(
         "class_archives",
         "str | None",
         None,

@@ -18,4 +18,9 @@ try:
 except ImportError:
     from airflow.plugins_manager import AirflowPlugin  # type: ignore[assignment]
 
-__all__ = ["AirflowFailException", "AirflowNotFoundException", "AirflowPlugin", "conf"]
+try:
+    from airflow.sdk.observability.stats import Stats
+except ImportError:
+    from airflow.stats import Stats
+
+__all__ = ["AirflowFailException", "AirflowNotFoundException", "AirflowPlugin", "Stats", "conf"]

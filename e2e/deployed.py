@@ -1,11 +1,10 @@
 """Checks of a running product from within its network: `python -m e2e.deployed BASE_URL DEMO_DIRECTORY`.
 
-The passwords are in the environment: AIRFLOW_ADMIN_PASSWORD and POSTGRES_PASSWORD.
+The passwords are in the files of the container's secrets.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from e2e.processes import E2eError, wait_for
 from e2e.remote import load_flights
 
 ROOT = Path(__file__).resolve().parents[1]
+_SECRETS = Path("/run/secrets")
 _START_SECONDS = 300.0
 
 
@@ -24,11 +24,11 @@ def main(base_url: str, demo: str) -> int:
         database = {
             "host": "postgres",
             "dbname": "shop",
-            "user": "airflow",
-            "password": os.environ["POSTGRES_PASSWORD"],
+            "user": "shop",
+            "password": (_SECRETS / "shop_password").read_text(encoding="utf-8").strip(),
         }
         load_flights(database, Path(demo) / "data")
-        api = AirflowApi(base_url, "admin", os.environ["AIRFLOW_ADMIN_PASSWORD"])
+        api = AirflowApi(base_url, "admin", (_SECRETS / "airflow_admin_password").read_text(encoding="utf-8").strip())
         wait_for("Airflow's services", api.is_healthy, _START_SECONDS)
         for line in check_examples(Deployment(api, Path(demo), "app-"), example_dags(ROOT / "dags")):
             print(f"  {line}")

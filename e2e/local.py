@@ -71,7 +71,10 @@ def product(dags: Path = ROOT / "dags") -> Iterator[Local]:
             url,
             {"dags": dags},
             {
-                "AIRFLOW_CONN_SPARK_DEFAULT": _spark_connection(cluster),
+                "AIRFLOW_CONN_SPARK_DEFAULT": _spark_connection(cluster, {"deploy-mode": "client"}),
+                "AIRFLOW_CONN_SPARK_CLUSTER": _spark_connection(
+                    cluster, {"deploy-mode": "cluster", "rest-port": cluster.rest_port}
+                ),
                 "AIRFLOW_CONN_FLIGHTS_DB": database.airflow_connection(),
                 "AIRFLOW_PUSHDOWN_DEMO_DIR": str(run / "demo"),
                 "AIRFLOW_PUSHDOWN_SPARK_PYTHON": str(SPARK_ENVIRONMENT / "bin" / "python"),
@@ -151,9 +154,9 @@ def environment() -> dict[str, str]:
     }
 
 
-def _spark_connection(cluster: SparkCluster) -> str:
+def _spark_connection(cluster: SparkCluster, extra: Mapping[str, object]) -> str:
     host, _, port = cluster.master.rpartition(":")
-    return json.dumps({"conn_type": "spark", "host": host, "port": int(port), "extra": {"deploy-mode": "client"}})
+    return json.dumps({"conn_type": "spark", "host": host, "port": int(port), "extra": extra})
 
 
 def link_data(data: Path) -> None:

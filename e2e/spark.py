@@ -43,6 +43,7 @@ class SparkCluster:
     port: int = field(default_factory=free_port)
     ui_port: int = field(default_factory=free_port)
     history_port: int = field(default_factory=free_port)
+    rest_port: int = field(default_factory=free_port)
 
     @property
     def configuration(self) -> Path:
@@ -67,7 +68,8 @@ class SparkCluster:
             *("spark-master", "org.apache.spark.deploy.master.Master"),
             *("--host", HOST, "--port", str(self.port), "--webui-port", str(self.ui_port)),
             # Each application has one executor with one core, so that two tasks of Airflow use both workers.
-            SPARK_MASTER_OPTS=f"{self._options} -Dspark.deploy.defaultCores=1",
+            SPARK_MASTER_OPTS=f"{self._options} -Dspark.deploy.defaultCores=1 -Dspark.master.rest.enabled=true "
+            f"-Dspark.master.rest.host={HOST} -Dspark.master.rest.port={self.rest_port}",
         )
         self._java("spark-history", "org.apache.spark.deploy.history.HistoryServer", SPARK_HISTORY_OPTS=self._options)
         wait_for("the Spark master", self._is_master_up, _START_SECONDS, self.programs.check)
@@ -78,6 +80,11 @@ class SparkCluster:
     def running_applications(self) -> frozenset[str]:
         """Return the ids of the applications that have not ended."""
         return frozenset(application["id"] for application in self._state()["activeapps"])
+
+    def drivers(self) -> dict[str, str]:
+        """Return the states of all drivers on the cluster, by their ids."""
+        state = self._state()
+        return {driver["id"]: driver["state"] for driver in (*state["activedrivers"], *state["completeddrivers"])}
 
     def _start_worker(self, name: str) -> None:
         """Start a worker with room for a few executors."""

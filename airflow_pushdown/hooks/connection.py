@@ -10,6 +10,8 @@ from airflow.sdk import BaseHook
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.application import HISTORY_EXTRA
+from airflow_pushdown.hooks.drivers import Drivers, KubernetesDrivers, StandaloneDrivers, YarnDrivers
+from airflow_pushdown.hooks.standalone import rest_addresses
 from airflow_pushdown.hooks.yarn import TAGS_KEY, ResourceManagerError, active_applications, configured_address
 from airflow_pushdown.version_compat import AirflowNotFoundException
 
@@ -43,6 +45,7 @@ class SparkConnectionHook(SparkSubmitHook):
         self.history_extra: object = None
         self.exchange_extras: tuple[str | None, str | None] = (None, None)
         self._run_tag: str | None = None
+        self.is_deferred = False
         try:
             super().__init__(conn_id=conn_id, **options)
         except NameError as error:
@@ -66,6 +69,46 @@ class SparkConnectionHook(SparkSubmitHook):
     def is_cluster(self) -> bool:
         """Whether the driver runs on the cluster."""
         return bool(self._connection["deploy_mode"] == "cluster")
+
+    @property
+    def is_standalone_cluster(self) -> bool:
+        """Whether the driver runs on a Spark standalone cluster."""
+        return bool(self._should_track_driver_status)
+
+    def track_driver(self) -> None:
+        """Let spark-submit end when the cluster has accepted the driver, because the task is deferred until its end."""
+        self.is_deferred = True
+        self._yarn_track_via_rm_api = bool(self._is_yarn_cluster_mode)
+        self._track_driver_via_k8s_api = bool(self._is_kubernetes and self.is_cluster)
+
+    def drivers(self) -> Drivers | None:
+        """Return the drivers of the cluster. None if spark-submit itself waits for the driver."""
+        if self.is_standalone_cluster:
+            connection = self._connection
+            return StandaloneDrivers(
+                rest_addresses(self.master, str(connection["rest_scheme"]), int(connection["rest_port"]))
+            )
+        if self._should_track_yarn_application_via_rm_api():
+            uses_kerberos = bool(self._connection["keytab"] and self._connection["principal"])
+            return YarnDrivers(self._get_yarn_rm_base_url(), uses_kerberos, self._yarn_rm_auth)
+        return KubernetesDrivers() if self._should_track_driver_via_k8s_api() else None
+
+    @property
+    def driver_id(self) -> str | None:
+        """The id of the driver on the cluster, as the provider's operator stores it. None if it is not known."""
+        if self._is_kubernetes:
+            pod = self._kubernetes_driver_pod
+            return f"{self._connection['namespace']}:{pod}" if pod else None
+        return self._yarn_application_id if self._is_yarn else self._driver_id
+
+    def attach(self, driver_id: str) -> None:
+        """Take a driver that another try or process has submitted."""
+        if self._is_kubernetes:
+            self._kubernetes_driver_pod = driver_id.partition(":")[2]
+        elif self._is_yarn:
+            self._yarn_application_id = driver_id
+        else:
+            self._driver_id = driver_id
 
     @property
     def binary(self) -> str:

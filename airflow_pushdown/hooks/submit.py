@@ -23,6 +23,7 @@ from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archi
 from airflow_pushdown.hooks.conf_directory import environment_script, unmovable_file
 from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.hooks.credentials import confidential
+from airflow_pushdown.hooks.drivers import ClusterUnreachableError, DriverPhase, DriverStatus, StandaloneDrivers
 from airflow_pushdown.hooks.environment import SECRET_NAME, child_environment, find_installation
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.jvm_options import SUBMIT_OPTIONS, compiler_options, given_options
@@ -45,6 +46,8 @@ from airflow_pushdown.hooks.spark_python import (
     require_libraries,
     require_matching_pyspark,
 )
+from airflow_pushdown.hooks.standalone import shared_program, standalone_command, standalone_environment
+from airflow_pushdown.hooks.tracking import TrackedDriver
 from airflow_pushdown.hooks.yarn import run_tag
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.parameters import SUBMIT_DEFAULTS, serialize_all
@@ -62,7 +65,7 @@ class Submission:
 
     `spark_home`, `spark_python`, `exchange_dir`, `exchange_conn_id` and `class_archives` are the operator's parameters
     of the same names. `on_started` is called with the Spark application when it starts, if its driver runs on this
-    machine or on YARN.
+    machine or on YARN. `on_submitted` is called with the id of a driver as soon as a cluster has accepted it.
     """
 
     spec: JobSpec
@@ -73,6 +76,7 @@ class Submission:
     exchange_conn_id: str | None = None
     class_archives: str | None = None
     on_started: Callable[[Application], None] | None = None
+    on_submitted: Callable[[str], None] | None = None
 
 
 class PushdownSubmitHook(SparkConnectionHook):
@@ -100,6 +104,7 @@ class PushdownSubmitHook(SparkConnectionHook):
         self._killed = False
         self._has_failed = False
         self._reported: Application | None = None
+        self._status: DriverStatus | None = None
         self._output = JobOutput()
         try:
             super().__init__(
@@ -137,6 +142,7 @@ class PushdownSubmitHook(SparkConnectionHook):
         fails without a result. `collect` returns failures of the job itself.
         """
         self._validate_yarn_track_via_rm_api_config()
+        self._require_rest_server()
         self.end_applications()
         self._exchange.prepare(self._submission.spec, self._submission.secrets)
         command = self._hide_secrets(self._build_spark_submit_command(str(job_program())))
@@ -154,12 +160,46 @@ class PushdownSubmitHook(SparkConnectionHook):
             raise
         return self._driver_id
 
+    def tracked_driver(self) -> TrackedDriver | None:
+        """Return the driver on the cluster. None if there is none, or if spark-submit itself waits for it."""
+        drivers, driver_id = self.drivers(), self.driver_id
+        if drivers is None or driver_id is None:
+            return None
+        return TrackedDriver(drivers, driver_id, self._exchange, self.log)
+
+    def phase_of(self, driver_id: str) -> DriverPhase:
+        """Return whether this submission can continue with the driver of an earlier try."""
+        self.attach(driver_id)
+        driver = self.tracked_driver()
+        return DriverPhase.MISSING if driver is None else driver.phase_for(self._submission.spec)
+
+    def wait_for_driver(self, driver_id: str) -> None:
+        """Wait until a driver has ended. `collect` returns its result."""
+        self.attach(driver_id)
+        driver = self.tracked_driver()
+        if driver is None:
+            return
+        try:
+            self._status = driver.wait(self._status_poll_interval, lambda: self._killed)
+        finally:
+            self._run_post_submit_commands()
+
+    def driver_ended(self, driver_id: str, status: DriverStatus) -> None:
+        """Take the status of a driver that a trigger has waited for."""
+        self.attach(driver_id)
+        self._status = status
+        self._run_post_submit_commands()
+
     def collect(self) -> JobResult:
         """Return the result of the job and delete the exchange directory. Raises if there is no result."""
         result = self._exchange.read_result()
         self._exchange.discard()
         if self._killed:
             raise killed_by_task()
+        if (driver := self.tracked_driver()) is not None:
+            driver.delete_pod(result)
+        if result is None and self._status is not None:
+            raise _driver_lost(str(self.driver_id), self._status)
         if result is None:
             raise _submit_failed(
                 "the job ended without a result; see its output in the log above, "
@@ -179,7 +219,10 @@ class PushdownSubmitHook(SparkConnectionHook):
     def on_kill(self) -> None:
         """End every process of the job within 5 seconds. On a cluster, also stop the driver."""
         self._killed = True
-        if self.is_cluster:
+        if (driver := self.tracked_driver()) is not None:
+            driver.kill()
+            self._run_post_submit_commands()
+        elif self.is_cluster:
             super().on_kill()
         if self._job is not None:
             self._job.kill()
@@ -192,6 +235,8 @@ class PushdownSubmitHook(SparkConnectionHook):
             extra=serialize_all(self._env),
             secrets=confidential(self._submission.secrets),
         )
+        if self.is_standalone_cluster:
+            environment = standalone_environment(environment)
         self._check_driver_python(environment)
         if self.is_cluster:
             return self._start(command, environment)
@@ -309,9 +354,38 @@ class PushdownSubmitHook(SparkConnectionHook):
                 self._reported = started
                 self._submission.on_started(started)
             if self.is_cluster:
-                self._process_spark_submit_log(iter((line,)))
+                self._process_submit_line(line)
             else:
                 self.log.log(level, "%s", self._mask_cmd(line))
+
+    def _process_submit_line(self, line: str) -> None:
+        """Log a line of a spark-submit on a cluster, and report the driver that it names."""
+        known = self.driver_id
+        self._process_spark_submit_log(iter((line,)))
+        if self.driver_id != known and self.driver_id is not None and self._submission.on_submitted is not None:
+            self._submission.on_submitted(self.driver_id)
+
+    def _require_rest_server(self) -> None:
+        """Raise if a standalone master has no REST server, because spark-submit would try its other port instead."""
+        drivers = self.drivers()
+        if not isinstance(drivers, StandaloneDrivers):
+            return
+        try:
+            drivers.status("none")
+        except ClusterUnreachableError as error:
+            raise _submit_failed(
+                f"deploy mode cluster needs the REST server of the Spark master: {error}; set "
+                "spark.master.rest.enabled=true for the master, and the extra 'rest-port' of the connection"
+            ) from error
+
+    def _build_spark_submit_command(self, application: str) -> list[str]:
+        """Return the command of the provider, changed for a Python program on a standalone cluster."""
+        words = super()._build_spark_submit_command(application)
+        if not self.is_standalone_cluster:
+            return words
+        shared = shared_program(str(self._submission.exchange_dir))
+        port = int(self._connection["rest_port"])
+        return standalone_command(words, shared, str(job_archive()), port, self._installation.python)
 
     def _check(self, returncode: int) -> None:
         """Raise unless spark-submit succeeded or the job wrote a result."""
@@ -331,6 +405,8 @@ class PushdownSubmitHook(SparkConnectionHook):
             raise _submit_failed(f"spark-submit failed with exit code {returncode}: {self._output.cause}")
         if self._spark_exit_code:
             raise _submit_failed(f"the driver pod ended with exit code {self._spark_exit_code}: {self._output.cause}")
+        if self._tracked_after_submit and self.driver_id is None:
+            raise _submit_failed(f"spark-submit named no driver; last line: {self._output.cause or 'nothing'}")
 
     @property
     def _tracked_after_submit(self) -> bool:
@@ -343,9 +419,7 @@ class PushdownSubmitHook(SparkConnectionHook):
 
     def _open_exchange(self) -> Exchange:
         """Create a private directory for a local driver, otherwise open the files of the run at `exchange_dir`."""
-        if self.is_cluster:
-            return Exchange.shared(*self.exchange_place)
-        return Exchange.private()
+        return Exchange.shared(*self.exchange_place) if self.is_cluster else Exchange.private()
 
     @property
     def exchange_place(self) -> tuple[str | None, str, str | None]:
@@ -381,6 +455,11 @@ class PushdownSubmitHook(SparkConnectionHook):
                 shown += [argument, value] if argument == "--conf" else [argument]
         if not hidden:
             return command
+        if self.is_standalone_cluster:
+            raise config_error(
+                f"conf: {', '.join(hidden)}: a standalone cluster starts the driver with all settings on its command "
+                "line; use source_conn_id for credentials of an object store, or set them on the cluster's machines"
+            )
         properties = ["--properties-file", str(self._exchange.hide(self._properties_text(hidden)))]
         if self._properties_file:
             position = shown.index("--properties-file")
@@ -429,6 +508,17 @@ def _driver_killed(number: signal.Signals, returncode: int) -> PushdownTaskError
             code=ErrorCode.DRIVER_KILLED,
             message=f"the Spark driver was killed by {number.name} (exit code {returncode}) before it wrote a result; "
             f"{advice}",
+            retryable=True,
+        )
+    )
+
+
+def _driver_lost(driver_id: str, status: DriverStatus) -> PushdownTaskError:
+    """Return the error for a driver on a cluster that has ended without a result."""
+    return exception_for(
+        JobError(
+            code=ErrorCode.DRIVER_KILLED,
+            message=f"driver {driver_id} ended without a result ({status}); see its output on the cluster",
             retryable=True,
         )
     )

@@ -6,7 +6,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, AssetAlias, BaseOperatorLink, Context
@@ -18,6 +18,8 @@ from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
 from airflow_pushdown.hooks.databases import database_connection
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission, killed_by_task
+from airflow_pushdown.metrics import emit
+from airflow_pushdown.operators.cluster import ClusterOperator
 from airflow_pushdown.operators.data_interval import run_interval
 from airflow_pushdown.operators.literals import check_literals
 from airflow_pushdown.operators.outputs import output_spec
@@ -61,7 +63,7 @@ class Question:
     scans: Mapping[str, ScanSpec] = field(default_factory=dict)
 
 
-class PushdownBaseOperator(SparkSubmitOperator):
+class PushdownBaseOperator(ClusterOperator):
     """An operator that submits one packaged job and returns its `JobResult` as a JSON dict.
 
     Subclasses convert their parameters to a `Question`. Parameters are validated when the task runs, because templates
@@ -93,12 +95,13 @@ class PushdownBaseOperator(SparkSubmitOperator):
         spark_python: str | None = None,
         exchange_dir: str | None = None,
         exchange_conn_id: str | None = None,
+        deferrable: bool | None = None,
         class_archives: str | None = None,
         assets: bool = False,
         name: str = "{{ ti.dag_id }}.{{ ti.task_id }}",
         **kwargs: Any,  # noqa: ANN401 - the parameters of SparkSubmitOperator and BaseOperator, under their own names
     ) -> None:
-        super().__init__(name=name, **kwargs)
+        super().__init__(name=name, deferrable=deferrable, **kwargs)
         # The attribute `output` of every Airflow task is the reference to its XCom.
         self.output_path = output
         self.output_conn_id = output_conn_id
@@ -136,7 +139,23 @@ class PushdownBaseOperator(SparkSubmitOperator):
 
         If the job fails, its result is pushed to XCom before the exception for its error is raised.
         """
-        result = self._result = self._run(context)
+        return self._finish(context, self._run(context))
+
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, object]:
+        """Continue after the driver has ended, or the trigger has stopped waiting for it."""
+        self._prepare(context)
+        self._hook = self._get_hook()
+        try:
+            self._take_event(event)
+            return self._finish(context, self._collect(context))
+        finally:
+            self._pushdown_hook().release()
+
+    def _finish(self, context: Context, result: JobResult) -> dict[str, object]:
+        """Report a result and return it as a JSON dict. Raises the exception for its error."""
+        self._result = result
+        if self._submission is not None:
+            emit(type(self).__name__, self._submission.spec, result)
         self._log_folded(logging.INFO, "Pushdown report", render_text(result))
         self._push_scans(context, result)
         if result.error is not None:
@@ -227,6 +246,29 @@ class PushdownBaseOperator(SparkSubmitOperator):
 
     def _run(self, context: Context) -> JobResult:
         """Submit the job through the provider's operator, which also tracks drivers on a cluster."""
+        self._prepare(context)
+        ti = context["ti"]
+        # Airflow stores a task's links when it ends. Users want them while it runs.
+        address = report_path(ti.dag_id, ti.task_id, ti.run_id, ti.map_index)
+        ti.xcom_push(key=PushdownReportLink().xcom_key, value=address)
+        # A hook of an earlier try in this process would submit that try's job.
+        self._hook = None
+        try:
+            super().execute(context)
+            return self._collect(context)
+        finally:
+            if self._hook is not None:
+                self._pushdown_hook().release()
+
+    def _collect(self, context: Context) -> JobResult:
+        """Read the result of a job that has ended."""
+        result = self._pushdown_hook().collect()
+        self._forget_driver(context)
+        self.history_page = self._pushdown_hook().history_page(result.application_id)
+        return result
+
+    def _prepare(self, context: Context) -> None:
+        """Build the submission of this run from the rendered parameters and the connections."""
         ti = context["ti"]
         self._read_interval(context)
         self._submission = Submission(
@@ -241,20 +283,8 @@ class PushdownBaseOperator(SparkSubmitOperator):
             exchange_conn_id=self.exchange_conn_id,
             class_archives=self.class_archives,
             on_started=lambda started: self._link_to(context, started),
+            on_submitted=lambda driver_id: self._remember_driver(context, driver_id),
         )
-        # Airflow stores a task's links when it ends. Users want them while it runs.
-        address = report_path(ti.dag_id, ti.task_id, ti.run_id, ti.map_index)
-        ti.xcom_push(key=PushdownReportLink().xcom_key, value=address)
-        # A hook of an earlier try in this process would submit that try's job.
-        self._hook = None
-        try:
-            super().execute(context)
-            result = self._pushdown_hook().collect()
-            self.history_page = self._pushdown_hook().history_page(result.application_id)
-            return result
-        finally:
-            if self._hook is not None:
-                self._pushdown_hook().release()
 
     def _read_interval(self, context: Context) -> None:
         """Read the run's data interval, if a parameter needs it."""
@@ -282,17 +312,13 @@ class PushdownBaseOperator(SparkSubmitOperator):
         for line in (f"::group::{title}", *text.rstrip().splitlines(), "::endgroup::"):
             self.log.log(level, "%s", line)
 
-    def _pushdown_hook(self) -> PushdownSubmitHook:
-        """Return the hook of the provider's operator with its actual type."""
-        return cast("PushdownSubmitHook", self._hook)
-
     def _get_hook(self) -> PushdownSubmitHook:
         """Return the hook for the current submission. The provider's operator calls this when `conf` is complete."""
         if self._submission is None:
             raise config_error(f"{self.table_name}: nothing to submit before execute")
         if self._killed:
             raise killed_by_task()
-        return PushdownSubmitHook(
+        hook = PushdownSubmitHook(
             self._submission,
             conf=entries("conf", self.conf),
             conn_id=self._conn_id,
@@ -326,6 +352,9 @@ class PushdownBaseOperator(SparkSubmitOperator):
             yarn_track_via_rm_api=self._yarn_track_via_rm_api,
             yarn_rm_auth=self._yarn_rm_auth,
         )
+        if self._should_defer(hook):
+            hook.track_driver()
+        return hook
 
     def _refuse_own_program(self) -> None:
         """Raise `ConfigError` for parameters of SparkSubmitOperator that name a program."""

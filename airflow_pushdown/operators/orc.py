@@ -91,6 +91,8 @@ class LazyOrcScanOperator(PushdownFilesOperator):
         (templated)
     :param exchange_conn_id: Airflow connection with which the worker accesses exchange_dir, by default the extra
         exchange-conn-id of the Spark connection. The driver uses the credentials of the cluster. (templated)
+    :param deferrable: Whether the task gives back its worker slot while its driver runs on a cluster. Needs deploy mode
+        cluster and a triggerer. By default, Airflow's setting [operators] default_deferrable, in deploy mode cluster.
     :param class_archives: Directory on the worker for class data sharing archives, which shorten the start of Spark's
         JVM, or `off`. The first task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker,
         otherwise a private directory where the first task records its own classes. Not for deploy mode cluster.

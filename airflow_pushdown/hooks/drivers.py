@@ -1,0 +1,303 @@
+"""Status and end of drivers on a cluster: one class for each cluster manager, used by tasks and by triggers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar, Protocol
+from urllib.parse import quote
+
+import requests
+
+from airflow_pushdown.exceptions import config_error
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
+    from requests.auth import AuthBase
+
+_TIMEOUT = (5, 30)
+"""Seconds for the connection and for the response."""
+_PATIENCE_SECONDS = 300.0
+"""How long a cluster manager may be away, for example during its restart, before a task gives up."""
+_POLL_SECONDS = 0.2
+_KUBERNETES_PROVIDER = "apache-airflow-providers-cncf-kubernetes"
+
+
+class DriverPhase(StrEnum):
+    """What a task needs to know about a driver. A missing driver is one that the cluster manager does not know."""
+
+    ACTIVE = "active"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True)
+class DriverStatus:
+    """The phase of a driver, with the cluster manager's own name of its state and the reason of a failure."""
+
+    phase: DriverPhase
+    state: str = ""
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (self.state or self.phase.value, self.reason)))
+
+
+class ClusterUnreachableError(Exception):
+    """The cluster manager did not answer, or not with a status. The driver may still run."""
+
+
+class Drivers(Protocol):
+    """The drivers of one cluster. All methods block."""
+
+    kind: ClassVar[str]
+    shortest_interval: ClassVar[float]
+    """Seconds between two requests for the status, at least."""
+
+    def status(self, driver_id: str) -> DriverStatus:
+        """Return the status of a driver. Raises `ClusterUnreachableError`."""
+
+    def kill(self, driver_id: str) -> None:
+        """Ask the cluster manager to end a driver. Raises `ClusterUnreachableError`."""
+
+    def settings(self) -> dict[str, object]:
+        """Return the arguments of the constructor, which have no credentials, as JSON values."""
+
+
+class StandaloneDrivers:
+    """Drivers of a Spark standalone cluster. Their ids look like `driver-20260131120000-0001`."""
+
+    kind: ClassVar[str] = "standalone"
+    shortest_interval: ClassVar[float] = 1.0
+    _PHASES: ClassVar[Mapping[str, DriverPhase]] = {
+        "FINISHED": DriverPhase.SUCCEEDED,
+        "KILLED": DriverPhase.FAILED,
+        "FAILED": DriverPhase.FAILED,
+        "ERROR": DriverPhase.FAILED,
+    }
+
+    def __init__(self, addresses: list[str]) -> None:
+        """Set the addresses of the REST servers of all masters, of which one is active."""
+        self._addresses = addresses
+
+    def status(self, driver_id: str) -> DriverStatus:
+        """Return the status of a driver. The state UNKNOWN means that the master recovers, so the driver is active."""
+        answer = self._ask("GET", "status", driver_id)
+        state = answer.get("driverState")
+        if state is None:
+            return DriverStatus(DriverPhase.MISSING, "", "the Spark master does not know the driver")
+        return DriverStatus(
+            self._PHASES.get(str(state), DriverPhase.ACTIVE), str(state), str(answer.get("message") or "")
+        )
+
+    def kill(self, driver_id: str) -> None:
+        """Ask the master to end a driver."""
+        self._ask("POST", "kill", driver_id)
+
+    def settings(self) -> dict[str, object]:
+        """Return the addresses."""
+        return {"addresses": self._addresses}
+
+    def _ask(self, method: str, action: str, driver_id: str) -> Mapping[str, object]:
+        """Return the answer of the active master. The others answer with a message that has no state."""
+        problem = "there is no address of a Spark master"
+        for address in self._addresses:
+            try:
+                answer = _call(method, f"{address}/v1/submissions/{action}/{quote(driver_id, safe='')}")
+            except ClusterUnreachableError as error:
+                problem = str(error)
+                continue
+            if answer.get("success") or not answer.get("message") or action == "kill":
+                return answer
+            problem = f"{address}: {answer['message']}"
+        raise ClusterUnreachableError(problem)
+
+
+class YarnDrivers:
+    """Applications of YARN, through the REST API of the ResourceManager."""
+
+    kind: ClassVar[str] = "yarn"
+    shortest_interval: ClassVar[float] = 10.0
+    _ACTIVE: ClassVar[frozenset[str]] = frozenset({"NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING"})
+    _NOT_FOUND: ClassVar[int] = 404
+
+    def __init__(self, address: str, kerberos: bool = False, auth: AuthBase | None = None) -> None:
+        """Set the address of the ResourceManager. `auth` replaces the authentication that `kerberos` selects."""
+        self._address = address
+        self._kerberos = kerberos
+        self._auth = auth
+
+    def status(self, driver_id: str) -> DriverStatus:
+        """Return the status of an application. A finished one has succeeded if its final status says so."""
+        answer = self._ask("GET", driver_id)
+        if answer is None:
+            return DriverStatus(DriverPhase.MISSING, "", "YARN does not know the application")
+        application = answer.get("app")
+        if not isinstance(application, Mapping) or "state" not in application:
+            raise ClusterUnreachableError(f"{self._address}: not the answer of a ResourceManager")
+        state, final = str(application["state"]), str(application.get("finalStatus"))
+        if state in self._ACTIVE:
+            return DriverStatus(DriverPhase.ACTIVE, state)
+        if state == "FINISHED" and final == "SUCCEEDED":
+            return DriverStatus(DriverPhase.SUCCEEDED, final)
+        return DriverStatus(DriverPhase.FAILED, f"{state} ({final})", str(application.get("diagnostics") or "").strip())
+
+    def kill(self, driver_id: str) -> None:
+        """Ask the ResourceManager to end an application."""
+        self._ask("PUT", driver_id, {"state": "KILLED"})
+
+    def settings(self) -> dict[str, object]:
+        """Return the address and whether Kerberos is used. An object for authentication cannot be passed on."""
+        return {"address": self._address, "kerberos": self._kerberos}
+
+    def _ask(self, method: str, driver_id: str, body: Mapping[str, str] | None = None) -> Mapping[str, object] | None:
+        """Return the answer of the ResourceManager, None if it does not know the application."""
+        suffix = "" if body is None else "/state"
+        url = f"{self._address}/ws/v1/cluster/apps/{quote(driver_id, safe='')}{suffix}"
+        try:
+            return _call(method, url, body, self._authentication())
+        except _HttpStatusError as error:
+            if error.code == self._NOT_FOUND:
+                return None
+            raise
+
+    def _authentication(self) -> AuthBase | None:
+        if self._auth is not None or not self._kerberos:
+            return self._auth
+        try:
+            from requests_kerberos import HTTPKerberosAuth  # type: ignore[import-not-found]
+        except ImportError as error:
+            raise config_error("conn_id: the connection uses Kerberos; install requests-kerberos") from error
+        authentication: AuthBase = HTTPKerberosAuth()
+        return authentication
+
+
+class KubernetesDrivers:
+    """Driver pods, through the client of Airflow's Kubernetes provider. Their ids are `namespace:pod`."""
+
+    kind: ClassVar[str] = "kubernetes"
+    shortest_interval: ClassVar[float] = 20.0
+    _PHASES: ClassVar[Mapping[str, DriverPhase]] = {
+        "Succeeded": DriverPhase.SUCCEEDED,
+        "Failed": DriverPhase.FAILED,
+    }
+    _NOT_FOUND: ClassVar[int] = 404
+
+    def status(self, driver_id: str) -> DriverStatus:
+        """Return the status of a driver pod. The phase Unknown means that its node does not answer."""
+        pod = self._ask(lambda client, name, namespace: client.read_namespaced_pod(name, namespace), driver_id)
+        if pod is None:
+            return DriverStatus(DriverPhase.MISSING, "", "Kubernetes does not know the driver pod")
+        phase = str(pod.status.phase or "Pending")  # type: ignore[attr-defined]
+        reason = str(pod.status.message or "")  # type: ignore[attr-defined]
+        return DriverStatus(self._PHASES.get(phase, DriverPhase.ACTIVE), phase, reason)
+
+    def kill(self, driver_id: str) -> None:
+        """Delete a driver pod, which also deletes its executors."""
+        self._ask(lambda client, name, namespace: client.delete_namespaced_pod(name, namespace), driver_id)
+
+    def settings(self) -> dict[str, object]:
+        """Return nothing, because the client is configured by its environment."""
+        return {}
+
+    def _ask(self, call: Callable[..., object], driver_id: str) -> object | None:
+        """Return the answer of a call, None if the pod does not exist."""
+        try:
+            from airflow.providers.cncf.kubernetes import kube_client  # type: ignore[import-not-found]
+        except ImportError as error:
+            raise config_error(f"conn_id: a Kubernetes master needs {_KUBERNETES_PROVIDER}; install it") from error
+        namespace, _, name = driver_id.partition(":")
+        try:
+            return call(kube_client.get_kube_client(), name, namespace)
+        except kube_client.ApiException as error:
+            if error.status == self._NOT_FOUND:
+                return None
+            raise ClusterUnreachableError(f"Kubernetes: {error.status} {error.reason}") from error
+        except OSError as error:
+            raise ClusterUnreachableError(f"Kubernetes: {error}") from error
+
+
+_KINDS: Mapping[str, Callable[..., Drivers]] = {
+    StandaloneDrivers.kind: StandaloneDrivers,
+    YarnDrivers.kind: YarnDrivers,
+    KubernetesDrivers.kind: KubernetesDrivers,
+}
+
+
+def drivers_of(kind: str, settings: Mapping[str, object]) -> Drivers:
+    """Return the drivers of a cluster from the values of `kind` and `settings()`."""
+    return _KINDS[kind](**settings)
+
+
+class DriverWatch:
+    """Repeated requests for the status of one driver. A cluster manager may be away for some minutes."""
+
+    def __init__(self, drivers: Drivers, driver_id: str, patience_seconds: float = _PATIENCE_SECONDS) -> None:
+        self._drivers = drivers
+        self._driver_id = driver_id
+        self._patience = patience_seconds
+        self._away_since: float | None = None
+        self._state = ""
+
+    def poll(self, log: Logger) -> DriverStatus:
+        """Return the status, which is active while the cluster manager is away. Log changes.
+
+        Raises `ClusterUnreachableError` if it is away for too long.
+        """
+        try:
+            status = self._drivers.status(self._driver_id)
+        except ClusterUnreachableError as error:
+            now = time.monotonic()
+            if self._away_since is None:
+                log.warning("Driver %s: no status (%s)", self._driver_id, error)
+                self._away_since = now
+            if now - self._away_since >= self._patience:
+                raise
+            return DriverStatus(DriverPhase.ACTIVE)
+        self._away_since = None
+        if str(status) != self._state:
+            self._state = str(status)
+            log.info("Driver %s: %s", self._driver_id, status)
+        return status
+
+
+def end_driver(drivers: Drivers, driver_id: str, seconds: float) -> bool:
+    """End a driver and wait for its end at most `seconds`. Return whether it has ended.
+
+    Raises `ClusterUnreachableError`.
+    """
+    deadline = time.monotonic() + seconds
+    drivers.kill(driver_id)
+    while drivers.status(driver_id).phase is DriverPhase.ACTIVE:
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
+
+
+class _HttpStatusError(ClusterUnreachableError):
+    """An HTTP error status."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def _call(
+    method: str, url: str, body: Mapping[str, str] | None = None, auth: AuthBase | None = None
+) -> Mapping[str, object]:
+    """Return the JSON object of an HTTP call. Raises `ClusterUnreachableError`."""
+    try:
+        response = requests.request(method, url, json=body, auth=auth, timeout=_TIMEOUT)
+    except requests.RequestException as error:
+        raise ClusterUnreachableError(f"{url}: {error}") from error
+    if not response.ok:
+        raise _HttpStatusError(f"{url}: {response.status_code} {response.text[:200]}", response.status_code)
+    try:
+        answer = response.json()
+    except ValueError as error:
+        raise ClusterUnreachableError(f"{url}: not the answer of a cluster manager") from error
+    return answer if isinstance(answer, Mapping) else {}

@@ -1,0 +1,85 @@
+"""Submission of a Python program to a Spark standalone cluster in deploy mode cluster."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_pushdown.packaging import job_archive, job_program
+
+_RUNNER = "org.apache.spark.deploy.PythonRunner"
+"""The class with which spark-submit runs Python programs."""
+_OWN_HOST = frozenset({"SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_LOCAL_DIRS", "SPARK_PUBLIC_DNS"})
+"""Variables about the machine of the Airflow worker. Spark would set them for the driver on another machine."""
+_PYTHON = "spark.pyspark.python"
+
+
+@dataclass(frozen=True)
+class SharedProgram:
+    """The program of all jobs and the archive of its package, in a directory that the driver's machine can read."""
+
+    program: Path
+    archive: Path
+
+
+def shared_program(exchange_dir: str) -> SharedProgram:
+    """Return the program in a directory of this user below `exchange_dir`, after copying it once for each version.
+
+    Others can read the directory. Raises `PermissionError` if they can write to it.
+    """
+    directory = Path(exchange_dir) / f"airflow-pushdown-{os.getuid()}"
+    directory.mkdir(mode=0o755, exist_ok=True)
+    archive = job_archive(directory)
+    archive.chmod(0o644)
+    program = archive.with_name(f"{archive.stem}.py")
+    if not program.is_file():
+        draft = program.with_name(f".{program.name}-{os.getpid()}")
+        shutil.copyfile(job_program(), draft)
+        draft.replace(program)
+    return SharedProgram(program, archive)
+
+
+def rest_addresses(master: str, scheme: str, port: int) -> list[str]:
+    """Return the addresses of the REST servers of a master URL, which may name several masters.
+
+    >>> rest_addresses("spark://a:7077,b:7077", "http", 6066)
+    ['http://a:6066', 'http://b:6066']
+    """
+    return [f"{scheme}://{host}:{port}" for host in _hosts(master)]
+
+
+def standalone_command(
+    words: Sequence[str], shared: SharedProgram, archive: str, port: int, python: str | None
+) -> list[str]:
+    """Return the words of a command that runs the program on a standalone cluster.
+
+    spark-submit refuses Python programs there. Its REST server accepts the Java class that runs them, with the program
+    as an argument. `words` are the provider's, and end with the program, `--spec` and the spec. `archive` is the path
+    of the package in them. `port` is the port of the REST server. `python` runs the program.
+    """
+    options, spec = list(words[:-3]), words[-2:]
+    at = options.index("--py-files") + 1
+    py_files = options[at] = options[at].replace(archive, str(shared.archive), 1)
+    files = [py_files]
+    if "--files" in options:
+        at = options.index("--files")
+        files.append(options[at + 1])
+        del options[at : at + 2]
+    at = options.index("--master") + 1
+    options[at] = f"spark://{','.join(f'{host}:{port}' for host in _hosts(options[at]))}"
+    options += ["--files", ",".join(files), "--class", _RUNNER, "--conf", "spark.master.rest.enabled=true"]
+    if python is not None and not any(word.startswith(f"{_PYTHON}=") for word in options):
+        options += ["--conf", f"{_PYTHON}={python}"]
+    return [*options, str(shared.archive), str(shared.program), py_files, *spec]
+
+
+def standalone_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a spark-submit whose variables with the prefix SPARK_ reach the driver."""
+    return {name: value for name, value in environment.items() if name not in _OWN_HOST}
+
+
+def _hosts(master: str) -> list[str]:
+    return [place.strip().rsplit(":", 1)[0] for place in master.removeprefix("spark://").split(",")]

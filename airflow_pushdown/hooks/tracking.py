@@ -1,0 +1,107 @@
+"""The driver of one run on a cluster: whether a retry can continue with it, the wait for its end, and its kill."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from airflow_pushdown.exceptions import PushdownTaskError, exception_for
+from airflow_pushdown.hooks.drivers import (
+    ClusterUnreachableError,
+    DriverPhase,
+    Drivers,
+    DriverStatus,
+    DriverWatch,
+    KubernetesDrivers,
+    end_driver,
+)
+from airflow_pushdown.hooks.exchange import Exchange
+from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
+
+KILL_SECONDS = 3.0
+"""The time that a killed task waits for the end of its driver. Airflow kills the task 5 seconds after its SIGTERM."""
+REPLACE_SECONDS = 60.0
+"""The time that a new try waits for the end of the driver that it replaces."""
+_LONGEST_SLEEP = 0.5
+
+
+class TrackedDriver:
+    """A driver on a cluster and the exchange directory of its run."""
+
+    def __init__(self, drivers: Drivers, driver_id: str, exchange: Exchange, log: Logger) -> None:
+        self._drivers = drivers
+        self._driver_id = driver_id
+        self._exchange = exchange
+        self._log = log
+
+    def phase_for(self, spec: JobSpec) -> DriverPhase:
+        """Return whether the job of `spec` still runs, has a result that was not read yet, or must be submitted again.
+
+        The driver belongs to the job if the exchange directory has the spec of the same run and generation. Otherwise a
+        user has cleared the task, or the result was already read: the driver is then ended. Raises a retryable error if
+        the cluster manager does not answer, because a second driver might be the result.
+        """
+        try:
+            status = self._drivers.status(self._driver_id)
+            prepared = self._exchange.read_spec()
+            if prepared is not None and (prepared.run_key, prepared.generation) == (spec.run_key, spec.generation):
+                return self._phase_of_own(status)
+            if status.phase is DriverPhase.ACTIVE:
+                self._log.warning("Driver %s belongs to a cleared task and is ended", self._driver_id)
+                if not end_driver(self._drivers, self._driver_id, REPLACE_SECONDS):
+                    raise unreachable(self._driver_id, "it does not end")
+        except ClusterUnreachableError as error:
+            raise unreachable(self._driver_id, str(error)) from error
+        return DriverPhase.MISSING
+
+    def _phase_of_own(self, status: DriverStatus) -> DriverPhase:
+        self._log.info("Driver %s of an earlier try: %s", self._driver_id, status)
+        if status.phase is DriverPhase.ACTIVE:
+            return DriverPhase.ACTIVE
+        result = self._exchange.read_result()
+        if result is not None and result.error is None:
+            return DriverPhase.SUCCEEDED
+        return DriverPhase.FAILED
+
+    def wait(self, poll_seconds: float, is_killed: Callable[[], bool]) -> DriverStatus:
+        """Wait until the driver has ended or `is_killed`, and return its status. Raises a retryable error."""
+        watch = DriverWatch(self._drivers, self._driver_id)
+        interval = max(poll_seconds, self._drivers.shortest_interval)
+        try:
+            while (status := watch.poll(self._log)).phase is DriverPhase.ACTIVE:
+                deadline = time.monotonic() + interval
+                # A signal handler that kills the job returns to this loop.
+                while not is_killed() and (left := deadline - time.monotonic()) > 0:
+                    time.sleep(min(left, _LONGEST_SLEEP))
+                if is_killed():
+                    break
+        except ClusterUnreachableError as error:
+            raise unreachable(self._driver_id, str(error)) from error
+        return status
+
+    def kill(self) -> None:
+        """End the driver, and wait a short time for its end. Log a warning if that fails."""
+        self._log.info("Ending driver %s", self._driver_id)
+        try:
+            if not end_driver(self._drivers, self._driver_id, KILL_SECONDS):
+                self._log.warning("Driver %s is still ending", self._driver_id)
+        except ClusterUnreachableError as error:
+            self._log.warning("Driver %s cannot be ended and may still run: %s", self._driver_id, error)
+
+    def delete_pod(self, result: JobResult | None) -> None:
+        """Delete the pod of a driver that has succeeded, as the provider does. Failed pods keep their logs."""
+        if isinstance(self._drivers, KubernetesDrivers) and result is not None and result.error is None:
+            try:
+                self._drivers.kill(self._driver_id)
+            except ClusterUnreachableError as error:
+                self._log.warning("The pod %s was not deleted: %s", self._driver_id, error)
+
+
+def unreachable(driver_id: str, problem: str) -> PushdownTaskError:
+    """Return the error for a driver that may still run, although nobody can ask for its status."""
+    message = f"driver {driver_id} may still run, and no other was submitted: {problem}; a retry continues with it"
+    return exception_for(JobError(code=ErrorCode.SUBMIT_FAILED, message=message, retryable=True))

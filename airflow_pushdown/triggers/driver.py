@@ -1,0 +1,151 @@
+"""The trigger that waits for the end of a driver on a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_pushdown.exceptions import PushdownTaskError
+from airflow_pushdown.hooks.drivers import (
+    ClusterUnreachableError,
+    DriverPhase,
+    DriverStatus,
+    DriverWatch,
+    drivers_of,
+    end_driver,
+)
+from airflow_pushdown.hooks.exchange import Exchange
+
+_CLASS_PATH = "airflow_pushdown.triggers.driver.DriverTrigger"
+_KILL_SECONDS = 20.0
+"""The time that a cleared task's trigger waits for the end of the driver. Airflow allows 30 seconds."""
+_DEFERRED = "deferred"
+_HAS_ON_KILL = hasattr(BaseTrigger, "on_kill")
+"""Whether Airflow calls `on_kill` of triggers, as it does since 3.3."""
+
+
+@dataclass(frozen=True)
+class DriverEvent:
+    """The end of a wait: the status of the driver, or `is_timeout`, or the `problem` of the cluster manager."""
+
+    driver_id: str
+    status: DriverStatus | None = None
+    is_timeout: bool = False
+    problem: str = ""
+
+    def payload(self) -> dict[str, object]:
+        """Return the event as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any]) -> Self:
+        """Return the event from JSON values."""
+        status = payload["status"]
+        ended = None if status is None else DriverStatus(**{**status, "phase": DriverPhase(status["phase"])})
+        return cls(**{**payload, "status": ended})
+
+
+class DriverTrigger(BaseTrigger):
+    """A trigger that waits for the end of a driver, and ends it if a user clears or marks the deferred task.
+
+    The arguments have no credentials. A restarted triggerer continues the wait.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        settings: Mapping[str, object],
+        driver_id: str,
+        exchange: Sequence[str | None],
+        poll_seconds: float,
+        end_time: float | None = None,
+    ) -> None:
+        """Set what to wait for.
+
+        `kind` and `settings` describe a class of `hooks.drivers`. `exchange` has the arguments of `Exchange.shared`.
+        `end_time` is the end of the task's execution timeout in seconds since the epoch.
+        """
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.kind = kind
+        self.settings = settings
+        self.driver_id = driver_id
+        self.exchange = exchange
+        self.poll_seconds = poll_seconds
+        self.end_time = end_time
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class path and the arguments."""
+        return _CLASS_PATH, {
+            "kind": self.kind,
+            "settings": dict(self.settings),
+            "driver_id": self.driver_id,
+            "exchange": list(self.exchange),
+            "poll_seconds": self.poll_seconds,
+            "end_time": self.end_time,
+        }
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield one event when the driver has ended or the time is over."""
+        try:
+            event = await self._wait()
+        except asyncio.CancelledError:
+            if not _HAS_ON_KILL:
+                await self.on_kill()
+            raise
+        yield TriggerEvent(event.payload())  # type: ignore[no-untyped-call]
+
+    async def on_kill(self) -> None:
+        """End the driver and delete its spec and credentials, unless another triggerer waits for it now."""
+        if await asyncio.to_thread(self._is_still_deferred):
+            self.log.info("Another triggerer waits for driver %s", self.driver_id)
+            return
+        await asyncio.to_thread(self._end)
+
+    async def _wait(self) -> DriverEvent:
+        watch = DriverWatch(drivers_of(self.kind, self.settings), self.driver_id)
+        while True:
+            try:
+                status = await asyncio.to_thread(watch.poll, self.log)
+            except (ClusterUnreachableError, PushdownTaskError) as error:
+                return DriverEvent(self.driver_id, problem=str(error))
+            if status.phase is not DriverPhase.ACTIVE:
+                return DriverEvent(self.driver_id, status=status)
+            left = float("inf") if self.end_time is None else self.end_time - time.time()
+            if left <= 0:
+                return DriverEvent(self.driver_id, is_timeout=True)
+            await asyncio.sleep(min(self.poll_seconds, left))
+
+    def _end(self) -> None:
+        self.log.info("Ending driver %s", self.driver_id)
+        try:
+            if not end_driver(drivers_of(self.kind, self.settings), self.driver_id, _KILL_SECONDS):
+                self.log.warning("Driver %s is still ending", self.driver_id)
+        except ClusterUnreachableError as error:
+            self.log.warning("Driver %s cannot be ended and may still run: %s", self.driver_id, error)
+        try:
+            exchange_dir, run_key = self.exchange
+            Exchange.shared(exchange_dir, str(run_key)).discard()
+        except PushdownTaskError as error:
+            self.log.warning("The spec of driver %s was not deleted: %s", self.driver_id, error)
+
+    def _is_still_deferred(self) -> bool:
+        """Return whether the task still waits. Airflow also cancels triggers that it gives to another triggerer."""
+        ti = self.task_instance
+        if ti is None:
+            return False
+        try:
+            states = RuntimeTaskInstance.get_task_states(
+                dag_id=ti.dag_id, map_index=ti.map_index, task_ids=[ti.task_id], run_ids=[ti.run_id]
+            )
+        except Exception as error:
+            # Whatever prevents the answer, most cancelled triggers belong to a task that a user has ended.
+            self.log.warning("The state of the task is not known: %s", error)
+            return False
+        key = ti.task_id if ti.map_index is None or ti.map_index < 0 else f"{ti.task_id}_{ti.map_index}"
+        return bool(states.get(ti.run_id, {}).get(key) == _DEFERRED)

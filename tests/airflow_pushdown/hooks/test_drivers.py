@@ -1,0 +1,233 @@
+"""Drivers of a real standalone master without workers, so that each driver waits until it is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from airflow.triggers.base import TriggerEvent
+
+from airflow_pushdown.exceptions import ConfigError, DriverKilledError, SubmitFailedError
+from airflow_pushdown.hooks.drivers import (
+    ClusterUnreachableError,
+    DriverPhase,
+    DriverStatus,
+    DriverWatch,
+    StandaloneDrivers,
+    drivers_of,
+)
+from airflow_pushdown.hooks.standalone import SharedProgram, standalone_command, standalone_environment
+from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
+from airflow_pushdown.triggers.driver import DriverEvent, DriverTrigger
+from e2e import jvm
+from e2e.ports import HOST, free_port
+from e2e.processes import Programs, wait_for
+from pushdown_spark.contract import JobError, JobResult, JobSpec, QuerySpec, SecretValues, SourceSpec
+from pushdown_spark.contract.job_result import ErrorCode
+
+START_SECONDS = 120.0
+SPEC = JobSpec(
+    run_key="d/t/r/-1",
+    sources={"s": SourceSpec.model_validate({"format": "json", "path": ["/x"]})},
+    query=QuerySpec(source="s"),
+)
+SECRETS = SecretValues(hadoop={"fs.s3a.access.key": "known", "fs.s3a.secret.key": "hush-7"})
+
+MakeHook = Callable[..., PushdownSubmitHook]
+
+
+@pytest.fixture(scope="module")
+def drivers(spark_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneDrivers]:
+    """Run a Spark master with a REST server, and return its drivers."""
+    environment = Path(spark_python).parents[1]
+    programs = Programs(
+        tmp_path_factory.mktemp("master"),
+        {
+            **os.environ,
+            "PYSPARK_PYTHON": spark_python,
+            "SPARK_MASTER_OPTS": f"{jvm.jvm_options(environment)} -Dspark.master.rest.enabled=true "
+            f"-Dspark.master.rest.host={HOST} -Dspark.master.rest.port={(rest_port := free_port())}",
+        },
+    )
+    launcher = environment / "bin" / "spark-class"
+    ports = ("--port", str(free_port()), "--webui-port", str(free_port()))
+    programs.start("master", [str(launcher), "org.apache.spark.deploy.master.Master", "--host", HOST, *ports])
+    made = StandaloneDrivers([f"http://{HOST}:{rest_port}"])
+
+    def is_up() -> bool:
+        try:
+            return made.status("none").phase is DriverPhase.MISSING
+        except ClusterUnreachableError:
+            return False
+
+    try:
+        wait_for("the Spark master", is_up, START_SECONDS, programs.check)
+        yield made
+    finally:
+        programs.stop()
+
+
+@pytest.fixture
+def make_hook(
+    drivers: StandaloneDrivers, spark_python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> MakeHook:
+    """Return a function that makes a hook for the cluster."""
+    (address,) = drivers.settings()["addresses"]  # type: ignore[misc,attr-defined]
+    port = str(address).rpartition(":")[2]
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_CLUSTER",
+        f'{{"conn_type": "spark", "host": "spark://{HOST}", "port": 7077, '
+        f'"extra": {{"deploy-mode": "cluster", "rest-port": {port}}}}}',
+    )
+
+    def make(generation: str = "", **options: object) -> PushdownSubmitHook:
+        spec = SPEC.model_copy(update={"generation": generation})
+        submission = Submission(spec=spec, secrets=SECRETS, spark_python=spark_python, exchange_dir=str(tmp_path))
+        return PushdownSubmitHook(submission, conn_id="cluster", **options)  # type: ignore[arg-type]
+
+    return make
+
+
+def runs(tmp_path: Path) -> list[Path]:
+    """Return the exchange directories of runs, without the directory of the program."""
+    return [path for path in tmp_path.iterdir() if not path.name.startswith("airflow-pushdown-")]
+
+
+def test_a_driver_is_submitted_continued_and_killed(
+    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path
+) -> None:
+    first = make_hook()
+    driver_id = first.submit()
+    assert driver_id is not None
+    first.release()
+    assert drivers.status(driver_id).phase is DriverPhase.ACTIVE
+    assert not any("hush-7" in " ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
+
+    retry = make_hook()
+    assert retry.phase_of(driver_id) is DriverPhase.ACTIVE
+
+    retry.on_kill()
+    retry.release()
+    assert drivers.status(driver_id) == DriverStatus(DriverPhase.FAILED, "KILLED")
+    assert runs(tmp_path) == []
+
+
+def test_a_trigger_ends_the_driver_of_a_task_that_a_user_has_cleared(
+    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path
+) -> None:
+    hook = make_hook()
+    driver_id = str(hook.submit())
+    trigger = DriverTrigger(drivers.kind, drivers.settings(), driver_id, list(hook.exchange_place), 0.1)
+
+    async def cancel() -> None:
+        waiting = asyncio.create_task(anext(trigger.run()))  # type: ignore[arg-type]
+        await asyncio.sleep(0.5)
+        assert not waiting.done()
+        waiting.cancel()
+        await trigger.on_kill()
+
+    asyncio.run(cancel())
+    assert drivers.status(driver_id).state == "KILLED"
+    assert runs(tmp_path) == []
+
+
+def test_a_cleared_task_replaces_the_driver(make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path) -> None:
+    driver_id = str(make_hook("0 now").submit())
+    assert make_hook("1 now").phase_of(driver_id) is DriverPhase.MISSING
+    assert drivers.status(driver_id).state == "KILLED"
+
+
+def test_a_result_that_was_not_read_yet_needs_no_other_driver(make_hook: MakeHook) -> None:
+    hook = make_hook()
+    assert hook.phase_of("driver-of-another-master") is DriverPhase.MISSING
+    hook._exchange.prepare(hook._submission.spec, hook._submission.secrets)
+    assert hook.phase_of("driver-of-another-master") is DriverPhase.FAILED
+    hook._exchange.result_path.write_text(JobResult(rows=3).model_dump_json())
+    assert hook.phase_of("driver-of-another-master") is DriverPhase.SUCCEEDED
+    error = JobError(code=ErrorCode.SPARK, message="m", retryable=True)
+    hook._exchange.result_path.write_text(JobResult(error=error).model_dump_json())
+    assert hook.phase_of("driver-of-another-master") is DriverPhase.FAILED
+
+
+def test_a_driver_that_ended_without_a_result_is_an_error_with_its_state(make_hook: MakeHook) -> None:
+    hook = make_hook()
+    hook.driver_ended("driver-1", DriverStatus(DriverPhase.FAILED, "FAILED", "exit code 1"))
+    with pytest.raises(DriverKilledError, match=r"driver driver-1 ended without a result \(FAILED: exit code 1\)"):
+        hook.collect()
+
+
+def test_a_master_without_a_rest_server_is_an_error_that_names_its_setting(make_hook: MakeHook) -> None:
+    hook = make_hook()
+    hook._connection["rest_port"] = free_port()
+    with pytest.raises(SubmitFailedError, match=r"set spark\.master\.rest\.enabled=true"):
+        hook.submit()
+
+
+def test_settings_that_look_secret_are_refused_because_they_would_be_on_a_command_line(make_hook: MakeHook) -> None:
+    hook = make_hook(conf={"spark.my.password": "hush"})
+    with pytest.raises(ConfigError, match=r"conf: spark\.my\.password: a standalone cluster"):
+        hook.submit()
+
+
+def first_event(trigger: DriverTrigger) -> DriverEvent:
+    """Return the event of a trigger after its serialization, as a triggerer runs it."""
+    path, arguments = trigger.serialize()
+    assert path == "airflow_pushdown.triggers.driver.DriverTrigger"
+
+    async def run() -> TriggerEvent:
+        return await anext(DriverTrigger(**arguments).run())  # type: ignore[arg-type,no-any-return]
+
+    payload: dict[str, Any] = asyncio.run(run()).payload
+    return DriverEvent.from_payload(payload)
+
+
+def test_a_trigger_reports_the_end_of_a_driver(drivers: StandaloneDrivers) -> None:
+    event = first_event(DriverTrigger(drivers.kind, drivers.settings(), "driver-9", [None, "k"], 0.1))
+    assert event.status is not None
+    assert (event.driver_id, event.status.phase) == ("driver-9", DriverPhase.MISSING)
+
+
+def test_a_trigger_reports_a_timeout(make_hook: MakeHook, drivers: StandaloneDrivers) -> None:
+    hook = make_hook()
+    driver_id = str(hook.submit())
+    event = first_event(DriverTrigger(drivers.kind, drivers.settings(), driver_id, list(hook.exchange_place), 0.1, 1.0))
+    assert event == DriverEvent(driver_id, is_timeout=True)
+    hook.on_kill()
+    hook.release()
+
+
+def test_a_cluster_manager_may_be_away_for_some_time(make_hook: MakeHook) -> None:
+    nowhere = StandaloneDrivers([f"http://{HOST}:{free_port()}"])
+    log = make_hook().log
+    assert DriverWatch(nowhere, "driver-1").poll(log).phase is DriverPhase.ACTIVE
+    with pytest.raises(ClusterUnreachableError, match="Connection refused"):
+        DriverWatch(nowhere, "driver-1", patience_seconds=0).poll(log)
+
+
+def test_a_second_master_is_asked_if_the_first_one_is_away(drivers: StandaloneDrivers) -> None:
+    (address,) = drivers.settings()["addresses"]  # type: ignore[misc,attr-defined]
+    both = drivers_of("standalone", {"addresses": [f"http://{HOST}:{free_port()}", address]})
+    assert both.status("driver-1").phase is DriverPhase.MISSING
+
+
+def test_the_command_runs_python_through_a_java_class() -> None:
+    words = ["spark-submit", "--master", "spark://a:7077,b:7077", "--conf", "spark.x=1", "--files", "/f"]
+    words += ["--py-files", "/tmp/p.zip,mine.zip", "--deploy-mode", "cluster", "job.py", "--spec", "/e/spec.json"]
+    shared = SharedProgram(Path("/e/p.py"), Path("/e/p.zip"))
+    made = standalone_command(words, shared, "/tmp/p.zip", 6066, "/opt/python")
+    assert made[made.index("--master") + 1] == "spark://a:6066,b:6066"
+    assert made.count("--files") == 1
+    assert made[made.index("--files") + 1] == "/e/p.zip,mine.zip,/f"
+    assert "spark.pyspark.python=/opt/python" in made
+    assert made[-5:] == ["/e/p.zip", "/e/p.py", "/e/p.zip,mine.zip", "--spec", "/e/spec.json"]
+    own = standalone_command([*words[:3], "--conf", "spark.pyspark.python=/mine", *words[7:]], shared, "/", 1, "/opt")
+    assert "spark.pyspark.python=/opt" not in own
+
+
+def test_the_driver_gets_no_variables_about_the_workers_machine() -> None:
+    assert standalone_environment({"SPARK_LOCAL_IP": "10.0.0.1", "SPARK_USER": "me"}) == {"SPARK_USER": "me"}

@@ -1,0 +1,92 @@
+"""The parameter `deferrable`, and the settings with which OpenLineage's Spark listener finds the task of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from airflow.sdk import DAG, Context
+
+from airflow_pushdown.exceptions import ConfigError, config_error
+from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
+from airflow_pushdown.operators import PushdownScanOperator
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+CLUSTER = '{"conn_type": "spark", "host": "spark://nowhere", "port": 7077, "extra": {"deploy-mode": "cluster"}}'
+
+
+@pytest.fixture(autouse=True)
+def _installation(monkeypatch: pytest.MonkeyPatch, spark_python: str) -> None:
+    monkeypatch.setenv("AIRFLOW_PUSHDOWN_SPARK_PYTHON", spark_python)
+
+
+def hook_of(**parameters: object) -> PushdownSubmitHook:
+    operator = PushdownScanOperator(task_id="scan", path="/in", format="csv", **parameters)
+    operator._submission = Submission(operator.build_spec("k"), exchange_dir=operator.exchange_dir)
+    return operator._get_hook()
+
+
+def test_deploy_mode_client_is_an_error_when_the_dag_is_parsed() -> None:
+    with pytest.raises(ConfigError, match=r"deferrable: only a driver on a cluster.*deploy_mode is client"):
+        PushdownScanOperator(task_id="scan", path="/in", format="csv", deferrable=True, deploy_mode="client")
+
+
+def test_an_object_for_authentication_cannot_reach_the_triggerer() -> None:
+    with pytest.raises(ConfigError, match="yarn_rm_auth"):
+        PushdownScanOperator(task_id="scan", path="/in", format="csv", deferrable=True, yarn_rm_auth=object())
+
+
+@pytest.mark.usefixtures("local_spark")
+def test_a_connection_with_deploy_mode_client_is_an_error_when_the_task_starts() -> None:
+    with pytest.raises(ConfigError, match="deploy mode of the connection 'spark_default' is client"):
+        hook_of(deferrable=True)
+
+
+@pytest.mark.parametrize(("given", "is_deferred"), [(None, True), (True, True), (False, False)])
+def test_the_default_is_airflows_own_setting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: bool | None, is_deferred: bool
+) -> None:
+    monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", "True")
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", CLUSTER)
+    assert hook_of(conn_id="cluster", exchange_dir=str(tmp_path), deferrable=given).is_deferred is is_deferred
+
+
+@pytest.mark.usefixtures("local_spark")
+def test_airflows_setting_does_not_defer_tasks_with_their_own_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", "True")
+    assert not hook_of().is_deferred
+
+
+class Command(PushdownScanOperator):
+    """A scan operator that keeps its settings and OpenLineage's id of its run, and fails before it submits."""
+
+    settings: ClassVar[dict[str, str]] = {}
+    run_id: ClassVar[str] = ""
+
+    def execute(self, context: Context) -> dict[str, object]:
+        macros = pytest.importorskip("airflow.providers.openlineage.plugins.macros")
+        type(self).run_id = macros.lineage_run_id(context["ti"])
+        return super().execute(context)
+
+    def _get_hook(self) -> PushdownSubmitHook:
+        words = super()._get_hook()._build_spark_submit_command("job.py")
+        entries = (words[at + 1].partition("=") for at, word in enumerate(words) if word == "--conf")
+        type(self).settings = {key: value for key, _, value in entries}
+        raise config_error("conn_id: this test submits nothing")
+
+
+@pytest.mark.usefixtures("local_spark")
+def test_openlineage_finds_the_task_and_the_run_of_a_job(register_dag: Callable[[DAG], None]) -> None:
+    with DAG("lineage_parent", schedule=None, start_date=START) as dag:
+        Command(task_id="scan", path="/in", format="csv", openlineage_inject_parent_job_info=True)
+    register_dag(dag)
+    assert dag.test(logical_date=START).state == "failed"
+    settings = {key.removeprefix("spark.openlineage."): value for key, value in Command.settings.items()}
+    assert settings["parentJobName"] == "lineage_parent.scan"
+    assert settings["parentJobNamespace"] == "default"
+    assert settings["parentRunId"] == Command.run_id
+    assert settings["rootParentJobName"] == "lineage_parent"
+    assert settings["rootParentRunId"] != Command.run_id

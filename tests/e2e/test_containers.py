@@ -1,0 +1,83 @@
+"""The definition of the containers: rights, limits and secrets. The scripts run without containers."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docker-compose.yaml").read_text(encoding="utf-8")
+DEFINITION = yaml.safe_load(TEXT)
+SERVICES = DEFINITION["services"]
+OWN_VARIABLES = {"AIRFLOW_PORT", "SPARK_MASTER_UI_PORT", "SPARK_HISTORY_PORT"}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_has_no_rights_of_root_and_limited_resources(name: str) -> None:
+    service = SERVICES[name]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["user"] not in ("root", "0")
+    assert all(service[limit] for limit in ("cpus", "mem_limit", "pids_limit"))
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_gets_secrets_as_files_that_only_its_user_can_read(name: str) -> None:
+    service = SERVICES[name]
+    given = {secret["source"] for secret in service.get("secrets", ())}
+    assert all(secret["mode"] == "0400" for secret in service.get("secrets", ()))
+    variables = set(re.findall(r"\$\{(\w+)", str({key: service.get(key) for key in ("environment", "command")})))
+    assert variables <= OWN_VARIABLES
+    used = set(re.findall(r"/run/secrets/(\w+)", str(service)))
+    for script in ROOT.joinpath("docker").glob("*.sh"):
+        if script.name in str(service):
+            used |= set(re.findall(r"/run/secrets/(\w+)", script.read_text(encoding="utf-8")))
+    # The variables that Airflow reads secrets with are the same in all of its services.
+    assert used == given or name == "checks"
+
+
+def test_the_example_of_the_environment_names_every_variable() -> None:
+    variables = set(re.findall(r"\$\{(\w+)", TEXT)) | {
+        secret["environment"] for secret in DEFINITION["secrets"].values()
+    }
+    example = (ROOT / ".env.example").read_text(encoding="utf-8")
+    assert set(re.findall(r"^(\w+)=", example, re.MULTILINE)) == variables
+
+
+def test_images_of_the_example_are_the_default_ones() -> None:
+    example = (ROOT / ".env.example").read_text(encoding="utf-8")
+    for name, image in re.findall(r"\$\{(\w+_IMAGE):-([^}]+)\}", TEXT):
+        assert f"{name}={image}\n" in example
+    assert re.search(r"PYTHON_IMAGE:-([^}]+)", TEXT)[1] in (ROOT / "Dockerfile").read_text()  # type: ignore[index]
+
+
+def test_the_secret_of_spark_is_in_a_private_file_and_not_an_argument(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s3cret")
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text("spark.x 1\n")
+    script = (ROOT / "docker" / "with-spark-secret.sh").read_text(encoding="utf-8")
+    script = script.replace("/tmp/spark-conf", str(tmp_path / "own"))
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "SPARK_CONF_DIR": str(conf),
+        "SPARK_SECRET_FILE": str(tmp_path / "secret"),
+    }
+    for _ in range(2):
+        printed = subprocess.run(
+            ["/bin/sh", "-c", script, "sh", "/usr/bin/env"], env=environment, capture_output=True, text=True, check=True
+        ).stdout
+    assert "s3cret" not in printed
+    assert f"SPARK_CONF_DIR={tmp_path / 'own'}" in printed
+    file = tmp_path / "own" / "spark-defaults.conf"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.read_text().splitlines() == [
+        "spark.x 1",
+        "spark.authenticate true",
+        "spark.network.crypto.enabled true",
+        "spark.authenticate.secret s3cret",
+    ]

@@ -1,0 +1,252 @@
+"""Drivers on a standalone cluster: parts are killed while a task waits for its driver, or is deferred meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import pytest
+
+from e2e.checks import rows_of, wait_for_dags, wait_for_run
+from e2e.expected import Row
+from e2e.processes import wait_for
+
+pytest.importorskip("psycopg2", reason="installed for end-to-end runs alone")
+from test_cluster_kills import SLOW_ROWS, is_one, set_pace  # type: ignore[import-not-found]
+
+from e2e.local import Local, open_connections, product
+
+pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
+
+WAIT, DEFER, TIMEOUT, TASK = "driver_wait", "driver_defer", "driver_timeout", "scan"
+SECONDS_PER_ROW = 0.1
+START_SECONDS = 150.0
+END_SECONDS = 180.0
+DRIVER_JVM, PROGRAM = "org.apache.spark.deploy.worker.DriverWrapper", "pushdown_spark-"
+READING = re.compile("active (FETCH|COPY)")
+ROWS = 2490
+
+
+@dataclass
+class Run:
+    """One run of a DAG whose driver runs on the cluster."""
+
+    local: Local
+    dag: str
+    day: int
+    earlier: frozenset[str] = field(init=False)
+    """The drivers before the run."""
+
+    def __post_init__(self) -> None:
+        self.earlier = frozenset(self.local.cluster.drivers())
+        date = datetime(2026, 1, self.day, tzinfo=UTC)
+        self.output: Path = self.local.deployment.data_dir / "output" / self.dag / f"{date:%Y-%m-%d}"
+        self.run_id = self.local.deployment.api.trigger(self.dag, date)
+
+    @property
+    def task(self) -> dict[str, object]:
+        """Return the task instance."""
+        return self.local.deployment.api.tasks(self.dag, self.run_id)[TASK]
+
+    @property
+    def drivers(self) -> dict[str, str]:
+        """Return the states of the drivers of the run by their ids."""
+        return {name: state for name, state in self.local.cluster.drivers().items() if name not in self.earlier}
+
+    @property
+    def log(self) -> str:
+        """Return the log of the last try."""
+        return self.local.deployment.api.log(self.dag, self.run_id, TASK, int(str(self.task["try_number"])))
+
+    def wait_for_middle(self) -> None:
+        """Wait until rows arrive, and until the task waits for its driver as its DAG says."""
+        state = "running" if self.dag == WAIT else "deferred"
+        self.wait_for("the middle of the scan", lambda: self._reads() and self.task["state"] == state)
+        assert not self.output.exists()
+
+    def wait_for(self, what: str, is_done: object) -> None:
+        """Wait for a condition, and fail with the log of the task."""
+        try:
+            wait_for(what, is_done, START_SECONDS, self.local.deployment.watch, poll_seconds=1.0)  # type: ignore[arg-type]
+        except Exception as error:
+            pytest.fail(f"{error}\n{self.task}\n{self.drivers}\n{self.log[-6000:]}")
+
+    def rows(self) -> Counter[Row]:
+        """Wait for the end of the run, which must leave only its output. Return the rows of the output."""
+        api = self.local.deployment.api
+        wait_for_run(self.local.deployment, self.dag, self.run_id)
+        assert api.run_state(self.dag, self.run_id) == "success", self.log[-6000:]
+        assert_nothing_left(self.local)
+        return rows_of(self.output, ("number", "label"))
+
+    def result(self) -> dict[str, object]:
+        """Return the XCom of the task."""
+        value = self.local.deployment.api.return_value(self.dag, self.run_id, TASK)
+        result = json.loads(value) if isinstance(value, str) else value
+        assert isinstance(result, dict)
+        return result
+
+    def _reads(self) -> bool:
+        return any(READING.match(doing) for doing in open_connections(self.local.database).values())
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[Local]:
+    """Run the product with the DAGs of these tests, and a table with slow rows."""
+    with product(Path(__file__).with_name("dags")) as running:
+        running.database.execute(*SLOW_ROWS)
+        exchange(running).mkdir()
+        wait_for_dags(running.deployment, {WAIT, DEFER, TIMEOUT})
+        yield running
+
+
+@pytest.fixture
+def slowly(local: Local) -> Iterator[None]:
+    """Slow the rows down during a test. The runs of a failed test finish afterward."""
+    set_pace(local, SECONDS_PER_ROW)
+    yield
+    set_pace(local, 0)
+    wait_for("the end of all drivers", lambda: not jobs(local), END_SECONDS)
+
+
+def exchange(local: Local) -> Path:
+    """Return the exchange directory."""
+    return local.deployment.data_dir / "exchange"
+
+
+def jobs(local: Local) -> list[psutil.Process]:
+    """Return the processes of drivers."""
+    return [process for process in local.programs.members() if is_one(process, DRIVER_JVM, PROGRAM)]
+
+
+def assert_nothing_left(local: Local) -> None:
+    """Check that no driver runs, and that only the program of all jobs is in the exchange directory."""
+    wait_for(
+        "the end of all drivers", lambda: not jobs(local) and not local.cluster.running_applications(), END_SECONDS
+    )
+    assert not open_connections(local.database)
+    wait_for("the end of the exchange", lambda: not list(exchange(local).glob("[0-9a-f]" * 32)), END_SECONDS)
+    assert not list((local.deployment.data_dir / "output").glob("*/.*.pushdown/staging-*/*"))
+
+
+def ended_by_kill(run: Run, *parts: str) -> None:
+    """Kill the process of the run whose command line contains one of `parts`."""
+    next(process for process in run.local.programs.members() if is_one(process, *parts)).kill()
+
+
+@pytest.mark.parametrize("dag", [WAIT, DEFER])
+def test_a_driver_on_the_cluster_leaves_one_result_and_no_file(local: Local, dag: str) -> None:
+    run = Run(local, dag, 1)
+    assert run.rows().total() == ROWS
+    assert list(run.drivers.values()) == ["FINISHED"]
+    result = run.result()
+    assert result["rows"] == ROWS
+    assert str(result["application_id"]).startswith("app-")
+    assert "Pushdown report" in run.log
+
+
+@pytest.mark.usefixtures("slowly")
+def test_a_retry_continues_with_the_driver_of_a_killed_task(local: Local) -> None:
+    run = Run(local, WAIT, 2)
+    run.wait_for_middle()
+    pid = run.task["pid"]
+
+    psutil.Process(int(str(pid))).kill()
+
+    run.wait_for("the next try", lambda: run.task["try_number"] == 2 and run.task["state"] == "running")
+    run.wait_for("the reconnection", lambda: "of an earlier try: RUNNING" in run.log)
+    set_pace(local, 0)
+    assert run.rows().total() == ROWS
+    assert list(run.drivers.values()) == ["FINISHED"]
+
+
+@pytest.mark.usefixtures("slowly")
+def test_another_triggerer_continues_the_wait_of_a_killed_one(local: Local) -> None:
+    run = Run(local, DEFER, 3)
+    run.wait_for_middle()
+
+    triggerer = local.programs.by_name("airflow-triggerer")
+    runners = triggerer.tree()[1:]
+    local.programs.kill(triggerer)
+    for runner in runners:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            runner.kill()
+    local.services.start_service("triggerer")
+    set_pace(local, 0)
+
+    assert run.rows().total() == ROWS
+    assert list(run.drivers.values()) == ["FINISHED"]
+    assert run.task["try_number"] == 1
+
+
+@pytest.mark.usefixtures("slowly")
+@pytest.mark.parametrize("dag", [WAIT, DEFER])
+def test_a_retry_replaces_a_killed_driver(local: Local, dag: str) -> None:
+    run = Run(local, dag, 4)
+    run.wait_for_middle()
+
+    ended_by_kill(run, DRIVER_JVM)
+
+    run.wait_for("the next driver", lambda: len(run.drivers) == 2)
+    set_pace(local, 0)
+    assert run.rows().total() == ROWS
+    assert sorted(run.drivers.values()) == ["FAILED", "FINISHED"]
+
+
+@pytest.mark.usefixtures("slowly")
+def test_a_deferred_task_that_is_marked_as_failed_ends_its_driver(local: Local) -> None:
+    run = Run(local, DEFER, 5)
+    run.wait_for_middle()
+
+    local.deployment.api.fail_task(run.dag, run.run_id, TASK)
+
+    assert_nothing_left(local)
+    assert list(run.drivers.values()) == ["KILLED"]
+    assert not run.output.exists()
+    set_pace(local, 0)
+    local.deployment.api.clear_task(run.dag, run.run_id, TASK)
+    assert run.rows().total() == ROWS
+    assert sorted(run.drivers.values()) == ["FINISHED", "KILLED"]
+
+
+@pytest.mark.usefixtures("slowly")
+def test_a_cleared_deferred_task_starts_again_with_another_driver(local: Local) -> None:
+    run = Run(local, DEFER, 6)
+    run.wait_for_middle()
+
+    local.deployment.api.clear_task(run.dag, run.run_id, TASK)
+
+    run.wait_for("the next driver", lambda: len(run.drivers) == 2)
+    set_pace(local, 0)
+    assert run.rows().total() == ROWS
+    assert sorted(run.drivers.values()) == ["FINISHED", "KILLED"]
+
+
+@pytest.mark.usefixtures("slowly")
+def test_a_task_that_succeeded_runs_again_when_it_is_cleared(local: Local) -> None:
+    set_pace(local, 0)
+    run = Run(local, WAIT, 7)
+    assert run.rows().total() == ROWS
+    local.deployment.api.clear_task(run.dag, run.run_id, TASK)
+    run.wait_for("the next driver", lambda: len(run.drivers) == 2)
+
+
+@pytest.mark.usefixtures("slowly")
+def test_the_execution_timeout_ends_the_driver_of_a_deferred_task(local: Local) -> None:
+    run = Run(local, TIMEOUT, 8)
+    run.wait_for_middle()
+
+    wait_for_run(local.deployment, run.dag, run.run_id)
+
+    assert run.task["state"] == "failed"
+    assert "ran longer than execution_timeout" in run.log
+    assert_nothing_left(local)
+    assert list(run.drivers.values()) == ["KILLED"]
+    assert not run.output.exists()
