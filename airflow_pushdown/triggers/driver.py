@@ -129,8 +129,8 @@ class DriverTrigger(BaseTrigger):
         except ClusterUnreachableError as error:
             self.log.warning("Driver %s cannot be ended and may still run: %s", self.driver_id, error)
         try:
-            exchange_dir, run_key = self.exchange
-            Exchange.shared(exchange_dir, str(run_key)).discard()
+            directory, run_key, conn_id = self.exchange
+            Exchange.shared(directory, str(run_key), conn_id).discard()
         except PushdownTaskError as error:
             self.log.warning("The spec of driver %s was not deleted: %s", self.driver_id, error)
 
