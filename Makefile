@@ -298,7 +298,7 @@ bench-tasks: $(SPARK)/.bench java
 
 # The time line of one task. The Airflow side runs it.
 profile-task: $(AIRFLOW)/.installed $(SPARK)/.installed java
-	$(AIRFLOW_ENV) PYTHONPATH="$(CURDIR)" $(AIRFLOW)/bin/python -m benchmarks.profile
+	$(AIRFLOW_ENV) PYTHONPATH="$(CURDIR)" $(AIRFLOW)/bin/python -m benchmarks.task_profile
 
 bench-output: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.output

@@ -1,4 +1,4 @@
-"""The program of a job, with the times of its steps. `benchmarks.profile` submits it in the place of job.py."""
+"""The program of a job, with the times of its steps. `benchmarks.task_profile` submits it in the place of job.py."""
 
 from __future__ import annotations
 

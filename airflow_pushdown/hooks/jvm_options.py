@@ -19,8 +19,8 @@ SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
 OPTION_VARIABLES = (SUBMIT_OPTIONS, "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 OPTION_SETTINGS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 
-FAST_COMPILER = "-XX:TieredStopAtLevel=1"
-"""The option for a JVM without the optimizing compiler."""
+FAST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""The options for a JVM without the optimizing compiler. Java would also leave less room for compiled code."""
 _DELAY = 10
 _LATE_COMPILER = " ".join(
     f"-XX:{name}={_DELAY * value}"
@@ -40,6 +40,7 @@ _COMPILER_OPTIONS = (
     "-Xint",
     "-Xcomp",
     "-Xbatch",
+    "CodeCache",
     "JVMCI",
     "CICompiler",
 )
