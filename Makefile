@@ -75,7 +75,7 @@ AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPAR
 covered = COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data"
 cover = --cov=$(2) --cov-report=html:.artifacts/coverage-$(1)
 
-.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly connectors e2e e2e-local e2e-yarn bench bench-orc bench-avro bench-parquet bench-joins bench-remote bench-output \
+.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly connectors e2e e2e-local e2e-yarn bench bench-orc bench-avro bench-parquet bench-auto bench-joins bench-remote bench-output \
 	bench-projection bench-tasks profile-task docs docs-site lock proto release release-check java python clean
 .DEFAULT_GOAL := help
 
@@ -93,6 +93,7 @@ help:
 	@echo "make bench-orc        compare lazy ORC scans with Spark's reader"
 	@echo "make bench-avro       compare Avro scans with Spark's reader and others (SF=10 for more data)"
 	@echo "make bench-parquet    compare lazy Parquet scans with Spark's reader and others (SF=10 for more data)"
+	@echo "make bench-auto       compare reader='auto' with Spark's readers on drawn tables (SF=5 for more data, SEED=1 to repeat)"
 	@echo "make bench-joins      compare join orders in four workloads with Spark's (SF=10 for more data)"
 	@echo "make bench-remote     compare database scans with Spark's JDBC source (drivers come from Maven Central)"
 	@echo "make bench-tasks      compare whole tasks, each a spark-submit, with plain scripts"
@@ -283,6 +284,9 @@ bench-avro: $(SPARK)/.bench java
 
 bench-parquet: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.parquet
+
+bench-auto: $(SPARK)/.bench java
+	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.auto
 
 bench-joins: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.join_orders

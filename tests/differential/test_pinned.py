@@ -19,7 +19,31 @@ JSON_SCHEMA = (
     "ts timestamp, ntz timestamp_ntz, bo boolean, st struct<i: string, a: int, b: struct<c: string>>, "
     "`k.y` string, `x y` int, `ü` int, `it's` int, `a/b` int, arr array<string>, m map<string, string>"
 )
+FIVE_MINUTES = "ts BETWEEN TIMESTAMP'2015-03-08T07:00:00Z' AND TIMESTAMP'2015-03-08T07:05:00Z'"
+"""An interval that begins at a transition of daylight saving time in New York."""
 JSON_PINS: tuple[tuple[str, bytes], ...] = (
+    (FIVE_MINUTES, b'{"ts":"2015-03-08T07:04:59.999Z"}'),
+    (FIVE_MINUTES, b'{"ts":"2015-03-08 07:04:00+00:00"}'),
+    (FIVE_MINUTES, b'{"ts":"2015-03-08T07:04:00.-00:00"}'),
+    (FIVE_MINUTES, b'{"ts":"2015-03-08T03:04:00-04:00"}'),
+    (FIVE_MINUTES, b'{"ts":"2015-03-08T12:34:00+05:30"}'),
+    (FIVE_MINUTES, b'{"ts":"2015-03-08T03:04:00 America/New_York"}'),
+    (FIVE_MINUTES, b'{"ts":"2015-03-08T02:04:00 America/New_York"}'),
+    (FIVE_MINUTES, b'{"ts":"2015-03-08T07:04:00 UTC"}'),
+    (FIVE_MINUTES, b'{"ts":"2015-3-8 7:4:0Z"}'),
+    (FIVE_MINUTES, b'{"ts":"2015-03-07T13:04:00-18:00"}'),
+    (FIVE_MINUTES, b'{"ts":"2015-03-08T07:0\\u0034:00Z"}'),
+    (FIVE_MINUTES, b'{"ts":1425798240}'),
+    ("x > 14285.0", b'{"x":14286}'),
+    ("x > 14285.0", b'{"x":1e9}'),
+    ("x > 14285.0", b'{"x":NaN}'),
+    ("x > 14285.0", b'{"x":"Infinity"}'),
+    ("x > 14285.0", b'{"x":123456789012345678901234567890}'),
+    ("x < -5.5", b'{"x":-123456789012345678901234567890.5}'),
+    ("x < 5.5", b'{"x":-0.5}'),
+    ("x < 5.5", b'{"x":5.4}'),
+    ("dec > 142.85", b'{"dec":142.851}'),
+    ("dec > 142.85", b'{"dec":99999999}'),
     ("b = -56", b'{"b":200}'),
     ("b < 0", b'{"b":255}'),
     ("b BETWEEN -60 AND -50", b'{"b":200}'),
@@ -129,6 +153,23 @@ CSV_SCHEMA = (
     "i int, x double, dec decimal(10,2), s string, d date, ts timestamp, bo boolean, b tinyint, whole decimal(5,0)"
 )
 CSV_PINS: tuple[tuple[dict[str, str], str, bytes], ...] = (
+    ({}, FIVE_MINUTES, b",,,,,2015-03-08T07:04:00Z"),
+    ({}, FIVE_MINUTES, b',,,,,"2015-03-08 07:04:00.5+00:00"'),
+    ({}, FIVE_MINUTES, b",,,,,2015-3-08 07:04:00Z,true"),
+    ({}, FIVE_MINUTES, b",,,,,2015-03-08T07:04:00 UTC"),
+    ({}, FIVE_MINUTES, b",,,,,2015-03-08T03:04:00-04:00"),
+    ({"sep": ":"}, FIVE_MINUTES, b':::::"2015-03-08T07:04:00Z"'),
+    ({"timeZone": "America/New_York"}, FIVE_MINUTES, b",,,,,2015-03-08T02:04:00"),
+    ({"timeZone": "America/New_York"}, FIVE_MINUTES, b",,,,,2015-03-08T03:04:00,"),
+    ({"timeZone": "Asia/Kathmandu"}, FIVE_MINUTES, b",,,,,2015-03-08 12:49:00"),
+    ({}, "x > 14285.0", b",NaN"),
+    ({}, "x > 14285.0", b",Infinity"),
+    ({}, "x < 14285.0", b",-Inf"),
+    ({}, "x > 14285.0", b",0014285.5"),
+    ({}, "x > 14285.0", b",123456789012345678901234567890"),
+    ({"positiveInf": "5"}, "x > 14285.0", b",5"),
+    ({}, "dec > 142.85", b',,"1,142.8"'),
+    ({}, "dec < -142.85", b",,-99999999"),
     ({}, "i = 5", b"005"),
     ({}, "i = 5", b"+5,"),
     ({}, "i = -5", b"-05"),
@@ -328,6 +369,20 @@ def test_matches_in_other_fields_are_dropped(spark: SparkSession, where: str, li
         ("i > 5 AND i < 8", b'{"i":9}'),
         ("NOT (i < 5 OR i > 8)", b'{"i":9}'),
         ("i IS NOT NULL", b'{"i":null}'),
+        (FIVE_MINUTES, b'{"ts":"2015-03-08T07:06:00Z"}'),
+        (FIVE_MINUTES, b'{"ts":"2015-03-08T06:59:00.123Z"}'),
+        (FIVE_MINUTES, b'{"ts":"2015-03-08 06:04:00+00:00"}'),
+        (FIVE_MINUTES, b'{"ts":"2015-03-09T07:04:00Z"}'),
+        (FIVE_MINUTES, b'{"ts":"2014-03-08T07:04:00Z"}'),
+        (
+            "ntz BETWEEN TIMESTAMP_NTZ'2015-03-08 07:00:00' AND TIMESTAMP_NTZ'2015-03-08 07:05:00'",
+            b'{"ntz":"2015-03-08T07:06:00"}',
+        ),
+        ("x > 14285.0", b'{"x":14284.9}'),
+        ("x > 14285.0", b'{"x":-14286.0}'),
+        ("x < -5.5", b'{"x":-4.9}'),
+        ("x < -5.5", b'{"x":6.0}'),
+        ("dec > 142.85", b'{"dec":141.99}'),
     ],
 )
 def test_lines_that_cannot_match_are_dropped(spark: SparkSession, where: str, line: bytes) -> None:

@@ -57,7 +57,7 @@ class FileReport(Message):
 
 
 class CostReport(Message):
-    """The estimate that chose a reader: CPU seconds of each reader, and seconds that the tasks of the chosen one ran.
+    """The estimate that chose a reader: CPU seconds of each reader, and the seconds for which the chosen one ran.
 
     `measured` is None before a run. `is_off` is set if the tasks ran for at least a second longer or shorter than
     predicted, and the difference is more than half of the prediction.

@@ -5,6 +5,7 @@ import pytest
 from pushdown_spark.contract import (
     CheckReport,
     ConjunctReport,
+    CostReport,
     ErrorCode,
     Exactness,
     JobError,
@@ -54,6 +55,19 @@ RESULT = JobResult(
     },
     joins=(JoinReport(before=JOIN, after=JOIN, reason="two relations keep their order"),),
 )
+
+
+@pytest.mark.parametrize(("seconds", "is_off"), [(2.4, False), (3.5, True), (0.9, True)])
+def test_the_report_shows_an_estimate_that_was_off(seconds: float, is_off: bool) -> None:
+    cost = CostReport(reader="workers", predicted={"workers": 2.0, "spark": 9.0}).after(seconds)
+    source = SourceReport(reader="pushdown", reason="cheaper", cost=cost)
+    text = render_text(JobResult(sources={"events": source}))
+    assert f"Estimated CPU: workers 2.0 s, spark 9.0 s; tasks of workers ran for {seconds:.1f} s" in text
+    assert ("off by more than half" in text) is cost.is_off is is_off
+
+
+def test_a_choice_without_an_estimate_has_no_cost() -> None:
+    assert CostReport.of("spark", {}) is None
 
 
 def test_the_report_shows_a_table() -> None:

@@ -1,0 +1,56 @@
+"""The estimate ranks the readers of lines as measured on tables of several shapes."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pushdown_spark.contract import ReaderChoice, SourceFormat
+from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.formats.text.cost import LineSample, TextCosts
+from pushdown_spark.relations.declaration import Source
+
+MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query over lines: their bytes and values, the share that matches, and whether workers were faster."""
+
+    name: str
+    format: SourceFormat
+    megabytes: int
+    line_bytes: int
+    values: int
+    share: float
+    parsed: float
+    ours: bool
+
+
+CASES = (
+    Case("needle in short lines of JSON", SourceFormat.JSON, 70, 70, 4, 0.0, 0.9, ours=True),
+    Case("half of short lines of JSON", SourceFormat.JSON, 70, 70, 4, 0.5, 1.0, ours=False),
+    Case("second field of long lines, an eighth kept", SourceFormat.JSON, 1_900, 1_400, 25, 0.12, 0.14, ours=False),
+    Case("last field of long lines, an eighth kept", SourceFormat.JSON, 1_900, 1_400, 25, 0.05, 1.0, ours=True),
+    Case("needle in short lines of CSV", SourceFormat.CSV, 45, 45, 4, 0.0, 0.0, ours=True),
+    Case("all of wide CSV", SourceFormat.CSV, 35, 650, 61, 1.0, 1.0, ours=False),
+    Case("needle in little data", SourceFormat.JSON, 1, 300, 16, 0.0, 1.0, ours=False),
+)
+
+
+def costs(spark: SparkSession, case: Case) -> TextCosts:
+    sampled = LineSample(1_000, case.line_bytes, (case.share,), (), 1.0, (), case.values, 0.0)
+    source = Source("t", case.format, ("x",), None, {}, ReaderChoice.AUTO, True)
+    size = case.megabytes * MEGABYTE
+    return TextCosts(spark, source, size, sampled, needed=case.values, parsed_by_spark=case.parsed)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_estimate_chooses_the_reader_that_was_faster(spark: SparkSession, case: Case) -> None:
+    estimated = costs(spark, case)
+    expected = nullcontext() if case.ours else pytest.raises(UnsupportedError, match="would not pay")
+    with expected:
+        estimated.check(estimated.workers(case.share), "a reason")
