@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import (
     AnyOutputSpec,
+    CatalogOutputSpec,
     CheckReport,
     JobError,
     JobResult,
@@ -36,6 +37,7 @@ from pushdown_spark.contract.report_text import render_text
 from pushdown_spark.contract.versions import unsupported_spark
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.output.base import Output
+from pushdown_spark.output.catalog_targets import open_catalog_output
 from pushdown_spark.output.checks import raise_failed
 from pushdown_spark.output.database_output import open_database_output
 from pushdown_spark.output.writer import open_output
@@ -137,7 +139,10 @@ class JobRun:
             if self._secrets.output is None:
                 raise BadSpecError("output_table: a table of a database needs a connection in the secrets")
             return open_database_output(spark, output, self._secrets.output, self._spec.run_key, self._spec.generation)
-        return open_output(spark, output, self._spec.run_key, sources=self._source_paths(spark))
+        sources = self._source_paths(spark)
+        if isinstance(output, CatalogOutputSpec):
+            return open_catalog_output(spark, output, self._spec.run_key, self._spec.generation, sources=sources)
+        return open_output(spark, output, self._spec.run_key, sources=sources)
 
     def _source_paths(self, spark: SparkSession) -> Iterator[str]:
         """Yield the paths of the sources, with glob characters, and the directories of tables, without any."""

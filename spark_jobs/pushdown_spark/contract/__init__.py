@@ -19,6 +19,7 @@ from pushdown_spark.contract.job_result import (
 )
 from pushdown_spark.contract.job_spec import (
     AnyOutputSpec,
+    CatalogOutputSpec,
     IntervalSpec,
     JobSpec,
     OutputChecks,
@@ -26,6 +27,7 @@ from pushdown_spark.contract.job_spec import (
     OutputMode,
     OutputSpec,
     QuerySpec,
+    TableFormat,
     TableOutputSpec,
 )
 from pushdown_spark.contract.join_tree import JoinOptions, JoinReport, JoinTree
@@ -56,6 +58,7 @@ __all__ = [
     "ONLY_SOURCE",
     "AnyOutputSpec",
     "AnySourceSpec",
+    "CatalogOutputSpec",
     "CheckReport",
     "ConjunctReport",
     "DatabaseKind",
@@ -85,6 +88,7 @@ __all__ = [
     "SourceFormat",
     "SourceReport",
     "SourceSpec",
+    "TableFormat",
     "TableOutputSpec",
     "TableSourceSpec",
     "Tls",
