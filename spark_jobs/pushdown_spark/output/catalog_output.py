@@ -28,7 +28,6 @@ from pushdown_spark.errors import (
 )
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT as AVRO_CLASS
-from pushdown_spark.formats.avro.spark_source import format_name
 from pushdown_spark.output.catalog_entry import (
     PROPERTY,
     CatalogEntry,
@@ -150,7 +149,8 @@ class CatalogFileOutput(FileOutput):
     def _is_committed(self) -> bool:
         """Return whether an earlier attempt of this run has created the table.
 
-        Only then does the run leave a table as it is. In the other modes, a retry replaces what the earlier attempt wrote.
+        Only then does the run leave a table as it is. In the other modes, a retry replaces what the earlier attempt
+        wrote.
         """
         self._read_table()
         if self._table is None or self._mode not in (OutputMode.ERROR_IF_EXISTS, OutputMode.IGNORE):
@@ -225,8 +225,8 @@ class CatalogFileOutput(FileOutput):
             return
         if elsewhere := self._entry.partitions_elsewhere(table, partitions):
             raise BadSpecError(
-                f"output_table: a partition of {self._entry.name} has a directory of its own, {elsewhere[0]}. Its files "
-                "cannot be replaced all or nothing; write to another table, or move the partition"
+                f"output_table: a partition of {self._entry.name} has a directory of its own, {elsewhere[0]}. Its "
+                "files cannot be replaced all or nothing; write to another table, or move the partition"
             )
 
     def _check_unknown_files(self, partitions: Sequence[str]) -> None:
@@ -236,8 +236,8 @@ class CatalogFileOutput(FileOutput):
         for partition in partitions:
             if has_files(self._files, f"{self.paths.output}/{partition}"):
                 raise BadSpecError(
-                    f"output_table: {self.paths.output}/{partition} has files, but the catalog has no such partition of "
-                    f"{self._entry.name}. Appended rows would bring back theirs; delete the files, or add the partition"
+                    f"output_table: {self.paths.output}/{partition} has files, but the catalog has no such partition "
+                    f"of {self._entry.name}. Appended rows would bring back theirs; delete the files, or add the partition"
                 )
 
     def _emptied(self, partitions: Sequence[str]) -> Sequence[str]:

@@ -142,7 +142,7 @@ class CommitLog:
             self._catalog.follow(journal.change)
 
     def _complete(self, journal: Journal) -> None:
-        """Complete a commit after its last move and the catalog: notify the other attempts, and delete the replaced files."""
+        """Complete a commit after its last move: notify the other attempts, and delete the replaced files."""
         for claim in self._files.matching(self._paths.control, CLAIMS_OF_ALL_RUNS):
             if f"/staging-{journal.run}/" not in claim:
                 note = others_path(claim)

@@ -143,7 +143,9 @@ def _fenced(files: Files, directory: str, number: int) -> str:
     renamed = f"{directory}{_UNDO}{number}"
     for entry in files.names(parent):
         if entry == name or entry.startswith(name + _UNDO):
-            files.rename(f"{parent}/{entry}", renamed)
+            # A repair with this number that failed has released its lock.
+            if f"{parent}/{entry}" != renamed:
+                files.rename(f"{parent}/{entry}", renamed)
             break
     return renamed
 
