@@ -34,6 +34,7 @@ from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLi
 from pushdown_spark.contract import (
     AnyOutputSpec,
     AnySourceSpec,
+    CatalogOutputSpec,
     ErrorCode,
     IntervalSpec,
     JobResult,
@@ -165,7 +166,14 @@ class PushdownBaseOperator(SparkSubmitOperator):
         self._refuse_own_program()
         question = self.question()
         with naming_parameters(
-            {"path": "output", "table": "output_table", "format": "output_format", "mode": "output_mode"}
+            {
+                "path": "output",
+                "table": "output_table",
+                "catalog_table": "output_table",
+                "format": "output_format",
+                "mode": "output_mode",
+                "options": "output_options",
+            }
         ):
             output = self._output_spec()
         conf = entries("conf", self.conf)
@@ -319,6 +327,15 @@ class PushdownBaseOperator(SparkSubmitOperator):
     def _output_spec(self) -> AnyOutputSpec | None:
         """Return the output spec, or None if the rows are only counted."""
         self._refuse_mixed_outputs()
+        if self.output_table is not None and self.output_conn_id is None:
+            return CatalogOutputSpec.model_validate(
+                {
+                    "catalog_table": self.output_table,
+                    **self._layout(),
+                    "replace_where": self.replace_where,
+                    "merge_keys": listed(self.merge_keys) or (),
+                }
+            )
         if self.output_table is not None:
             return TableOutputSpec.model_validate(
                 {
@@ -333,16 +350,17 @@ class PushdownBaseOperator(SparkSubmitOperator):
             if self.checks:
                 raise config_error("checks: they need an output; give output or output_table as well")
             return None
-        return OutputSpec.model_validate(
-            {
-                "path": self.output_path,
-                "format": self.output_format,
-                "mode": self.output_mode,
-                "options": entries("output_options", self.output_options),
-                "partition_by": self.partition_by or (),
-                "checks": self.checks or {},
-            }
-        )
+        return OutputSpec.model_validate({"path": self.output_path, **self._layout()})
+
+    def _layout(self) -> dict[str, object]:
+        """Return the parameters of outputs that are files."""
+        return {
+            "format": self.output_format,
+            "mode": self.output_mode,
+            "options": entries("output_options", self.output_options),
+            "partition_by": self.partition_by or (),
+            "checks": self.checks or {},
+        }
 
     def _refuse_mixed_outputs(self) -> None:
         """Raise `ConfigError` for parameters that do not apply to the kind of output."""
@@ -351,13 +369,17 @@ class PushdownBaseOperator(SparkSubmitOperator):
                 if getattr(self, name):
                     raise config_error(f"{name}: it is for tables; give output_table as well, or remove it")
             return
+        if self.output_path:
+            raise config_error("output: it is for files; give either output or output_table")
         if self.output_conn_id is None:
-            raise config_error("output_table: it needs the connection of its database; give output_conn_id as well")
-        for name, value in {"output": self.output_path, "output_options": self.output_options}.items():
-            if value:
-                raise config_error(f"{name}: it is for files; give either output or output_table")
+            return
+        if self.output_options:
+            raise config_error("output_options: they are for files and tables of Spark's catalog; remove them")
         if self.partition_by:
-            raise config_error("partition_by: it is for files; use replace_where to replace a part of a table")
+            raise config_error(
+                "partition_by: it is for files and tables of Spark's catalog; use replace_where to replace a part of a "
+                "table of a database"
+            )
 
     @property
     def _output_connection(self) -> RemoteConnection | None:
@@ -365,11 +387,11 @@ class PushdownBaseOperator(SparkSubmitOperator):
         return None if self._submission is None else self._submission.secrets.output
 
     def _output_secrets(self) -> RemoteConnection | None:
-        """Return the connection of the table, None for other outputs."""
-        if self.output_table is None:
+        """Return the connection of the table, None for files and tables of Spark's catalog."""
+        if self.output_table is None or self.output_conn_id is None:
             return None
         name = "output_conn_id"
-        return database_connection(airflow_connection(name, str(self.output_conn_id)), name)
+        return database_connection(airflow_connection(name, self.output_conn_id), name)
 
     def _mapped_values(self) -> dict[str, object]:
         """Return the values of the parameters that map to Spark keys, None if not given."""

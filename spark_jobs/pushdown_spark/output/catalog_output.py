@@ -24,7 +24,6 @@ from pushdown_spark.errors import (
     BadSpecError,
     CheckFailedError,
     PushdownError,
-    SchemaConflictError,
 )
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT as AVRO_CLASS
@@ -39,6 +38,7 @@ from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
 from pushdown_spark.output.existing_data import check_sources_survive
 from pushdown_spark.output.journal import CatalogChange, Journal, has_files
 from pushdown_spark.output.layout import OutputPaths
+from pushdown_spark.output.target_names import check_column_names
 from pushdown_spark.output.writer import FileOutput, effective_mode
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.projection.schema_alignment import ddl
@@ -120,7 +120,7 @@ class CatalogFileOutput(FileOutput):
     def stage(self, frame: DataFrame) -> None:
         """Write all rows to the staging directory, as Spark's INSERT would store them in the table."""
         if self._table is not None:
-            _check_columns(frame, self._table, case_sensitive=is_case_sensitive(self._spark))
+            check_column_names(frame.schema, self._table.schema, case_sensitive=is_case_sensitive(self._spark))
             frame = self._entry.assigned(frame, f"airflow_pushdown_{self.paths.attempt}")
         super().stage(frame)
 
@@ -237,7 +237,8 @@ class CatalogFileOutput(FileOutput):
             if has_files(self._files, f"{self.paths.output}/{partition}"):
                 raise BadSpecError(
                     f"output_table: {self.paths.output}/{partition} has files, but the catalog has no such partition "
-                    f"of {self._entry.name}. Appended rows would bring back theirs; delete the files, or add the partition"
+                    f"of {self._entry.name}. Appended rows would bring back theirs; delete the files, or add the "
+                    "partition"
                 )
 
     def _emptied(self, partitions: Sequence[str]) -> Sequence[str]:
@@ -434,20 +435,6 @@ def _refusal(table: TableDefinition) -> str | None:
     if table.is_bucketed:
         return "has buckets, whose files only Spark's INSERT names correctly"
     return "is clustered, which only a connector maintains" if table.is_clustered else None
-
-
-def _check_columns(frame: DataFrame, table: TableDefinition, *, case_sensitive: bool) -> None:
-    """Raise SchemaConflictError if only the rows or only the table have a column."""
-    fold = str if case_sensitive else str.lower
-    rows, columns = ({fold(name): name for name in each.names} for each in (frame.schema, table.schema))
-    if extra := [name for key, name in rows.items() if key not in columns]:
-        raise SchemaConflictError(
-            f"output_table: the table has no column {extra[0]!r}; it has {', '.join(columns.values())}"
-        )
-    if missing := [name for key, name in columns.items() if key not in rows]:
-        raise SchemaConflictError(
-            f"output_table: the rows have no column {missing[0]!r} of the table; select it, for example as NULL"
-        )
 
 
 def _columns(table: TableDefinition) -> dict[str, str]:

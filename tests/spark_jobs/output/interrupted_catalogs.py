@@ -99,7 +99,13 @@ class Table:
         return hidden(self.directory)
 
     def opened(
-        self, mode: OutputMode, run: str, files: InterruptedFiles | None = None, *, patience: float = 60.0, where: str = ""
+        self,
+        mode: OutputMode,
+        run: str,
+        files: InterruptedFiles | None = None,
+        *,
+        patience: float = 60.0,
+        where: str = "",
     ) -> CatalogFileOutput:
         """Return an attempt to write the table."""
         files = files or uninterrupted(InterruptedFiles)

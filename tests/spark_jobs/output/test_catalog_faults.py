@@ -174,9 +174,12 @@ def test_file_output_does_not_complete_the_commit_of_a_table(table: Table, spark
             table.write(table.opened(OutputMode.OVERWRITE_PARTITIONS, "run", files))
         if not files.is_reached or refused:
             break
+        problem = None
         try:
             opened(spark, table.directory, OutputMode.APPEND, "other", patience=IMPATIENT).prepare()
-        except PushdownError as problem:
+        except PushdownError as raised:
+            problem = raised
+        if problem is not None:
             assert "belongs to the table" in str(problem)
             refused += 1
             table.write(table.opened(OutputMode.OVERWRITE_PARTITIONS, "run"))
