@@ -73,7 +73,11 @@ class EntryFollower:
         self._entry.refresh()
 
     def revert(self, change: CatalogChange) -> None:
-        """Undo a change after its files were moved back."""
+        """Undo a change after its files were moved back.
+
+        A complete commit whose replaced files were deleted looks like one without a move. The files decide, so that
+        its change of the catalog stays.
+        """
         table = self._entry.definition()
         if table is None:
             return
@@ -86,7 +90,7 @@ class EntryFollower:
         empty = [name for name in change.added if name in known and not self._has_files(name)]
         if empty:
             self._entry.remove_partitions(empty)
-        if missing := [name for name in change.dropped if name not in known]:
+        if missing := [name for name in change.dropped if name not in known and self._has_files(name)]:
             self._entry.add_partitions(missing)
         self._entry.refresh()
 
