@@ -133,7 +133,7 @@ class OutputSpec(Message):
         if self.mode is OutputMode.OVERWRITE_PARTITIONS and not self.partition_by:
             raise ValueError("partition_by: mode overwrite_partitions needs the columns whose partitions it replaces")
         if self.mode is OutputMode.MERGE:
-            raise ValueError("mode: files cannot be merged; write to a table of a database with output_table")
+            raise ValueError("mode: files cannot be merged; write to a table with output_table")
         return self
 
     @field_validator("format", mode="before")
@@ -143,8 +143,7 @@ class OutputSpec(Message):
         if name not in set(OutputFormat):
             raise ValueError(
                 f"only plain files can be written without a risk to existing data: {', '.join(OutputFormat)}; "
-                "use output_table for tables of databases; formats with a log of their own (Delta, Iceberg, Hudi) are "
-                "not supported"
+                "use output_table for tables, also of Delta and Iceberg"
             )
         return name
 

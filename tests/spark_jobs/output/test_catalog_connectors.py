@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from interrupted_files import KilledError
@@ -220,7 +219,7 @@ def test_errors_leave_the_table_as_it_was(spark: SparkSession, table: str) -> No
         output.stage(spark.sql("SELECT 1 AS id, 'x' AS x"))
     with pytest.raises(PushdownError, match=r"output_table: .*x.* "), output.guarded():
         output.stage(spark.sql("SELECT 'no number' AS id, 'b' AS day, array(1) AS x"))
-    with pytest.raises(BadSpecError, match="partition_by: .* is partitioned by day, not by x"):
+    with pytest.raises(BadSpecError, match=r"partition_by: .* is partitioned by day, not by x"):
         output_of(spark, table, OutputMode.APPEND, partition_by=("x",)).prepare()
     assert versions(spark, table) == before
 
@@ -247,7 +246,7 @@ def test_concurrent_appends(spark: SparkSession, table: str, runs: tuple[str, st
             assert found == 2 * len(set(runs))
 
 
-def test_other_catalogs_and_modes_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_tables_of_files_beside_connectors_cannot_be_merged(spark: SparkSession) -> None:
+    spec = CatalogOutputSpec(catalog_table="default.files", mode=OutputMode.MERGE, merge_keys=("id",))
     with pytest.raises(BadSpecError, match="merge needs a table of Iceberg or Delta"):
-        spec = CatalogOutputSpec(catalog_table="default.files", mode=OutputMode.MERGE, merge_keys=("id",))
         open_catalog_output(spark, spec, "run")
