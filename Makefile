@@ -43,7 +43,7 @@ SERVERS := .cache/servers/.unpacked
 # The connectors of Iceberg and Delta, with the newest release of Spark for which both exist.
 CONNECTORS := .cache/connectors
 CONNECTORS_SPARK := 4.1.4
-CONNECTORS_TESTS := tests/spark_jobs/relations/test_connectors.py
+CONNECTORS_TESTS := tests/spark_jobs/relations/test_connectors.py tests/spark_jobs/output/test_catalog_connectors.py
 CONNECTORS_EXTENSIONS := org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,io.delta.sql.DeltaSparkSessionExtension
 CONNECTORS_CONF = --packages $(shell paste -sd, requirements/connectors.txt) --conf spark.jars.ivy=$(CURDIR)/.cache/ivy \
 	--conf spark.sql.extensions=$(CONNECTORS_EXTENSIONS) \

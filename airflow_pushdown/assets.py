@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow.sdk import Asset, AssetAlias, Context
 from pydantic import JsonValue
 
-from airflow_pushdown.datasets import file_dataset, table_uri
+from airflow_pushdown.datasets import file_dataset, table_uri, written_place
 from pushdown_spark.contract import JobResult, RemoteConnection
 
 _TEMPLATE_MARKS = ("{{", "{%")
@@ -64,7 +64,7 @@ def _output_uri(result: JobResult, connection: RemoteConnection | None) -> str |
     if connection is not None:
         table = result.output if result.output_summary is None else result.output_summary.table
         return table_uri(connection, table or result.output)
-    place = file_dataset(result.output)
+    place = file_dataset(written_place(result))
     return None if place is None else place.uri
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pushdown_spark.contract import DatabaseKind, RemoteConnection
+from pushdown_spark.contract import DatabaseKind, JobResult, RemoteConnection
 
 _URI = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*)?$")
 _GLOB = re.compile(r"[*?\[{]")
@@ -45,6 +45,12 @@ def file_dataset(path: str) -> Dataset | None:
     # The part before `@` may have a password. In Azure URIs, it is the container instead.
     public_authority = authority if scheme.startswith("abfs") else authority.rpartition("@")[2]
     return Dataset(f"{scheme}://{public_authority}", below)
+
+
+def written_place(result: JobResult) -> str:
+    """Return the path of the files that a job has written, or of its table in Spark's catalog."""
+    location = None if result.output_summary is None else result.output_summary.location
+    return location or result.output or ""
 
 
 def table_dataset(connection: RemoteConnection, table: str) -> Dataset:

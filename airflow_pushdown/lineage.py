@@ -13,9 +13,10 @@ from openlineage.client.generated.column_lineage_dataset import ColumnLineageDat
 from openlineage.client.generated.output_statistics_output_dataset import OutputStatisticsOutputDatasetFacet
 from openlineage.client.generated.schema_dataset import SchemaDatasetFacet, SchemaDatasetFacetFields
 from openlineage.client.generated.sql_job import SQLJobFacet
+from openlineage.client.generated.symlinks_dataset import Identifier, SymlinksDatasetFacet
 from openlineage_sql import parse
 
-from airflow_pushdown.datasets import Dataset, file_dataset, table_dataset
+from airflow_pushdown.datasets import Dataset, file_dataset, table_dataset, written_place
 from pushdown_spark.contract import (
     JobResult,
     JobSpec,
@@ -117,11 +118,19 @@ def _schema(columns: Iterable[str]) -> SchemaDatasetFacet:
 
 
 def _output_facets(result: JobResult) -> dict[str, Any]:
-    """Return the schema of the output if the result has it."""
-    if result.output_summary is None:
+    """Return the schema of the output, and the table of a directory, if the result has them."""
+    summary = result.output_summary
+    if summary is None:
         return {}
-    fields = [SchemaDatasetFacetFields(name=name, type=kind) for name, kind in result.output_summary.columns.items()]
-    return {"schema": SchemaDatasetFacet(fields=fields)}
+    fields = [SchemaDatasetFacetFields(name=name, type=kind) for name, kind in summary.columns.items()]
+    facets: dict[str, Any] = {"schema": SchemaDatasetFacet(fields=fields)}
+    if summary.table is not None and summary.location is not None:
+        # Spark's own listener names the table in this way, too.
+        place = file_dataset(summary.location)
+        namespace = summary.location if place is None else place.namespace
+        name = Identifier(namespace=namespace, name=summary.table, type="TABLE")
+        facets["symlinks"] = SymlinksDatasetFacet(identifiers=[name])
+    return facets
 
 
 def _outputs(
@@ -161,7 +170,7 @@ def _output_dataset(result: JobResult, connection: RemoteConnection | None) -> D
     if result.output is None or result.rows is None:
         return None
     if connection is None:
-        return file_dataset(result.output)
+        return file_dataset(written_place(result))
     table = None if result.output_summary is None else result.output_summary.table
     return table_dataset(connection, table or result.output)
 

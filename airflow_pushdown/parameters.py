@@ -496,15 +496,15 @@ PARAMETERS: tuple[Parameter, ...] = (
         "str | None",
         None,
         "Airflow connection of type postgres, mysql or sqlite, whose database has `output_table`. The credentials "
-        "reach the job in a private file.",
+        "reach the job in a private file. Without it, `output_table` is a table of Spark's catalog.",
         secret=True,
     ),
     Parameter(
         "output_table",
         "str | None",
         None,
-        "Table for the rows instead of `output`, as `schema.table` or `table`. It is created if it is missing. Needs "
-        "`output_conn_id`.",
+        "Table for the rows instead of `output`, as `schema.table` or `table`. It is created if it is missing. It is "
+        "in the database of `output_conn_id`, or in Spark's catalog.",
     ),
     Parameter(
         "replace_where",
@@ -521,7 +521,13 @@ PARAMETERS: tuple[Parameter, ...] = (
         "Columns that identify a row of `output_table` in mode `merge`.",
         renderer="json",
     ),
-    Parameter("output_format", "str", "parquet", "Format of the output: parquet, orc, avro, json, csv, text or xml."),
+    Parameter(
+        "output_format",
+        "str",
+        "parquet",
+        "Format of the output: parquet, orc, avro, json, csv, text or xml. For a new table in Spark's catalog also "
+        "iceberg or delta.",
+    ),
     Parameter(
         "output_mode",
         "str",

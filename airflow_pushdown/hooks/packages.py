@@ -11,7 +11,16 @@ from pathlib import Path
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.environment import SparkInstallation
-from pushdown_spark.contract import JobSpec, OutputFormat, OutputSpec, ReaderChoice, SourceFormat, SourceSpec
+from pushdown_spark.contract import (
+    CatalogOutputSpec,
+    JobSpec,
+    OutputFormat,
+    OutputSpec,
+    ReaderChoice,
+    SourceFormat,
+    SourceSpec,
+    TableFormat,
+)
 from pushdown_spark.contract.versions import unsupported_spark
 
 _AVRO = "spark-avro"
@@ -87,6 +96,8 @@ def _uses_spark_avro(spec: JobSpec) -> bool:
     """Return whether Spark certainly reads or writes Avro."""
     outputs = [spec.output, *(scan.output for scan in spec.scans.values())]
     if any(isinstance(output, OutputSpec) and output.format is OutputFormat.AVRO for output in outputs):
+        return True
+    if isinstance(spec.output, CatalogOutputSpec) and spec.output.format is TableFormat.AVRO:
         return True
     files = [source for source in spec.sources.values() if isinstance(source, SourceSpec)]
     return any(source.format is SourceFormat.AVRO and source.reader is ReaderChoice.SPARK for source in files)

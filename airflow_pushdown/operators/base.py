@@ -378,11 +378,11 @@ class PushdownBaseOperator(ClusterOperator):
         }
 
     def _output_secrets(self) -> dict[str, object]:
-        """Return the field of `SecretValues` with the connection of the table, nothing for other outputs."""
-        if self.output_table is None:
+        """Return the field of `SecretValues` with the connection of a database table, nothing for other outputs."""
+        if self.output_table is None or self.output_conn_id is None:
             return {}
         name = "output_conn_id"
-        return {"output": database_connection(airflow_connection(name, str(self.output_conn_id)), name)}
+        return {"output": database_connection(airflow_connection(name, self.output_conn_id), name)}
 
     def _mapped_values(self) -> dict[str, object]:
         """Return the values of the parameters that map to Spark keys, None if not given."""

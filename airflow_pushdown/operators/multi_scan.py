@@ -52,13 +52,15 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
     :param output: Directory in which each scan without an `output` or `output_table` of its own writes a directory with
         its name. Without any output, the rows of a scan are only counted. (templated)
     :param output_conn_id: Airflow connection of type postgres, mysql or sqlite, whose database has `output_table`. The
-        credentials reach the job in a private file. (templated)
+        credentials reach the job in a private file. Without it, `output_table` is a table of Spark's catalog.
+        (templated)
     :param output_table: Table for the rows instead of `output`, as `schema.table` or `table`. It is created if it is
-        missing. Needs `output_conn_id`. (templated)
+        missing. It is in the database of `output_conn_id`, or in Spark's catalog. (templated)
     :param replace_where: Predicate in Spark SQL. In mode `overwrite_partitions`, the rows of `output_table` for which
         it is true are replaced, and every new row must satisfy it. (templated)
     :param merge_keys: Columns that identify a row of `output_table` in mode `merge`. (templated)
-    :param output_format: Format of the output: parquet, orc, avro, json, csv, text or xml. (templated)
+    :param output_format: Format of the output: parquet, orc, avro, json, csv, text or xml. For a new table in Spark's
+        catalog also iceberg or delta. (templated)
     :param output_mode: Action if the output exists: `overwrite` replaces it, `overwrite_partitions` replaces the
         partitions that the run writes or the rows of `replace_where`, `merge` replaces the rows of a table with the
         same key, `append` adds rows, `ignore` writes nothing, `errorifexists` fails. (templated)
@@ -174,7 +176,7 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
         """Return the field of `SecretValues` with the connections of the tables that take rows."""
         found = {}
         for name, parts in self._declared().items():
-            if parts.output["output_table"] is not None:
+            if parts.output["output_conn_id"] is not None:
                 parameter = f"scans.{name}.output_conn_id"
                 connection = airflow_connection(parameter, str(parts.output["output_conn_id"]))
                 found[name] = database_connection(connection, parameter)
@@ -216,9 +218,11 @@ def _with_defaults(name: str, scan: Mapping[str, object], defaults: Mapping[str,
         values |= {"output": None, "output_table": None}
     elif isinstance(values["output"], str):
         values["output"] = f"{values['output'].rstrip('/')}/{name}"
-    is_table = {**values, **own}["output_table"] is not None
-    for field in FILES_ONLY if is_table else TABLES_ONLY:
-        values[field] = None
-    if is_table or {**values, **own}["output"] is not None:
+    merged = {**values, **own}
+    if merged["output_table"] is None:
+        values |= dict.fromkeys(TABLES_ONLY)
+    elif merged["output_conn_id"] is not None:
+        values |= dict.fromkeys(FILES_ONLY)
+    if merged["output_table"] is not None or merged["output"] is not None:
         return {**values, **own}
     return {**values, "checks": None, **own}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.operators.values import entries, listed, naming_parameters
-from pushdown_spark.contract import AnyOutputSpec, OutputSpec, TableOutputSpec
+from pushdown_spark.contract import AnyOutputSpec, CatalogOutputSpec, OutputSpec, TableOutputSpec
 
 TABLES_ONLY = ("output_conn_id", "replace_where", "merge_keys")
 FILES_ONLY = ("output_options", "partition_by")
@@ -19,34 +19,37 @@ def output_spec(given: Mapping[str, object], prefix: str = "") -> AnyOutputSpec 
     Raises `ConfigError` with the name of the invalid parameter after `prefix`.
     """
     _refuse_mixed_outputs(given, prefix)
-    names = {"path": "output", "table": "output_table", "format": "output_format", "mode": "output_mode"}
-    fields = (*OutputSpec.model_fields, *TableOutputSpec.model_fields)
+    names = {
+        "path": "output",
+        "table": "output_table",
+        "catalog_table": "output_table",
+        "format": "output_format",
+        "mode": "output_mode",
+        "options": "output_options",
+    }
+    fields = (*OutputSpec.model_fields, *TableOutputSpec.model_fields, *CatalogOutputSpec.model_fields)
     parameters = {field: prefix + names.get(field, field) for field in fields}
+    checks = given["checks"] or {}
+    rows = {"replace_where": given["replace_where"], "merge_keys": listed(given["merge_keys"]) or ()}
     with naming_parameters({"": prefix.removesuffix("."), **parameters}):
-        if given["output_table"] is not None:
+        if given["output_conn_id"] is not None:
             return TableOutputSpec.model_validate(
-                {
-                    "table": given["output_table"],
-                    "mode": given["output_mode"],
-                    "replace_where": given["replace_where"],
-                    "merge_keys": listed(given["merge_keys"]) or (),
-                    "checks": given["checks"] or {},
-                }
+                {"table": given["output_table"], "mode": given["output_mode"], "checks": checks, **rows}
             )
-        if given["output"] is None:
-            if given["checks"]:
-                raise config_error(f"{prefix}checks: they need an output; give output or output_table as well")
-            return None
-        return OutputSpec.model_validate(
-            {
-                "path": given["output"],
-                "format": given["output_format"],
-                "mode": given["output_mode"],
-                "options": entries(f"{prefix}output_options", given["output_options"]),
-                "partition_by": given["partition_by"] or (),
-                "checks": given["checks"] or {},
-            }
-        )
+        layout = {
+            "format": given["output_format"],
+            "mode": given["output_mode"],
+            "options": entries(f"{prefix}output_options", given["output_options"]),
+            "partition_by": given["partition_by"] or (),
+            "checks": checks,
+        }
+        if given["output_table"] is not None:
+            return CatalogOutputSpec.model_validate({"catalog_table": given["output_table"], **layout, **rows})
+        if given["output"] is not None:
+            return OutputSpec.model_validate({"path": given["output"], **layout})
+    if checks:
+        raise config_error(f"{prefix}checks: they need an output; give output or output_table as well")
+    return None
 
 
 def _refuse_mixed_outputs(given: Mapping[str, object], prefix: str) -> None:
@@ -56,12 +59,14 @@ def _refuse_mixed_outputs(given: Mapping[str, object], prefix: str) -> None:
             if given[name]:
                 raise config_error(f"{prefix}{name}: it is for tables; give output_table as well, or remove it")
         return
+    if given["output"]:
+        raise config_error(f"{prefix}output: it is for files; give either output or output_table")
     if given["output_conn_id"] is None:
-        raise config_error(
-            f"{prefix}output_table: it needs the connection of its database; give output_conn_id as well"
-        )
-    for name in ("output", "output_options"):
-        if given[name]:
-            raise config_error(f"{prefix}{name}: it is for files; give either output or output_table")
+        return
+    if given["output_options"]:
+        raise config_error(f"{prefix}output_options: they are for files and tables of Spark's catalog; remove them")
     if given["partition_by"]:
-        raise config_error(f"{prefix}partition_by: it is for files; use replace_where to replace a part of a table")
+        raise config_error(
+            f"{prefix}partition_by: it is for files and tables of Spark's catalog; use replace_where to replace a part "
+            "of a table of a database"
+        )

@@ -51,13 +51,15 @@ class PushdownScanOperator(PushdownFilesOperator):
         `ImplicitColumns`. (templated)
     :param output: Directory for the rows. Without it, the rows are only counted. (templated)
     :param output_conn_id: Airflow connection of type postgres, mysql or sqlite, whose database has `output_table`. The
-        credentials reach the job in a private file. (templated)
+        credentials reach the job in a private file. Without it, `output_table` is a table of Spark's catalog.
+        (templated)
     :param output_table: Table for the rows instead of `output`, as `schema.table` or `table`. It is created if it is
-        missing. Needs `output_conn_id`. (templated)
+        missing. It is in the database of `output_conn_id`, or in Spark's catalog. (templated)
     :param replace_where: Predicate in Spark SQL. In mode `overwrite_partitions`, the rows of `output_table` for which
         it is true are replaced, and every new row must satisfy it. (templated)
     :param merge_keys: Columns that identify a row of `output_table` in mode `merge`. (templated)
-    :param output_format: Format of the output: parquet, orc, avro, json, csv, text or xml. (templated)
+    :param output_format: Format of the output: parquet, orc, avro, json, csv, text or xml. For a new table in Spark's
+        catalog also iceberg or delta. (templated)
     :param output_mode: Action if the output exists: `overwrite` replaces it, `overwrite_partitions` replaces the
         partitions that the run writes or the rows of `replace_where`, `merge` replaces the rows of a table with the
         same key, `append` adds rows, `ignore` writes nothing, `errorifexists` fails. (templated)

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import (
     AnyOutputSpec,
+    CatalogOutputSpec,
     CheckReport,
     JobError,
     JobSpec,
@@ -22,6 +23,7 @@ from pushdown_spark.contract import (
 )
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.output.base import Output
+from pushdown_spark.output.catalog_targets import open_catalog_output
 from pushdown_spark.output.checks import raise_failed
 from pushdown_spark.output.database_output import open_database_output
 from pushdown_spark.output.writer import open_output
@@ -102,8 +104,11 @@ class QueryRun:
             if self._secrets.output is None:
                 raise BadSpecError("output_table: a table of a database needs a connection in the secrets")
             return open_database_output(self._spark, output, self._secrets.output, run_key, generation)
+        sources = self._source_paths()
+        if isinstance(output, CatalogOutputSpec):
+            return open_catalog_output(self._spark, output, run_key, generation, sources=sources)
         recorded = generation if self._records_commit else None
-        return open_output(self._spark, output, run_key, generation=recorded, sources=self._source_paths())
+        return open_output(self._spark, output, run_key, generation=recorded, sources=sources)
 
     def _source_paths(self) -> Iterator[str]:
         """Yield the paths of the sources, with glob characters, and the directories of tables, without any."""

@@ -21,6 +21,7 @@ from pushdown_spark.contract.job_result import (
 )
 from pushdown_spark.contract.job_spec import (
     AnyOutputSpec,
+    CatalogOutputSpec,
     IntervalSpec,
     JobSpec,
     OutputChecks,
@@ -29,6 +30,7 @@ from pushdown_spark.contract.job_spec import (
     OutputSpec,
     QuerySpec,
     ScanSpec,
+    TableFormat,
     TableOutputSpec,
 )
 from pushdown_spark.contract.join_tree import JoinOptions, JoinReport, JoinTree
@@ -59,6 +61,7 @@ __all__ = [
     "ONLY_SOURCE",
     "AnyOutputSpec",
     "AnySourceSpec",
+    "CatalogOutputSpec",
     "CheckReport",
     "ConjunctReport",
     "CostReport",
@@ -91,6 +94,7 @@ __all__ = [
     "SourceFormat",
     "SourceReport",
     "SourceSpec",
+    "TableFormat",
     "TableOutputSpec",
     "TableSourceSpec",
     "Tls",

@@ -157,7 +157,8 @@ class OutputSummary(Message):
     `mode` is the effective mode, including Spark's setting for dynamic overwrite. `columns` maps column names to Spark
     types. For files, `files` and `bytes` count the stored files of this run, and `partitions` lists at most
     `MOST_PARTITIONS` directories that the run wrote, relative to the output; `partitions_total` counts all of them. For
-    a table, `table` is its qualified name. `is_from_earlier_try` is set if an earlier try of the run has committed the
+    a table, `table` is its qualified name, and `location` the directory or URI of a table in Spark's catalog.
+    `is_from_earlier_try` is set if an earlier try of the run has committed the
     rows, so that this one wrote nothing.
     """
 
@@ -167,6 +168,7 @@ class OutputSummary(Message):
     files: int = 0
     bytes: int = 0
     table: str | None = None
+    location: str | None = None
     is_from_earlier_try: bool = False
     partitions: tuple[str, ...] = ()
     partitions_total: int = 0

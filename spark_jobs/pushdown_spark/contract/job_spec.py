@@ -36,6 +36,20 @@ class OutputFormat(StrEnum):
     XML = "xml"
 
 
+class TableFormat(StrEnum):
+    """Formats of new tables in Spark's catalog: those of plain files, and those of connectors."""
+
+    PARQUET = "parquet"
+    ORC = "orc"
+    AVRO = "avro"
+    JSON = "json"
+    CSV = "csv"
+    TEXT = "text"
+    XML = "xml"
+    ICEBERG = "iceberg"
+    DELTA = "delta"
+
+
 class OutputMode(StrEnum):
     """Action if the output exists, with Spark's names.
 
@@ -127,7 +141,7 @@ class OutputSpec(Message):
         if self.mode is OutputMode.OVERWRITE_PARTITIONS and not self.partition_by:
             raise ValueError("partition_by: mode overwrite_partitions needs the columns whose partitions it replaces")
         if self.mode is OutputMode.MERGE:
-            raise ValueError("mode: files cannot be merged; write to a table of a database with output_table")
+            raise ValueError("mode: files cannot be merged; write to a table with output_table")
         return self
 
     @field_validator("format", mode="before")
@@ -137,8 +151,7 @@ class OutputSpec(Message):
         if name not in set(OutputFormat):
             raise ValueError(
                 f"only plain files can be written without a risk to existing data: {', '.join(OutputFormat)}; "
-                "use output_table for tables of databases; formats with a log of their own (Delta, Iceberg, Hudi) are "
-                "not supported"
+                "use output_table for tables, also of Delta and Iceberg"
             )
         return name
 
@@ -169,14 +182,56 @@ class TableOutputSpec(Message):
         return self
 
 
+class CatalogOutputSpec(Message):
+    """A table of Spark's catalog that takes the rows. It is changed completely or not at all.
+
+    `format`, `options` and `partition_by` are those of a new table. If the table exists, `options` and `partition_by`
+    must be those of the table. `overwrite_partitions` replaces the partitions that the run writes, or the rows for
+    which `replace_where` is true, a predicate in Spark SQL. `merge` replaces the rows with the same values of
+    `merge_keys` and adds the others; only tables of Iceberg and Delta can be merged.
+    """
+
+    catalog_table: str
+    format: TableFormat = TableFormat.PARQUET
+    mode: OutputMode = OutputMode.ERROR_IF_EXISTS
+    options: dict[str, str] = Field(default_factory=dict)
+    partition_by: tuple[str, ...] = ()
+    replace_where: str | None = None
+    merge_keys: tuple[str, ...] = ()
+    checks: OutputChecks = OutputChecks()
+
+    @model_validator(mode="after")
+    def _has_what_the_mode_needs(self) -> Self:
+        if self.replace_where is not None and self.mode is not OutputMode.OVERWRITE_PARTITIONS:
+            raise ValueError("replace_where: give it with mode overwrite_partitions only")
+        if (self.mode is OutputMode.MERGE) != bool(self.merge_keys):
+            raise ValueError("merge_keys: give the columns of the key with mode merge, and with no other mode")
+        if "path" in map(str.lower, self.options):
+            raise ValueError("options: the directory of a new table is that of its database; leave out the path")
+        return self
+
+    @field_validator("format", mode="before")
+    @classmethod
+    def _known_format(cls, given: object) -> object:
+        name = given.lower() if isinstance(given, str) else given
+        if name not in set(TableFormat):
+            raise ValueError(f"a table can be created with one of these formats: {', '.join(TableFormat)}")
+        return name
+
+
 def _output_tag(output: object) -> str:
-    """Return the tag of an output: `files` or `table`."""
-    has_table = "table" in output if isinstance(output, dict) else hasattr(output, "table")
-    return "table" if has_table else "files"
+    """Return the tag of an output: `files`, `table` or `catalog`."""
+    for field, tag in {"table": "table", "catalog_table": "catalog"}.items():
+        if field in output if isinstance(output, dict) else hasattr(output, field):
+            return tag
+    return "files"
 
 
 AnyOutputSpec = Annotated[
-    Annotated[OutputSpec, Tag("files")] | Annotated[TableOutputSpec, Tag("table")], Discriminator(_output_tag)
+    Annotated[OutputSpec, Tag("files")]
+    | Annotated[TableOutputSpec, Tag("table")]
+    | Annotated[CatalogOutputSpec, Tag("catalog")],
+    Discriminator(_output_tag),
 ]
 """An output of any kind."""
 

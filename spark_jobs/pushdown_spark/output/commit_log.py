@@ -7,6 +7,9 @@ run. The waiting process then creates the lock with the next number, which names
 that attempt still has its lock, the new lock is valid. Its holder undoes the journal of the dead commit (or completes
 it, if all moves were made) and deletes the lower numbers. If this process is killed too, the next one repeats the
 procedure.
+
+The files of a table belong to it only if the catalog knows the table and its partitions. The catalog follows after the
+last move, and before the journal is deleted. A commit is therefore completed in the catalog by the next process, too.
 """
 
 from __future__ import annotations
@@ -17,9 +20,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
-from pushdown_spark.errors import OutputTakenError
-from pushdown_spark.output.journal import Journal, Moves, fence, has_files
+from pushdown_spark.errors import BadSpecError, OutputTakenError
+from pushdown_spark.output.journal import CatalogChange, Journal, Moves, fence, has_files
 from pushdown_spark.output.layout import CLAIMS_OF_ALL_RUNS, OutputPaths, others_path
 from pushdown_spark.runtime.filesystem import DRAFT, Files
 
@@ -45,14 +49,44 @@ class _Lock:
     follows: str = ""
 
 
+class Catalog(Protocol):
+    """The catalog of a table. Both methods can be repeated."""
+
+    def follow(self, change: CatalogChange) -> None:
+        """Make a change of the catalog after the last move."""
+
+    def revert(self, change: CatalogChange) -> None:
+        """Undo a change of the catalog, as far as it was made."""
+
+
+class _NoCatalog:
+    """The catalog of an output that is not a table."""
+
+    def follow(self, change: CatalogChange) -> None:
+        raise BadSpecError(
+            f"output.path: the directory belongs to the table {change.database}.{change.table}, whose last commit was "
+            "interrupted; write to it with output_table"
+        )
+
+    revert = follow
+
+
 class CommitLog:
     """The commits of one output, for one attempt of one run. `writer` names the run in errors of other runs."""
 
-    def __init__(self, files: Files, paths: OutputPaths, writer: str, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(
+        self,
+        files: Files,
+        paths: OutputPaths,
+        writer: str,
+        patience: float = PATIENCE_SECONDS,
+        catalog: Catalog | None = None,
+    ) -> None:
         self._files = files
         self._paths = paths
         self.writer = writer
         self._patience = patience
+        self._catalog: Catalog = catalog or _NoCatalog()
         self._number = 0
 
     @contextlib.contextmanager
@@ -82,6 +116,7 @@ class CommitLog:
         self._files.write_text(self._journal, journal.model_dump_json())
         try:
             self._moves(journal, self._journal).make(self._require_lock)
+            self._follow(journal)
         except BaseException:
             try:
                 self._require_lock()
@@ -101,6 +136,10 @@ class CommitLog:
     def commits_of_others(self) -> dict[str, str]:
         """Return the partitions that other runs have committed during this attempt, with the names of these runs."""
         return _read_others(self._files, self._paths.others)
+
+    def _follow(self, journal: Journal) -> None:
+        if journal.change is not None:
+            self._catalog.follow(journal.change)
 
     def _complete(self, journal: Journal) -> None:
         """Complete a commit after its last move: notify the other attempts, and delete the replaced files."""
@@ -127,6 +166,7 @@ class CommitLog:
 
     def _undo_or_complete(self, journal: Journal, path: str) -> None:
         if self._moves(journal, path).are_complete():
+            self._follow(journal)
             self._complete(journal)
             self._drop(path)
         else:
@@ -138,6 +178,8 @@ class CommitLog:
         self._moves(journal, path).undo()
         if has_files(self._files, journal.aside):
             raise OSError(f"{journal.aside} still has files of {self._paths.output}; move them back manually")
+        if journal.change is not None:
+            self._catalog.revert(journal.change)
         self._files.delete(journal.aside)
         self._drop(path)
 

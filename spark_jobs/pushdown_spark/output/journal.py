@@ -29,8 +29,26 @@ class Move(Message):
     is_inward: bool
 
 
+class CatalogChange(Message):
+    """The change of a table's entry in the catalog after the moves of a commit.
+
+    `added` and `dropped` are partitions, as directories relative to the table. `statement` creates a missing table,
+    whose property says that it was created by the attempt.
+    """
+
+    database: str
+    table: str
+    attempt: str
+    statement: str | None = None
+    added: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+
 class Journal(Message):
-    """All moves of a commit. `partitions` are the partitions that it changes; "" is the whole output."""
+    """All moves of a commit. `partitions` are the partitions that it changes; "" is the whole output.
+
+    `change` is the change of the catalog after the moves, None for outputs that are not tables.
+    """
 
     run: str
     writer: str
@@ -38,6 +56,7 @@ class Journal(Message):
     aside: str
     moves: tuple[Move, ...]
     partitions: tuple[str, ...]
+    change: CatalogChange | None = None
 
     def hidden_path(self, move: Move) -> str:
         """Return the full path of the hidden side of a move."""
@@ -124,7 +143,9 @@ def _fenced(files: Files, directory: str, number: int) -> str:
     renamed = f"{directory}{_UNDO}{number}"
     for entry in files.names(parent):
         if entry == name or entry.startswith(name + _UNDO):
-            files.rename(f"{parent}/{entry}", renamed)
+            # A repair with this number that failed has released its lock.
+            if f"{parent}/{entry}" != renamed:
+                files.rename(f"{parent}/{entry}", renamed)
             break
     return renamed
 

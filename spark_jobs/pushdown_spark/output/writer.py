@@ -47,7 +47,7 @@ class FileOutput(Output):
         paths: OutputPaths,
         files: Files,
         log: CommitLog,
-        record: CommitRecord | None,
+        record: CommitRecord | None = None,
     ) -> None:
         """`paths`, `files`, `log` and `record` belong to the output. Use `open_output`."""
         super().__init__()
@@ -58,7 +58,7 @@ class FileOutput(Output):
         self._files = files
         self._log = log
         self._record = record
-        self._mode = _effective_mode(spark, output)
+        self._mode = effective_mode(spark, output)
         self._frame: DataFrame | None = None
         self._observer: RowObserver | None = None
 
@@ -97,7 +97,7 @@ class FileOutput(Output):
             if self._is_committed():
                 return False
             self._check_existing()
-            exists = self._files.exists(self.paths.output)
+            exists = self._exists()
             if self._mode is OutputMode.IGNORE and exists:
                 return False
             check_no_table(self._files, self.paths.output)
@@ -114,7 +114,7 @@ class FileOutput(Output):
                 f"output.partition_by: the result has no column {unknown[0]!r}; it has {', '.join(frame.columns)}"
             )
         self._frame = frame
-        if self._output.checks:
+        if self._output.checks or self._counts_rows:
             require_columns(frame, self._output.checks)
             self._observer = RowObserver.of(frame, self._output.checks)
             frame = self._observer.frame
@@ -127,7 +127,7 @@ class FileOutput(Output):
 
     def check(self) -> None:
         """Evaluate the checks on the staged rows. Raises CheckFailedError, which names all failed checks."""
-        if self._observer is None or self._frame is None:
+        if self._observer is None or self._frame is None or not self._output.checks:
             return
         options = {"multiLine": "true", **self._options} if self._format == "csv" else self._options
         reader = self._spark.read.format(self._format).schema(self._frame.schema).options(**options)
@@ -143,10 +143,10 @@ class FileOutput(Output):
         with self._log.locked(self._require_claim):
             self._require_claim()
             self._check_existing()
-            if self._mode is not OutputMode.IGNORE or not self._files.exists(self.paths.output):
-                staged = [entry for entry in self._files.files(self.paths.rows) if _is_data(entry)]
+            if self._mode is not OutputMode.IGNORE or not self._exists():
+                staged = self._staged()
                 partitions = sorted({self._partition_of(entry) for entry in staged})
-                self._check_conflicts(partitions)
+                self._check_conflicts([*partitions, *self._emptied(partitions)])
                 summary = self._summarize(staged, partitions)
                 names = tuple(entry.path.removeprefix(self.paths.rows) for entry in staged)
                 self._write_record(names, summary, is_complete=False)
@@ -198,20 +198,37 @@ class FileOutput(Output):
         return {key: value for key, value in self._output.options.items() if key.lower() != _OVERWRITE_OPTION}
 
     @property
+    def _counts_rows(self) -> bool:
+        """Whether the number of rows is needed without checks."""
+        return False
+
+    @property
     def _keeps_partitions(self) -> bool:
         return self._mode in (OutputMode.APPEND, OutputMode.OVERWRITE_PARTITIONS)
+
+    def _staged(self) -> list[FileEntry]:
+        """Return the staged data files."""
+        return [entry for entry in self._files.files(self.paths.rows) if _is_data(entry)]
+
+    def _exists(self) -> bool:
+        """Return whether the output exists, for modes that do not change it."""
+        return self._files.exists(self.paths.output)
+
+    def _emptied(self, _partitions: Sequence[str]) -> Sequence[str]:
+        """Return the partitions that a commit replaces although it has no rows for them."""
+        return ()
 
     def _require_claim(self) -> None:
         if not self._files.exists(self.paths.claim):
             raise OutputTakenError(
-                f"output: another attempt of this run has begun to write {self._output.path}; the rows of this attempt "
+                f"output: another attempt of this run has begun to write {self.name}; the rows of this attempt "
                 "were deleted"
             )
 
     def _check_existing(self) -> None:
-        if self._mode is OutputMode.ERROR_IF_EXISTS and self._files.exists(self.paths.output):
+        if self._mode is OutputMode.ERROR_IF_EXISTS and self._exists():
             raise OutputExistsError(
-                f"output: {self._output.path} already exists; remove it, or choose another output mode "
+                f"output: {self.name} already exists; remove it, or choose another output mode "
                 "(overwrite, overwrite_partitions, append or ignore)"
             )
 
@@ -220,7 +237,7 @@ class FileOutput(Output):
         others = {} if self._mode is OutputMode.APPEND else self._log.commits_of_others()
         replaced = {_WHOLE, *partitions} if self._mode is OutputMode.OVERWRITE_PARTITIONS else others.keys()
         for partition in sorted(replaced & others.keys()):
-            where = f"partition {partition} of {self._output.path}" if partition else self._output.path
+            where = f"partition {partition} of {self.name}" if partition else self.name
             raise OutputConflictError(
                 f"output: {others[partition]} has written {where} while this run was writing it. Its rows were kept "
                 "and the rows of this run were deleted. Run the task again to replace them"
@@ -267,7 +284,9 @@ class FileOutput(Output):
             moves = self._moves_of_parts(staged)
         else:
             self._check_spelling(partitions)
-            moves = self._moves_of_partitions(partitions)
+            emptied = self._emptied(partitions)
+            moves = self._moves_of_partitions(partitions, emptied)
+            partitions = sorted([*partitions, *emptied])
         return Journal(
             run=self.paths.run,
             writer=self._log.writer,
@@ -285,12 +304,13 @@ class FileOutput(Output):
             yield Move(hidden="whole", output=self.paths.output, is_inward=False)
         yield Move(hidden="", output=self.paths.output, is_inward=True)
 
-    def _moves_of_partitions(self, partitions: list[str]) -> Iterator[Move]:
-        for number, partition in enumerate(partitions):
+    def _moves_of_partitions(self, partitions: Sequence[str], emptied: Sequence[str]) -> Iterator[Move]:
+        for number, partition in enumerate([*partitions, *emptied]):
             target = f"{self.paths.output}/{partition}"
             if self._files.exists(target):
                 yield Move(hidden=str(number), output=target, is_inward=False)
-            yield Move(hidden=partition, output=target, is_inward=True)
+            if partition not in emptied:
+                yield Move(hidden=partition, output=target, is_inward=True)
 
     def _moves_of_parts(self, staged: list[FileEntry]) -> Iterator[Move]:
         """Return the moves of an append. It replaces the files that an earlier attempt of the same run has added."""
@@ -354,7 +374,7 @@ def open_output(
     parent, name = hadoop.split(path)
     if not name:
         raise BadSpecError(f"output.path: {output.path!r} is the root of a file system; give a directory in it")
-    if _effective_mode(spark, output) is OutputMode.OVERWRITE:
+    if effective_mode(spark, output) is OutputMode.OVERWRITE:
         check_sources_survive(hadoop, output, sources)
     paths = OutputPaths.of(parent, name, run_key)
     files = files or open_files(spark, path)
@@ -362,7 +382,7 @@ def open_output(
     return FileOutput(spark, output, paths, files, CommitLog(files, paths, f"run {run_key}", patience), record)
 
 
-def _effective_mode(spark: SparkSession, output: OutputSpec) -> OutputMode:
+def effective_mode(spark: SparkSession, output: OutputSpec) -> OutputMode:
     """Return the effective mode. Spark's dynamic overwrite, set by option or setting, replaces only partitions."""
     setting = spark.conf.get(_OVERWRITE_SETTING, None) or "static"
     given = {key.lower(): value for key, value in output.options.items()}.get(_OVERWRITE_OPTION, setting).lower()

@@ -32,34 +32,34 @@ class Interruption:
     interrupt: Callable[[int], None]
     is_reached = False
 
-    def _step(self) -> None:
+    def step(self) -> None:
         self.operation -= 1
         if self.operation <= 0:
             self.is_reached = True
             self.interrupt(self.operation)
 
     def delete(self, path: str) -> None:
-        self._step()
+        self.step()
         super().delete(path)  # type: ignore[misc]
 
     def delete_empty(self, directory: str) -> None:
-        self._step()
+        self.step()
         super().delete_empty(directory)  # type: ignore[misc]
 
     def make_directory(self, path: str) -> None:
-        self._step()
+        self.step()
         super().make_directory(path)  # type: ignore[misc]
 
     def rename(self, source: str, target: str) -> None:
-        self._step()
+        self.step()
         super().rename(source, target)  # type: ignore[misc]
 
     def create(self, path: str, text: str) -> bool:
-        self._step()
+        self.step()
         return super().create(path, text)  # type: ignore[misc, no-any-return]
 
     def write_text(self, path: str, text: str) -> None:
-        self._step()
+        self.step()
         super().write_text(path, text)  # type: ignore[misc]
 
 
@@ -97,12 +97,12 @@ class InterruptedCopies(InterruptedFiles):
             raise FileExistsError(target)
         paths = [old] if old.is_file() else sorted(path for path in old.rglob("*") if path.is_file())
         for path in paths:
-            self._step()
+            self.step()
             copy = new / path.relative_to(old) if path != old else new
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, copy)
         for path in paths:
-            self._step()
+            self.step()
             path.unlink()
         shutil.rmtree(old, ignore_errors=True)
 

@@ -1,0 +1,445 @@
+"""The writer of tables of files in Spark's catalog: files are staged and moved, and the catalog follows."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from pushdown_spark.contract import (
+    CatalogOutputSpec,
+    ErrorCode,
+    OutputFormat,
+    OutputMode,
+    OutputSpec,
+    OutputSummary,
+    TableFormat,
+)
+from pushdown_spark.errors import (
+    BadPredicateError,
+    BadSpecError,
+    CheckFailedError,
+    PushdownError,
+)
+from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.formats.avro.spark_source import FILE_FORMAT as AVRO_CLASS
+from pushdown_spark.output.catalog_entry import (
+    PROPERTY,
+    CatalogEntry,
+    TableDefinition,
+    partition_spec,
+    property_text,
+)
+from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
+from pushdown_spark.output.existing_data import check_sources_survive
+from pushdown_spark.output.journal import CatalogChange, Journal, has_files
+from pushdown_spark.output.layout import OutputPaths
+from pushdown_spark.output.target_names import check_column_names
+from pushdown_spark.output.writer import FileOutput, effective_mode
+from pushdown_spark.projection.paths import quote_name
+from pushdown_spark.projection.schema_alignment import ddl
+from pushdown_spark.runtime.error_classification import typed_error
+from pushdown_spark.runtime.filesystem import FileEntry, Files, HadoopFiles, open_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+"""The value of a partition column in the catalog that stands for NULL."""
+_CONNECTORS = frozenset({TableFormat.ICEBERG, TableFormat.DELTA})
+_RUN, _ATTEMPT, _ROWS = (f"{PROPERTY}{name}" for name in ("run", "attempt", "rows"))
+
+
+class EntryFollower:
+    """Makes the catalog follow the files of a table."""
+
+    def __init__(self, entry: CatalogEntry, files: Files, location: str) -> None:
+        self._entry = entry
+        self._files = files
+        self._location = location
+
+    def follow(self, change: CatalogChange) -> None:
+        """Create the table if the commit has created its files, then add and remove partitions."""
+        if change.statement is not None:
+            self._entry.create(change.statement, self._location)
+        if change.added:
+            self._entry.add_partitions(change.added)
+        if change.dropped:
+            self._entry.remove_partitions(change.dropped)
+        self._entry.refresh()
+
+    def revert(self, change: CatalogChange) -> None:
+        """Undo a change after its files were moved back.
+
+        A complete commit whose replaced files were deleted looks like one without a move. The files decide, so that
+        its change of the catalog stays.
+        """
+        table = self._entry.definition()
+        if table is None:
+            return
+        if change.statement is not None:
+            is_own = table.properties.get(_ATTEMPT) == change.attempt
+            if is_own and not has_files(self._files, self._location):
+                self._entry.drop()
+            return
+        known = self._entry.partitions() if change.added or change.dropped else set()
+        empty = [name for name in change.added if name in known and not self._has_files(name)]
+        if empty:
+            self._entry.remove_partitions(empty)
+        if missing := [name for name in change.dropped if name not in known and self._has_files(name)]:
+            self._entry.add_partitions(missing)
+        self._entry.refresh()
+
+    def _has_files(self, partition: str) -> bool:
+        return has_files(self._files, f"{self._location}/{partition}")
+
+
+class CatalogFileOutput(FileOutput):
+    """One attempt of one run to write a table of files. The files of a commit are moved before the catalog follows."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        output: CatalogOutputSpec,
+        entry: CatalogEntry,
+        paths: OutputPaths,
+        files: Files,
+        log: CommitLog,
+    ) -> None:
+        """`paths`, `files` and `log` belong to the directory of the table. Use `open_catalog_output`."""
+        self._wanted = output
+        self._entry = entry
+        self._table = entry.definition()
+        super().__init__(spark, file_spec(spark, output, entry, self._table, paths.output), paths, files, log)
+
+    @property
+    def name(self) -> str:
+        """The table, as the user gave it."""
+        return self._wanted.catalog_table
+
+    def stage(self, frame: DataFrame) -> None:
+        """Write all rows to the staging directory, as Spark's INSERT would store them in the table."""
+        if self._table is not None:
+            check_column_names(frame.schema, self._table.schema, case_sensitive=is_case_sensitive(self._spark))
+            frame = self._entry.assigned(frame, f"airflow_pushdown_{self.paths.attempt}")
+        super().stage(frame)
+
+    def check(self) -> None:
+        """Evaluate the checks on the staged rows, and that their partitions satisfy `replace_where`."""
+        super().check()
+        where = self._wanted.replace_where
+        if where is None:
+            return
+        staged = sorted({self._partition_of(entry) for entry in self._staged()})
+        selected = self._selected(staged)
+        if others := [name for name in staged if name not in selected]:
+            raise CheckFailedError(
+                f"replace_where: the rows have partition {others[0]}, for which {where!r} is not true. Nothing was "
+                "committed and the output is unchanged"
+            )
+
+    def _prepare(self) -> bool:
+        if not super()._prepare():
+            return False
+        if self._wanted.replace_where is not None and self._table is not None:
+            # A wrong predicate is an error before the rows are computed.
+            self._selected(())
+        return True
+
+    def _is_committed(self) -> bool:
+        """Return whether an earlier attempt of this run has created the table.
+
+        Only then does the run leave a table as it is. In the other modes, a retry replaces what the earlier attempt
+        wrote.
+        """
+        self._read_table()
+        if self._table is None or self._mode not in (OutputMode.ERROR_IF_EXISTS, OutputMode.IGNORE):
+            return False
+        if self._table.properties.get(_RUN) != self.paths.run:
+            return False
+        rows = self._table.properties.get(_ROWS, "")
+        self.committed_rows = int(rows) if rows.isdigit() else None
+        summary = OutputSummary(mode=self._mode, columns=_columns(self._table), is_from_earlier_try=True)
+        self.summary = summary.model_copy(update=self._place)
+        return True
+
+    def _read_table(self) -> None:
+        """Read the table again, because a repair of an interrupted commit may have created it."""
+        table = self._entry.definition()
+        if table == self._table:
+            return
+        self._table = table
+        self._output = file_spec(self._spark, self._wanted, self._entry, table, self.paths.output)
+        self._mode = effective_mode(self._spark, self._output)
+        if table is not None and HadoopFiles(self._spark).qualified(table.location) != self.paths.output:
+            raise self._changed()
+
+    def _exists(self) -> bool:
+        return self._entry.definition() is not None
+
+    def _check_existing(self) -> None:
+        super()._check_existing()
+        if self._table is not None:
+            if self._mode is OutputMode.OVERWRITE:
+                self._check_places(self._table, None)
+            return
+        if has_files(self._files, self.paths.output):
+            raise BadSpecError(
+                f"output_table: {self.paths.output} has files, but the catalog has no table {self._entry.name}; delete "
+                "the files, or create the table for them"
+            )
+        if self._files.exists(self.paths.output):
+            self._files.delete(self.paths.output)
+
+    def _journal(self, staged: list[FileEntry], partitions: list[str]) -> Journal:
+        found = self._entry.definition()
+        if (found is None) != (self._table is None):
+            raise self._changed()
+        if found is not None and self._table is not None and not found.has_same_rows_as(self._table):
+            raise self._changed()
+        change = self._change(found, partitions)
+        return super()._journal(staged, partitions).model_copy(update={"change": change})
+
+    def _change(self, table: TableDefinition | None, partitions: Sequence[str]) -> CatalogChange:
+        """Return how the catalog follows. Raises BadSpecError if the files are not the rows of a partition."""
+        written = [name for name in partitions if name]
+        change = CatalogChange(database=self._entry.database, table=self._entry.table, attempt=self.paths.attempt)
+        if table is None:
+            return change.model_copy(update={"statement": self._statement(), "added": tuple(written)})
+        if not table.partition_by or not table.tracks_partitions:
+            return change
+        known = self._entry.partitions()
+        added = [name for name in written if name not in known]
+        self._check_places(table, [name for name in written if name in known])
+        self._check_unknown_files(added)
+        dropped: Sequence[str] = ()
+        if self._mode is OutputMode.OVERWRITE:
+            dropped = sorted(known.difference(written))
+        elif self._mode is OutputMode.OVERWRITE_PARTITIONS:
+            dropped = self._emptied(partitions)
+        return change.model_copy(update={"added": tuple(added), "dropped": tuple(dropped)})
+
+    def _check_places(self, table: TableDefinition, partitions: Sequence[str] | None) -> None:
+        """Raise BadSpecError if the files of a partition to change are outside the directory of the table."""
+        if not table.partition_by or not table.tracks_partitions:
+            return
+        if elsewhere := self._entry.partitions_elsewhere(table, partitions):
+            raise BadSpecError(
+                f"output_table: a partition of {self._entry.name} has a directory of its own, {elsewhere[0]}. Its "
+                "files cannot be replaced all or nothing; write to another table, or move the partition"
+            )
+
+    def _check_unknown_files(self, partitions: Sequence[str]) -> None:
+        """Raise BadSpecError if an append would make files visible that do not belong to the table."""
+        if self._mode is not OutputMode.APPEND:
+            return
+        for partition in partitions:
+            if has_files(self._files, f"{self.paths.output}/{partition}"):
+                raise BadSpecError(
+                    f"output_table: {self.paths.output}/{partition} has files, but the catalog has no such partition "
+                    f"of {self._entry.name}. Appended rows would bring back theirs; delete the files, or add the "
+                    "partition"
+                )
+
+    def _emptied(self, partitions: Sequence[str]) -> Sequence[str]:
+        """Return the partitions for which `replace_where` is true and which get no rows."""
+        table = self._table
+        if table is None or self._wanted.replace_where is None or self._mode is not OutputMode.OVERWRITE_PARTITIONS:
+            return ()
+        known = self._entry.partitions() if table.tracks_partitions else self._directories(table)
+        others = known.difference(partitions)
+        emptied = self._selected(sorted(others))
+        self._check_places(table, emptied)
+        return emptied
+
+    def _directories(self, table: TableDefinition) -> set[str]:
+        """Return the partitions of a table whose partitions only the directories show."""
+        found = self._files.matching(self.paths.output, "/".join("*=*" for _ in table.partition_by))
+        return {path.removeprefix(f"{self.paths.output}/") for path in found}
+
+    def _partition_fields(self) -> list[t.StructField]:
+        """Return the partition columns of the table, or of the rows for a new table."""
+        holder = self._frame if self._table is None else self._table
+        assert holder is not None
+        fields = {field.name.lower(): field for field in holder.schema.fields}
+        return [fields[name.lower()] for name in self._output.partition_by]
+
+    def _selected(self, partitions: Sequence[str]) -> list[str]:
+        """Return those of the partitions for which `replace_where` is true, with the types of the table.
+
+        Raises BadPredicateError if the predicate needs other columns than those of the partitions.
+        """
+        where = self._wanted.replace_where
+        assert where is not None
+        fields = self._partition_fields()
+        rows = [(name, *(partition_spec(name).get(field.name) for field in fields)) for name in partitions]
+        strings = ", ".join(f"v{number} string" for number in range(len(fields)))
+        frame = self._spark.createDataFrame(rows, f"partition string, {strings}")
+        values = [
+            f.when(f.col(f"v{number}") != _NULL, f.col(f"v{number}")).cast(field.dataType).alias(field.name)
+            for number, field in enumerate(fields)
+        ]
+        try:
+            typed = frame.select("partition", *values)
+            is_selected = typed.select(*(quote_name(field.name) for field in fields)).where(where)
+            is_selected.schema  # noqa: B018 - analyzes the predicate with the partition columns alone
+            return [row["partition"] for row in typed.where(where).select("partition").collect()]
+        except (AnalysisException, ParseException) as problem:
+            error = typed_error(problem, about="replace_where")
+            raise BadPredicateError(
+                f"{error}. In a table of files, replace_where can use the partition columns "
+                f"({', '.join(field.name for field in fields)})"
+            ) from problem
+
+    def _statement(self) -> str:
+        """Return the statement that creates the table, with its directory left out."""
+        assert self._frame is not None
+        fields = {field.name.lower(): field for field in self._frame.schema.fields}
+        last = [fields.pop(name.lower()) for name in self._output.partition_by]
+        columns = ddl(type(self._frame.schema)([*fields.values(), *last]))
+        rows = ""
+        if self._observer is not None:
+            with contextlib.suppress(PushdownError):
+                rows = str(self._observer.counts()[0])
+        properties = {_RUN: self.paths.run, _ATTEMPT: self.paths.attempt, _ROWS: rows}
+        statement = f"CREATE TABLE {self._entry.sql} ({columns}) USING {quote_name(self._format)}"
+        if self._output.options:
+            statement += f" OPTIONS ({property_text(self._output.options)})"
+        if last:
+            statement += f" PARTITIONED BY ({', '.join(quote_name(field.name) for field in last)})"
+        return f"{statement} TBLPROPERTIES ({property_text(properties)})"
+
+    def _summarize(self, staged: list[FileEntry], partitions: list[str]) -> OutputSummary:
+        return super()._summarize(staged, partitions).model_copy(update=self._place)
+
+    @property
+    def _place(self) -> dict[str, str]:
+        return {"table": self._entry.name, "location": self.paths.output}
+
+    @property
+    def _counts_rows(self) -> bool:
+        """Whether the number of rows is needed: a table to create keeps it for a retry."""
+        return self._table is None
+
+    def _spelling(self, column: str) -> str:
+        return column
+
+    def _check_partition_columns(self, columns: Sequence[str]) -> None:
+        """Trust the catalog, which knows the partition columns."""
+
+    def _changed(self) -> PushdownError:
+        return PushdownError(
+            f"output_table: another program has changed or replaced {self._entry.name} while its rows were written; "
+            "run the task again",
+            code=ErrorCode.SPARK,
+        )
+
+
+def open_file_table(
+    spark: SparkSession,
+    output: CatalogOutputSpec,
+    entry: CatalogEntry,
+    run_key: str,
+    *,
+    sources: Iterable[str] = (),
+    files: Files | None = None,
+    patience: float = PATIENCE_SECONDS,
+) -> CatalogFileOutput:
+    """Return a new attempt of the run with this key to write a table of files. See `open_output` for the arguments.
+
+    Raises BadSpecError for tables whose files cannot be replaced all or nothing, with the reason.
+    """
+    hadoop = HadoopFiles(spark)
+    table = entry.definition()
+    location = hadoop.qualified(entry.default_location() if table is None else table.location)
+    parent, name = hadoop.split(location)
+    if not name:
+        raise BadSpecError(f"output_table: {entry.name} has the root of a file system as its directory")
+    spec = file_spec(spark, output, entry, table, location)
+    if effective_mode(spark, spec) is OutputMode.OVERWRITE:
+        check_sources_survive(hadoop, spec, sources)
+    files = files or open_files(spark, location)
+    paths = OutputPaths.of(parent, name, run_key)
+    log = CommitLog(files, paths, f"run {run_key}", patience, EntryFollower(entry, files, paths.output))
+    return CatalogFileOutput(spark, output, entry, paths, files, log)
+
+
+def file_spec(
+    spark: SparkSession,
+    output: CatalogOutputSpec,
+    entry: CatalogEntry,
+    table: TableDefinition | None,
+    location: str,
+) -> OutputSpec:
+    """Return how the files of a table are written. Raises BadSpecError if they cannot be."""
+    if output.mode is OutputMode.MERGE:
+        raise BadSpecError(f"output_mode: {entry.name} is a table of files; merge needs a table of Iceberg or Delta")
+    if table is None:
+        if output.format in _CONNECTORS:
+            raise BadSpecError(f"output_format: Spark has no connector for {output.format} in its catalog")
+        format_, options, partition_by = output.format.value, output.options, output.partition_by
+    else:
+        format_, options, partition_by = _existing(spark, output, entry, table)
+    if output.mode is OutputMode.OVERWRITE_PARTITIONS and not partition_by:
+        raise BadSpecError(
+            f"output_mode: overwrite_partitions needs partitions, and {entry.name} has none; use overwrite"
+        )
+    return OutputSpec(
+        path=location,
+        format=OutputFormat(format_),
+        mode=output.mode,
+        options=options,
+        partition_by=partition_by,
+        checks=output.checks,
+    )
+
+
+def _existing(
+    spark: SparkSession, output: CatalogOutputSpec, entry: CatalogEntry, table: TableDefinition
+) -> tuple[str, dict[str, str], tuple[str, ...]]:
+    """Return format, options and partition columns of a table. Raises BadSpecError if it cannot be written."""
+    reason = _refusal(table)
+    if reason is not None:
+        raise BadSpecError(f"output_table: {entry.name} {reason}; write to a table of files, Iceberg or Delta")
+    fold = str if is_case_sensitive(spark) else str.lower
+    if output.partition_by and [*map(fold, output.partition_by)] != [*map(fold, table.partition_by)]:
+        raise BadSpecError(
+            f"partition_by: {entry.name} is partitioned by {', '.join(table.partition_by) or 'no column'}, not by "
+            f"{', '.join(output.partition_by)}; leave it out, or write to another table"
+        )
+    options = {key: value for key, value in table.options.items() if key.lower() != "path"}
+    own = {key.lower(): value for key, value in options.items()}
+    for key, value in output.options.items():
+        if own.get(key.lower()) != value:
+            raise BadSpecError(
+                f"output_options: {entry.name} has {key}={own.get(key.lower())!r}, not {value!r}. Its files must have "
+                "the options of the table; leave the option out, or write to another table"
+            )
+    return _format_of(table.provider), options, table.partition_by
+
+
+def _format_of(provider: str) -> str:
+    """Return the format of files by the provider of a table. The short name of Avro needs a jar."""
+    return "avro" if provider == AVRO_CLASS else provider.lower()
+
+
+def _refusal(table: TableDefinition) -> str | None:
+    """Return why a table cannot be written as files, None if it can."""
+    if table.kind not in ("MANAGED", "EXTERNAL"):
+        return "is a view"
+    if table.provider.lower() in ("", "hive"):
+        is_acid = table.properties.get("transactional", "").lower() == "true"
+        return "is an ACID table of Hive" if is_acid else "is a table of Hive, whose SerDe writes the rows"
+    if _format_of(table.provider) not in set(OutputFormat):
+        return f"is a table of {table.provider}, which is not written as files"
+    if table.is_bucketed:
+        return "has buckets, whose files only Spark's INSERT names correctly"
+    return "is clustered, which only a connector maintains" if table.is_clustered else None
+
+
+def _columns(table: TableDefinition) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in table.schema.fields}

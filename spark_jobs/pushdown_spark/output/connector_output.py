@@ -1,0 +1,239 @@
+"""The writer of tables of connectors, Iceberg and Delta: rows are staged in Spark's storage, and one commit adds them.
+
+Iceberg and Delta commit a write as one new version of the table. The version names the run, so that a retry finds
+whether an earlier attempt has committed. In Delta, a version also excludes every other version of the same run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JJavaError
+from pyspark import StorageLevel
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import functions as f
+
+from pushdown_spark.contract import CatalogOutputSpec, CheckReport, ErrorCode, OutputChecks, OutputMode, OutputSummary
+from pushdown_spark.errors import (
+    BadPredicateError,
+    BadSpecError,
+    CheckFailedError,
+    OutputExistsError,
+    PushdownError,
+    UnknownColumnError,
+)
+from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.output.base import Output
+from pushdown_spark.output.checks import RowObserver, check_rows, raise_failed, require_columns
+from pushdown_spark.output.connector_tables import ConnectorTable
+from pushdown_spark.output.target_names import check_column_names
+from pushdown_spark.projection.paths import quote_name
+from pushdown_spark.runtime.error_classification import typed_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
+
+_STAGED = "airflow_pushdown_staged"
+
+
+class ConnectorOutput(Output):
+    """One attempt of one run to write a table of a connector."""
+
+    def __init__(self, spark: SparkSession, output: CatalogOutputSpec, table: ConnectorTable) -> None:
+        super().__init__()
+        self._spark = spark
+        self._output = output
+        self._table = table
+        self._exists = False
+        self._rows: DataFrame | None = None
+        self._count = 0
+
+    @property
+    def name(self) -> str:
+        """The table, as the user gave it."""
+        return self._output.catalog_table
+
+    @property
+    def staged_at(self) -> str:
+        """The place of the staged rows, which end with the Spark application."""
+        return "the local disks of Spark"
+
+    def prepare(self) -> bool:
+        """Look for a commit of an earlier attempt. Return False if there is one, or in mode `ignore` for a table."""
+        exists = self._exists = self._table.exists()
+        if exists and self._is_committed():
+            return False
+        self._refuse_existing(exists)
+        if exists and self._output.mode is OutputMode.IGNORE:
+            return False
+        if exists:
+            self._check_table()
+        return True
+
+    def stage(self, frame: DataFrame) -> None:
+        """Compute all rows, and keep them on the local disks of the executors."""
+        require_columns(frame, self._output.checks)
+        if self._exists:
+            schema = self._table.schema()
+            check_column_names(frame.schema, schema, case_sensitive=is_case_sensitive(self._spark))
+        known = [name.lower() for name in frame.columns]
+        for parameter, names in {
+            "merge_keys": self._output.merge_keys,
+            "partition_by": self._output.partition_by,
+        }.items():
+            if unknown := [name for name in names if name.lower() not in known]:
+                raise UnknownColumnError(f"{parameter}: the rows have no column {unknown[0]!r}")
+        self._rows = frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
+
+    def check(self) -> None:
+        """Evaluate the checks on the staged rows, that they satisfy `replace_where` and have a unique merge key."""
+        observer = RowObserver.of(self._staged, self._output.checks)
+        observer.frame.write.format("noop").mode("overwrite").save()
+        self._count = observer.counts()[0]
+        self.checks = check_rows(self._output.checks, observer, self._staged)
+        raise_failed(self.checks)
+        if self._output.merge_keys:
+            raise_failed(self._key_checks())
+        if self._output.replace_where is not None:
+            self._check_replaced(self._output.replace_where)
+
+    def commit(self) -> None:
+        """Add one version to the table, unless an earlier attempt of the run has done so."""
+        exists = self._table.exists()
+        if exists and self._is_committed():
+            return
+        self._refuse_existing(exists)
+        if exists and self._output.mode is OutputMode.IGNORE:
+            return
+        try:
+            with self._table.marked(self._count):
+                self._write(exists)
+        except (PySparkException, Py4JJavaError) as problem:
+            raise typed_error(problem, about="output_table", text_error=ErrorCode.SCHEMA_CONFLICT) from problem
+        self.summary = self._summarize()
+
+    def abort(self) -> None:
+        """Forget the staged rows. Spark deletes them."""
+        self._rows = None
+
+    @property
+    def _staged(self) -> DataFrame:
+        assert self._rows is not None
+        return self._rows
+
+    def _is_committed(self) -> bool:
+        found = self._table.committed()
+        if found is None:
+            return False
+        self.committed_rows = found.rows
+        self.summary = self._summarize().model_copy(update={"is_from_earlier_try": True})
+        return True
+
+    def _refuse_existing(self, exists: bool) -> None:
+        if exists and self._output.mode is OutputMode.ERROR_IF_EXISTS:
+            raise OutputExistsError(
+                f"output_table: {self.name} already exists; drop it, or choose another output mode (overwrite, "
+                "overwrite_partitions, merge, append or ignore)"
+            )
+
+    def _check_table(self) -> None:
+        """Raise typed errors for parameters that do not fit the table."""
+        partition_by = self._table.partition_by()
+        given = self._output.partition_by
+        if given and [*map(str.lower, given)] != [*map(str.lower, partition_by)]:
+            raise BadSpecError(
+                f"partition_by: {self.name} is partitioned by {', '.join(partition_by) or 'no column'}, not by "
+                f"{', '.join(given)}; leave it out, or write to another table"
+            )
+        if self._output.options:
+            raise BadSpecError(
+                f"output_options: {self.name} exists; they are properties of a new table, leave them out"
+            )
+        where = self._output.replace_where
+        if self._output.mode is OutputMode.OVERWRITE_PARTITIONS and where is None and not partition_by:
+            raise BadSpecError(
+                f"output_mode: overwrite_partitions needs partitions or replace_where, and {self.name} has no "
+                "partitions; use overwrite"
+            )
+        if where is not None:
+            _analyzed(self._spark.table(self._table.sql), where)
+
+    def _key_checks(self) -> tuple[CheckReport, ...]:
+        keys = self._output.merge_keys
+        checks = OutputChecks(not_null=keys, unique=(keys,))
+        observer = RowObserver.of(self._staged, checks)
+        observer.frame.write.format("noop").mode("overwrite").save()
+        return check_rows(checks, observer, self._staged)
+
+    def _check_replaced(self, where: str) -> None:
+        is_replaced = f.coalesce(f.expr(where), f.lit(False))
+        _analyzed(self._staged, where)
+        if others := self._staged.where(~is_replaced).count():
+            raise CheckFailedError(
+                f"replace_where: {where!r} is not true for {others:,} of the rows. Nothing was committed and the "
+                "output is unchanged"
+            )
+
+    def _write(self, exists: bool) -> None:
+        if not exists:
+            self._create()
+        elif self._output.mode is OutputMode.MERGE:
+            self._merge()
+        else:
+            writer = self._writer()
+            match self._output.mode:
+                case OutputMode.APPEND:
+                    writer.append()
+                case OutputMode.OVERWRITE:
+                    writer.overwrite(f.lit(True))
+                case _:
+                    where = self._output.replace_where
+                    writer.overwritePartitions() if where is None else writer.overwrite(f.expr(where))
+
+    def _writer(self) -> DataFrameWriterV2:
+        return self._staged.writeTo(self._table.sql).options(**self._table.write_options(self._count))
+
+    def _create(self) -> None:
+        writer = self._writer().using(self._table.provider)
+        for key, value in self._output.options.items():
+            writer = writer.tableProperty(key, value)
+        if self._output.partition_by:
+            first, *others = (f.col(quote_name(name)) for name in self._output.partition_by)
+            writer = writer.partitionedBy(first, *others)
+        writer.create()
+
+    def _merge(self) -> None:
+        keys = " AND ".join(f"t.{quote_name(key)} = s.{quote_name(key)}" for key in self._output.merge_keys)
+        self._staged.createOrReplaceTempView(_STAGED)
+        try:
+            self._spark.sql(
+                f"MERGE INTO {self._table.sql} AS t USING {_STAGED} AS s ON {keys} "
+                "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+            )
+        finally:
+            self._spark.catalog.dropTempView(_STAGED)
+
+    def _summarize(self) -> OutputSummary:
+        found = self._table.committed()
+        if found is None:
+            raise PushdownError(f"output_table: {self.name} has no version of this run", code=ErrorCode.SPARK)
+        columns = {field.name: field.dataType.simpleString() for field in self._table.schema().fields}
+        return OutputSummary(
+            mode=self._output.mode,
+            columns=columns,
+            files=found.files,
+            bytes=found.bytes,
+            table=self._table.name,
+            location=self._table.location(),
+        )
+
+
+def _analyzed(frame: DataFrame, where: str) -> None:
+    """Raise BadPredicateError or UnknownColumnError if a predicate is wrong."""
+    try:
+        frame.where(where).schema  # noqa: B018 - analyzes the predicate
+    except (AnalysisException, ParseException) as problem:
+        error = typed_error(problem, about="replace_where")
+        if isinstance(error, UnknownColumnError):
+            raise error from problem
+        raise BadPredicateError(str(error)) from problem

@@ -1,0 +1,204 @@
+"""Tables of Iceberg and Delta: their description, and the versions that name the run that has written them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from pushdown_spark.contract import OutputMode
+from pushdown_spark.projection.paths import quote_name
+from pushdown_spark.runtime.jvm_gateway import java_class
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+    from pyspark.sql import SparkSession
+
+_REPEATABLE = (OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE)
+"""Modes in which a run can be repeated without adding rows twice."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """The version of a table that a run has committed. `rows` is None if it is not known."""
+
+    rows: int | None
+    files: int
+    bytes: int
+
+
+def run_of(run_key: str, generation: str, mode: OutputMode) -> str:
+    """Return the hash of a run. A repetition on purpose is a run of its own if it cannot add rows twice."""
+    content = f"{run_key}\0{generation}" if mode in _REPEATABLE else run_key
+    return hashlib.sha256(content.encode()).hexdigest()[:32]
+
+
+class ConnectorTable(ABC):
+    """A table of a connector, for one run. `namespace` is that of the table in its catalog."""
+
+    provider: str
+
+    def __init__(self, spark: SparkSession, catalog: str, namespace: Sequence[str], table: str, run: str) -> None:
+        self._spark = spark
+        self._catalog_name = catalog
+        self._namespace = tuple(namespace)
+        self._name = table
+        self._run = run
+
+    @property
+    def name(self) -> str:
+        """The qualified name for messages."""
+        return ".".join((self._catalog_name, *self._namespace, self._name))
+
+    @property
+    def sql(self) -> str:
+        """The qualified name in SQL."""
+        return ".".join(map(quote_name, (self._catalog_name, *self._namespace, self._name)))
+
+    def exists(self) -> bool:
+        """Return whether the table exists."""
+        return bool(self._catalog.tableExists(self._identifier))
+
+    def schema(self) -> t.StructType:
+        """Return the columns of the table."""
+        return self._spark.table(self.sql).schema
+
+    def partition_by(self) -> tuple[str, ...]:
+        """Return the partition columns and transforms, as the catalog describes them."""
+        return tuple(str(part.describe()) for part in self._loaded().partitioning())
+
+    def location(self) -> str | None:
+        """Return the directory of the table, None if the catalog does not say it."""
+        location = self._loaded().properties().get("location")
+        return None if location is None else str(location)
+
+    @abstractmethod
+    def committed(self) -> Commit | None:
+        """Return the current version of the table that the run has written, None if there is none."""
+
+    @abstractmethod
+    def write_options(self, rows: int) -> Mapping[str, str]:
+        """Return the options of a write that name the run in the version."""
+
+    @abstractmethod
+    def settings(self, rows: int) -> Mapping[str, str]:
+        """Return the settings of the session that name the run in the version."""
+
+    @contextmanager
+    def marked(self, rows: int) -> Iterator[None]:
+        """Name the run in versions that are committed within the block."""
+        before = {key: self._spark.conf.get(key, None) for key in self.settings(rows)}
+        try:
+            for key, value in self.settings(rows).items():
+                self._spark.conf.set(key, value)
+            yield
+        finally:
+            for key, earlier in before.items():
+                self._spark.conf.unset(key) if earlier is None else self._spark.conf.set(key, earlier)
+
+    def _loaded(self) -> JavaObject:
+        return self._catalog.loadTable(self._identifier)
+
+    @property
+    def _catalog(self) -> JavaObject:
+        return self._spark._jsparkSession.sessionState().catalogManager().catalog(self._catalog_name)
+
+    @cached_property
+    def _identifier(self) -> JavaObject:
+        gateway = self._spark.sparkContext._gateway
+        assert gateway is not None
+        namespace = gateway.new_array(gateway.jvm.java.lang.String, len(self._namespace))
+        for place, part in enumerate(self._namespace):
+            namespace[place] = part
+        identifier = java_class(self._spark, "org.apache.spark.sql.connector.catalog.Identifier")
+        return identifier.of(namespace, self._name)
+
+
+class IcebergTable(ConnectorTable):
+    """A table of Iceberg. The summary of a snapshot names the run."""
+
+    provider = "iceberg"
+    _PROPERTY = "airflow-pushdown-"
+
+    def committed(self) -> Commit | None:
+        """Return the snapshot of the run. Snapshots that were rolled back do not count."""
+        self._spark.catalog.refreshTable(self.sql)
+        snapshots = self._spark.table(f"{self.sql}.snapshots")
+        history = self._spark.table(f"{self.sql}.history").where("is_current_ancestor").select("snapshot_id")
+        found = (
+            snapshots.join(history.distinct(), "snapshot_id", "left_semi")
+            .where(f.col("summary")[f"{self._PROPERTY}run"] == self._run)
+            .orderBy(f.col("committed_at").desc())
+            .select("summary")
+            .head()
+        )
+        if found is None:
+            return None
+        summary = found["summary"]
+        return Commit(
+            rows=_number(summary.get(f"{self._PROPERTY}rows")),
+            files=_number(summary.get("added-data-files")) or 0,
+            bytes=_number(summary.get("added-files-size")) or 0,
+        )
+
+    def write_options(self, rows: int) -> Mapping[str, str]:
+        """Return the properties of the snapshot."""
+        return {f"snapshot-property.{key}": value for key, value in self._properties(rows).items()}
+
+    def settings(self, rows: int) -> Mapping[str, str]:
+        """Return the properties of the snapshot for statements without options."""
+        return {f"spark.sql.iceberg.snapshot-property.{key}": value for key, value in self._properties(rows).items()}
+
+    def _properties(self, rows: int) -> dict[str, str]:
+        return {f"{self._PROPERTY}run": self._run, f"{self._PROPERTY}rows": str(rows)}
+
+
+class DeltaTable(ConnectorTable):
+    """A table of Delta. The log accepts one version for the transaction id of a run, and its metadata names the run."""
+
+    provider = "delta"
+
+    def committed(self) -> Commit | None:
+        """Return the version of the run."""
+        marker = f'"airflow_pushdown_run": "{self._run}"'
+        history = self._spark.sql(f"DESCRIBE HISTORY {self.sql}")
+        found = (
+            history.where(f.col("userMetadata").contains(marker))
+            .orderBy(f.col("version").desc())
+            .select("userMetadata", "operationMetrics")
+            .head()
+        )
+        if found is None:
+            return None
+        metrics = found["operationMetrics"]
+        return Commit(
+            rows=_number(json.loads(found["userMetadata"]).get("rows")),
+            files=_number(metrics.get("numFiles", metrics.get("numTargetFilesAdded"))) or 0,
+            bytes=_number(metrics.get("numOutputBytes", metrics.get("numTargetBytesAdded"))) or 0,
+        )
+
+    def write_options(self, rows: int) -> Mapping[str, str]:
+        """Return no options, because the settings work for each statement."""
+        return {}
+
+    def settings(self, rows: int) -> Mapping[str, str]:
+        """Return the metadata and the transaction id of the version."""
+        return {
+            "spark.databricks.delta.commitInfo.userMetadata": json.dumps(
+                {"airflow_pushdown_run": self._run, "rows": str(rows)}
+            ),
+            "spark.databricks.delta.write.txnAppId": f"airflow_pushdown_{self._run}",
+            "spark.databricks.delta.write.txnVersion": "1",
+        }
+
+
+def _number(text: object) -> int | None:
+    return int(str(text)) if text is not None and str(text).isdigit() else None

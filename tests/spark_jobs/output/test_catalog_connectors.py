@@ -1,0 +1,252 @@
+"""Iceberg and Delta tables as targets: one version for each run, also after kills and repetitions.
+
+The tests need a release of Spark for which both connectors exist. `make connectors` installs one of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+from interrupted_files import KilledError
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pushdown_spark.contract import CatalogOutputSpec, OutputMode
+from pushdown_spark.errors import (
+    BadPredicateError,
+    BadSpecError,
+    CheckFailedError,
+    OutputExistsError,
+    PushdownError,
+    SchemaConflictError,
+)
+from pushdown_spark.output.catalog_targets import open_catalog_output
+from pushdown_spark.output.connector_output import ConnectorOutput
+
+pytestmark = pytest.mark.nightly
+
+CATALOG = "lakehouse"
+OLD = [(1, "a", "old 1"), (2, "b", "old 2"), (3, "b", "old 3")]
+NEW = [(2, "b", "new 2"), (4, "b", "new 4")]
+Rows = list[tuple[int, str, str]]
+EXPECTED: dict[OutputMode, Rows] = {
+    OutputMode.APPEND: sorted([*OLD, *NEW]),
+    OutputMode.OVERWRITE: NEW,
+    OutputMode.OVERWRITE_PARTITIONS: [OLD[0], *NEW],
+    OutputMode.MERGE: [OLD[0], NEW[0], OLD[2], NEW[1]],
+}
+CREATING = [mode for mode in OutputMode if mode is not OutputMode.MERGE]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _settings_of_the_session() -> None:
+    """Replace the check of the session's settings, because the connectors add some."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _catalog(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    settings = {
+        f"spark.sql.catalog.{CATALOG}": "org.apache.iceberg.spark.SparkCatalog",
+        f"spark.sql.catalog.{CATALOG}.type": "hadoop",
+        f"spark.sql.catalog.{CATALOG}.warehouse": str(tmp_path_factory.mktemp("lakehouse")),
+    }
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        spark.sql(f"CREATE TABLE {CATALOG}.db.probe (id INT) USING iceberg")
+        spark.sql("CREATE TABLE probe (id INT) USING delta")
+    except (PySparkException, Py4JError) as problem:
+        pytest.skip(f"this Spark has no connectors for Iceberg and Delta: {str(problem).splitlines()[0]}")
+    yield
+    spark.sql(f"DROP TABLE {CATALOG}.db.probe")
+    spark.sql("DROP TABLE probe")
+    for key in settings:
+        spark.conf.unset(key)
+
+
+@pytest.fixture(params=["iceberg", "delta"])
+def table(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
+    """Return the name of a table that does not exist."""
+    name = f"{CATALOG}.db.t" if request.param == "iceberg" else "default.delta_t"
+    spark.sql(f"DROP TABLE IF EXISTS {name}")
+    yield name
+    spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def output_of(
+    spark: SparkSession, table: str, mode: OutputMode, run: str = "run", generation: str = "", **given: object
+) -> ConnectorOutput:
+    keys = {"merge_keys": ("id",)} if mode is OutputMode.MERGE else {}
+    source_format = "iceberg" if table.startswith(CATALOG) else "delta"
+    spec = CatalogOutputSpec(catalog_table=table, mode=mode, format=source_format, **{**keys, **given})
+    output = open_catalog_output(spark, spec, run, generation)
+    assert isinstance(output, ConnectorOutput)
+    return output
+
+
+def write(spark: SparkSession, output: ConnectorOutput, rows: Rows = NEW) -> ConnectorOutput:
+    if output.prepare():
+        with output.guarded():
+            output.stage(spark.createDataFrame(rows, "id int, day string, x string"))
+    return output
+
+
+def create(spark: SparkSession, table: str) -> None:
+    write(spark, output_of(spark, table, OutputMode.OVERWRITE, "earlier", partition_by=("day",)), OLD)
+
+
+def stored(spark: SparkSession, table: str) -> Rows:
+    spark.catalog.refreshTable(table)
+    return sorted(tuple(row) for row in spark.table(table).collect())
+
+
+def versions(spark: SparkSession, table: str) -> int:
+    if table.startswith(CATALOG):
+        return spark.table(f"{table}.snapshots").count()
+    return spark.sql(f"DESCRIBE HISTORY {table}").count()
+
+
+@pytest.mark.parametrize("mode", EXPECTED)
+def test_modes_and_retries(spark: SparkSession, table: str, mode: OutputMode) -> None:
+    create(spark, table)
+    output = write(spark, output_of(spark, table, mode, checks={"min_rows": 2, "unique": ["id"]}))
+    assert stored(spark, table) == EXPECTED[mode]
+    assert output.summary is not None
+    assert (output.summary.mode, output.summary.is_from_earlier_try) == (mode, False)
+    assert output.summary.files > 0
+    assert output.summary.bytes > 0
+    assert output.summary.location
+    before = versions(spark, table)
+    again = write(spark, output_of(spark, table, mode))
+    assert (again.committed_rows, versions(spark, table)) == (2, before)
+    assert again.summary is not None
+    assert again.summary.is_from_earlier_try
+
+
+@pytest.mark.parametrize("mode", CREATING)
+def test_missing_tables_are_created(spark: SparkSession, table: str, mode: OutputMode) -> None:
+    write(spark, output_of(spark, table, mode, partition_by=("day",)))
+    assert stored(spark, table) == NEW
+    again = write(spark, output_of(spark, table, mode))
+    assert (again.committed_rows, stored(spark, table)) == (2, NEW)
+    if mode is OutputMode.ERROR_IF_EXISTS:
+        with pytest.raises(OutputExistsError):
+            output_of(spark, table, mode, "other").prepare()
+    if mode is OutputMode.IGNORE:
+        assert not output_of(spark, table, mode, "other").prepare()
+
+
+def test_runs_without_rows_are_versions_too(spark: SparkSession, table: str) -> None:
+    write(spark, output_of(spark, table, OutputMode.ERROR_IF_EXISTS), [])
+    assert stored(spark, table) == []
+    write(spark, output_of(spark, table, OutputMode.APPEND, "second"), [])
+    again = write(spark, output_of(spark, table, OutputMode.APPEND, "second"))
+    assert (again.committed_rows, stored(spark, table)) == (0, [])
+
+
+@pytest.mark.parametrize("mode", EXPECTED)
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", ["stage", "check", "_write", "_summarize", "abort"])
+def test_retry_after_kill_equals_one_run(
+    spark: SparkSession, table: str, mode: OutputMode, step: str, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(spark, table)
+    method: Callable[..., object] = getattr(ConnectorOutput, step)
+
+    def killed(*given: object, **named: object) -> object:
+        if when == "after":
+            method(*given, **named)
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ConnectorOutput, step, killed)
+        with suppress(KilledError):
+            write(spark, output_of(spark, table, mode))
+    write(spark, output_of(spark, table, mode))
+    assert stored(spark, table) == EXPECTED[mode]
+
+
+def test_a_repetition_on_purpose_writes_again_where_rows_cannot_double(spark: SparkSession, table: str) -> None:
+    create(spark, table)
+    for mode in (OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE):
+        write(spark, output_of(spark, table, mode), NEW)
+        write(spark, output_of(spark, table, mode, generation="2"), [(2, "b", f"again {mode}")])
+        assert (2, "b", f"again {mode}") in stored(spark, table)
+    before = stored(spark, table)
+    write(spark, output_of(spark, table, OutputMode.APPEND, "append"))
+    write(spark, output_of(spark, table, OutputMode.APPEND, "append", generation="2"))
+    assert stored(spark, table) == sorted([*before, *NEW])
+
+
+def test_replace_where(spark: SparkSession, table: str) -> None:
+    create(spark, table)
+    mode = OutputMode.OVERWRITE_PARTITIONS
+    write(spark, output_of(spark, table, mode, replace_where="day = 'b'"), [(9, "b", "nine")])
+    assert stored(spark, table) == [OLD[0], (9, "b", "nine")]
+    with pytest.raises(CheckFailedError, match="is not true for 1 of the rows"):
+        write(spark, output_of(spark, table, mode, "2", replace_where="day = 'b'"), [(9, "c", "nine")])
+    with pytest.raises((BadPredicateError, PushdownError), match="replace_where"):
+        output_of(spark, table, mode, "3", replace_where="nope = 1").prepare()
+    write(spark, output_of(spark, table, mode, "4", replace_where="day = 'b'"), [])
+    assert stored(spark, table) == [OLD[0]]
+
+
+def test_a_task_can_read_what_it_overwrites(spark: SparkSession, table: str) -> None:
+    create(spark, table)
+    output = output_of(spark, table, OutputMode.OVERWRITE)
+    assert output.prepare()
+    with output.guarded():
+        output.stage(spark.table(table).selectExpr("id + 10 AS id", "day", "x"))
+    assert [row[0] for row in stored(spark, table)] == [11, 12, 13]
+
+
+def test_errors_leave_the_table_as_it_was(spark: SparkSession, table: str) -> None:
+    create(spark, table)
+    before = versions(spark, table)
+    with pytest.raises(CheckFailedError, match="unique"):
+        write(spark, output_of(spark, table, OutputMode.APPEND, checks={"unique": ["day"]}))
+    with pytest.raises(CheckFailedError, match="unique: id"):
+        write(spark, output_of(spark, table, OutputMode.MERGE), [(1, "a", "x"), (1, "b", "y")])
+    with pytest.raises(CheckFailedError, match="not_null: id"):
+        write(spark, output_of(spark, table, OutputMode.MERGE), [(None, "a", "x")])  # type: ignore[list-item]
+    output = output_of(spark, table, OutputMode.APPEND)
+    assert output.prepare()
+    with pytest.raises(SchemaConflictError, match="no column 'day'"), output.guarded():
+        output.stage(spark.sql("SELECT 1 AS id, 'x' AS x"))
+    with pytest.raises(PushdownError, match=r"output_table: .*x.* "), output.guarded():
+        output.stage(spark.sql("SELECT 'no number' AS id, 'b' AS day, array(1) AS x"))
+    with pytest.raises(BadSpecError, match=r"partition_by: .* is partitioned by day, not by x"):
+        output_of(spark, table, OutputMode.APPEND, partition_by=("x",)).prepare()
+    assert versions(spark, table) == before
+
+
+@pytest.mark.parametrize("runs", [("a", "b"), ("a", "a")], ids=["two runs", "one run twice"])
+def test_concurrent_appends(spark: SparkSession, table: str, runs: tuple[str, str]) -> None:
+    create(spark, table)
+    for number in range(5):
+        before = len(stored(spark, table))
+        outputs = [output_of(spark, table, OutputMode.APPEND, f"{run}{number}") for run in runs]
+
+        def attempt(output: ConnectorOutput) -> None:
+            with suppress(PushdownError):
+                write(spark, output)
+
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(attempt, outputs))
+        for run in runs:
+            write(spark, output_of(spark, table, OutputMode.APPEND, f"{run}{number}"))
+        found = len(stored(spark, table)) - before
+        if table.startswith(CATALOG) and runs[0] == runs[1]:
+            assert found in (2, 4), "Iceberg cannot exclude the other attempt"
+        else:
+            assert found == 2 * len(set(runs))
+
+
+def test_tables_of_files_beside_connectors_cannot_be_merged(spark: SparkSession) -> None:
+    spec = CatalogOutputSpec(catalog_table="default.files", mode=OutputMode.MERGE, merge_keys=("id",))
+    with pytest.raises(BadSpecError, match="merge needs a table of Iceberg or Delta"):
+        open_catalog_output(spark, spec, "run")

@@ -1,0 +1,188 @@
+"""Runs killed or failing at any operation on files or the catalog: a retry leaves exactly what one run leaves.
+
+The nightly module `test_catalog_hive.py` runs these tests with a Hive metastore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+import pytest
+from interrupted_catalogs import DATABASE, NEW, OLD, Table, expected, listed
+from interrupted_files import InterruptedCopies, InterruptedFiles, KilledError, failing_at, killed_at, uninterrupted
+from pyspark.sql import SparkSession
+
+from pushdown_spark.contract import OutputMode
+from pushdown_spark.errors import PushdownError
+
+IMPATIENT = 0.08
+CHANGING = [OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.APPEND]
+NIGHTLY = pytest.mark.nightly
+CASES = [
+    pytest.param(OutputMode.OVERWRITE_PARTITIONS, True, id="overwrite_partitions"),
+    pytest.param(OutputMode.ERROR_IF_EXISTS, False, id="create"),
+    pytest.param(OutputMode.APPEND, True, id="append", marks=NIGHTLY),
+    pytest.param(OutputMode.OVERWRITE, True, id="overwrite", marks=NIGHTLY),
+    *(
+        pytest.param(mode, False, id=f"{mode} missing", marks=NIGHTLY)
+        for mode in OutputMode
+        if mode not in (OutputMode.MERGE, OutputMode.ERROR_IF_EXISTS)
+    ),
+]
+STORES = [
+    pytest.param(InterruptedFiles, id="renames"),
+    pytest.param(InterruptedCopies, id="copies", marks=NIGHTLY),
+]
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> Iterator[Table]:
+    spark.sql(f"CREATE DATABASE {DATABASE} LOCATION '{tmp_path.as_uri()}'")
+    yield Table(spark, tmp_path)
+    spark.sql(f"DROP DATABASE {DATABASE} CASCADE")
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize(("mode", "has_table"), CASES)
+def test_retry_after_kill_equals_one_run(
+    table: Table, mode: OutputMode, has_table: bool, store: type[InterruptedFiles]
+) -> None:
+    table.has_table = has_table
+    clean = expected(mode, OLD if has_table else {})
+    for number in count(1):
+        table.create()
+        files = killed_at(number, store)
+        with suppress(KilledError):
+            table.write(table.opened(mode, "run", files))
+        if not files.is_reached:
+            break
+        again = table.opened(mode, "run", uninterrupted(store))
+        table.write(again)
+        assert table.rows() == clean, f"killed before operation {number}"
+        assert table.partitions() == sorted(clean), f"killed before operation {number}"
+        assert table.hidden() == [], f"killed before operation {number}"
+        table.drop()
+    assert number > 12, "a commit has more operations than that"
+    assert table.rows() == clean
+
+
+@NIGHTLY
+@pytest.mark.parametrize("mode", CHANGING)
+@pytest.mark.parametrize("store", STORES)
+def test_other_run_after_kill_sees_old_or_new_rows(
+    table: Table, mode: OutputMode, store: type[InterruptedFiles]
+) -> None:
+    outcomes = set()
+    for number in count(1):
+        table.create()
+        files = killed_at(number, store)
+        with suppress(KilledError):
+            table.write(table.opened(mode, "run", files))
+        if not files.is_reached:
+            break
+        others = uninterrupted(store)
+        other = table.opened(OutputMode.OVERWRITE_PARTITIONS, "other", others, patience=IMPATIENT)
+        assert other.prepare()
+        found = table.rows()
+        assert found in (listed(OLD), expected(mode, OLD)), f"killed before operation {number}"
+        assert table.partitions() == sorted(found), f"killed before operation {number}"
+        outcomes.add(found == listed(OLD))
+        other.abort()
+        table.drop()
+    assert outcomes == {True, False}
+
+
+@NIGHTLY
+@pytest.mark.parametrize("times", [1, 2, 3, 5])
+@pytest.mark.parametrize(("mode", "has_table"), CASES)
+def test_failure_leaves_old_or_new_rows(table: Table, mode: OutputMode, has_table: bool, times: int) -> None:
+    """Some consecutive operations fail. What the attempt cannot undo, the next run undoes or completes."""
+    table.has_table = has_table
+    old = OLD if has_table else {}
+    for number in count(1):
+        table.create()
+        files = failing_at(number, times)
+        with suppress(OSError):
+            table.write(table.opened(mode, "run", files))
+        if not files.is_reached:
+            break
+        other = table.opened(OutputMode.APPEND, "other", patience=IMPATIENT)
+        if other.prepare():
+            other.abort()
+        found = table.rows()
+        assert found in (listed(old), expected(mode, old)), f"operations from {number} on failed"
+        assert table.exists() == (has_table or found != {}), f"operations from {number} on failed"
+        if found:
+            assert table.partitions() == sorted(found)
+        table.write(table.opened(mode, "run"))
+        assert table.rows() == expected(mode, old), f"operations from {number} on failed"
+        assert table.hidden() == []
+        table.drop()
+
+
+@NIGHTLY
+@pytest.mark.parametrize(("mode", "has_table"), CASES)
+def test_killed_repair_is_repaired(table: Table, mode: OutputMode, has_table: bool) -> None:
+    """The first attempt is killed while it commits. The second attempt is killed at each operation."""
+    table.has_table = has_table
+    for first in (10, 12, 14, 16):
+        for number in count(1):
+            table.create()
+            with suppress(KilledError):
+                table.write(table.opened(mode, "run", killed_at(first)))
+            files = killed_at(number)
+            with suppress(KilledError):
+                table.write(table.opened(mode, "run", files))
+            table.write(table.opened(mode, "run"))
+            assert table.rows() == expected(mode, OLD if has_table else {}), f"killed before {first} and {number}"
+            assert table.hidden() == [], f"killed before {first} and {number}"
+            table.drop()
+            if not files.is_reached:
+                break
+
+
+@NIGHTLY
+@pytest.mark.parametrize("new", [NEW, {}], ids=["rows", "no rows"])
+def test_replaced_partitions_without_new_rows(table: Table, new: dict[str, str]) -> None:
+    where = "day BETWEEN 1 AND 4"
+    for number in count(1):
+        table.create()
+        files = killed_at(number)
+        with suppress(KilledError):
+            table.write(table.opened(OutputMode.OVERWRITE_PARTITIONS, "run", files, where=where), new)
+        if not files.is_reached:
+            break
+        table.write(table.opened(OutputMode.OVERWRITE_PARTITIONS, "run", where=where), new)
+        assert table.rows() == listed(new), f"killed before operation {number}"
+        assert table.partitions() == sorted(new)
+        assert table.hidden() == []
+        table.drop()
+
+
+def test_file_output_does_not_complete_the_commit_of_a_table(table: Table, spark: SparkSession) -> None:
+    """It does not know the catalog."""
+    from interrupted_files import opened
+
+    refused = 0
+    for number in count(1):
+        table.create()
+        files = killed_at(number)
+        with suppress(KilledError):
+            table.write(table.opened(OutputMode.OVERWRITE_PARTITIONS, "run", files))
+        if not files.is_reached or refused:
+            break
+        problem = None
+        try:
+            opened(spark, table.directory, OutputMode.APPEND, "other", patience=IMPATIENT).prepare()
+        except PushdownError as raised:
+            problem = raised
+        if problem is not None:
+            assert "belongs to the table" in str(problem)
+            refused += 1
+            table.write(table.opened(OutputMode.OVERWRITE_PARTITIONS, "run"))
+            assert table.rows() == expected(OutputMode.OVERWRITE_PARTITIONS, OLD)
+        table.drop()
+    assert refused
