@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 from typing import Self
+from uuid import uuid4
 
 from pydantic import ValidationError
 
@@ -61,8 +62,12 @@ class Exchange:
 
     @property
     def result_path(self) -> Path:
-        """The path of the result."""
-        return self.directory / "result.json"
+        """The path of the result of the last job that was prepared.
+
+        Each job has its own, because a driver may outlive its try and write a result later than the next one.
+        """
+        spec = self.read_spec()
+        return self.directory / "result.json" if spec is None or spec.result_path is None else Path(spec.result_path)
 
     @property
     def secrets_path(self) -> Path:
@@ -75,13 +80,15 @@ class Exchange:
         return self.directory / "spark.properties"
 
     def prepare(self, spec: JobSpec, secrets: SecretValues) -> None:
-        """Write the spec and the credentials of a new job. The result of an earlier try is deleted."""
-        self.result_path.unlink(missing_ok=True)
+        """Write the spec and the credentials of a new job. The results of earlier tries are deleted."""
+        for earlier in self.directory.glob("result*.json"):
+            earlier.unlink(missing_ok=True)
+        result_path = self.directory / f"result-{uuid4().hex}.json"
         secrets_path = None
         if secrets:
             secrets_path = str(self.secrets_path)
             self.write(self.secrets_path, secrets.model_dump_json())
-        spec_with_paths = spec.model_copy(update={"result_path": str(self.result_path), "secrets_path": secrets_path})
+        spec_with_paths = spec.model_copy(update={"result_path": str(result_path), "secrets_path": secrets_path})
         self.write(self.spec_path, spec_with_paths.model_dump_json(by_alias=True, exclude_none=True))
 
     def write(self, path: Path, text: str) -> None:

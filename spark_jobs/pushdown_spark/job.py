@@ -45,6 +45,7 @@ from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.filesystem import open_files
 from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.runtime.parent_watch import watch_parent
 from pushdown_spark.runtime.preflight import needs_python, start_check
 from pushdown_spark.runtime.worker_startup import warm_up_workers
 from pushdown_spark.session import PushdownSession
@@ -205,6 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(spec_path: Path) -> int:
     """Run the job of a spec file and return the exit code. The report is printed if the spec has no result path."""
     signal.signal(signal.SIGTERM, _stop)
+    watch_parent()
     try:
         spec = read_spec(spec_path)
         result = JobRun(spec).execute()
