@@ -110,6 +110,10 @@ class SparkConnectionHook(SparkSubmitHook):
         else:
             self._driver_id = driver_id
 
+    def detach(self) -> None:
+        """Forget the driver of an earlier try, because the provider's hook keeps the first id that it has seen."""
+        self._kubernetes_driver_pod = self._yarn_application_id = self._driver_id = None
+
     @property
     def binary(self) -> str:
         """The name or path of spark-submit."""

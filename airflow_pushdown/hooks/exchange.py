@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Self
+from uuid import uuid4
 
 from airflow.sdk.log import mask_secret
 from pydantic import ValidationError
@@ -25,7 +27,8 @@ from airflow_pushdown.hooks.exchange_files import (
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues
 from pushdown_spark.contract.encryption import KEY_VARIABLE, KEY_WAYS, encrypt
 
-_SPEC, _SECRETS, _RESULT = "spec.json", "secrets.json", "result.json"
+_SPEC, _SECRETS = "spec.json", "secrets.json"
+_RESULT_NAME = re.compile(r"result[-\w]*\.json$")
 _NEW_KEY = "python -c 'from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())'"
 
 
@@ -76,6 +79,11 @@ class Exchange:
         return self._files.location(_SPEC)
 
     @property
+    def result_location(self) -> str:
+        """The path or URI of the result of the last job that was prepared."""
+        return self._files.location(self._result_name())
+
+    @property
     def keeps_secrets(self) -> bool:
         """Whether credentials can be written: they are encrypted, or no other user can read the files."""
         return self._key is not None or self._files.is_private
@@ -85,11 +93,11 @@ class Exchange:
 
         Raises `ConfigError` if others could read the credentials.
         """
-        self._files.delete(_RESULT, _SECRETS)
+        self._files.delete(self._result_name(), _SECRETS)
+        # Each job has its own result, because a driver may outlive its try and write one later than the next try.
+        result_path = self._files.location(f"result-{uuid4().hex}.json")
         secrets_path = self._files.location(_SECRETS) if secrets else None
-        complete = spec.model_copy(
-            update={"result_path": self._files.location(_RESULT), "secrets_path": secrets_path},
-        )
+        complete = spec.model_copy(update={"result_path": result_path, "secrets_path": secrets_path})
         text = complete.model_dump_json(by_alias=True, exclude_none=True)
         if secrets:
             self._files.write(_SECRETS, self._protected(secrets.model_dump_json(), text))
@@ -105,7 +113,7 @@ class Exchange:
 
     def read_result(self) -> JobResult | None:
         """Return the result of the job, None if it is missing or invalid."""
-        content = self._files.read(_RESULT)
+        content = self._files.read(self._result_name())
         try:
             return None if content is None else JobResult.model_validate_json(content)
         except ValidationError:
@@ -132,8 +140,14 @@ class Exchange:
         """Delete all files of the job."""
         if self._hidden is not None:
             shutil.rmtree(self._hidden, ignore_errors=True)
-        self._files.delete(_SECRETS, _SPEC, _RESULT)
+        self._files.delete(_SECRETS, self._result_name(), _SPEC)
         self._files.close()
+
+    def _result_name(self) -> str:
+        """Return the name of the result of the last job that was prepared."""
+        spec = self.read_spec()
+        match = None if spec is None or spec.result_path is None else _RESULT_NAME.search(spec.result_path)
+        return "result.json" if match is None else match[0]
 
     def _protected(self, secrets: str, spec: str) -> str:
         """Return the text of credentials to write. Encrypted ones only decrypt together with their spec."""

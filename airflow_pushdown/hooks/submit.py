@@ -144,6 +144,7 @@ class PushdownSubmitHook(SparkConnectionHook):
         self._validate_yarn_track_via_rm_api_config()
         self._require_rest_server()
         self.end_applications()
+        self.detach()
         self._exchange.prepare(self._submission.spec, self._submission.secrets)
         command = self._hide_secrets(self._build_spark_submit_command(str(job_program())))
         try:

@@ -23,6 +23,7 @@ from pushdown_spark.query_run import QueryRun, SharedApplication
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.exchange import parse_spec, read_secrets, read_text, write_result
 from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.runtime.parent_watch import watch_parent
 
 _QUIET = {
     "spark.app.name": "airflow_pushdown",
@@ -171,6 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(spec_path: str) -> int:
     """Run the job of a spec file and return the exit code. The report is printed if the spec has no result path."""
     signal.signal(signal.SIGTERM, _stop)
+    watch_parent()
     try:
         text = read_text("--spec", spec_path)
         spec = parse_spec(text, spec_path)

@@ -147,10 +147,10 @@ def test_a_result_that_was_not_read_yet_needs_no_other_driver(make_hook: MakeHoo
     assert hook.phase_of("driver-of-another-master") is DriverPhase.MISSING
     hook._exchange.prepare(hook._submission.spec, hook._submission.secrets)
     assert hook.phase_of("driver-of-another-master") is DriverPhase.FAILED
-    hook._exchange.result_path.write_text(JobResult(rows=3).model_dump_json())
+    Path(hook._exchange.result_location).write_text(JobResult(rows=3).model_dump_json())
     assert hook.phase_of("driver-of-another-master") is DriverPhase.SUCCEEDED
     error = JobError(code=ErrorCode.SPARK, message="m", retryable=True)
-    hook._exchange.result_path.write_text(JobResult(error=error).model_dump_json())
+    Path(hook._exchange.result_location).write_text(JobResult(error=error).model_dump_json())
     assert hook.phase_of("driver-of-another-master") is DriverPhase.FAILED
 
 

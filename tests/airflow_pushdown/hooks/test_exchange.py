@@ -52,7 +52,8 @@ def test_the_job_spec_is_written_without_secrets() -> None:
     spec = JobSpec.model_validate_json(text)
     assert "hush" not in text
     assert spec.sources == SPEC.sources
-    assert spec.result_path == str(directory(exchange) / "result.json")
+    assert spec.result_path == exchange.result_location
+    assert Path(exchange.result_location).parent == directory(exchange)
     assert spec.secrets_path is not None
     assert SecretValues.model_validate_json(Path(spec.secrets_path).read_bytes()).hadoop == {
         "fs.s3a.secret.key": "hush"
@@ -83,9 +84,11 @@ def test_without_secrets_there_is_no_secrets_file() -> None:
 def test_a_missing_or_invalid_result_is_none() -> None:
     exchange = Exchange.private()
     assert exchange.read_result() is None
-    (directory(exchange) / "result.json").write_text('{"version": 1, "rows": ')
+    exchange.prepare(SPEC, SecretValues())
     assert exchange.read_result() is None
-    (directory(exchange) / "result.json").write_text(JobResult(rows=3).model_dump_json())
+    Path(exchange.result_location).write_text('{"version": 1, "rows": ')
+    assert exchange.read_result() is None
+    Path(exchange.result_location).write_text(JobResult(rows=3).model_dump_json())
     assert exchange.read_result() == JobResult(rows=3)
     exchange.discard()
 
@@ -99,8 +102,20 @@ def test_all_tries_of_one_run_share_a_directory(tmp_path: Path) -> None:
 
 def test_a_new_job_deletes_the_result_of_an_earlier_try(tmp_path: Path) -> None:
     exchange = Exchange.shared(str(tmp_path), "run")
-    (directory(exchange) / "result.json").write_text(JobResult(rows=3).model_dump_json())
     exchange.prepare(SPEC, SecretValues())
+    earlier = Path(exchange.result_location)
+    earlier.write_text(JobResult(rows=3).model_dump_json())
+    exchange.prepare(SPEC, SecretValues())
+    assert exchange.read_result() is None
+    assert not earlier.exists()
+
+
+def test_a_late_result_of_an_earlier_try_is_ignored(tmp_path: Path) -> None:
+    exchange = Exchange.shared(str(tmp_path), "run")
+    exchange.prepare(SPEC, SecretValues())
+    earlier = Path(exchange.result_location)
+    exchange.prepare(SPEC, SecretValues())
+    earlier.write_text(JobResult(rows=3).model_dump_json())
     assert exchange.read_result() is None
 
 
