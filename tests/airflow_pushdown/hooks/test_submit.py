@@ -173,7 +173,7 @@ def test_a_retry_on_a_cluster_reads_the_result_of_the_first_tries_job(make_hook:
     first = make_hook(deploy_mode="cluster", exchange_dir=tmp_path)
     first._exchange.prepare(SPEC, first._submission.secrets)
     first.release()
-    result = Path(first._exchange.spec_location).with_name("result.json")
+    result = Path(first._exchange.result_location)
     result.write_text(JobResult(rows=3).model_dump_json())
     assert make_hook(deploy_mode="cluster", exchange_dir=tmp_path).collect() == JobResult(rows=3)
     assert list(tmp_path.iterdir()) == []
