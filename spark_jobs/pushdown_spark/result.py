@@ -136,8 +136,11 @@ class ScanResult(PushdownResult):
         planned = scan.report()
         if planned.bytes_read is not None or scan.is_mixed:
             return planned
-        counted = watch.completed(planned)
-        return counted if scan.counts_bytes_in_spark else counted.model_copy(update={"bytes_read": None})
+        return watch.completed(
+            planned,
+            counts_bytes=scan.counts_bytes_in_spark,
+            counts_decoded_rows=scan.counts_decoded_rows_in_spark,
+        )
 
     @contextmanager
     def _limited_rows(self) -> Iterator[DataFrame]:

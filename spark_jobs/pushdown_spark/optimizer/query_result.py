@@ -120,9 +120,10 @@ class QueryResult(PushdownResult):
         uncounted = [scan for scan in self._scans if reports[scan.key].bytes_read is None]
         if len(uncounted) == 1:
             (scan,) = uncounted
-            report = watch.completed(reports[scan.key])
-            reports[scan.key] = (
-                report if scan.scan.counts_bytes_in_spark else report.model_copy(update={"bytes_read": None})
+            reports[scan.key] = watch.completed(
+                reports[scan.key],
+                counts_bytes=scan.scan.counts_bytes_in_spark,
+                counts_decoded_rows=scan.scan.counts_decoded_rows_in_spark,
             )
         return reports
 

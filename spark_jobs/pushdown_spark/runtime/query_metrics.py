@@ -112,8 +112,14 @@ class StageWatch:
         """Stop tagging new jobs."""
         self._spark.sparkContext.removeJobTag(self._tag)
 
-    def completed(self, report: SourceReport) -> SourceReport:
-        """Return the report with the bytes and rows that the executors counted. A count of the reader is kept."""
+    def completed(
+        self, report: SourceReport, *, counts_bytes: bool = True, counts_decoded_rows: bool = True
+    ) -> SourceReport:
+        """Return the report with the bytes and rows that the executors counted. A count of the reader is kept.
+
+        Spark counts the rows that its readers return, which are fewer than they decode unless `counts_decoded_rows`.
+        Its bytes are incomplete unless `counts_bytes`.
+        """
         wait_for_events(self._spark)
         scala_context = self._spark.sparkContext._jsc.sc()
         tracker, store = scala_context.statusTracker(), scala_context.statusStore()
@@ -123,10 +129,10 @@ class StageWatch:
             for stage in tracker.getJobInfo(job).get().stageIds()
         }
         attempts = [store.lastStageAttempt(stage) for stage in stages]
-        rows = report.rows_decoded
-        return report.model_copy(
-            update={
-                "bytes_read": sum(int(attempt.inputBytes()) for attempt in attempts),
-                "rows_decoded": sum(int(attempt.inputRecords()) for attempt in attempts) if rows is None else rows,
-            }
-        )
+        changes: dict[str, int | None] = {
+            "bytes_read": sum(int(attempt.inputBytes()) for attempt in attempts) if counts_bytes else None
+        }
+        if report.rows_decoded is None:
+            changes["rows_after_pushdown"] = sum(int(attempt.inputRecords()) for attempt in attempts)
+            changes["rows_decoded"] = changes["rows_after_pushdown"] if counts_decoded_rows else None
+        return report.model_copy(update=changes)
