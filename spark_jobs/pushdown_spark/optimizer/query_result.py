@@ -21,6 +21,7 @@ from pushdown_spark.optimizer.query_context import QueryScan
 from pushdown_spark.result import PushdownResult, explained
 from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
 from pushdown_spark.runtime.query_metrics import QueryWatch, RowCount, StageWatch, query_number
+from pushdown_spark.scan.advice import with_advice
 from pushdown_spark.scan.base import running
 
 T = TypeVar("T")
@@ -129,7 +130,9 @@ class QueryResult(PushdownResult):
 
     def report(self) -> dict[str, SourceReport]:
         """Return for each scan what was planned and, after run(), what happened."""
-        return self._executed or {scan.key: scan.scan.report() for scan in self._scans}
+        if self._executed is not None:
+            return {key: with_advice(report) for key, report in self._executed.items()}
+        return {scan.key: scan.scan.report() for scan in self._scans}
 
     def joins(self) -> tuple[JoinReport, ...]:
         """Return the joins of each SELECT, as written and as run, with row counts after run()."""
