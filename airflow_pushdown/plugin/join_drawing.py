@@ -28,10 +28,14 @@ class TreeDrawing:
 def tree_drawings(report: JoinReport) -> tuple[TreeDrawing, ...]:
     """Return the drawings of the join trees of one SELECT: before and after if they differ."""
     if not report.reordered:
-        return (_drawn("As written and as run", report.after, None, has_run=True),)
+        return (_drawn("As written and as run", report.after, frozenset(), has_run=True),)
+    after = moved_nodes(report.after, report.before)
+    # The same relations are marked in both trees, although other ones may explain the new order as well.
+    are_relations = all(len(node) == 1 for node in after)
+    before = after if are_relations else moved_nodes(report.before, report.after)
     return (
-        _drawn("Before", report.before, report.after, has_run=False),
-        _drawn("After", report.after, report.before, has_run=True),
+        _drawn("Before", report.before, before, has_run=False),
+        _drawn("After", report.after, after, has_run=True),
     )
 
 
@@ -68,9 +72,8 @@ def _longest_rising(names: Sequence[str], places: Mapping[str, int]) -> tuple[st
     return max(ends, key=len, default=())
 
 
-def _drawn(title: str, tree: JoinTree, other: JoinTree | None, *, has_run: bool) -> TreeDrawing:
+def _drawn(title: str, tree: JoinTree, moved: frozenset[frozenset[str]], *, has_run: bool) -> TreeDrawing:
     root, width, height = layout(tree, has_run=has_run)
-    moved = frozenset() if other is None else moved_nodes(tree, other)
     boxes = list(root.boxes())
     content = "".join(map(_edges, boxes)) + "".join(_box(box, is_moved=box.tree.relations in moved) for box in boxes)
     count = sum(box.tree.relations in moved for box in boxes)

@@ -111,7 +111,7 @@ def _lines(tree: JoinTree, *, has_run: bool) -> list[str]:
         lines.append(f"estimated {round(tree.estimated):,}")
     if has_run:
         lines.append(f"actual    {tree.actual:,}" if tree.actual is not None else "actual    unknown")
-    if error := estimate_error(tree):
+    if has_run and (error := estimate_error(tree)):
         lines.append(error)
     return lines
 

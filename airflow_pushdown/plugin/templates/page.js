@@ -20,8 +20,8 @@
     if (!link) return;
     event.preventDefault();
     const copy = airflow.createElement("a");
-    copy.href = link.href;
-    if (link.target === "_blank" || event.ctrlKey || event.metaKey) copy.target = "_blank";
+    copy.href = link.getAttribute("href");
+    if (link.getAttribute("target") === "_blank" || event.ctrlKey || event.metaKey) copy.target = "_blank";
     copy.rel = "noopener noreferrer";
     copy.click();
   });
