@@ -266,3 +266,16 @@ def gallery_dag(names: Sequence[str]) -> DAG:
             path=list(names)
         )
     return dag
+
+
+def pipeline_dag() -> DAG:
+    """Return a DAG with four tasks that return the reports of real jobs."""
+    with DAG("sales", schedule=None, start_date=START, catchup=False) as dag:
+        for task_id, name in (
+            ("late", "orc"),
+            ("needle", "parquet_sorted"),
+            ("spelling", "fallback"),
+            ("mart", "join_8"),
+        ):
+            RecordedReport(task_id=task_id, path=name, format="json")
+    return dag

@@ -6,6 +6,7 @@ The pictures are in `.artifacts/report-page/gallery`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -21,7 +22,15 @@ from browser import (  # type: ignore[import-not-found]
     texts_outside_boxes,
     violations,
 )
-from report_site import READER, REPORTS, START, Site, api_server, gallery_dag  # type: ignore[import-not-found]
+from report_site import (  # type: ignore[import-not-found]
+    READER,
+    REPORTS,
+    START,
+    Site,
+    api_server,
+    gallery_dag,
+    pipeline_dag,
+)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -41,16 +50,25 @@ REACHABLE = """all => all.filter(one => one.checkVisibility()).length"""
 def site(
     register_dag: Callable[[DAG], None], project: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
-    dag = gallery_dag(NAMES)
+    dag, pipeline = gallery_dag(NAMES), pipeline_dag()
     register_dag(dag)
+    register_dag(pipeline)
     dag.test(logical_date=START)
+    now = datetime.now(UTC)
+    for days in (25, 21, 17, 14, 9, 6, 3, 0):
+        pipeline.test(logical_date=now - timedelta(days=days), run_after=now - timedelta(days=days))
     with api_server(project, tmp_path_factory.mktemp("site")) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def run(site: Site) -> str:
-    _, text, _ = site.get("/api/v2/dags/gallery/dagRuns", READER)
+    return run_of(site, "gallery")
+
+
+def run_of(site: Site, dag_id: str) -> str:
+    """Return the id of the newest run of a DAG."""
+    _, text, _ = site.get(f"/api/v2/dags/{dag_id}/dagRuns?order_by=-run_after", READER)
     return quote(text.partition('"dag_run_id":"')[2].partition('"')[0], safe="")
 
 
@@ -103,8 +121,9 @@ def test_the_keyboard_reaches_everything(site: Site, run: str, page: Page, name:
 def test_tabs_fit_airflows_ui(site: Site, run: str, page: Page, pictures: Path, theme: str, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 1000})
     for name, path in {
-        "task": f"/dags/gallery/runs/{run}/tasks/scan/mapped/{NAMES.index('orc')}/plugin/pushdown-report",
-        "runs": "/dags/gallery/plugin/pushdown-runs",
+        "mapped": f"/dags/gallery/runs/{run}/tasks/scan/mapped/{NAMES.index('json')}/plugin/pushdown-report",
+        "task": f"/dags/sales/runs/{run_of(site, 'sales')}/tasks/late/plugin/pushdown-report",
+        "runs": "/dags/sales/plugin/pushdown-runs",
     }.items():
         page.goto(site.address + path)
         switch_theme(page, theme)
