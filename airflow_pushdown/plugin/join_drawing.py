@@ -1,79 +1,123 @@
-"""SVG drawings of join trees, before and after join reordering."""
+"""SVG drawings of join trees, before and after join reordering, with the nodes that moved marked."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 
+from airflow_pushdown.plugin.join_layout import CHARACTER, LINE, PADDING, Box, cells, layout
 from pushdown_spark.contract.join_tree import JoinReport, JoinTree
-from pushdown_spark.contract.report_text import describe_join, row_counts
+from pushdown_spark.contract.report_text import describe_join
 
-_LEAF_WIDTH = 150
-_LEVEL_HEIGHT = 58
-_BOX = (132, 34)
-_TITLE_HEIGHT = 22
-_JOIN_FILL = "#fbe3d6"
-_RELATION_FILL = "#dfe9f5"
-_MAX_LABEL = 22
+_LARGE_ERROR = 10
+"""The factor from which an estimate is marked as wrong."""
 
 
-def joins_svg(report: JoinReport, width: int) -> tuple[str, int]:
-    """Return the content of an SVG with the join trees of one SELECT, and its height. All sizes are in pixels."""
-    trees = [("before", report.before), ("after", report.after)] if report.reordered else [("as written", report.after)]
-    drawn, top = f'<text x="0" y="14">{escape(f"Joins: {report.reason}"[:110])}</text>', _TITLE_HEIGHT
-    for title, tree in trees:
-        drawn += f'<text x="0" y="{top + 12}" font-size="10">{title}</text>'
-        scale = min(1.0, width / (_LEAF_WIDTH * _leaves(tree)))
-        content, height = _drawn(tree)
-        drawn += f'<g transform="translate(0,{top + 18}) scale({scale:.3f})">{content}</g>'
-        top += 24 + round(height * scale)
-    return drawn, top
+@dataclass(frozen=True)
+class TreeDrawing:
+    """The drawing of one tree: the content of an SVG, its size in pixels, and the number of nodes that moved."""
+
+    title: str
+    content: str
+    width: int
+    height: int
+    moved: int
 
 
-def _leaves(tree: JoinTree) -> int:
-    return sum(_leaves(side) for side in tree.sides) or 1
-
-
-def _depth(tree: JoinTree) -> int:
-    return 1 + max((_depth(side) for side in tree.sides), default=0)
-
-
-def _drawn(tree: JoinTree) -> tuple[str, int]:
-    """Return the drawing of a tree with its root on top, and its height."""
-    drawn, _ = _node(tree, 0, 0)
-    return drawn, _depth(tree) * _LEVEL_HEIGHT
-
-
-def _node(tree: JoinTree, left: int, level: int) -> tuple[str, float]:
-    """Return the drawing of a tree whose leaves start at `left`, and the center of its root."""
-    top = level * _LEVEL_HEIGHT
-    lines, boxes, middles = "", "", []
-    for side in tree.sides:
-        content, middle = _node(side, left, level + 1)
-        left += _leaves(side)
-        boxes += content
-        middles.append(middle)
-    middle = sum(middles) / len(middles) if middles else (left + 0.5) * _LEAF_WIDTH
-    for below in middles:
-        lines += (
-            f'<line x1="{middle:.0f}" y1="{top + _BOX[1]}" x2="{below:.0f}" y2="{top + _LEVEL_HEIGHT}" '
-            'stroke="#888888"/>'
-        )
-    return lines + _box(tree, middle, top) + boxes, middle
-
-
-def _box(tree: JoinTree, middle: float, top: int) -> str:
-    fill = _JOIN_FILL if tree.relation is None else _RELATION_FILL
-    title = tree.relation if tree.relation is not None else f"{tree.kind} JOIN"
-    hint = f" [{tree.hint.lower()}]" if tree.hint else ""
-    rows = row_counts(tree)
+def tree_drawings(report: JoinReport) -> tuple[TreeDrawing, ...]:
+    """Return the drawings of the join trees of one SELECT: before and after if they differ."""
+    if not report.reordered:
+        return (_drawn("As written and as run", report.after, frozenset(), has_run=True),)
+    after = moved_nodes(report.after, report.before)
+    # The same relations are marked in both trees, although other ones may explain the new order as well.
+    are_relations = all(len(node) == 1 for node in after)
+    before = after if are_relations else moved_nodes(report.before, report.after)
     return (
-        f"<g><title>{escape(describe_join(tree))}</title>"
-        f'<rect x="{middle - _BOX[0] / 2:.0f}" y="{top}" width="{_BOX[0]}" height="{_BOX[1]}" rx="4" fill="{fill}"/>'
-        f'<text x="{middle:.0f}" y="{top + 14}" text-anchor="middle" font-size="11">'
-        f"{escape(_shorten(title + hint))}</text>"
-        f'<text x="{middle:.0f}" y="{top + 27}" text-anchor="middle" font-size="8">{escape(rows)}</text></g>'
+        _drawn("Before", report.before, before, has_run=False),
+        _drawn("After", report.after, after, has_run=True),
     )
 
 
-def _shorten(label: str) -> str:
-    return label if len(label) <= _MAX_LABEL else f"{label[: _MAX_LABEL - 3]}..."
+def moved_nodes(tree: JoinTree, other: JoinTree) -> frozenset[frozenset[str]]:
+    """Return the nodes of a tree, as sets of relations, that have another place in the other tree.
+
+    These are the fewest relations whose move makes both orders equal. If the orders are equal, they are the joins of
+    relations that the other tree does not join.
+    """
+    order, places = _leaves(tree), {name: number for number, name in enumerate(_leaves(other))}
+    stay = set(_longest_rising([name for name in order if name in places], places))
+    moved = {frozenset((name,)) for name in order if name not in stay}
+    return frozenset(moved or _joined(tree) - _joined(other))
+
+
+def _leaves(tree: JoinTree) -> list[str]:
+    return [node.relation for node in tree.nodes() if node.relation is not None]
+
+
+def _joined(tree: JoinTree) -> set[frozenset[str]]:
+    return {node.relations for node in tree.nodes() if node.sides}
+
+
+def _longest_rising(names: Sequence[str], places: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the longest part of a sequence whose places rise.
+
+    >>> _longest_rising("adbc", {"a": 0, "b": 1, "c": 2, "d": 3})
+    ('a', 'b', 'c')
+    """
+    ends: list[tuple[str, ...]] = []
+    for name in names:
+        before = (end for end in ends if places[end[-1]] < places[name])
+        ends.append((*max(before, key=len, default=()), name))
+    return max(ends, key=len, default=())
+
+
+def _drawn(title: str, tree: JoinTree, moved: frozenset[frozenset[str]], *, has_run: bool) -> TreeDrawing:
+    root, width, height = layout(tree, has_run=has_run)
+    boxes = list(root.boxes())
+    content = "".join(map(_edges, boxes)) + "".join(_box(box, is_moved=box.tree.relations in moved) for box in boxes)
+    count = sum(box.tree.relations in moved for box in boxes)
+    return TreeDrawing(title, content, round(width) + 2, round(height) + 2, count)
+
+
+def _edges(box: Box) -> str:
+    """Return the lines to the sides of a join, and its condition on them."""
+    bottom = box.top + box.height
+    lines = "".join(
+        f'<path class="edge" d="M{box.center:.1f} {bottom:.1f}C{box.center:.1f} {side.top - 8:.1f} '
+        f'{side.center:.1f} {bottom + 26:.1f} {side.center:.1f} {side.top:.1f}"/>'
+        for side in box.sides
+    )
+    if not box.condition:
+        return lines
+    width = cells(box.condition) * CHARACTER + PADDING
+    return lines + (
+        f'<g class="condition"><rect x="{box.center - width / 2:.1f}" y="{bottom + 8:.1f}" width="{width:.1f}" '
+        f'height="{LINE + 4}" rx="4"/><text x="{box.center:.1f}" y="{bottom + 22:.1f}" text-anchor="middle">'
+        f"{escape(box.condition)}</text></g>"
+    )
+
+
+def _box(box: Box, *, is_moved: bool) -> str:
+    kind = "join-node" if box.tree.sides else "relation"
+    classes = f"node {kind}{' moved' if is_moved else ''}{' wrong' if _is_wrong(box.tree) else ''}"
+    texts = "".join(
+        f'<text class="line{number}" x="{box.left + PADDING:.1f}" y="{box.top + 17 + number * LINE:.1f}" '
+        f'xml:space="preserve">{escape(line)}</text>'
+        for number, line in enumerate(box.lines)
+    )
+    tag = f'<circle class="mark" cx="{box.left + box.width:.1f}" cy="{box.top:.1f}" r="6"/>' if is_moved else ""
+    title = f"{describe_join(box.tree)}{', moved' if is_moved else ''}"
+    return (
+        f'<g class="{classes}"><title>{escape(title)}</title>'
+        f'<rect x="{box.left:.1f}" y="{box.top:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="6"/>'
+        f"{texts}{tag}</g>"
+    )
+
+
+def _is_wrong(tree: JoinTree) -> bool:
+    """Return whether the estimate is far from the actual rows."""
+    if tree.estimated is None or tree.actual is None:
+        return False
+    estimated, actual = max(tree.estimated, 1.0), max(tree.actual, 1)
+    return max(estimated / actual, actual / estimated) >= _LARGE_ERROR

@@ -1,4 +1,4 @@
-"""The links of a task: to its report, and to its Spark application."""
+"""The addresses of the plugin's pages and of Airflow's own, and the links of a task."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 PREFIX = "/pushdown"
 """The path of the plugin's pages on the api-server."""
+REPORT_TAB, RUNS_TAB = "pushdown-report", "pushdown-runs"
+"""The last parts of the addresses of the tabs in Airflow's UI."""
+NOT_MAPPED = "{MAP_INDEX}"
+"""What Airflow's UI leaves in the address of a tab if the task is not mapped."""
 
 
 class PushdownReportLink(BaseOperatorLink):
@@ -46,8 +50,70 @@ class SparkApplicationLink(BaseOperatorLink):
         return str(getattr(operator, "history_page", ""))
 
 
+def root_path() -> str:
+    """Return the path of `[api] base_url`, empty if Airflow is at the root of its host."""
+    return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
+
+
 def report_path(dag_id: str, task_id: str, run_id: str, map_index: int | None) -> str:
     """Return the path of a task instance's page on the api-server, including the path of `[api] base_url`."""
-    root = urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
     query = urlencode({"run_id": run_id, "map_index": -1 if map_index is None else map_index})
-    return f"{root}{PREFIX}/report/{quote(dag_id, safe='')}/{quote(task_id, safe='')}?{query}"
+    return f"{root_path()}{PREFIX}/report/{_quoted(dag_id)}/{_quoted(task_id)}?{query}"
+
+
+def runs_path(dag_id: str) -> str:
+    """Return the path of the page that lists the reports of a DAG."""
+    return f"{root_path()}{PREFIX}/runs/{_quoted(dag_id)}"
+
+
+def airflow_dag_path(dag_id: str, tab: str = "") -> str:
+    """Return the path of a DAG in Airflow's UI."""
+    return f"{root_path()}/dags/{_quoted(dag_id)}{_plugin(tab)}"
+
+
+def airflow_run_path(dag_id: str, run_id: str) -> str:
+    """Return the path of a DAG run in Airflow's UI."""
+    return f"{root_path()}/dags/{_quoted(dag_id)}/runs/{_quoted(run_id)}"
+
+
+def airflow_task_path(dag_id: str, task_id: str, run_id: str, map_index: int, tab: str = "") -> str:
+    """Return the path of a task instance in Airflow's UI."""
+    mapped = f"/mapped/{map_index}" if map_index >= 0 else ""
+    return f"{airflow_run_path(dag_id, run_id)}/tasks/{_quoted(task_id)}{mapped}{_plugin(tab)}"
+
+
+def tabs() -> list[dict[str, object]]:
+    """Return the tabs that Airflow's UI shows, as its external views. The UI fills in the names in braces."""
+    root = root_path()
+    return [
+        {
+            "name": "Pushdown report",
+            "href": f"{root}{PREFIX}/tab/report/{{DAG_ID}}/{{RUN_ID}}/{{TASK_ID}}/{NOT_MAPPED}",
+            "destination": "task_instance",
+            "url_route": REPORT_TAB,
+            "icon": _icon("#52525b"),
+            "icon_dark_mode": _icon("#a1a1aa"),
+        },
+        {
+            "name": "Pushdown",
+            "href": f"{root}{PREFIX}/tab/runs/{{DAG_ID}}",
+            "destination": "dag",
+            "url_route": RUNS_TAB,
+            "icon": _icon("#52525b"),
+            "icon_dark_mode": _icon("#a1a1aa"),
+        },
+    ]
+
+
+def _icon(color: str) -> str:
+    """Return a funnel as an image of some hundred bytes."""
+    drawn = f'<path d="M2 3h12l-4.6 5.6v4.6L6.6 14V8.6z" fill="none" stroke="{color}" stroke-width="1.4"/>'
+    return "data:image/svg+xml," + quote(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">{drawn}</svg>')
+
+
+def _plugin(tab: str) -> str:
+    return f"/plugin/{tab}" if tab else ""
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")

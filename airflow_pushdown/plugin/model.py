@@ -1,23 +1,46 @@
-"""The values that the report page shows: the stages of the funnel, and formatted amounts."""
+"""The values that the report page shows: the steps of the funnel, conjuncts, and formatted amounts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pushdown_spark.contract import ConjunctReport, Exactness, FileReport, ScanReport, SourceReport
-from pushdown_spark.contract.report_text import check_line, human_bytes, human_share
+from pushdown_spark.contract import ConjunctReport, Exactness, FileReport, JobResult, ScanReport, SourceReport
+from pushdown_spark.contract.report_text import (
+    EXACTNESS_MEANINGS,
+    check_line,
+    human_bytes,
+    human_share,
+    residual_reason,
+)
 
+UNKNOWN = "unknown"
 _BYTES = "bytes "
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One step from files to rows. `share` is its fraction of the first step, from 0 to 1."""
+class Step:
+    """One step from stored bytes to written rows.
+
+    `amount` is formatted. `share` is the length of its bar from 0 to 1, None if it is unknown. `part` is the same as a
+    percentage of the first step of its unit.
+    """
 
     label: str
     amount: str
-    share: float
+    share: float | None
+    part: str
+
+
+@dataclass(frozen=True)
+class ConjunctRow:
+    """One conjunct: its exactness with its meaning, its form in the reader, and what Spark does with it."""
+
+    sql: str
+    exactness: str
+    meaning: str
+    pushed_as: str
+    in_spark: str
 
 
 @dataclass(frozen=True)
@@ -29,18 +52,70 @@ class UnitCount:
     share: float
 
 
-def funnel(source: SourceReport) -> tuple[Stage, ...]:
-    """Return the known steps from bytes in the files to rows returned. No step is wider than the previous one.
+def source_funnel(source: SourceReport, rows_written: int | None) -> tuple[Step, ...]:
+    """Return the steps of one source. `rows_written` are those of the job, None if it has other sources or no output.
 
-    Rows are not comparable to bytes. Decoded rows have the width of the bytes that they were decoded from, and returned
-    rows have their fraction of the decoded rows.
+    Bytes and rows have scales of their own, because rows have no share of bytes. An unknown step has no bar.
     """
-    stages: list[Stage] = []
-    share = 1.0
-    for label, amount, part in _steps(source):
-        share *= min(max(part, 0.0), 1.0)
-        stages.append(Stage(label, amount, share))
-    return tuple(stages)
+    size = source.bytes_total if source.has_size else None
+    rows: list[tuple[str, int | None]] = [
+        ("rows decoded", source.rows_decoded),
+        ("rows after pushdown", source.rows_after_pushdown),
+        ("rows returned", source.rows_returned),
+    ]
+    if rows_written is not None:
+        rows.append(("rows written", rows_written))
+    return (
+        *_byte_steps([("bytes stored", size), ("bytes read", source.bytes_read)]),
+        *_searched_steps(source),
+        *_row_steps(rows),
+    )
+
+
+def job_funnel(result: JobResult) -> tuple[Step, ...]:
+    """Return the steps of all sources together. A sum is unknown if a source does not know its part."""
+    sources = list(result.sources.values())
+    rows: list[tuple[str, int | None]] = [
+        ("rows decoded", _sum([source.rows_decoded for source in sources])),
+        ("rows after pushdown", _sum([source.rows_after_pushdown for source in sources])),
+        ("rows written" if result.output else "rows returned", result.rows),
+    ]
+    return (
+        *_byte_steps([("bytes stored", result.bytes_total), ("bytes read", result.bytes_read)]),
+        *_row_steps(rows),
+    )
+
+
+def rows_written(result: JobResult, name: str) -> int | None:
+    """Return the rows of a source that the job wrote, None without an output and for one of several sources."""
+    if result.scans:
+        scan = result.scans.get(name)
+        return scan.rows if scan is not None and scan.output else None
+    return result.rows if result.output and len(result.sources) == 1 else None
+
+
+def conjunct_rows(source: SourceReport) -> tuple[ConjunctRow, ...]:
+    """Return the conjuncts of the predicate, in its order."""
+    return tuple(
+        ConjunctRow(
+            sql=conjunct.sql,
+            exactness=conjunct.exactness.value,
+            meaning=EXACTNESS_MEANINGS[conjunct.exactness],
+            pushed_as=conjunct.pushed_as or "",
+            in_spark=_in_spark(conjunct),
+        )
+        for conjunct in source.conjuncts
+    )
+
+
+def _in_spark(conjunct: ConjunctReport) -> str:
+    """Return what Spark does with a conjunct, with the words of the log."""
+    if conjunct.exactness is Exactness.EXACT:
+        return "not evaluated by Spark"
+    reason = residual_reason(conjunct)
+    if conjunct.exactness is Exactness.UNSUPPORTED:
+        return f"evaluated by Spark: {reason}"
+    return reason if reason.startswith("re-evaluated") else f"re-evaluated by Spark: {reason}"
 
 
 def scan_outcome(scan: ScanReport) -> str:
@@ -60,8 +135,11 @@ def scan_outcome(scan: ScanReport) -> str:
 
 
 def unit_outcomes(outcomes: dict[str, int]) -> tuple[UnitCount, ...]:
-    """Return the outcomes of units of one kind, without outcomes of no unit."""
-    total = sum(outcomes.values())
+    """Return the outcomes of units of one kind, without outcomes of no unit. Shares are of the `total` if it is known.
+
+    A unit may have several outcomes: its filter columns are read, and then its select columns.
+    """
+    total = outcomes.get("total") or sum(outcomes.values())
     return tuple(UnitCount(outcome, count, count / total) for outcome, count in outcomes.items() if count)
 
 
@@ -74,16 +152,6 @@ def units_in_words(file: FileReport) -> tuple[str, ...]:
     )
 
 
-def pushed(source: SourceReport) -> tuple[ConjunctReport, ...]:
-    """Return the conjuncts that the source evaluates, exactly or inexactly."""
-    return tuple(conjunct for conjunct in source.conjuncts if conjunct.exactness is not Exactness.UNSUPPORTED)
-
-
-def evaluated_by_spark(source: SourceReport) -> tuple[ConjunctReport, ...]:
-    """Return the conjuncts that Spark evaluates or re-evaluates."""
-    return tuple(conjunct for conjunct in source.conjuncts if conjunct.exactness is not Exactness.EXACT)
-
-
 def skipped(source: SourceReport) -> tuple[str, ...]:
     """Return the amounts that were never read or parsed, formatted."""
     return tuple(
@@ -93,28 +161,47 @@ def skipped(source: SourceReport) -> tuple[str, ...]:
     )
 
 
-def _steps(source: SourceReport) -> Iterator[tuple[str, str, float]]:
-    """Yield label and amount of each step, and its fraction of the previous step."""
-    if source.bytes_total:
-        where = "bytes in the files" if source.files_total else "bytes in the table"
-        yield where, human_bytes(source.bytes_total), 1.0
-    if source.bytes_read is not None:
-        part = source.bytes_read / source.bytes_total if source.bytes_total else 1.0
-        share = f" ({human_share(source.bytes_read, source.bytes_total)})" if source.bytes_total else ""
-        yield "bytes read", f"{human_bytes(source.bytes_read)}{share}", part
-    if source.bytes_searched:
-        parsed = source.bytes_searched - source.skipped.get("bytes never parsed", 0)
-        yield "bytes searched, decompressed", human_bytes(source.bytes_searched), 1.0
-        share = human_share(parsed, source.bytes_searched)
-        yield "bytes parsed", f"{human_bytes(parsed)} ({share})", parsed / source.bytes_searched
-    if source.rows_decoded is not None:
-        yield "rows decoded", f"{source.rows_decoded:,}", 1.0
-    if source.rows_returned is not None:
-        yield "rows returned", f"{source.rows_returned:,}", _part(source.rows_returned, source.rows_decoded)
+def bytes_or_unknown(count: int | None) -> str:
+    """Return a formatted number of bytes, or that it is unknown."""
+    return UNKNOWN if count is None else human_bytes(count)
 
 
-def _part(count: int, whole: int | None) -> float:
-    """Return a count as a fraction of the whole, 1 if the whole is unknown."""
-    if whole is None:
-        return 1.0
-    return count / whole if whole else 0.0
+def _byte_steps(counts: Sequence[tuple[str, int | None]]) -> Iterator[Step]:
+    """Yield steps whose bars are shares of the first one."""
+    whole = counts[0][1]
+    for place, (label, count) in enumerate(counts):
+        if count is None or whole is None:
+            yield Step(label, bytes_or_unknown(count), None, "")
+        else:
+            share = min(count / whole, 1.0) if whole else 0.0
+            yield Step(label, human_bytes(count), share, human_share(count, whole) if place else "")
+
+
+def _searched_steps(source: SourceReport) -> Iterator[Step]:
+    """Yield the decompressed bytes that were searched, and those parsed, on a scale of their own."""
+    if source.bytes_searched is None:
+        return
+    never = source.skipped.get("bytes never parsed")
+    counts: list[tuple[str, int | None]] = [("bytes searched, decompressed", source.bytes_searched)]
+    if never is not None:
+        counts.append(("bytes parsed", max(source.bytes_searched - never, 0)))
+    yield from _byte_steps(counts)
+
+
+def _row_steps(counts: Sequence[tuple[str, int | None]]) -> Iterator[Step]:
+    """Yield steps whose bars are shares of the most rows. Rows read by an unknown number of rows have no bar."""
+    whole = counts[0][1]
+    most = max((count for _, count in counts if count is not None), default=0)
+    for place, (label, count) in enumerate(counts):
+        if count is None:
+            yield Step(label, UNKNOWN, None, "")
+        elif whole is None:
+            yield Step(label, f"{count:,}", None, "")
+        else:
+            part = human_share(count, whole) if place and whole else ""
+            yield Step(label, f"{count:,}", count / most if most else 0.0, part)
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None

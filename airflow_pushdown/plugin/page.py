@@ -1,4 +1,4 @@
-"""The HTML of a task's report: a self-contained page without scripts, fonts or external images."""
+"""The HTML of the reports: self-contained pages without fonts or external images. They are complete without scripts."""
 
 from __future__ import annotations
 
@@ -10,28 +10,58 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from airflow_pushdown.plugin import drawing, model
-from airflow_pushdown.plugin.data import TaskRun
-from airflow_pushdown.plugin.join_drawing import joins_svg
-from pushdown_spark.contract import JoinReport
-from pushdown_spark.contract.report_text import human_bytes, joins_text
+from airflow_pushdown.plugin import drawing, links, model
+from airflow_pushdown.plugin.dag_data import DAYS, MOST_REPORTS, DagReports
+from airflow_pushdown.plugin.data import Place, TaskRun
+from airflow_pushdown.plugin.join_drawing import TreeDrawing, tree_drawings
+from pushdown_spark.contract import Exactness
+from pushdown_spark.contract.report_text import EXACTNESS_MEANINGS, human_bytes, human_seconds, human_share, joins_text
 
 REFRESH_SECONDS = 10
 """The refresh interval of the page of a running task."""
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _STYLE = (_TEMPLATES / "style.css").read_text(encoding="utf-8")
-_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+_SCRIPT = (_TEMPLATES / "page.js").read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
 
 CONTENT_SECURITY_POLICY = (
-    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+    f"default-src 'none'; style-src {_hash(_STYLE)}; script-src {_hash(_SCRIPT)}; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
-"""The policy allows only the page's own style sheet."""
+"""The policy allows only the page's own style sheet and its own script."""
 
 
-def render_report(run: TaskRun) -> str:
+class Links:
+    """The links of a page. In a tab, they lead to tabs of Airflow's UI instead of other pages."""
+
+    def __init__(self, *, in_airflow: bool) -> None:
+        self.in_airflow = in_airflow
+
+    def report(self, place: Place) -> str:
+        """Return the address of a report."""
+        if self.in_airflow:
+            return links.airflow_task_path(place.dag_id, place.task_id, place.run_id, place.map_index, links.REPORT_TAB)
+        return links.report_path(place.dag_id, place.task_id, place.run_id, place.map_index)
+
+    def runs(self, dag_id: str) -> str:
+        """Return the address of the list of a DAG's runs."""
+        return links.airflow_dag_path(dag_id, links.RUNS_TAB) if self.in_airflow else links.runs_path(dag_id)
+
+    @property
+    def target(self) -> Markup:
+        """The attribute of links that replaces the whole page of Airflow's UI, not only the tab."""
+        return Markup(' target="_top"') if self.in_airflow else Markup("")
+
+
+def render_report(run: TaskRun, *, in_airflow: bool = False) -> str:
     """Return the page of a task instance, which refreshes itself until the task ends."""
     place = run.place
+    changes = drawing.plan_changes(run.history)
     return (
         _environment()
         .get_template("report.html")
@@ -39,8 +69,26 @@ def render_report(run: TaskRun) -> str:
             title=f"{place.dag_id} / {place.task_id} - Pushdown report",
             run=run,
             refresh=REFRESH_SECONDS if run.active else None,
-            charts=drawing.history_charts(run.history, place),
+            links=Links(in_airflow=in_airflow),
+            changes=changes,
+            charts=drawing.history_charts(run.history, place, changes),
+            task_page=links.airflow_task_path(place.dag_id, place.task_id, place.run_id, place.map_index),
         )
+    )
+
+
+def render_runs(reports: DagReports, *, in_airflow: bool = False) -> str:
+    """Return the page that lists the runs of a DAG."""
+    page = _environment().get_template("runs.html")
+    return page.render(
+        title=f"{reports.dag_id} - Pushdown runs",
+        reports=reports,
+        refresh=None,
+        links=Links(in_airflow=in_airflow),
+        charts=drawing.day_charts(reports.days) if len(reports.runs) >= drawing.LEAST_RUNS else (),
+        dag_page=links.airflow_dag_path(reports.dag_id),
+        days=DAYS,
+        most_reports=MOST_REPORTS,
     )
 
 
@@ -54,34 +102,57 @@ def render_refusal(title: str, detail: str, login: str | None) -> str:
 def _environment() -> Environment:
     """Return the templates, which escape all values and raise for undefined names."""
     environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.globals.update(
-        # The project's own style sheet, which the hash in the policy allows.
+        # The project's own style sheet and script, which the hashes in the policy allow.
         style=Markup(_STYLE),  # noqa: S704
-        chart_height=drawing.CHART_HEIGHT,
-        chart_width=drawing.CHART_WIDTH,
-        funnel=model.funnel,
-        funnel_height=drawing.funnel_height,
-        funnel_steps=drawing.funnel_steps,
-        funnel_width=drawing.FUNNEL_WIDTH,
+        script=Markup(_SCRIPT),  # noqa: S704
+        exactness_meanings={exactness.value: EXACTNESS_MEANINGS[exactness] for exactness in Exactness},
+        chart_height=drawing.HEIGHT,
+        slot=drawing.SLOT,
+        least_runs=drawing.LEAST_RUNS,
+        airflow_run_path=links.airflow_run_path,
+        at_index=_at_index,
+        at_run=_at_run,
+        bytes_or_unknown=model.bytes_or_unknown,
+        conjunct_rows=model.conjunct_rows,
         human_bytes=human_bytes,
-        joins_drawing=_joins_drawing,
+        human_seconds=human_seconds,
+        human_share=human_share,
+        job_funnel=model.job_funnel,
         joins_text=joins_text,
-        evaluated_by_spark=model.evaluated_by_spark,
-        pushed=model.pushed,
+        rows_written=model.rows_written,
         scan_outcome=model.scan_outcome,
         skipped=model.skipped,
+        source_funnel=model.source_funnel,
+        tree_drawings=tree_drawings,
+        tree_svg=_tree_svg,
         unit_outcomes=model.unit_outcomes,
         units_in_words=model.units_in_words,
     )
     return environment
 
 
-def _joins_drawing(join: JoinReport) -> Markup:
-    """Return the drawing of the join trees before and after. It escapes all names."""
-    content, height = joins_svg(join, drawing.FUNNEL_WIDTH)
+def _at_index(place: Place, map_index: int) -> Place:
+    """Return another instance of the same mapped task in the same run."""
+    return Place(place.dag_id, place.task_id, place.run_id, map_index)
+
+
+def _at_run(place: Place, run_id: str) -> Place:
+    """Return the same task instance in another run."""
+    return Place(place.dag_id, place.task_id, run_id, place.map_index)
+
+
+def _tree_svg(drawn: TreeDrawing) -> Markup:
+    """Return the drawing of a join tree. It escapes all names."""
     frame = (
-        '<svg class="joins" role="img" aria-label="Join trees" viewBox="0 0 {0} {1}" width="{0}" height="{1}">{2}</svg>'
+        '<svg class="tree" role="img" aria-label="Join tree: {0}" viewBox="-1 -7 {1} {2}" width="{1}" height="{2}">'
+        "{3}</svg>"
     )
-    return Markup(frame).format(drawing.FUNNEL_WIDTH, height, Markup(content))  # noqa: S704
+    size = (drawn.width + 8, drawn.height + 8)
+    return Markup(frame).format(drawn.title, *size, Markup(drawn.content))  # noqa: S704

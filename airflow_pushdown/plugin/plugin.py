@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from airflow_pushdown.plugin.links import PREFIX
+from airflow_pushdown.plugin.links import PREFIX, tabs
 from airflow_pushdown.version_compat import AirflowPlugin
 
 
 class PushdownPlugin(AirflowPlugin):
-    """The plugin that adds the report pages to the api-server."""
+    """The plugin that adds the report pages to the api-server, and tabs with them to Airflow's UI."""
 
     name = "airflow_pushdown"
 
@@ -17,3 +17,8 @@ class PushdownPlugin(AirflowPlugin):
         from airflow_pushdown.plugin.app import application
 
         return [{"app": application(), "url_prefix": PREFIX, "name": self.name}]
+
+    @property
+    def external_views(self) -> list[dict[str, object]]:  # type: ignore[override] # a list there
+        """The tabs in Airflow's UI. The address of Airflow is known when the api-server asks."""
+        return tabs()

@@ -19,6 +19,7 @@ from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
 from pushdown_spark.runtime.jvm_gateway import java_list, local_dataframe
 from pushdown_spark.runtime.query_metrics import RowCount, StageWatch
+from pushdown_spark.scan.advice import with_advice
 from pushdown_spark.scan.base import ProjectedScan, Scan, running
 
 T = TypeVar("T")
@@ -138,8 +139,11 @@ class ScanResult(PushdownResult):
             planned = planned.model_copy(update={"cost": planned.cost.after(watch.task_seconds())})
         if planned.bytes_read is not None or scan.is_mixed:
             return planned
-        counted = watch.completed(planned)
-        return counted if scan.counts_bytes_in_spark else counted.model_copy(update={"bytes_read": None})
+        return watch.completed(
+            planned,
+            counts_bytes=scan.counts_bytes_in_spark,
+            counts_decoded_rows=scan.counts_decoded_rows_in_spark,
+        )
 
     @contextmanager
     def _limited_rows(self) -> Iterator[DataFrame]:
@@ -162,7 +166,7 @@ class ScanResult(PushdownResult):
 
     def report(self) -> dict[str, SourceReport]:
         """Return the report of the source: the plan and, after run(), the counts of the run."""
-        return {self._name: self._executed or self._scan.scan.report()}
+        return {self._name: with_advice(self._executed) if self._executed else self._scan.scan.report()}
 
     def explain(self) -> str:
         """Return the plan as text. Runs nothing."""

@@ -87,12 +87,13 @@ class SourceReport(Message):
     """The report of one source. Executors count; a count that the reader does not know is None.
 
     `bytes_total` and `bytes_read` count stored (compressed) bytes. `bytes_searched` counts decompressed bytes that were
-    searched for a byte pattern. `skipped` counts files and bytes that were never read, by kind. `units` counts the
-    units of a format (stripes, row groups, blocks) by kind and outcome. `bytes_by_purpose` divides `bytes_read` by
-    purpose. `carrier` is where lines of JSON or CSV are searched: `workers` (of Python) or `jvm`. `cost` is None unless
-    an estimate chose the reader. `files` lists the
-    files with the most bytes read, at most `MOST_FILES`. `statements` are the statements sent to a database, without
-    credentials. `malformed_lines` is None unless they were counted.
+    searched for a byte pattern. `rows_decoded` counts rows of which at least the columns of the predicate were decoded,
+    `rows_after_pushdown` those that the reader returned to Spark. `skipped` counts files and bytes that were never
+    read, by kind. `units` counts the units of a format (stripes, row groups, blocks) by kind and outcome.
+    `bytes_by_purpose` divides `bytes_read` by purpose. `carrier` is where lines of JSON or CSV are searched: `workers`
+    (of Python) or `jvm`. `cost` is None unless an estimate chose the reader. `files` lists the files with the most
+    bytes read, at most `MOST_FILES`. `statements` are the statements sent to a database, without credentials.
+    `malformed_lines` is None unless they were counted. `advice` is what would make the next run read less.
     """
 
     reader: str
@@ -107,6 +108,7 @@ class SourceReport(Message):
     bytes_read: int | None = None
     bytes_searched: int | None = None
     rows_decoded: int | None = None
+    rows_after_pushdown: int | None = None
     rows_returned: int | None = None
     malformed_lines: int | None = None
     skipped: dict[str, int] = Field(default_factory=dict)
@@ -115,6 +117,7 @@ class SourceReport(Message):
     files: tuple[FileReport, ...] = ()
     statements: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
 
     @property
     def has_size(self) -> bool:

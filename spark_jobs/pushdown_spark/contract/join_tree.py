@@ -28,11 +28,13 @@ class JoinOptions(Message):
 class JoinTree(Message):
     """A relation or a join of two trees, with its output rows.
 
-    `hint` is the join hint given to Spark. `estimated` is None without statistics. `actual` is None before a run, and
-    for nodes whose rows Spark does not count separately.
+    `source` is the declared source that a relation refers to, None for a sub-query. `hint` is the join hint given to
+    Spark. `estimated` is None without statistics. `actual` is None before a run, and for nodes whose rows Spark does
+    not count separately.
     """
 
     relation: str | None = None
+    source: str | None = None
     kind: str | None = None
     condition: str | None = None
     hint: str | None = None
@@ -45,6 +47,11 @@ class JoinTree(Message):
     def sides(self) -> tuple[JoinTree, ...]:
         """The joined trees, empty for a relation."""
         return tuple(side for side in (self.left, self.right) if side is not None)
+
+    @property
+    def relations(self) -> frozenset[str]:
+        """The names of the relations in the tree."""
+        return frozenset(node.relation for node in self.nodes() if node.relation is not None)
 
     def nodes(self) -> Iterator[JoinTree]:
         """Yield all nodes in preorder: the tree, its left side, its right side."""

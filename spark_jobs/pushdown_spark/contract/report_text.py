@@ -19,6 +19,13 @@ _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _INDENT = "  "
 _LONGEST_CONDITION = 120
 
+EXACTNESS_MEANINGS = {
+    Exactness.EXACT: "The reader returns exactly the rows that satisfy the conjunct. Spark does not evaluate it.",
+    Exactness.INEXACT: "The reader drops some rows that do not match, and Spark re-evaluates the conjunct on the rest.",
+    Exactness.UNSUPPORTED: "The reader ignores the conjunct. Spark evaluates it on every row.",
+}
+"""What the report's words for the exactness of a conjunct mean."""
+
 
 def render_text(result: JobResult) -> str:
     """Return the report as plain text for logs and terminals, one fact per line."""
@@ -59,6 +66,20 @@ def human_share(part: int, whole: int) -> str:
     return f"{min(max(percent, 0.01), 99.99):.2f}".rstrip("0").rstrip(".") + " %"
 
 
+def human_seconds(seconds: float) -> str:
+    """Return a duration in its two largest units.
+
+    >>> human_seconds(8.04), human_seconds(75), human_seconds(7_260)
+    ('8.0 s', '1 min 15 s', '2 h 1 min')
+    """
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
 def _outcome(result: JobResult) -> Iterator[str]:
     if result.error is not None:
         advice = "a retry may succeed" if result.error.retryable else "a retry fails again unless the task is changed"
@@ -73,7 +94,7 @@ def _outcome(result: JobResult) -> Iterator[str]:
     yield from _summary_lines(result)
     yield from _section("Checks", (check_line(check) for check in result.checks))
     application = f" as {result.application_id}" if result.application_id else ""
-    yield f"Ran for {result.seconds:.1f} s{application}"
+    yield f"Ran for {human_seconds(result.seconds)}{application}"
 
 
 def scan_line(scan: ScanReport) -> str:
@@ -133,6 +154,7 @@ def _source(source: SourceReport) -> Iterator[str]:
     yield from _rows_lines(source)
     yield from _skipped_lines(source)
     yield from _section("Notes", source.notes)
+    yield from _section("What would help", source.advice)
 
 
 def _cost_lines(cost: CostReport | None) -> Iterator[str]:
@@ -158,8 +180,13 @@ def _pushed_line(conjunct: ConjunctReport) -> str:
 
 
 def _residual_line(conjunct: ConjunctReport) -> str:
+    return f"{conjunct.sql}: {residual_reason(conjunct)}"
+
+
+def residual_reason(conjunct: ConjunctReport) -> str:
+    """Return why Spark evaluates a conjunct."""
     default = "re-evaluated by Spark" if conjunct.exactness is Exactness.INEXACT else "cannot be pushed down"
-    return f"{conjunct.sql}: {conjunct.reason or default}"
+    return conjunct.reason or default
 
 
 def _files_line(source: SourceReport) -> str:
@@ -208,6 +235,8 @@ def _rows_lines(source: SourceReport) -> Iterator[str]:
     parts = []
     if source.rows_decoded is not None:
         parts.append(f"{source.rows_decoded:,} decoded")
+    if source.rows_after_pushdown is not None:
+        parts.append(f"{source.rows_after_pushdown:,} after pushdown")
     if source.rows_returned is not None:
         parts.append(f"{source.rows_returned:,} returned")
     if source.malformed_lines is not None:
@@ -257,9 +286,32 @@ def describe_join(tree: JoinTree) -> str:
     rows = row_counts(tree)
     counts = f" ({rows})" if rows else ""
     if tree.relation is not None:
-        return f"{tree.relation}{hint}{counts}"
+        return f"{relation_name(tree)}{hint}{counts}"
     condition = f" ON {_shorten(tree.condition)}" if tree.condition else ""
     return f"{tree.kind} JOIN{hint}{condition}{counts}"
+
+
+def relation_name(tree: JoinTree) -> str:
+    """Return the name of a relation, after the source that it is an alias of."""
+    if tree.source is None or tree.source.lower() == str(tree.relation).lower():
+        return str(tree.relation)
+    return f"{tree.source} AS {tree.relation}"
+
+
+def estimate_error(tree: JoinTree) -> str:
+    """Return by which factor the estimated rows of a node are wrong, an empty string if that is unknown.
+
+    >>> estimate_error(JoinTree(relation="a", estimated=30, actual=10))
+    '3.0 times too high'
+    """
+    if tree.estimated is None or tree.actual is None:
+        return ""
+    estimated, actual = max(tree.estimated, 1.0), max(tree.actual, 1)
+    factor = max(estimated / actual, actual / estimated)
+    if factor < 1.05:
+        return "as estimated"
+    figure = f"{factor:.1f}" if factor < 100 else f"{factor:,.0f}"
+    return f"{figure} times too {'high' if estimated > actual else 'low'}"
 
 
 def row_counts(tree: JoinTree) -> str:
@@ -269,6 +321,8 @@ def row_counts(tree: JoinTree) -> str:
         parts.append(f"estimated {round(tree.estimated):,} rows")
     if tree.actual is not None:
         parts.append(f"actual {tree.actual:,}")
+    if error := estimate_error(tree):
+        parts.append(error)
     return ", ".join(parts)
 
 

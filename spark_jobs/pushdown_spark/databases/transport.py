@@ -95,6 +95,7 @@ class QueryExecution:
             outcomes = {"read": len(partitions), "retried": sum(partition.retries for partition in partitions)}
             changes["bytes_read"] = sum(partition.bytes for partition in partitions)
             changes["rows_decoded"] = sum(partition.rows for partition in partitions)
+            changes["rows_after_pushdown"] = changes["rows_decoded"]
             changes["units"] = {"partitions": outcomes}
         if self._partitioning and (partitions or not self._has_metrics):
             changes["notes"] = (*plan.notes, f"partitions: {self._partitioning}")

@@ -124,6 +124,7 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
                 "files_read": len(files),
                 "bytes_read": total.bytes_read,
                 "rows_decoded": total.rows_decoded,
+                "rows_after_pushdown": total.rows_returned,
                 "skipped": {"files": files_skipped, **self._skipped(total, planned.bytes_total)},
                 "units": total.units,
                 "files": most_read(_file_report(path, metrics) for path, metrics in files.items()),

@@ -38,6 +38,11 @@ class FileMetrics(ABC):
 
     @property
     @abstractmethod
+    def rows_returned(self) -> int:
+        """Number of rows that were passed to Spark."""
+
+    @property
+    @abstractmethod
     def units(self) -> dict[str, dict[str, int]]:
         """The units of the format by kind and outcome."""
 

@@ -21,6 +21,7 @@ from pushdown_spark.optimizer.query_context import QueryScan
 from pushdown_spark.result import PushdownResult, explained
 from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
 from pushdown_spark.runtime.query_metrics import QueryWatch, RowCount, StageWatch, query_number
+from pushdown_spark.scan.advice import with_advice
 from pushdown_spark.scan.base import running
 
 T = TypeVar("T")
@@ -120,15 +121,18 @@ class QueryResult(PushdownResult):
         uncounted = [scan for scan in self._scans if reports[scan.key].bytes_read is None]
         if len(uncounted) == 1:
             (scan,) = uncounted
-            report = watch.completed(reports[scan.key])
-            reports[scan.key] = (
-                report if scan.scan.counts_bytes_in_spark else report.model_copy(update={"bytes_read": None})
+            reports[scan.key] = watch.completed(
+                reports[scan.key],
+                counts_bytes=scan.scan.counts_bytes_in_spark,
+                counts_decoded_rows=scan.scan.counts_decoded_rows_in_spark,
             )
         return reports
 
     def report(self) -> dict[str, SourceReport]:
         """Return for each scan what was planned and, after run(), what happened."""
-        return self._executed or {scan.key: scan.scan.report() for scan in self._scans}
+        if self._executed is not None:
+            return {key: with_advice(report) for key, report in self._executed.items()}
+        return {scan.key: scan.scan.report() for scan in self._scans}
 
     def joins(self) -> tuple[JoinReport, ...]:
         """Return the joins of each SELECT, as written and as run, with row counts after run()."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
-from pushdown_spark.contract import JoinOptions, JoinReport
+from pushdown_spark.contract import JoinOptions, JoinReport, JoinTree
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.optimizer.catalyst import Analyze
 from pushdown_spark.optimizer.join_order.decision import ReorderDecision, ReorderSettings, order_chain
@@ -60,6 +60,7 @@ def reorder_joins(context: QueryContext) -> None:
         context.statistics_obstacle,
         hints_joins=True,
         uses_known_keys=context.has_plain_literals and not _has_many_references(context),
+        source_names={view: reference.key for view, reference in context.by_view.items()},
     )
     context.reordered = reordering.reorder(context.query, context.analyze)
 
@@ -88,17 +89,20 @@ class JoinReordering:
         *,
         hints_joins: bool = False,
         uses_known_keys: bool = False,
+        source_names: Mapping[str, str] | None = None,
     ) -> None:
         """Read the settings of the session.
 
         `obstacle` is the reason not to collect statistics. `hints_joins` requires that every table has a unique name
         and that the caller adds the hints in `OptimizedQuery.broadcast`. `uses_known_keys` requires that the statistics
-        of a table describe exactly the rows of its files.
+        of a table describe exactly the rows of its files. `source_names` are the names of the sources in reports, by
+        view.
         """
         self._spark = spark
         self._resolver = resolver
         self._table_statistics = table_statistics
         self._types_of = types_of
+        self._source_names = source_names or {}
         self._settings = replace(
             ReorderSettings.of_session(spark, options),
             obstacle=obstacle,
@@ -120,7 +124,7 @@ class JoinReordering:
         # Inner SELECTs first, because the SELECT around them copies them.
         for block in reversed(blocks):
             for decision in reorder_block(block, self._types_of(block), statistics_of, self._settings):
-                joins.insert(0, decision.report)
+                joins.insert(0, with_sources(decision.report, self._sources_in(block)))
                 broadcast |= {
                     frozenset(block.relations[name].name for name in names) for names in decision.broadcast_joins
                 }
@@ -135,6 +139,22 @@ class JoinReordering:
         except UnsupportedError as problem:
             return OptimizedQuery(query.sql, tuple(unchanged_report(report, str(problem)) for report in joins))
         return OptimizedQuery(rewritten, tuple(joins), frozenset(broadcast))
+
+    def _sources_in(self, block: SelectBlock) -> dict[str, str]:
+        """Return the names of the sources that the relations of a block refer to."""
+        tables = {name: node.name for name, node in block.relations.items() if isinstance(node, exp.Table)}
+        return {name: self._source_names[view] for name, view in tables.items() if view in self._source_names}
+
+
+def with_sources(report: JoinReport, sources: Mapping[str, str]) -> JoinReport:
+    """Return a report whose trees have the sources of their relations."""
+
+    def named(tree: JoinTree) -> JoinTree:
+        if tree.left is None or tree.right is None:
+            return tree.model_copy(update={"source": sources.get(tree.relation or "")})
+        return tree.model_copy(update={"left": named(tree.left), "right": named(tree.right)})
+
+    return report.model_copy(update={"before": named(report.before), "after": named(report.after)})
 
 
 def unchanged_report(report: JoinReport, reason: str) -> JoinReport:

@@ -116,16 +116,22 @@ class StageWatch:
         """Return the seconds for which the tasks ran, of all stages together."""
         return sum(int(attempt.executorRunTime()) for attempt in self._attempts()) / 1000
 
-    def completed(self, report: SourceReport) -> SourceReport:
-        """Return the report with the bytes and rows that the executors counted. A count of the reader is kept."""
+    def completed(
+        self, report: SourceReport, *, counts_bytes: bool = True, counts_decoded_rows: bool = True
+    ) -> SourceReport:
+        """Return the report with the bytes and rows that the executors counted. A count of the reader is kept.
+
+        Spark counts the rows that its readers return, which are fewer than they decode unless `counts_decoded_rows`.
+        Its bytes are incomplete unless `counts_bytes`.
+        """
         attempts = self._attempts()
-        rows = report.rows_decoded
-        return report.model_copy(
-            update={
-                "bytes_read": sum(int(attempt.inputBytes()) for attempt in attempts),
-                "rows_decoded": sum(int(attempt.inputRecords()) for attempt in attempts) if rows is None else rows,
-            }
-        )
+        changes: dict[str, int | None] = {
+            "bytes_read": sum(int(attempt.inputBytes()) for attempt in attempts) if counts_bytes else None
+        }
+        if report.rows_decoded is None:
+            changes["rows_after_pushdown"] = sum(int(attempt.inputRecords()) for attempt in attempts)
+            changes["rows_decoded"] = changes["rows_after_pushdown"] if counts_decoded_rows else None
+        return report.model_copy(update=changes)
 
     def _attempts(self) -> list[JavaObject]:
         """Return the last attempt of each stage."""

@@ -54,6 +54,11 @@ class Scan(ABC):
         """Whether Spark's input metrics include the bytes that the scan reads."""
         return False
 
+    @property
+    def counts_decoded_rows_in_spark(self) -> bool:
+        """Whether the rows in Spark's input metrics are all the rows that the scan decodes."""
+        return True
+
     def counts_result_rows(self, *, has_predicate: bool) -> bool:
         """Return whether the rows that the report counts are the rows of the result."""
         return not has_predicate and not self.is_mixed

@@ -124,6 +124,11 @@ class UnionScan(Scan):
         return all(group.scan.counts_bytes_in_spark for group in self._groups)
 
     @property
+    def counts_decoded_rows_in_spark(self) -> bool:
+        """Whether Spark counts the decoded rows of all groups."""
+        return all(group.scan.counts_decoded_rows_in_spark for group in self._groups)
+
+    @property
     def session_conf(self) -> dict[str, str]:
         """The settings of all groups."""
         return {key: value for group in self._groups for key, value in group.scan.session_conf.items()}
@@ -156,6 +161,7 @@ class UnionScan(Scan):
             bytes_read=_sum([report.bytes_read for report in reports]),
             bytes_searched=_sum([report.bytes_searched for report in reports]),
             rows_decoded=_sum([report.rows_decoded for report in reports]),
+            rows_after_pushdown=_sum([report.rows_after_pushdown for report in reports]),
             skipped=_sum_by_kind([report.skipped for report in reports]),
             units={
                 kind: _sum_by_kind([report.units.get(kind, {}) for report in reports])

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -41,6 +41,7 @@ from pushdown_spark.contract import (
 START = datetime(2026, 1, 1, tzinfo=UTC)
 READER, STRANGER = "viewer", "guest"
 PASSWORD = "only-for-this-test"
+REPORTS = Path(__file__).parent / "reports"
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)>"
 _UP_SECONDS = 120
 
@@ -84,7 +85,7 @@ def api_server(root: Path, scratch: Path) -> Iterator[Site]:
         "AIRFLOW__API_AUTH__JWT_SECRET": "a secret of this test alone, long enough for HS512 which wants sixty-four",
         "AIRFLOW__API__SECRET_KEY": "a secret of this test alone",
         "AIRFLOW__API__BASE_URL": site.address,
-        "PYTHONPATH": os.pathsep.join([str(_installed(root, scratch)), str(root)]),
+        "PYTHONPATH": os.pathsep.join(map(str, (_installed(root, scratch), root, root / "spark_jobs"))),
     }
     command = ["api-server", "--host", "127.0.0.1", "--port", site.address.rpartition(":")[2], "--workers", "1"]
     log = scratch / "api-server.log"
@@ -145,6 +146,18 @@ class RecordedJoin(PushdownJoinOperator):
 
     def _run(self, context: Context) -> JobResult:
         return self.result
+
+
+class RecordedReport(PushdownScanOperator):
+    """An operator that returns the report in `reports/` which has the name of its path."""
+
+    def _run(self, context: Context) -> JobResult:
+        return recorded(str(self.path))
+
+
+def recorded(name: str) -> JobResult:
+    """Return a report that a real job left. `make_reports.py` makes them."""
+    return JobResult.from_xcom(json.loads((REPORTS / f"{name}.json").read_text("utf-8")))
 
 
 def orc_result(bytes_read: int, seconds: float) -> JobResult:
@@ -243,4 +256,26 @@ def report_dag() -> DAG:
         RecordedScan(task_id="needle", path="/data/*.orc", format="orc")
         RecordedJoin(task_id="mart", sources={"f": {"path": "/f", "format": "csv"}}, query="SELECT 1")
         PythonOperator(task_id="other", python_callable=_of_another_task)
+    return dag
+
+
+def gallery_dag(names: Sequence[str]) -> DAG:
+    """Return a DAG with one mapped task, whose instances return the reports of real jobs."""
+    with DAG("gallery", schedule=None, start_date=START, catchup=False) as dag:
+        RecordedReport.partial(task_id="scan", format="json", map_index_template="{{ task.path }}").expand(
+            path=list(names)
+        )
+    return dag
+
+
+def pipeline_dag() -> DAG:
+    """Return a DAG with four tasks that return the reports of real jobs."""
+    with DAG("sales", schedule=None, start_date=START, catchup=False) as dag:
+        for task_id, name in (
+            ("late", "orc"),
+            ("needle", "parquet_sorted"),
+            ("spelling", "fallback"),
+            ("mart", "join_8"),
+        ):
+            RecordedReport(task_id=task_id, path=name, format="json")
     return dag

@@ -1,4 +1,4 @@
-"""Drawings of join trees are well-formed SVG, have a box for each node, and fit the width."""
+"""Drawings of join trees are well-formed SVG, have a box for each node, and mark what moved."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from airflow_pushdown.plugin.join_drawing import joins_svg
+from airflow_pushdown.plugin.join_drawing import TreeDrawing, moved_nodes, tree_drawings
+from airflow_pushdown.plugin.join_layout import Box, cells, layout, shortened
 from pushdown_spark.contract import JoinReport, JoinTree
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -16,36 +17,76 @@ def joined(left: JoinTree, right: JoinTree, **facts: object) -> JoinTree:
     return JoinTree.model_validate({"kind": "INNER", "left": left, "right": right, **facts})
 
 
-A, B, C = (JoinTree(relation=name) for name in ("a", "b", "c<d>"))
+def left_deep(names: str) -> JoinTree:
+    first, *others = (JoinTree(relation=name) for name in names)
+    tree = first
+    for other in others:
+        tree = joined(tree, other, condition=f"a.key = {other.relation}.key")
+    return tree
+
+
+A, B, C = (JoinTree(relation=name, source=source) for name, source in (("a", "flights"), ("b", "B"), ("c<d>", None)))
 BEFORE = joined(joined(A, B, estimated=7e6), C, condition="b.x < c.y", estimated=12.0)
-AFTER = joined(joined(B, C, actual=3), A, condition="b.x < c.y", estimated=12.0, actual=11)
+AFTER = joined(joined(B, C, actual=3), A, condition="b.x < c.y", estimated=12.0, actual=240)
 REPORT = JoinReport(before=BEFORE, after=AFTER, reason="fewer rows & less", reordered=True, star=("b", "a", "c"))
 
 
-def drawn(report: JoinReport, width: int) -> ElementTree.Element:
-    content, _ = joins_svg(report, width)
-    return ElementTree.fromstring(f'<svg xmlns="{SVG[1:-1]}">{content}</svg>')
+def parsed(drawn: TreeDrawing) -> ElementTree.Element:
+    return ElementTree.fromstring(f'<svg xmlns="{SVG[1:-1]}">{drawn.content}</svg>')
 
 
-def test_the_picture_has_a_box_for_each_node_and_no_script() -> None:
-    root = drawn(REPORT, 640)
-    assert len(list(root.iter(f"{SVG}rect"))) == 2 * 5
-    assert len(list(root.iter(f"{SVG}line"))) == 2 * 4
-    assert not list(root.iter(f"{SVG}script"))
-    texts = ["".join(text.itertext()) for text in root.iter(f"{SVG}text")]
-    assert {"before", "after", "a", "b", "c<d>", "estimated 12 rows, actual 11", "actual 3"} <= set(texts)
+def texts(root: ElementTree.Element, name: str = "text") -> list[str]:
+    return ["".join(text.itertext()) for text in root.iter(f"{SVG}{name}")]
 
 
-@pytest.mark.parametrize("relations", [2, 5, 12])
-def test_the_drawing_fits_the_width(relations: int) -> None:
-    tree = A
-    for _ in range(relations - 1):
-        tree = joined(tree, B)
-    report = JoinReport(before=tree, after=tree, reason="as it was")
-    root = drawn(report, 640)
-    drawings = [group for group in root.iter(f"{SVG}g") if "scale(" in group.get("transform", "")]
-    assert drawings
-    for drawing in drawings:
-        scale = float(drawing.get("transform", "").partition("scale(")[2].rstrip(")"))
-        right = max(float(box.get("x", "")) + float(box.get("width", "")) for box in drawing.iter(f"{SVG}rect"))
-        assert right * scale <= 640
+def test_each_tree_has_its_nodes_conditions_and_rows() -> None:
+    before, after = map(parsed, tree_drawings(REPORT))
+    for root in (before, after):
+        assert len([group for group in root.iter(f"{SVG}g") if "node" in group.get("class", "")]) == 5
+        assert len(list(root.iter(f"{SVG}path"))) == 4
+        assert not list(root.iter(f"{SVG}script"))
+        assert {"flights AS a", "b", "c<d>", "b.x < c.y"} <= set(texts(root))
+    assert {"estimated 12", "actual    240", "20.0 times too low"} <= set(texts(after))
+    assert not any("actual" in text for text in texts(before)), "only the tree that ran has actual rows"
+    assert "fewer rows" not in "".join(after.itertext()), "the page says the reason"
+
+
+def test_an_estimate_that_is_far_off_is_marked() -> None:
+    wrong = [group for group in parsed(tree_drawings(REPORT)[1]).iter(f"{SVG}g") if "wrong" in group.get("class", "")]
+    assert [texts(group)[0] for group in wrong] == ["INNER JOIN"]
+
+
+def test_the_fewest_relations_that_explain_the_new_order_moved() -> None:
+    assert moved_nodes(left_deep("fabcde"), left_deep("feabcd")) == {frozenset("e")}
+    assert moved_nodes(left_deep("feabcd"), left_deep("fabcde")) == {frozenset("e")}
+    bushy = joined(left_deep("ab"), left_deep("cd"))
+    assert moved_nodes(bushy, left_deep("abcd")) == {frozenset("cd")}
+    drawn = parsed(tree_drawings(REPORT)[1])
+    assert sum("moved" in group.get("class", "") for group in drawn.iter(f"{SVG}g")) == 1
+
+
+def test_one_tree_is_drawn_if_the_order_stayed() -> None:
+    (drawn,) = tree_drawings(JoinReport(before=BEFORE, after=BEFORE, reason="no order is better"))
+    assert drawn.moved == 0
+
+
+@pytest.mark.parametrize("relations", [2, 8, 20])
+def test_boxes_do_not_overlap_and_stay_inside(relations: int) -> None:
+    chain = left_deep("abcdefghijklmnopqrstuvwxyz"[:relations])
+    for tree in (chain, joined(chain, chain, condition="a.long_name_of_a_key = b.another_long_name AND c.x = d.y")):
+        root, width, height = layout(tree, has_run=True)
+        boxes = list(root.boxes())
+        assert not [(one, other) for one in boxes for other in boxes if one is not other and overlap(one, other)]
+        assert min(box.left for box in boxes) >= 0
+        assert max(box.left + box.width for box in boxes) <= width + 0.1
+        assert max(box.top + box.height for box in boxes) == height
+
+
+def overlap(one: Box, other: Box) -> bool:
+    apart = one.left + one.width <= other.left or other.left + other.width <= one.left
+    return not apart and one.top < other.top + other.height and other.top < one.top + one.height
+
+
+def test_long_names_are_shortened_by_their_width() -> None:
+    assert shortened("a" * 40) == "a" * 31 + "..."
+    assert cells(shortened("\N{CJK UNIFIED IDEOGRAPH-8868}" * 40)) <= 34

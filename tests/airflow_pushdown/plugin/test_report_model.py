@@ -1,6 +1,8 @@
-"""The model of the report page: bar widths, formatted amounts, and links to web pages only."""
+"""The model of the report page: steps and their bars, charts, sums over runs, and links to web pages only."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -9,35 +11,67 @@ from pydantic import ValidationError
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.hooks.application import Application, history_page, history_server, started_application
+from airflow_pushdown.plugin.dag_data import DagReports, DagRunReports, TaskReport
 from airflow_pushdown.plugin.data import PastRun, Place, TaskRun
-from airflow_pushdown.plugin.links import report_path
-from airflow_pushdown.plugin.model import funnel, skipped, unit_outcomes
+from airflow_pushdown.plugin.drawing import day_charts, history_charts, plan_changes
+from airflow_pushdown.plugin.links import report_path, tabs
+from airflow_pushdown.plugin.model import (
+    conjunct_rows,
+    job_funnel,
+    rows_written,
+    skipped,
+    source_funnel,
+    unit_outcomes,
+)
 from airflow_pushdown.plugin.page import render_report
-from pushdown_spark.contract import ConjunctReport, Exactness, JobResult, SourceReport
+from pushdown_spark.contract import ConjunctReport, ErrorCode, Exactness, JobError, JobResult, SourceReport
+from pushdown_spark.contract.report_text import render_text
 
 COUNTS = st.none() | st.integers(0, 10**15)
 
 
-@given(st.integers(0, 10**15), COUNTS, COUNTS, COUNTS, COUNTS, st.integers(0, 10**15))
-def test_a_funnel_never_widens(
-    total: int, read: int | None, searched: int | None, decoded: int | None, returned: int | None, unparsed: int
+@given(COUNTS, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS)
+def test_every_step_is_shown_and_an_unknown_one_has_no_bar(
+    total: int | None,
+    read: int | None,
+    searched: int | None,
+    decoded: int | None,
+    passed: int | None,
+    returned: int | None,
+    written: int | None,
 ) -> None:
     source = SourceReport(
         reader="r",
         reason="w",
-        bytes_total=total,
+        files_total=0 if total is None else 1,
+        bytes_total=total or 0,
         bytes_read=read,
         bytes_searched=searched,
         rows_decoded=decoded,
+        rows_after_pushdown=passed,
         rows_returned=returned,
-        skipped={"bytes never parsed": unparsed},
     )
-    shares = [stage.share for stage in funnel(source)]
-    assert shares == sorted(shares, reverse=True)
-    assert all(0 <= share <= 1 for share in shares)
+    steps = {step.label: step for step in source_funnel(source, written)}
+    known = {
+        "bytes stored": total,
+        "bytes read": read,
+        "rows decoded": decoded,
+        "rows after pushdown": passed,
+        "rows returned": returned,
+    }
+    assert set(steps) == {*known, *(["rows written"] if written is not None else []), *searched_labels(searched)}
+    for label, count in known.items():
+        assert (steps[label].amount == "unknown") is (count is None)
+        if count is None:
+            assert steps[label].share is None
+        assert steps[label].share is None or 0 <= steps[label].share <= 1
 
 
-def test_a_funnel_tells_bytes_then_rows() -> None:
+def searched_labels(searched: int | None) -> list[str]:
+    return [] if searched is None else ["bytes searched, decompressed"]
+
+
+def test_a_funnel_shows_bytes_then_rows() -> None:
     source = SourceReport(
         reader="r",
         reason="w",
@@ -46,19 +80,51 @@ def test_a_funnel_tells_bytes_then_rows() -> None:
         bytes_read=1024,
         bytes_searched=4096,
         rows_decoded=200,
+        rows_after_pushdown=100,
         rows_returned=50,
         skipped={"bytes never parsed": 3072, "lines": 7},
     )
-    assert [(stage.label, stage.amount, stage.share) for stage in funnel(source)] == [
-        ("bytes in the files", "2.0 KiB", 1.0),
-        ("bytes read", "1.0 KiB (50 %)", 0.5),
-        ("bytes searched, decompressed", "4.0 KiB", 0.5),
-        ("bytes parsed", "1.0 KiB (25 %)", 0.125),
-        ("rows decoded", "200", 0.125),
-        ("rows returned", "50", 0.03125),
+    assert [(step.label, step.amount, step.share, step.part) for step in source_funnel(source, 50)] == [
+        ("bytes stored", "2.0 KiB", 1.0, ""),
+        ("bytes read", "1.0 KiB", 0.5, "50 %"),
+        ("bytes searched, decompressed", "4.0 KiB", 1.0, ""),
+        ("bytes parsed", "1.0 KiB", 0.25, "25 %"),
+        ("rows decoded", "200", 1.0, ""),
+        ("rows after pushdown", "100", 0.5, "50 %"),
+        ("rows returned", "50", 0.25, "25 %"),
+        ("rows written", "50", 0.25, "25 %"),
     ]
     assert skipped(source) == ("3.0 KiB never parsed", "7 lines")
-    assert funnel(SourceReport(reader="spark", reason="w")) == ()
+
+
+def test_a_sum_of_sources_is_unknown_if_one_is() -> None:
+    known = SourceReport(reader="r", reason="w", files_total=1, bytes_total=10, bytes_read=5, rows_decoded=3)
+    result = JobResult(rows=2, output="/out", sources={"a": known, "b": known.model_copy(update={"bytes_read": None})})
+    assert [(step.label, step.amount) for step in job_funnel(result)] == [
+        ("bytes stored", "20 B"),
+        ("bytes read", "unknown"),
+        ("rows decoded", "6"),
+        ("rows after pushdown", "unknown"),
+        ("rows written", "2"),
+    ]
+    assert rows_written(result, "one") is None
+
+
+def test_spark_and_conjuncts_have_the_words_of_the_log() -> None:
+    conjuncts = (
+        ConjunctReport(sql="a = 1", exactness=Exactness.EXACT, pushed_as="statistics"),
+        ConjunctReport(sql="b = 1", exactness=Exactness.INEXACT),
+        ConjunctReport(sql="f(c)", exactness=Exactness.UNSUPPORTED, reason="a function"),
+    )
+    source = SourceReport(reader="r", reason="w", conjuncts=conjuncts)
+    assert [row.in_spark for row in conjunct_rows(source)] == [
+        "not evaluated by Spark",
+        "re-evaluated by Spark",
+        "evaluated by Spark: a function",
+    ]
+    text = render_text(JobResult(rows=1, sources={"s": source}))
+    assert "b = 1: re-evaluated by Spark" in text
+    assert "f(c): a function" in text
 
 
 def test_units_are_shares_of_their_kind() -> None:
@@ -66,6 +132,7 @@ def test_units_are_shares_of_their_kind() -> None:
         ("read", 1, 0.25),
         ("skipped", 3, 0.75),
     ]
+    assert [one.share for one in unit_outcomes({"total": 8, "filter columns read": 6})] == [1.0, 0.75]
 
 
 def test_bytes_of_sources_add_up_where_they_are_known_of_each() -> None:
@@ -86,9 +153,72 @@ def test_a_page_shows_no_sum_of_the_known_sources() -> None:
     result = JobResult(sources=sources)
     run = TaskRun(place, "success", None, None, 1, result, True, None, (PastRun("run", None, result),))
     page = render_report(run)
-    assert "bytes read: unknown for at least one source" in page
-    assert "<b>5 B</b> read" not in page
+    assert "bytes read: not counted for at least one source" in page
+    assert "<b>5 B</b>" not in page
     assert "unknown</td>" in page
+
+
+def past_run(number: int, result: JobResult) -> PastRun:
+    return PastRun(f"run {number}", datetime(2026, 1, 1 + number, 6, tzinfo=UTC), result)
+
+
+def test_charts_need_three_runs_and_have_dates() -> None:
+    place = Place("dag", "task", "run 2")
+    result = JobResult(seconds=4, sources={"s": SourceReport(reader="r", reason="w", bytes_read=5)})
+    runs = [past_run(number, result) for number in range(3)]
+    assert history_charts(runs[:2], place, ()) == ()
+    for chart in history_charts(runs, place, ()):
+        assert chart.dates == ("Jan 1", "Jan 2", "Jan 3")
+        assert [bar.current for bar in chart.bars] == [False, False, True]
+    many = history_charts([past_run(number, result) for number in range(9)], place, ())
+    assert many[0].dates == ("Jan 1", "Jan 5", "Jan 9")
+
+
+def test_runs_whose_reader_or_plan_changed_are_marked() -> None:
+    ours = JobResult(sources={"s": SourceReport(reader="pushdown", reason="w")})
+    spark = JobResult(sources={"s": SourceReport(reader="spark", reason="w")})
+    conjunct = ConjunctReport(sql="a = 1", exactness=Exactness.EXACT)
+    exact = JobResult(sources={"s": SourceReport(reader="spark", reason="w", conjuncts=(conjunct,))})
+    failed = JobResult(error=JobError(code=ErrorCode.SPARK, message="m", retryable=True))
+    results = [ours, ours, failed, spark, spark, exact]
+    changes = plan_changes([past_run(number, result) for number, result in enumerate(results)])
+    assert [(change.number, change.text) for change in changes] == [
+        (3, "the reader of s changed from pushdown to spark"),
+        (5, "the pushdown to s changed"),
+    ]
+
+
+def dag_run(day: int, *results: JobResult) -> DagRunReports:
+    place = Place("dag", "task", f"run {day}")
+    reports = tuple(TaskReport(place, result) for result in results)
+    return DagRunReports(f"run {day}", datetime(2026, 1, day, tzinfo=UTC), "success", reports)
+
+
+def test_days_sum_their_runs_and_count_the_unknown_ones() -> None:
+    known = JobResult(
+        seconds=2, sources={"s": SourceReport(reader="r", reason="w", files_total=1, bytes_total=10, bytes_read=4)}
+    )
+    unknown = JobResult(seconds=3, sources={"s": SourceReport(reader="r", reason="w")})
+    runs = (dag_run(30, known, known), dag_run(30, unknown), dag_run(28, known))
+    reports = DagReports("dag", datetime(2026, 1, 30, 9, tzinfo=UTC), runs)
+    assert [(run.bytes_read, run.bytes_skipped) for run in runs] == [(8, 12), (None, None), (4, 6)]
+    *_, third, second, last = reports.days
+    assert (last.runs, last.bytes_read, last.bytes_skipped, last.unknown, last.seconds) == (2, 8, 12, 1, 7)
+    assert second.runs == 0
+    assert third.bytes_read == 4
+    assert len(reports.days) == 30
+    assert "unknown for 1" in day_charts(reports.days)[0].bars[-1].label
+
+
+def test_a_fallback_is_a_predicate_that_sparks_reader_took_without_being_asked() -> None:
+    conjunct = ConjunctReport(sql="f(a)", exactness=Exactness.UNSUPPORTED)
+    fallback = SourceReport(reader="spark", reason="it is dear", conjuncts=(conjunct,), bytes_read=7)
+    asked = fallback.model_copy(update={"reason": "asked for with reader='spark'"})
+    whole = fallback.model_copy(update={"conjuncts": ()})
+    result = JobResult(sources={"fallback": fallback, "asked": asked, "whole": whole})
+    (found,) = DagReports("dag", datetime(2026, 1, 30, tzinfo=UTC), (dag_run(2, result), dag_run(1, result))).fallbacks
+    assert (found.source, found.reason, found.runs, found.bytes_read) == ("fallback", "it is dear", 2, 14)
+    assert found.last.run_id == "run 2"
 
 
 def test_a_result_comes_back_from_xcom_as_it_was() -> None:
@@ -111,6 +241,10 @@ def test_the_report_of_any_task_has_an_address() -> None:
 def test_it_lies_below_the_path_of_airflows_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://data.example/airflow/")
     assert report_path("d", "t", "r", 3) == "/airflow/pushdown/report/d/t?run_id=r&map_index=3"
+    assert [tab["href"] for tab in tabs()] == [
+        "/airflow/pushdown/tab/report/{DAG_ID}/{RUN_ID}/{TASK_ID}/{MAP_INDEX}",
+        "/airflow/pushdown/tab/runs/{DAG_ID}",
+    ]
 
 
 @pytest.mark.parametrize(

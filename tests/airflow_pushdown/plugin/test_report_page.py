@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,13 +11,22 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 from airflow.sdk import DAG
+from browser import (  # type: ignore[import-not-found]
+    background,
+    brightness,
+    logged_in,
+    overflow,
+    switch_theme,
+    tab,
+    texts_outside_boxes,
+    violations,
+)
 from report_site import (  # type: ignore[import-not-found]
     HOSTILE,
-    PASSWORD,
     READER,
     START,
     STRANGER,
@@ -27,6 +35,7 @@ from report_site import (  # type: ignore[import-not-found]
     Site,
     api_server,
     failed_result,
+    gallery_dag,
     join_result,
     orc_result,
     report_dag,
@@ -37,13 +46,16 @@ if TYPE_CHECKING:
 
 RUNS = 5
 FAILED_RUN = 3
+GALLERY = ("mapped_0", "join_20", "fallback")
 
 
 @pytest.fixture(scope="module")
 def runs(register_dag: Callable[[DAG], None]) -> list[str]:
     """Return the run ids of the tasks. The third run failed."""
-    dag = report_dag()
+    dag, gallery = report_dag(), gallery_dag(GALLERY)
     register_dag(dag)
+    register_dag(gallery)
+    gallery.test(logical_date=START)
     RecordedJoin.result = join_result()
     RecordedScan.pending = [
         failed_result() if number == FAILED_RUN else orc_result(1_500_000 + 300_000 * number, 4.0 + number)
@@ -71,23 +83,8 @@ def artefacts(project: Path) -> Path:
 @pytest.fixture(scope="module")
 def page(site: Site) -> Iterator[Page]:
     """Return a browser page in which a user with read permission has logged in by the form."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright, which drives the browser")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("no Chromium on PATH; as root: apt-get install chromium")
-    with playwright.sync_playwright() as driver:
-        # As root, as in containers, its own sandbox cannot be set up.
-        options = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = driver.chromium.launch(executable_path=chromium, args=options)
-        opened = browser.new_page(viewport={"width": 1100, "height": 1000})
-        opened.set_default_timeout(60_000)
-        opened.goto(site.address)
-        opened.fill("input[name=username]", READER)
-        opened.fill("input[name=password]", PASSWORD)
-        opened.click("button[type=submit]")
-        opened.wait_for_url(lambda address: "/login" not in address)
+    with logged_in(site) as opened:
         yield opened
-        browser.close()
 
 
 def path_of(task: str, run: str) -> str:
@@ -104,6 +101,7 @@ def test_airflows_own_permissions_decide(site: Site, runs: list[str]) -> None:
     assert "12,000" in text
     assert "12,000" not in site.get(path)[1] + site.get(path, STRANGER)[1]
     assert headers["content-security-policy"].startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in headers["content-security-policy"]
     assert headers["cache-control"] == "no-store"
     assert "http" not in text.replace("http://history.example:18080/history/local-1/", "")
 
@@ -112,7 +110,7 @@ def test_nothing_of_a_report_becomes_markup(site: Site, runs: list[str]) -> None
     for task, run in (("needle", runs[-1]), ("needle", runs[FAILED_RUN]), ("mart", runs[-1])):
         text = site.get(path_of(task, run), READER)[1]
         assert HOSTILE not in text
-        assert "<script" not in text
+        assert text.count("<script") == 1, "only the page's own script"
         assert "&lt;script&gt;" in text
 
 
@@ -127,7 +125,7 @@ def test_what_is_no_report_of_ours_is_not_shown(site: Site, runs: list[str]) -> 
 
 def test_a_reader_comes_from_the_task_to_its_report(site: Site, runs: list[str], page: Page, artefacts: Path) -> None:
     page.goto(f"{site.address}/dags/reports/runs/{quote(runs[-1], safe='')}/tasks/needle/details")
-    link = page.get_by_role("link", name="Pushdown report")
+    link = page.locator("a[href*='/pushdown/report/']")
     link.wait_for()
     page.screenshot(path=artefacts / "task.png")
     assert page.get_by_role("link", name="Spark application").get_attribute("href") == (
@@ -139,7 +137,8 @@ def test_a_reader_comes_from_the_task_to_its_report(site: Site, runs: list[str],
     said = page.inner_text("body").lower()
     for words in (
         "rows returned",
-        "pushed down to the pushdown reader",
+        "conjuncts of the predicate",
+        "re-evaluated by spark",
         "tailnum = 'n328aa'",
         "a function of the column",
         "reads 2 of 40 stripes",
@@ -164,16 +163,25 @@ def test_the_page_looks_as_meant_in_light_and_dark(site: Site, runs: list[str], 
         "9,000",
         "stripes: 1 read, 3 skipped by statistics",
     ]
-    widths = [box["width"] for bar in page.locator("svg.funnel .bar").all() if (box := bar.bounding_box())]
-    assert len(widths) == 4
-    assert widths == sorted(widths, reverse=True)
-    assert page.locator("svg.chart .run, svg.chart .failed-run, svg.chart .unknown-run").count() == 2 * RUNS
-    assert page.locator("svg.chart .unknown-run").count() == 1
-    assert page.locator("svg.chart .current-run").count() == 2
+    assert page.locator("table.funnel tr th[scope=row]").all_inner_texts() == [
+        "bytes stored",
+        "bytes read",
+        "rows decoded",
+        "rows after pushdown",
+        "rows returned",
+        "rows written",
+    ]
+    assert page.locator("table.funnel tr").nth(4).inner_text().split() == ["rows", "after", "pushdown", "unknown"]
+    assert page.locator("svg .run").count() == 2 * RUNS
+    assert page.locator("svg .unknown-run").count() == 1
+    assert page.locator("svg .current-run").count() == 2
+    assert page.locator(".dates").first.locator("span").count() == RUNS
     light = page.evaluate("[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]")
+    assert violations(page) == []
     page.screenshot(path=artefacts / "report-light.png", full_page=True)
     page.emulate_media(color_scheme="dark")
     dark = page.evaluate("[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]")
+    assert violations(page) == []
     page.screenshot(path=artefacts / "report-dark.png", full_page=True)
     assert brightness(light[0]) > 200 > 100 > brightness(light[1])
     assert brightness(dark[0]) < 60 < 180 < brightness(dark[1])
@@ -181,20 +189,70 @@ def test_the_page_looks_as_meant_in_light_and_dark(site: Site, runs: list[str], 
 
 def test_join_trees_and_other_runs_are_a_click_away(site: Site, runs: list[str], page: Page, artefacts: Path) -> None:
     page.goto(site.address + path_of("mart", runs[-1]))
-    assert "Reordered: 9 planes leave few flights" in page.inner_text("body")
-    drawn = page.locator("svg.joins").text_content() or ""
-    assert "before" in drawn
-    assert "after" in drawn
-    sizes = page.locator("svg.joins rect + text").evaluate_all(
-        "all => all.map(text => getComputedStyle(text).fontSize)"
-    )
-    assert set(sizes) == {"11px"}
+    assert page.inner_text("body").count("9 planes leave few flights") == 1
+    assert page.locator(".join figcaption b").all_inner_texts() == ["Before", "After"]
+    assert page.locator("svg.tree .moved").count() == 2, "the relation that moved, in both trees"
+    assert texts_outside_boxes(page) == []
     page.screenshot(path=artefacts / "join-dark.png", full_page=True)
     page.goto(site.address + path_of("needle", runs[-1]))
-    page.locator("svg.chart a").nth(FAILED_RUN).click()
+    page.locator("figure.chart").first.locator("a").nth(FAILED_RUN).click()
     page.wait_for_url(f"**{quote(runs[FAILED_RUN], safe='')}*")
     assert "Failed: unknown_column" in page.inner_text("body")
     page.screenshot(path=artefacts / "failed-dark.png", full_page=True)
+
+
+def test_a_tab_of_the_task_shows_the_report_in_airflows_theme(
+    site: Site, runs: list[str], page: Page, artefacts: Path
+) -> None:
+    page.emulate_media(color_scheme="light")
+    page.goto(f"{site.address}/dags/reports/runs/{quote(runs[-1], safe='')}/tasks/needle")
+    page.locator("a[href$='/plugin/pushdown-report']").click()
+    frame = tab(page)
+    frame.wait_for_selector("table.funnel")
+    for theme, is_dark in (("dark", True), ("light", False)):
+        switch_theme(page, theme)
+        frame.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
+        assert (background(frame) < 100) is is_dark
+        page.screenshot(path=artefacts / f"tab-{theme}.png")
+    frame.locator("figure.chart").first.locator("a").nth(FAILED_RUN).click()
+    page.wait_for_url(lambda address: runs[FAILED_RUN] in unquote(address))
+    tab(page).get_by_text("Failed: unknown_column").wait_for()
+    tab(page).get_by_role("link", name="All runs of this DAG").click()
+    page.wait_for_url("**/dags/reports/plugin/pushdown-runs")
+    rows = tab(page).locator("table.runs tbody tr")
+    assert rows.count() == RUNS
+    assert rows.first.inner_text().count("unknown") == 1
+    page.screenshot(path=artefacts / "runs-tab.png")
+    assert site.get("/pushdown/runs/reports", STRANGER)[0] == 403
+    assert site.get("/pushdown/tab/report/reports/x/needle/one", READER)[0] == 404
+
+
+def test_mapped_tasks_lead_to_each_other_by_keyboard(site: Site, runs: list[str], page: Page) -> None:
+    run = only_run(site, "gallery")
+    page.goto(f"{site.address}/pushdown/report/gallery/scan?run_id={quote(run, safe='')}&map_index=0")
+    assert "map index 0 (mapped_0), one of 3" in page.inner_text("nav.siblings")
+    assert page.locator("nav.siblings a").all_inner_texts() == ["Next →"]
+    for _ in range(4):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.rel") == "next":
+            break
+    page.keyboard.press("Enter")
+    page.wait_for_url("**map_index=1")
+    assert "(join_20)" in page.inner_text("nav.siblings")
+    assert texts_outside_boxes(page) == []
+    page.set_viewport_size({"width": 390, "height": 900})
+    assert overflow(page) == 0
+    tree = page.locator("svg.tree").first
+    fitting = tree.bounding_box()
+    page.locator("input[value=fit]").focus()
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")
+    full = tree.bounding_box()
+    assert fitting is not None
+    assert full is not None
+    assert full["width"] > 2 * fitting["width"]
+    page.set_viewport_size({"width": 1280, "height": 1000})
+    assert violations(page) == []
 
 
 def test_while_the_task_runs_the_page_waits_and_links_to_spark(
@@ -241,9 +299,3 @@ def only_run(site: Site, dag_id: str) -> str:
     """Return the id of the only run of a DAG, empty if there is none."""
     status, text, _ = site.get(f"/api/v2/dags/{dag_id}/dagRuns", READER)
     return text.partition('"dag_run_id":"')[2].partition('"')[0] if status == 200 else ""
-
-
-def brightness(colour: str) -> float:
-    """Return the mean of the channels of a computed color like `rgb(1, 2, 3)`."""
-    parts = [float(part) for part in colour.partition("(")[2].rstrip(")").split(",")[:3]]
-    return sum(parts) / 3

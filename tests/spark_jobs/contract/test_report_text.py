@@ -24,7 +24,7 @@ JOIN = JoinTree(
     condition="o.id = c.id",
     estimated=1200.4,
     actual=1234,
-    left=JoinTree(relation="o", estimated=5e6),
+    left=JoinTree(relation="o", source="orders", estimated=5e6),
     right=JoinTree(relation="c", hint="BROADCAST", actual=7),
 )
 RESULT = JobResult(
@@ -48,9 +48,11 @@ RESULT = JobResult(
             bytes_read=1024**3,
             bytes_searched=2 * 1024**3,
             rows_decoded=1300,
+            rows_after_pushdown=1290,
             rows_returned=1234,
             skipped={"files": 88, "bytes never parsed": 1536 * 1024**2},
             notes=("filename is a column of the table",),
+            advice=("Write fewer, larger files.",),
         )
     },
     joins=(JoinReport(before=JOIN, after=JOIN, reason="two relations keep their order"),),
@@ -127,15 +129,17 @@ def test_the_report_shows_pushdown_reads_and_skips() -> None:
         "  Files: 12 of 100 read",
         "  Bytes: 1.0 GiB of 4.0 GiB read, 75 % skipped",
         "  Searched for byte patterns: 2.0 GiB (decompressed)",
-        "  Rows: 1,300 decoded, 1,234 returned",
+        "  Rows: 1,300 decoded, 1,290 after pushdown, 1,234 returned",
         "  Skipped: 88 files, 1.5 GiB never parsed (75 %)",
         "  Notes",
         "    filename is a column of the table",
+        "  What would help",
+        "    Write fewer, larger files.",
         "",
         "Joins",
         "  Not reordered: two relations keep their order",
-        "  INNER JOIN ON o.id = c.id (estimated 1,200 rows, actual 1,234)",
-        "  ├ o (estimated 5,000,000 rows)",
+        "  INNER JOIN ON o.id = c.id (estimated 1,200 rows, actual 1,234, as estimated)",
+        "  ├ orders AS o (estimated 5,000,000 rows)",
         "  └ c [BROADCAST] (actual 7)",
     ]
 

@@ -134,7 +134,7 @@ class Decoder:
                 self._passing_share = passing.num_rows / max(batch.num_rows, 1)
                 batch = passing
             if batch.num_rows:
-                metrics.records_returned += batch.num_rows
+                metrics.rows_returned += batch.num_rows
                 yield batch
 
     def matching(self, group: BlockGroup) -> int:
@@ -157,7 +157,7 @@ class Decoder:
             selected_blocks.update(np.unique(blocks).tolist())
             selected = self._select.run(group.data, RecordRuns.of_records(starts, group.ends[blocks]))
             select_columns = self._batch(self._select, self._select_fields, selected)
-            metrics.records_returned += len(rows)
+            metrics.rows_returned += len(rows)
             yield self._join(filter_columns.take(rows), select_columns)
         metrics.blocks[BlockOutcome.SELECTED] += len(selected_blocks)
 

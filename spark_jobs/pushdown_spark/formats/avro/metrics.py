@@ -22,14 +22,15 @@ class BlockOutcome(StrEnum):
 class AvroMetrics(FileMetrics):
     """Counts for one file in one task.
 
-    `records` counts the records of all blocks, `rows_decoded` those of blocks whose filter columns were decoded.
+    `records` counts the records of all blocks, `rows_decoded` those of blocks whose filter columns were decoded,
+    `rows_returned` those that were passed to Spark.
     `bytes_read` counts stored bytes, `bytes_searched` decompressed bytes.
     """
 
     blocks: Counter[BlockOutcome] = field(default_factory=Counter)
     records: int = 0
     rows_decoded: int = 0
-    records_returned: int = 0
+    rows_returned: int = 0
     bytes_read: int = 0
     bytes_searched: int = 0
 

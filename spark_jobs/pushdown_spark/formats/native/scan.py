@@ -58,8 +58,15 @@ class NativeScan(Scan):
 
     @property
     def counts_bytes_in_spark(self) -> bool:
-        """Whether Spark's metrics have the bytes. They omit vectored reads, which are nearly all reads of ORC files."""
-        return self._request.source.format is not SourceFormat.ORC
+        """Whether Spark's metrics have the bytes. They omit vectored reads, the most of ORC and Parquet."""
+        return self._request.source.format not in (SourceFormat.ORC, SourceFormat.PARQUET)
+
+    @property
+    def counts_decoded_rows_in_spark(self) -> bool:
+        """Whether the reader returns all rows that it decodes. Row-based readers drop rows by pushed filters."""
+        if self._request.source.format not in _ROW_BY_ROW:
+            return True
+        return all(conjunct.pushed_as is None for conjunct in self._plan_report.conjuncts)
 
     @property
     def session_conf(self) -> Mapping[str, str]:

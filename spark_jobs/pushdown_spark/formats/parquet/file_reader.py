@@ -98,12 +98,15 @@ class OpenParquet:
             part_of(start, end, self.size),
             may_prune=has_sound_statistics(self.footer.created_by),
         )
+        received = 0
         try:
             for batch in scan.batches():
+                received += batch.num_rows
                 yield from self._passing(self._table_columns(batch), metrics)
         finally:
             metrics.bytes_read += scan.count("bytes_scanned")
-            metrics.rows_decoded += scan.count("pushdown_rows_pruned") + scan.count("output_rows")
+            # Without a filter, the library does not count rows.
+            metrics.rows_decoded += scan.count("pushdown_rows_pruned") + max(scan.count("output_rows"), received)
             metrics.add_pruning(scan.printed_metrics(), len(groups))
 
     def sample(self, group: int, rows: int) -> pa.RecordBatch:

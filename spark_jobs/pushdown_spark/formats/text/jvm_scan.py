@@ -118,6 +118,7 @@ class JvmTextScan(Scan):
             files_total=len(plan.files),
             bytes_total=sum(file.size for file in plan.files),
             rows_decoded=candidates if lines else None,
+            rows_after_pushdown=candidates if lines else None,
             skipped={"lines never parsed": lines - candidates} if lines else {},
             notes=self._notes,
         )

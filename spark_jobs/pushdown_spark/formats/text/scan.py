@@ -94,6 +94,7 @@ class TextScan(Scan):
             bytes_read=sums.bytes_read if has_run else None,
             bytes_searched=sums.bytes_searched if has_run else None,
             rows_decoded=sums.candidate_lines if has_run else None,
+            rows_after_pushdown=sums.candidate_lines if has_run else None,
             skipped={
                 "files": len([f for f in plan.files if f.size]) - len(files),
                 "bytes never parsed": sums.bytes_searched - sums.candidate_bytes,

@@ -45,7 +45,7 @@ def test_every_type_is_decoded_to_arrow(data: st.DataObject, tmp_path: Path, way
     expected = [sample.arrives(value) for value in values]
     for field in wanted:
         assert found[field.name].combine_chunks().equals(pa.array([e[field.name] for e in expected], field.type))
-    assert (count.records, count.records_returned) == (len(values), len(values))
+    assert (count.records, count.rows_returned) == (len(values), len(values))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -80,7 +80,7 @@ def test_every_codec_is_read_and_searched(codec: str, tmp_path: Path, way: str) 
     assert found.to_pylist() == [rows[1234]]
     assert count.blocks[BlockOutcome.SKIPPED] >= 12
     assert count.blocks[BlockOutcome.SKIPPED] + count.blocks[BlockOutcome.FILTERED] == 15
-    assert (count.records, count.records_returned) == (3000, 1)
+    assert (count.records, count.rows_returned) == (3000, 1)
     assert count.bytes_searched == sum(len(encoded(ROWS, each)) for each in blocks)
 
 

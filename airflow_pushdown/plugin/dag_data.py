@@ -1,0 +1,213 @@
+"""Queries of Airflow's database for the reports of a DAG's runs, and their sums by run, by day and by fallback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from itertools import groupby
+
+from airflow.models.dagrun import DagRun
+from airflow.models.xcom import XComModel
+from airflow.sdk.bases.xcom import BaseXCom
+from sqlalchemy import and_, select
+from sqlalchemy.orm import Session, aliased
+
+from airflow_pushdown.plugin.data import Place, report_of
+from airflow_pushdown.plugin.links import PushdownReportLink
+from pushdown_spark.contract import JobResult
+
+DAYS = 30
+"""The number of days whose runs are listed."""
+MOST_REPORTS = 1_000
+"""The largest number of reports that a page reads."""
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """The report of one task instance."""
+
+    place: Place
+    result: JobResult
+
+
+@dataclass(frozen=True)
+class DagRunReports:
+    """The reports of one DAG run."""
+
+    run_id: str
+    after: datetime
+    state: str
+    reports: tuple[TaskReport, ...]
+
+    @property
+    def bytes_read(self) -> int | None:
+        """Bytes that all tasks read, None if one of them is unknown."""
+        return _sum(report.result.bytes_read for report in self.reports)
+
+    @property
+    def bytes_skipped(self) -> int | None:
+        """Bytes that were stored and not read, None if unknown for a task."""
+        return _sum(bytes_skipped(report.result) for report in self.reports)
+
+    @property
+    def rows(self) -> int:
+        """Rows that the tasks returned or wrote."""
+        return sum(report.result.rows or 0 for report in self.reports)
+
+    @property
+    def seconds(self) -> float:
+        """Time of all jobs, one after the other."""
+        return sum(report.result.seconds for report in self.reports)
+
+    @property
+    def readers(self) -> dict[str, int]:
+        """The number of sources that each reader took."""
+        counts: dict[str, int] = {}
+        for report in self.reports:
+            for source in report.result.sources.values():
+                counts[source.reader] = counts.get(source.reader, 0) + 1
+        return counts
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """A source that Spark's reader took although a pushdown reader was allowed to.
+
+    `bytes_read` is what Spark's reader read in all these runs, None if it is unknown for one of them. `last` is the
+    newest of them.
+    """
+
+    task_id: str
+    source: str
+    reason: str
+    runs: int
+    bytes_read: int | None
+    last: Place
+
+
+@dataclass(frozen=True)
+class Day:
+    """The sums of one day: runs, bytes read and skipped, and seconds.
+
+    `unknown` is the number of runs whose bytes are not in the sums, because one of their tasks does not know them.
+    """
+
+    day: date
+    runs: int
+    bytes_read: int
+    bytes_skipped: int
+    unknown: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class DagReports:
+    """The runs of a DAG with reports, newest first. `is_cut` is whether older ones are missing."""
+
+    dag_id: str
+    until: datetime
+    runs: tuple[DagRunReports, ...]
+    is_cut: bool = False
+
+    @property
+    def days(self) -> tuple[Day, ...]:
+        """The sums of each day, oldest first, also of days without a run."""
+        runs_by_day: dict[date, list[DagRunReports]] = {}
+        for run in self.runs:
+            runs_by_day.setdefault(run.after.date(), []).append(run)
+        first = self.until.date() - timedelta(days=DAYS - 1)
+        return tuple(_day(day, runs_by_day.get(day, [])) for day in (first + timedelta(days=n) for n in range(DAYS)))
+
+    @property
+    def fallbacks(self) -> tuple[Fallback, ...]:
+        """The fallbacks by task, source and reason. Those with the most bytes come first."""
+        found: dict[tuple[str, str, str], list[tuple[Place, int | None]]] = {}
+        for report in (report for run in self.runs for report in run.reports):
+            for name, reason, count in fallbacks_of(report.result):
+                found.setdefault((report.place.task_id, name, reason), []).append((report.place, count))
+        fallbacks = [
+            Fallback(*key, len(uses), _sum(count for _, count in uses), uses[0][0]) for key, uses in found.items()
+        ]
+        return tuple(sorted(fallbacks, key=lambda fallback: -(fallback.bytes_read or 0)))
+
+
+def bytes_skipped(result: JobResult) -> int | None:
+    """Return the stored bytes that were not read, None if they are unknown."""
+    if result.bytes_total is None or result.bytes_read is None:
+        return None
+    return max(result.bytes_total - result.bytes_read, 0)
+
+
+def fallbacks_of(result: JobResult) -> Iterator[tuple[str, str, int | None]]:
+    """Yield source, reason and bytes read of each source that Spark's reader took instead of ours."""
+    for name, source in result.sources.items():
+        if source.reader == "spark" and source.conjuncts and not source.reason.startswith("asked for"):
+            yield name, source.reason, source.bytes_read
+
+
+def dag_reports(session: Session, dag_id: str, until: datetime) -> DagReports:
+    """Return the reports of the runs of the last `DAYS` days.
+
+    Only values of tasks with a link to a report are read, because values of other tasks may be large.
+    """
+    linked = aliased(XComModel)
+    rows = session.execute(
+        select(
+            XComModel.value,
+            XComModel.run_id,
+            XComModel.task_id,
+            XComModel.map_index,
+            DagRun.run_after,
+            DagRun.state,
+        )
+        .join(DagRun, and_(DagRun.dag_id == XComModel.dag_id, DagRun.run_id == XComModel.run_id))
+        .join(
+            linked,
+            and_(
+                linked.dag_run_id == XComModel.dag_run_id,
+                linked.task_id == XComModel.task_id,
+                linked.map_index == XComModel.map_index,
+                linked.key == PushdownReportLink().xcom_key,
+            ),
+        )
+        .where(
+            XComModel.dag_id == dag_id,
+            XComModel.key == BaseXCom.XCOM_RETURN_KEY,
+            DagRun.run_after > until - timedelta(days=DAYS),
+        )
+        .order_by(DagRun.run_after.desc(), DagRun.id.desc(), XComModel.task_id, XComModel.map_index)
+        .limit(MOST_REPORTS)
+    ).all()
+    runs = []
+    for (run_id, after, state), group in groupby(rows, lambda row: (row.run_id, row.run_after, row.state)):
+        values = ((row, report_of(XComModel.deserialize_value(row))) for row in group)
+        reports = tuple(
+            TaskReport(Place(dag_id, row.task_id, run_id, row.map_index), result)
+            for row, result in values
+            if result is not None
+        )
+        if reports:
+            runs.append(DagRunReports(run_id, after, str(state), reports))
+    return DagReports(dag_id, until, tuple(runs), is_cut=len(rows) == MOST_REPORTS)
+
+
+def _day(day: date, runs: list[DagRunReports]) -> Day:
+    return Day(
+        day=day,
+        runs=len(runs),
+        bytes_read=sum(run.bytes_read or 0 for run in runs),
+        bytes_skipped=sum(run.bytes_skipped or 0 for run in runs),
+        unknown=sum(run.bytes_read is None or run.bytes_skipped is None for run in runs),
+        seconds=sum(run.seconds for run in runs),
+    )
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """Return the sum of counts, None if one is unknown."""
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total

@@ -1,0 +1,94 @@
+"""Advice from the report of a run: changes of the files or the predicate that let the next run read less."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sqlglot import exp
+
+from pushdown_spark.contract import ConjunctReport, Exactness, SourceReport
+from pushdown_spark.expressions.parser import parse_predicate
+
+_MANY_FILES = 50
+"""The number of files from which their sizes matter."""
+_SMALL_FILE = 256 << 10
+"""The average size in bytes below which footers are a large part of a file."""
+_MANY_GROUPS = 10
+"""The number of row groups from which pruning can pay."""
+_FEW_ROWS = 0.05
+"""The share of the decoded rows up to which an order of the rows would let statistics prune most of them."""
+_COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between)
+_SPELLINGS = (exp.Upper, exp.Lower, exp.Trim)
+
+
+def with_advice(report: SourceReport) -> SourceReport:
+    """Return the report of a run with advice, if there is any."""
+    return report.model_copy(
+        update={"advice": (*_pattern_advice(report), *_pruning_advice(report), *_file_advice(report))}
+    )
+
+
+def _file_advice(report: SourceReport) -> Iterator[str]:
+    """Yield advice if files are so small that most of what is read are their footers."""
+    footers = report.bytes_by_purpose.get("metadata", 0)
+    if report.files_total < _MANY_FILES or report.bytes_total > report.files_total * _SMALL_FILE:
+        return
+    if report.bytes_read and footers > report.bytes_read / 2:
+        yield (
+            f"Write fewer, larger files: {footers:,} of the {report.bytes_read:,} bytes read are the metadata "
+            f"of {report.files_total:,} files."
+        )
+
+
+def _pattern_advice(report: SourceReport) -> Iterator[str]:
+    """Yield advice for conjuncts over lines that have no byte pattern because of a function."""
+    if report.units or any(conjunct.pushed_as for conjunct in report.conjuncts):
+        return
+    for conjunct in report.conjuncts:
+        tree = parse_predicate(conjunct.sql)
+        if isinstance(tree, exp.EQ) and isinstance(tree.this, _SPELLINGS) and isinstance(tree.this.this, exp.Column):
+            column, value = tree.this.this.sql("spark"), tree.expression.sql("spark")
+            yield (
+                f"No reader can skip rows by {conjunct.sql}, because a function of a column has no byte pattern and no "
+                f"statistics. If the files have one spelling, compare the column itself: {column} = {value}."
+            )
+
+
+def _pruning_advice(report: SourceReport) -> Iterator[str]:
+    """Yield advice if statistics and bloom filters of row groups pruned little, although few rows match."""
+    groups = report.units.get("row groups", {})
+    columns = [name for conjunct in report.conjuncts for name in _compared_columns(conjunct)]
+    matching = report.rows_after_pushdown
+    if not columns or not groups or matching is None or not report.rows_decoded:
+        return
+    if matching <= _FEW_ROWS * report.rows_decoded and not any(map(_prunes, report.units.values())):
+        pruned = sum(count for outcome, count in groups.items() if outcome.startswith("pruned"))
+        yield (
+            f"Sort the rows by {columns[0]} before you write the files, so that statistics prune row groups: "
+            f"{pruned:,} of {groups.get('total', 0):,} were pruned, and {matching:,} of {report.rows_decoded:,} "
+            "decoded rows match."
+        )
+    read = groups.get("filter columns read", 0)
+    equal = [name for conjunct in report.conjuncts for name in _compared_columns(conjunct, (exp.EQ, exp.In))]
+    if equal and read >= _MANY_GROUPS and matching <= read / 2 and not groups.get("pruned by bloom filter"):
+        yield (
+            f"Write the ORC files with a bloom filter on {equal[0]} (orc.bloom.filter.columns={equal[0]}): "
+            f"{read:,} row groups were searched for {matching:,} rows."
+        )
+
+
+def _prunes(outcomes: Mapping[str, int]) -> bool:
+    """Return whether at least half of the units of a kind were pruned."""
+    pruned = sum(count for outcome, count in outcomes.items() if outcome.startswith("pruned"))
+    return pruned > 0 and 2 * pruned >= outcomes.get("total", 0)
+
+
+def _compared_columns(conjunct: ConjunctReport, kinds: tuple[type[exp.Expr], ...] = _COMPARISONS) -> Iterator[str]:
+    """Yield the column that a pushed conjunct compares with constants."""
+    tree = None if conjunct.exactness is Exactness.UNSUPPORTED else parse_predicate(conjunct.sql)
+    if isinstance(tree, kinds) and isinstance(tree.this, exp.Column) and not _columns_of(tree, but=tree.this):
+        yield tree.this.name
+
+
+def _columns_of(tree: exp.Expr, *, but: exp.Expr) -> list[exp.Expr]:
+    return [column for column in tree.find_all(exp.Column) if column is not but]

@@ -1,0 +1,105 @@
+"""Chromium, logged in to an api-server, and what the tests check on its pages."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from report_site import PASSWORD, READER, Site  # type: ignore[import-not-found]
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Frame, Page
+
+WIDTHS = (390, 1280, 2560)
+AXE = Path(__file__).resolve().parents[3] / ".cache" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+"""The accessibility rules, which `make` installs if there is npm."""
+
+
+@contextmanager
+def logged_in(site: Site) -> Iterator[Page]:
+    """Open Airflow in Chromium as the user with read permission. Skip the test if there is no Chromium."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright, which drives the browser")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no Chromium on PATH; as root: apt-get install chromium")
+    with playwright.sync_playwright() as driver:
+        # As root, as in containers, its own sandbox cannot be set up.
+        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = driver.chromium.launch(executable_path=chromium, args=options)
+        opened = browser.new_page(viewport={"width": 1280, "height": 1000})
+        opened.set_default_timeout(60_000)
+        opened.goto(site.address)
+        opened.fill("input[name=username]", READER)
+        opened.fill("input[name=password]", PASSWORD)
+        opened.click("button[type=submit]")
+        opened.wait_for_url(lambda address: "/login" not in address)
+        yield opened
+        browser.close()
+
+
+def tab(page: Page) -> Frame:
+    """Return the frame of the plugin's tab in Airflow's UI, when it has loaded."""
+    frame = page.wait_for_selector("iframe[title^=Pushdown]").content_frame()
+    assert frame is not None
+    frame.wait_for_selector("h1", state="attached")
+    return frame
+
+
+def switch_theme(page: Page, theme: str) -> None:
+    """Choose a theme the way in which Airflow's UI learns of a choice in another window."""
+    page.evaluate(
+        """theme => {
+            localStorage.setItem("theme", theme);
+            window.dispatchEvent(new StorageEvent("storage", {key: "theme", newValue: theme}));
+        }""",
+        theme,
+    )
+    page.wait_for_function("theme => document.documentElement.classList.contains(theme)", arg=theme)
+
+
+def violations(page: Page | Frame) -> list[str]:
+    """Return what axe-core finds on a page. Skip the test if it is not installed."""
+    if not AXE.is_file():
+        pytest.skip("npm is needed for the accessibility rules")
+    page.evaluate(AXE.read_text("utf-8"))
+    found = page.evaluate("axe.run({resultTypes: ['violations']})")
+    return [
+        f"{rule['id']}: {rule['help']}: {node['html'][:200]}" for rule in found["violations"] for node in rule["nodes"]
+    ]
+
+
+def overflow(page: Page | Frame) -> int:
+    """Return by how many pixels a page is wider than its window."""
+    root = "document.documentElement"
+    return int(page.evaluate(f"{root}.scrollWidth - {root}.clientWidth"))
+
+
+def texts_outside_boxes(page: Page | Frame) -> list[str]:
+    """Return the texts of join trees that are wider than their boxes."""
+    found = page.locator("svg.tree g").evaluate_all(
+        """groups => groups.flatMap(group => {
+            const box = group.querySelector("rect").getBBox();
+            return [...group.querySelectorAll(":scope > text")].filter(text => {
+                const own = text.getBBox();
+                return own.x < box.x || own.x + own.width > box.x + box.width || own.y < box.y - 1
+                    || own.y + own.height > box.y + box.height + 1;
+            }).map(text => text.textContent);
+        })"""
+    )
+    return [str(text) for text in found]
+
+
+def brightness(color: str) -> float:
+    """Return the mean of the channels of a computed color like `rgb(1, 2, 3)`."""
+    parts = [float(part) for part in color.partition("(")[2].rstrip(")").split(",")[:3]]
+    return sum(parts) / 3
+
+
+def background(page: Page | Frame) -> float:
+    """Return the brightness of the background of a page."""
+    return brightness(page.evaluate("getComputedStyle(document.body).backgroundColor"))

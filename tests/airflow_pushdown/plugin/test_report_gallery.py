@@ -1,0 +1,134 @@
+"""Reports of real jobs in Chromium: at three widths, in both themes, by keyboard, and with accessibility rules.
+
+The pictures are in `.artifacts/report-page/gallery`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pytest
+from airflow.sdk import DAG
+from browser import (  # type: ignore[import-not-found]
+    WIDTHS,
+    logged_in,
+    overflow,
+    switch_theme,
+    tab,
+    texts_outside_boxes,
+    violations,
+)
+from report_site import (  # type: ignore[import-not-found]
+    READER,
+    REPORTS,
+    START,
+    Site,
+    api_server,
+    gallery_dag,
+    pipeline_dag,
+)
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.nightly
+
+NAMES = tuple(sorted(path.stem for path in REPORTS.glob("*.json")))
+REACHED = """() => {
+    const reached = document.activeElement;
+    return reached === document.body ? null
+        : `${reached.tagName} ${reached.getAttribute("href") ?? reached.textContent.slice(0, 40)}`;
+}"""
+REACHABLE = """all => all.filter(one => one.checkVisibility()).length"""
+
+
+@pytest.fixture(scope="module")
+def site(
+    register_dag: Callable[[DAG], None], project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
+    dag, pipeline = gallery_dag(NAMES), pipeline_dag()
+    register_dag(dag)
+    register_dag(pipeline)
+    dag.test(logical_date=START)
+    now = datetime.now(UTC)
+    for days in (25, 21, 17, 14, 9, 6, 3, 0):
+        pipeline.test(logical_date=now - timedelta(days=days), run_after=now - timedelta(days=days))
+    with api_server(project, tmp_path_factory.mktemp("site")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def run(site: Site) -> str:
+    return run_of(site, "gallery")
+
+
+def run_of(site: Site, dag_id: str) -> str:
+    """Return the id of the newest run of a DAG."""
+    _, text, _ = site.get(f"/api/v2/dags/{dag_id}/dagRuns?order_by=-run_after", READER)
+    return quote(text.partition('"dag_run_id":"')[2].partition('"')[0], safe="")
+
+
+@pytest.fixture(scope="module")
+def page(site: Site) -> Iterator[Page]:
+    with logged_in(site) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def pictures(project: Path) -> Path:
+    directory = project / ".artifacts" / "report-page" / "gallery"
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_report_is_readable_at_every_width(
+    site: Site, run: str, page: Page, pictures: Path, name: str, theme: str
+) -> None:
+    page.goto(f"{site.address}/pushdown/report/gallery/scan?run_id={run}&map_index={NAMES.index(name)}")
+    page.evaluate("theme => localStorage.setItem('theme', theme)", theme)
+    page.reload()
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.screenshot(path=pictures / f"{name}-{width}-{theme}.png", full_page=True)
+        assert overflow(page) == 0, width
+        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        assert overflow(page) == 0, f"{width}, unfolded"
+        assert texts_outside_boxes(page) == []
+        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = false; })")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    assert violations(page) == []
+
+
+@pytest.mark.parametrize("name", ["json", "join_8", "failed_check"])
+def test_the_keyboard_reaches_everything(site: Site, run: str, page: Page, name: str) -> None:
+    page.goto(f"{site.address}/pushdown/report/gallery/scan?run_id={run}&map_index={NAMES.index(name)}")
+    stops = page.locator("a[href]:not([tabindex='-1']), summary, input:checked, .canvas").evaluate_all(REACHABLE)
+    for _ in range(stops):
+        page.keyboard.press("Tab")
+        assert page.evaluate(REACHED) is not None
+    page.keyboard.press("Tab")
+    assert page.evaluate(REACHED) is None, "the page has no other stop"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_tabs_fit_airflows_ui(site: Site, run: str, page: Page, pictures: Path, theme: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 1000})
+    for name, path in {
+        "mapped": f"/dags/gallery/runs/{run}/tasks/scan/mapped/{NAMES.index('json')}/plugin/pushdown-report",
+        "task": f"/dags/sales/runs/{run_of(site, 'sales')}/tasks/late/plugin/pushdown-report",
+        "runs": "/dags/sales/plugin/pushdown-runs",
+    }.items():
+        page.goto(site.address + path)
+        switch_theme(page, theme)
+        frame = tab(page)
+        frame.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
+        page.screenshot(path=pictures / f"tab-{name}-{width}-{theme}.png")
+        assert overflow(frame) == 0
+        assert violations(frame) == []
