@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from packable import packable_environment
 
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
 from airflow_pushdown.packed import environment_archive
@@ -20,7 +21,7 @@ def test_a_job_runs_with_a_packed_environment(
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "spark", "host": "local-cluster[1,1,1024]"}))
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setenv("SPARK_WORKER_DIR", str(tmp_path / "work"))
-    archive = environment_archive(Path(spark_python).parents[1], tmp_path / "cache")
+    archive = environment_archive(packable_environment(spark_python, tmp_path / "copy"), tmp_path / "cache")
     lines = tmp_path / "lines.json"
     lines.write_text("".join(f'{{"k": {number}}}\n' for number in range(1000)))
     source = {"format": "json", "path": [str(lines)], "schema": "k int", "reader": "pushdown"}

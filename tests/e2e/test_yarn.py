@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.fernet import Fernet
+from packable import packable_environment
 
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError, PushdownTaskError, exception_for
 from airflow_pushdown.hooks.application import Application
@@ -158,7 +159,7 @@ def test_a_driver_without_the_key_names_the_ways(submission: Submit) -> None:
 def test_a_packed_environment_runs_the_driver_and_the_executors(
     submission: Submit, provider: str, spark_python: str, tmp_path: Path
 ) -> None:
-    archive = environment_archive(Path(spark_python).parents[1], tmp_path / "cache")
+    archive = environment_archive(packable_environment(spark_python, tmp_path / "copy"), tmp_path / "cache")
     python = {"PYSPARK_PYTHON": "./environment/bin/python"}
     finish(submission("cluster", with_provider(provider), archives=f"{archive.as_uri()}#environment", env_vars=python))
 

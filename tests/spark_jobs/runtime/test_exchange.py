@@ -1,0 +1,130 @@
+"""The job reads its spec and its credentials, and writes its result, where its task on another machine finds them."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pushdown_spark.contract import ErrorCode, JobResult
+from pushdown_spark.contract.encryption import KEY_ALIAS, KEY_VARIABLE, encrypt
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.runtime.exchange import parse_spec, read_secrets, read_text, write_result
+from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.runtime.submitted_files import SubmittedFiles, is_remote
+
+KEY = base64.urlsafe_b64encode(os.urandom(32)).decode()
+SECRETS = '{"hadoop": {"fs.s3a.secret.key": "hush"}}'
+
+
+@pytest.fixture(autouse=True)
+def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
+
+
+@pytest.fixture
+def provider(spark: SparkSession, tmp_path: Path) -> Iterator[None]:
+    """Store the key in a Hadoop credential provider that spark-submit names."""
+    path = f"localjceks://file{tmp_path}/keys.jceks"
+    configuration = java_class(spark, "org.apache.hadoop.conf.Configuration")()
+    configuration.set("hadoop.security.credential.provider.path", path)
+    factory = java_class(spark, "org.apache.hadoop.security.alias.CredentialProviderFactory")
+    store = factory.getProviders(configuration).get(0)
+    characters = java_class(spark, "java.nio.CharBuffer").allocate(len(KEY))
+    store.createCredentialEntry(KEY_ALIAS, characters.put(KEY).array())
+    store.flush()
+    system, setting = java_class(spark, "java.lang.System"), "spark.hadoop.hadoop.security.credential.provider.path"
+    system.setProperty(setting, path)
+    yield
+    system.clearProperty(setting)
+
+
+def encrypted(tmp_path: Path, key: str = KEY, spec: str = "spec") -> str:
+    path = tmp_path / "secrets.json"
+    path.write_text(encrypt(SECRETS, key, spec))
+    return str(path)
+
+
+@pytest.mark.parametrize("path", ["s3a://b/x", "hdfs://nn:8020/x", "gs://b/x", "abfss://c@a.dfs.core.windows.net/x"])
+def test_uris_of_other_file_systems_are_remote(path: str) -> None:
+    assert is_remote(path)
+
+
+@pytest.mark.parametrize("path", ["/mnt/x", "x", "file:/mnt/x", "file:///mnt/x"])
+def test_paths_of_this_machine_are_not_remote(path: str) -> None:
+    assert not is_remote(path)
+
+
+def test_files_are_read_written_and_deleted_through_hadoop(spark: SparkSession, tmp_path: Path) -> None:
+    path = f"{tmp_path.as_uri()}/a b.json"
+    files = SubmittedFiles(path)
+    assert files.read_text(path) is None
+    files.write_text(path, '{"ü": 1}')
+    assert files.read_text(path) == (tmp_path / "a b.json").read_text() == '{"ü": 1}'
+    files.delete(path)
+    assert not list(tmp_path.glob("*.json"))
+
+
+def test_a_file_system_that_hadoop_lacks_is_named(spark: SparkSession) -> None:
+    with pytest.raises(BadSpecError, match=r'--spec: cannot read nosuch://x/y: .*No FileSystem for scheme "nosuch"'):
+        read_text("--spec", "nosuch://x/y")
+
+
+def test_the_environment_has_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    path = encrypted(tmp_path)
+    assert read_secrets(path, "spec").hadoop == {"fs.s3a.secret.key": "hush"}
+    assert not Path(path).exists()
+
+
+@pytest.mark.usefixtures("provider")
+def test_a_credential_provider_has_the_key(tmp_path: Path) -> None:
+    assert read_secrets(encrypted(tmp_path), "spec").hadoop == {"fs.s3a.secret.key": "hush"}
+
+
+def test_without_a_key_the_error_names_the_ways(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(BadSpecError, match="this driver has no key") as caught:
+        read_secrets(encrypted(tmp_path), "spec")
+    for way in (KEY_VARIABLE, KEY_ALIAS, "secretKeyRef"):
+        assert way in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "spec", "reason"),
+    [
+        (KEY, "another spec", "another key or for another job spec"),
+        (base64.urlsafe_b64encode(bytes(32)).decode(), "spec", "another key or for another job spec"),
+        ("password", "spec", "the key of this driver is invalid"),
+    ],
+)
+def test_a_wrong_key_or_spec_does_not_decrypt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, spec: str, reason: str
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, key)
+    with pytest.raises(BadSpecError, match=reason) as caught:
+        read_secrets(encrypted(tmp_path), spec)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(("directory_mode", "file_mode"), [(0o700, 0o600), (0o770, 0o660), (0o775, 0o660)])
+def test_the_group_of_a_shared_directory_can_read_the_result(
+    tmp_path: Path, directory_mode: int, file_mode: int
+) -> None:
+    directory = tmp_path / "exchange"
+    directory.mkdir()
+    directory.chmod(directory_mode)
+    write_result(str(directory / "result.json"), JobResult(rows=1))
+    assert (directory / "result.json").stat().st_mode & 0o777 == file_mode
+
+
+def test_an_invalid_spec_has_a_result(tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    with pytest.raises(ValueError, match="run_key"):
+        parse_spec(f'{{"result_path": "{result.as_uri()}"}}', "spec.json")
+    error = JobResult.model_validate_json(result.read_text()).error
+    assert error is not None
+    assert error.code is ErrorCode.BAD_SPEC
