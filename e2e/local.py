@@ -48,8 +48,8 @@ class Local:
 
 
 @contextmanager
-def product(dags: Path = ROOT / "dags") -> Iterator[Local]:
-    """Run the product with the DAGs of a directory during the block.
+def product(dags: Path = ROOT / "dags", *, worker_cores: int = 2, worker_memory: str = "2g") -> Iterator[Local]:
+    """Run the product with the DAGs of a directory during the block, with workers of Spark of this size.
 
     The directory of the run is deleted unless the block fails.
     """
@@ -61,7 +61,7 @@ def product(dags: Path = ROOT / "dags") -> Iterator[Local]:
         database = stack.enter_context(postgresql())
         stack.callback(programs.stop)
         link_data(run / "demo" / "data")
-        cluster = SparkCluster(programs, run, SPARK_ENVIRONMENT)
+        cluster = SparkCluster(programs, run, SPARK_ENVIRONMENT, worker_cores=worker_cores, worker_memory=worker_memory)
         database.execute("CREATE DATABASE airflow")
         connection = database.connection()
         url = f"postgresql+psycopg2://{connection['user']}:{connection['password']}@{HOST}:{connection['port']}/airflow"

@@ -44,6 +44,8 @@ class SparkCluster:
     ui_port: int = field(default_factory=free_port)
     history_port: int = field(default_factory=free_port)
     rest_port: int = field(default_factory=free_port)
+    worker_cores: int = 2
+    worker_memory: str = "2g"
 
     @property
     def configuration(self) -> Path:
@@ -90,7 +92,8 @@ class SparkCluster:
         """Start a worker with room for a few executors."""
         self._java(
             *(name, "org.apache.spark.deploy.worker.Worker", "--host", HOST, "--port", str(free_port())),
-            *("--webui-port", str(free_port()), "--cores", "2", "--memory", "2g"),
+            *("--webui-port", str(free_port()), "--cores", str(self.worker_cores)),
+            *("--memory", self.worker_memory),
             *("--work-dir", str(self.run / name), self.master),
             SPARK_WORKER_OPTS=self._options,
         )
