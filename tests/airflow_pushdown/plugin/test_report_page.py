@@ -133,7 +133,7 @@ def test_a_reader_comes_from_the_task_to_its_report(site: Site, runs: list[str],
     )
     link.click()
     page.wait_for_url("**/pushdown/report/**")
-    page.wait_for_selector("svg.funnel")
+    page.wait_for_selector("table.funnel")
     said = page.inner_text("body").lower()
     for words in (
         "rows returned",
