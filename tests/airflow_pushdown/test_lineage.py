@@ -14,16 +14,18 @@ from sqlalchemy import select
 
 from airflow_pushdown.datasets import Dataset, file_dataset, table_dataset
 from airflow_pushdown.hooks.submit import Submission
-from airflow_pushdown.lineage import Origin, column_origins
+from airflow_pushdown.lineage import Origin, column_origins, job_lineage
 from airflow_pushdown.operators import PushdownJoinOperator, PushdownScanOperator, RemoteScanOperator
 from pushdown_spark.contract import (
     DatabaseKind,
     JobResult,
+    JobSpec,
     OutputFormat,
     OutputMode,
     OutputSummary,
     QuerySpec,
     RemoteConnection,
+    ScanReport,
     SecretValues,
     SourceReport,
 )
@@ -249,3 +251,28 @@ def test_openlineage_events_have_datasets_columns_and_rows() -> None:
 def test_a_remote_scan_names_its_table_only() -> None:
     scan = RemoteScanOperator(task_id="scan", source_conn_id="shop", table="t", assets=True, output="/out/t")
     assert (scan.inlets, scan.outlets) == ([], [Asset(uri="file:///out/t")])
+
+
+def test_each_scan_has_its_inputs_and_outputs() -> None:
+    spec = JobSpec.model_validate(
+        {
+            "run_key": "k",
+            "sources": {"events": {"format": "json", "path": ["/in"]}, "orders": {"format": "remote", "table": "o"}},
+            "scans": {
+                "events": {"columns": ["id AS key"], "output": {"path": "/lake/events"}},
+                "orders": {"output": {"table": "copies.o"}},
+            },
+        }
+    )
+    result = JobResult(
+        sources={name: SourceReport(reader="r", reason="w", columns=("id",)) for name in spec.scans},
+        scans={
+            "events": ScanReport(rows=3, output="/lake/events"),
+            "orders": ScanReport(rows=4, output="copies.o"),
+        },
+    )
+    lineage = job_lineage(spec, SecretValues(remote={"orders": SHOP}, outputs={"orders": SHOP}), result)
+    assert [place.name for place in lineage.inputs] == ["/in", "shop.o"]
+    assert [place.name for place in lineage.outputs] == ["/lake/events", "shop.copies.o"]
+    (column,) = lineage.outputs[0].facets["columnLineage"].fields.items()
+    assert (column[0], [(field.name, field.field) for field in column[1].inputFields]) == ("key", [("/in", "id")])

@@ -19,12 +19,24 @@ from airflow_pushdown.plugin.model import (
     conjunct_rows,
     job_funnel,
     rows_written,
+    scan_outcome,
     skipped,
     source_funnel,
     unit_outcomes,
 )
 from airflow_pushdown.plugin.page import render_report
-from pushdown_spark.contract import ConjunctReport, ErrorCode, Exactness, JobError, JobResult, SourceReport
+from pushdown_spark.contract import (
+    CheckReport,
+    ConjunctReport,
+    ErrorCode,
+    Exactness,
+    JobError,
+    JobResult,
+    OutputMode,
+    OutputSummary,
+    ScanReport,
+    SourceReport,
+)
 from pushdown_spark.contract.report_text import render_text
 
 COUNTS = st.none() | st.integers(0, 10**15)
@@ -278,3 +290,37 @@ def test_an_address_that_no_link_should_lead_to_is_refused(address: str) -> None
         history_server(address, None)
     with pytest.raises(ConfigError, match=r"spark\.yarn\.historyServer\.address"):
         history_server(None, address)
+
+
+def test_the_page_lists_the_scans_of_a_task() -> None:
+    refused = JobError(code=ErrorCode.CHECK_FAILED, message="min_rows: 0 rows <b>", retryable=False)
+    check = CheckReport(check="min_rows", required="at least 1", found="0", passed=False)
+    summary = OutputSummary(mode=OutputMode.ERROR_IF_EXISTS, columns={}, is_from_earlier_try=True)
+    scans = {
+        "orders": ScanReport(rows=1_234, output="/lake/orders", output_summary=summary, seconds=1.5),
+        "users": ScanReport(checks=(check,), error=refused),
+        "counted": ScanReport(rows=7),
+        "kept": ScanReport(output="/lake/kept"),
+    }
+    assert [scan_outcome(scan) for scan in scans.values()] == [
+        "written by an earlier try",
+        "failed (check_failed): min_rows: 0 rows <b>; min_rows: FAILED, required at least 1, found 0",
+        "counted",
+        "nothing written, the output already exists",
+    ]
+    result = JobResult(rows=1_241, scans=scans, error=refused)
+    run = TaskRun(
+        place=Place("d", "extract", "r"),
+        state="failed",
+        started=None,
+        ended=None,
+        try_number=1,
+        result=result,
+        stored=True,
+        spark_page=None,
+        history=(),
+    )
+    page = render_report(run)
+    assert "<b>1,241</b> rows in 4 scans" in page
+    assert '<td><code>orders</code></td><td class="number">1,234</td><td><code>/lake/orders</code></td>' in page
+    assert "min_rows: 0 rows &lt;b&gt;" in page
