@@ -64,9 +64,9 @@ class Costs:
 
 _COSTS = {
     SourceFormat.JSON: Costs(
-        line=350e-9,
-        line_byte=1.1e-9,
-        parse_byte=0.8e-9,
+        line=500e-9,
+        line_byte=0.45e-9,
+        parse_byte=0.6e-9,
         value=100e-9,
         other_value=50e-9,
         quoted_value=0.0,
@@ -80,8 +80,8 @@ _COSTS = {
     ),
     SourceFormat.CSV: Costs(
         line=600e-9,
-        line_byte=0.9e-9,
-        parse_byte=0.3e-9,
+        line_byte=0.8e-9,
+        parse_byte=0.2e-9,
         value=105e-9,
         other_value=25e-9,
         quoted_value=35e-9,
@@ -94,7 +94,7 @@ _COSTS = {
         cold=1.06,
     ),
 }
-_SPARK_FIXED = 0.06
+_SPARK_FIXED = 0.05
 """CPU seconds of a query by Spark's reader over an empty file."""
 _WORKERS_FIXED = 0.2
 """CPU seconds of a query by workers over an empty file."""
