@@ -18,8 +18,8 @@ from pushdown_spark.runtime.worker_startup import warm_up_workers
 from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id BIGINT, text STRING"
-LINES = 1_500_000
-"""Lines of 50 bytes. Starting workers for 80 MB pays in a warm session, but not in a cold one."""
+LINES = 2_000_000
+"""Lines of 50 bytes. Starting workers for 100 MB pays in a warm session, but not in a cold one."""
 
 
 @pytest.fixture(scope="module")
