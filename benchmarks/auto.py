@@ -1,8 +1,9 @@
 """`reader="auto"` over tables of many shapes, against the better of Spark's reader with pushdown on and off.
 
 Tables and queries come from a seed, which changes with every run unless it is given. A run takes as many tables, in
-random order, as it has time for. Every round runs all engines once, in turn. Ratios are medians of the ratios of CPU seconds within rounds. Spark's reader runs twice in each round, and the
-ratio of these two runs is the noise. The session is warm.
+random order, as it has time for. Every round runs all engines once, in turn. Ratios are medians of the ratios of CPU
+seconds within rounds. Spark's reader runs twice in each round, and the ratio of these two runs is the noise. The
+session is warm.
 """
 
 from __future__ import annotations
