@@ -1,8 +1,9 @@
 """`reader="auto"` over tables of many shapes, against the better of Spark's reader with pushdown on and off.
 
-Tables and queries come from a seed, which changes with every run unless it is given. Every round runs all engines once,
-in turn. Ratios are medians of the ratios of CPU seconds within rounds. Spark's reader runs twice in each round, and the
-ratio of these two runs is the noise. The session is warm.
+Tables and queries come from a seed, which changes with every run unless it is given. A run takes as many tables, in
+random order, as it has time for. Every round runs all engines once, in turn. Ratios are medians of the ratios of CPU
+seconds within rounds. Spark's reader runs twice in each round, and the ratio of these two runs is the noise. The
+session is warm.
 """
 
 from __future__ import annotations
@@ -262,6 +263,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=float(os.environ.get("SF", "1")))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--queries", type=int, default=1, help=f"queries of each table (of at least {_QUERIES})")
+    parser.add_argument("--minutes", type=float, default=10.0, help="start no table later than this, 0 for no limit")
     parser.add_argument("--query", nargs="*", default=[], help="run only these queries")
     parser.add_argument("--formats", nargs="*", default=FORMATS)
     parser.add_argument("--shapes", nargs="*", default=[], help="run only shapes with these names")
@@ -282,22 +284,25 @@ def main() -> None:
     warm_up_workers(spark, FORMATS)
     home = arguments.cache / f"auto-{arguments.seed}"
     cells: list[Cell] = []
-    for shape in shapes(arguments.seed):
-        if arguments.shapes and shape.name not in arguments.shapes:
-            continue
-        for name in arguments.formats:
-            rows = shape.rows(arguments.scale)
-            chosen = random.Random(f"{arguments.seed} {shape.name} {name}")
-            bench = Bench(spark, write(spark, shape, name, rows, home / "table"))
-            tiny = Bench(spark, write(spark, shape, name, _TINY_ROWS, home / "tiny"))
-            drawn = queries(shape, bench.table, rows, chosen)
-            wanted = [query for query in drawn if not arguments.query or query.name in arguments.query]
-            for query in wanted[: arguments.queries]:
-                cell = measure_cell(bench, tiny, shape, query, arguments.rounds, forced=arguments.forced, fmt=name)
-                cells.append(cell)
-                print(cell.line, flush=True)
-            # After every table: a run that is stopped keeps what it measured.
-            _write(arguments.results, about, cells)
+    wanted = [shape for shape in shapes(arguments.seed) if not arguments.shapes or shape.name in arguments.shapes]
+    tables = [(shape, name) for shape in wanted for name in arguments.formats]
+    rng.shuffle(tables)
+    start = time.monotonic()
+    for shape, name in tables:
+        if arguments.minutes and time.monotonic() - start > 60 * arguments.minutes:
+            break
+        rows = shape.rows(arguments.scale)
+        chosen = random.Random(f"{arguments.seed} {shape.name} {name}")
+        bench = Bench(spark, write(spark, shape, name, rows, home / "table"))
+        tiny = Bench(spark, write(spark, shape, name, _TINY_ROWS, home / "tiny"))
+        drawn = queries(shape, bench.table, rows, chosen)
+        found = [query for query in drawn if not arguments.query or query.name in arguments.query]
+        for query in found[: arguments.queries]:
+            cell = measure_cell(bench, tiny, shape, query, arguments.rounds, forced=arguments.forced, fmt=name)
+            cells.append(cell)
+            print(cell.line, flush=True)
+        # After every table: a run that is stopped keeps what it measured.
+        _write(arguments.results, about, cells)
     print(*summary(cells), sep="\n")
     shutil.rmtree(home, ignore_errors=True)
     spark.stop()

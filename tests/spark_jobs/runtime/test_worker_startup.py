@@ -18,8 +18,8 @@ from pushdown_spark.runtime.worker_startup import warm_up_workers
 from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id BIGINT, text STRING"
-LINES = 100_000
-"""Lines of 1,000 bytes. Starting workers for 100 MB pays in a warm session, but not in a cold one."""
+LINES = 2_000_000
+"""Lines of 50 bytes. Starting workers for 100 MB pays in a warm session, but not in a cold one."""
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("start") / "lines.csv"
     with path.open("wb") as out:
         for start in range(0, LINES, 1000):
-            out.write(b"".join(b"%d,%s\n" % (number, b"x" * 1000) for number in range(start, start + 1000)))
+            out.write(b"".join(b"%d,%s\n" % (number, b"x" * 42) for number in range(start, start + 1000)))
     return path
 
 

@@ -64,9 +64,9 @@ class Costs:
 
 _COSTS = {
     SourceFormat.JSON: Costs(
-        line=350e-9,
-        line_byte=1.1e-9,
-        parse_byte=0.8e-9,
+        line=500e-9,
+        line_byte=0.45e-9,
+        parse_byte=0.6e-9,
         value=100e-9,
         other_value=50e-9,
         quoted_value=0.0,
@@ -80,8 +80,8 @@ _COSTS = {
     ),
     SourceFormat.CSV: Costs(
         line=600e-9,
-        line_byte=0.9e-9,
-        parse_byte=0.3e-9,
+        line_byte=0.8e-9,
+        parse_byte=0.2e-9,
         value=105e-9,
         other_value=25e-9,
         quoted_value=35e-9,
@@ -94,7 +94,7 @@ _COSTS = {
         cold=1.06,
     ),
 }
-_SPARK_FIXED = 0.06
+_SPARK_FIXED = 0.05
 """CPU seconds of a query by Spark's reader over an empty file."""
 _WORKERS_FIXED = 0.2
 """CPU seconds of a query by workers over an empty file."""
@@ -105,7 +105,7 @@ _JVM_LINE = 150e-9
 _JVM_LINE_BYTE = 1.2e-9
 """CPU seconds for each byte of Spark's text source, with their conversion to a Java string."""
 _COLD_JVM = 2.0
-"""How much longer reading and searching lines takes in a JVM that has just started."""
+"""How much longer planning, reading and searching lines takes in a JVM that has just started."""
 _MAX_COST_RATIO = 0.9
 """Maximum estimated cost of our reader, relative to Spark's reader."""
 
@@ -301,9 +301,9 @@ class TextCosts:
         """Return the cost of Spark's text source if a share of the lines passes a filter with a number of searches."""
         costs = self._costs
         line = _JVM_LINE + self._line_bytes * (_JVM_LINE_BYTE + searches * costs.string_byte)
-        line *= _COLD_JVM if self._source.cold else 1.0
+        cold = _COLD_JVM if self._source.cold else 1.0
         candidate = costs.jvm_candidate + self._line_bytes * costs.jvm_candidate_byte + self._skim + self._parse
-        return _JVM_FIXED + self._lines * (line + share * candidate)
+        return _JVM_FIXED * cold + self._lines * (line * cold + share * candidate)
 
     def predicted(self, ours: Mapping[str, float]) -> Mapping[str, float]:
         """Return the CPU seconds of our readers and of Spark's."""
