@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow_pushdown.exceptions import config_error
+from airflow_pushdown.hooks.exchange_files import local_directory, scheme_of
 from airflow_pushdown.packaging import job_archive, job_program
 
 _RUNNER = "org.apache.spark.deploy.PythonRunner"
@@ -28,9 +30,14 @@ class SharedProgram:
 def shared_program(exchange_dir: str) -> SharedProgram:
     """Return the program in a directory of this user below `exchange_dir`, after copying it once for each version.
 
-    Others can read the directory. Raises `PermissionError` if they can write to it.
+    Others can read the directory. Raises `PermissionError` if they can write to it, and `ConfigError` for a URI.
     """
-    directory = Path(exchange_dir) / f"airflow-pushdown-{os.getuid()}"
+    if scheme_of(exchange_dir) is not None:
+        raise config_error(
+            f"exchange_dir: a standalone cluster starts the program from a directory that its machines mount, not from "
+            f"{exchange_dir}"
+        )
+    directory = local_directory(exchange_dir) / f"airflow-pushdown-{os.getuid()}"
     directory.mkdir(mode=0o755, exist_ok=True)
     archive = job_archive(directory)
     archive.chmod(0o644)

@@ -384,7 +384,7 @@ class PushdownSubmitHook(SparkConnectionHook):
         words = super()._build_spark_submit_command(application)
         if not self.is_standalone_cluster:
             return words
-        shared = shared_program(str(self._submission.exchange_dir))
+        shared = shared_program(str(self.exchange_place[0]))
         port = int(self._connection["rest_port"])
         return standalone_command(words, shared, str(job_archive()), port, self._installation.python)
 

@@ -133,8 +133,8 @@ def test_scans_have_the_interval_of_the_run() -> None:
             "scans.orders: mode: files cannot be merged",
         ),
         (
-            {"orders": {"path": "/in", "format": "json", "output_table": "t"}},
-            "scans.orders.output_table: it needs the connection",
+            {"orders": {"path": "/in", "format": "json", "output_table": "t", "output": "/o"}},
+            "scans.orders.output: it is for files",
         ),
         ({"o/1": {"path": "/in", "format": "json"}}, "scans: 'o/1' cannot be the name of a scan"),
         (
