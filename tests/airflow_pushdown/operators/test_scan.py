@@ -136,7 +136,7 @@ def test_a_table_becomes_the_output_of_the_job() -> None:
         ({"output_table": "t", "output_mode": "merge"}, "merge_keys: give the columns of the key with mode merge"),
         ({"output_table": "t", "output_format": "hudi"}, "output_format: a table can be created with one of these"),
         ({"output_table": "t", "replace_where": "a = 1"}, "replace_where: give it with mode overwrite_partitions only"),
-        ({"output_table": "t", "output_options": {"path": "/x"}}, "output_options: the directory of a new table"),
+        ({"output_table": "t", "output_options": {"path": "/x"}}, "options: the directory of a new table"),
         ({"output_conn_id": "shop"}, "output_conn_id: it is for tables; give output_table"),
         ({"output": "/out", "merge_keys": ["id"]}, "merge_keys: it is for tables"),
         ({"output": "/out", "replace_where": "id = 1"}, "replace_where: it is for tables"),
