@@ -203,6 +203,42 @@ def test_openlineage_has_the_table() -> None:
     assert output.outputFacets["outputStatistics"].rowCount == 7
 
 
+class DoneCatalogTable(DoneScan):
+    """The same as `DoneScan` for a table of Spark's catalog."""
+
+    def _run(self, context: Context) -> JobResult:
+        self._submission = Submission(self.build_spec("k"), SecretValues())
+        summary = OutputSummary(
+            mode=OutputMode.APPEND, columns={"id": "int"}, table="sales.daily", location="s3a://lake/sales.db/daily"
+        )
+        return self.result.model_copy(update={"output": self.output_table, "output_summary": summary})
+
+
+def test_tables_of_the_catalog_are_outlets_by_their_directory(register_dag: Callable[[DAG], None]) -> None:
+    DoneCatalogTable.result = result()
+    with DAG("catalog_assets", schedule=None, start_date=START) as dag:
+        task = DoneCatalogTable(task_id="scan", path="/in", format="json", output_table="daily", assets=True)
+    assert task.outlets == [AssetAlias("catalog_assets.scan")]
+    register_dag(dag)
+    assert dag.test(logical_date=START + timedelta(days=2)).state == "success"
+    with create_session() as session:
+        assert "s3://lake/sales.db/daily" in session.scalars(select(AssetModel.uri)).all()
+
+
+def test_openlineage_has_the_directory_and_the_name_of_a_catalog_table() -> None:
+    from airflow.providers.openlineage.extractors.base import DefaultExtractor
+
+    DoneCatalogTable.result = result()
+    task = DoneCatalogTable(task_id="scan", path="/in", format="json", output_table="daily")
+    task._result = task._run({})  # type: ignore[typeddict-item]
+    lineage = DefaultExtractor(task).extract_on_complete(None)
+    assert lineage is not None
+    (output,) = lineage.outputs
+    assert (output.namespace, output.name) == ("s3://lake", "sales.db/daily")
+    (symlink,) = output.facets["symlinks"].identifiers
+    assert (symlink.name, symlink.type) == ("sales.daily", "TABLE")
+
+
 def test_a_mapped_task_emits_no_asset_events(register_dag: Callable[[DAG], None]) -> None:
     DoneScan.result = result()
     with DAG("mapped_assets", schedule=None, start_date=START) as dag:

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 """The value of a partition column in the catalog that stands for NULL."""
 _CONNECTORS = frozenset({TableFormat.ICEBERG, TableFormat.DELTA})
+_DIRECTORY = "directory of the partition"
+"""A column for a predicate over partitions. No partition column has this name."""
 _RUN, _ATTEMPT, _ROWS = (f"{PROPERTY}{name}" for name in ("run", "attempt", "rows"))
 
 
@@ -187,6 +189,10 @@ class CatalogFileOutput(FileOutput):
             if self._mode is OutputMode.OVERWRITE:
                 self._check_places(self._table, None)
             return
+        if self._exists():
+            if self._mode is OutputMode.IGNORE:
+                return
+            raise self._changed()
         if has_files(self._files, self.paths.output):
             raise BadSpecError(
                 f"output_table: {self.paths.output} has files, but the catalog has no table {self._entry.name}; delete "
@@ -278,16 +284,16 @@ class CatalogFileOutput(FileOutput):
         fields = self._partition_fields()
         rows = [(name, *(partition_spec(name).get(field.name) for field in fields)) for name in partitions]
         strings = ", ".join(f"v{number} string" for number in range(len(fields)))
-        frame = self._spark.createDataFrame(rows, f"partition string, {strings}")
+        frame = self._spark.createDataFrame(rows, f"{quote_name(_DIRECTORY)} string, {strings}")
         values = [
             f.when(f.col(f"v{number}") != _NULL, f.col(f"v{number}")).cast(field.dataType).alias(field.name)
             for number, field in enumerate(fields)
         ]
         try:
-            typed = frame.select("partition", *values)
+            typed = frame.select(f.col(quote_name(_DIRECTORY)), *values)
             is_selected = typed.select(*(quote_name(field.name) for field in fields)).where(where)
             is_selected.schema  # noqa: B018 - analyzes the predicate with the partition columns alone
-            return [row["partition"] for row in typed.where(where).select("partition").collect()]
+            return [row[0] for row in typed.where(where).select(f.col(quote_name(_DIRECTORY))).collect()]
         except (AnalysisException, ParseException) as problem:
             error = typed_error(problem, about="replace_where")
             raise BadPredicateError(

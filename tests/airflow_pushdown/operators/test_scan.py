@@ -13,6 +13,7 @@ from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError
 from airflow_pushdown.operators import PushdownScanOperator
 from pushdown_spark.contract import (
+    CatalogOutputSpec,
     DatabaseKind,
     JobSpec,
     OrcOptions,
@@ -131,13 +132,35 @@ def test_a_table_becomes_the_output_of_the_job() -> None:
     assert merged.output == TableOutputSpec(table="sales.daily", mode=OutputMode.MERGE, merge_keys=("id", "day"))
 
 
+def test_a_table_without_a_connection_is_one_of_the_catalog() -> None:
+    job = spec(
+        output_table="sales.daily",
+        output_format="csv",
+        output_mode="overwrite_partitions",
+        output_options={"header": True},
+        partition_by=["day"],
+    )
+    assert job.output == CatalogOutputSpec(
+        catalog_table="sales.daily",
+        format="csv",
+        mode=OutputMode.OVERWRITE_PARTITIONS,
+        options={"header": "true"},
+        partition_by=("day",),
+    )
+    assert JobSpec.model_validate_json(job.model_dump_json()).output == job.output
+    merged = spec(output_table="lake.db.t", output_format="Iceberg", output_mode="merge", merge_keys=["id"])
+    assert merged.output == CatalogOutputSpec(
+        catalog_table="lake.db.t", format="iceberg", mode=OutputMode.MERGE, merge_keys=("id",)
+    )
+
+
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
         ({"output_table": "t", "output_mode": "merge"}, "merge_keys: give the columns of the key with mode merge"),
         ({"output_table": "t", "output_format": "hudi"}, "output_format: a table can be created with one of these"),
         ({"output_table": "t", "replace_where": "a = 1"}, "replace_where: give it with mode overwrite_partitions only"),
-        ({"output_table": "t", "output_options": {"path": "/x"}}, "output_options: the directory of a new table"),
+        ({"output_table": "t", "output_options": {"path": "/x"}}, "options: the directory of a new table"),
         ({"output_conn_id": "shop"}, "output_conn_id: it is for tables; give output_table"),
         ({"output": "/out", "merge_keys": ["id"]}, "merge_keys: it is for tables"),
         ({"output": "/out", "replace_where": "id = 1"}, "replace_where: it is for tables"),

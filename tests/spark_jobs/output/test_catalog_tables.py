@@ -76,10 +76,7 @@ def rows(frame: DataFrame) -> list[str]:
     return sorted(repr(tuple(row)) for row in frame.collect())
 
 
-@pytest.mark.parametrize(
-    "source_format",
-    ["parquet", pytest.param("orc", marks=pytest.mark.nightly), pytest.param("avro", marks=pytest.mark.nightly)],
-)
+@pytest.mark.parametrize("source_format", ["parquet", pytest.param("orc", marks=pytest.mark.nightly)])
 def test_values_arrive_as_they_were(spark: SparkSession, source_format: str) -> None:
     frame = spark.sql(VALUES)
     output = write(output_of(spark, format=source_format, partition_by=["day"]), frame)
