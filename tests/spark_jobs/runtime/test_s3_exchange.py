@@ -46,6 +46,7 @@ def bucket(spark: SparkSession, store: ObjectStore) -> Iterator[str]:
 
 
 def test_an_exchange_on_s3a(store: ObjectStore, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result of a killed task, which has deleted its spec, is not written."""
     monkeypatch.setenv(KEY_VARIABLE, KEY)
     spec = read_text("--spec", store.put(bucket, "exchange/a.spec.json", b'{"run_key": "a"}'))
     secrets = encrypt('{"hadoop": {"fs.s3a.secret.key": "hush"}}', KEY, spec)
@@ -56,6 +57,8 @@ def test_an_exchange_on_s3a(store: ObjectStore, bucket: str, monkeypatch: pytest
         read_secrets(path, spec)
     for rows in (1, 2):
         write_result(f"s3a://{bucket}/exchange/a.result.json", JobResult(rows=rows))
+
+    write_result(f"s3a://{bucket}/exchange/b.result.json", JobResult(), f"s3a://{bucket}/exchange/b.spec.json")
 
     names = [entry["Key"] for entry in store.client().list_objects_v2(Bucket=bucket)["Contents"]]
     assert names == ["exchange/a.result.json", "exchange/a.spec.json"]
