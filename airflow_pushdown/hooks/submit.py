@@ -190,6 +190,10 @@ class PushdownSubmitHook(SparkConnectionHook):
             extra=serialize_all(self._env),
             secrets=confidential(self._submission.secrets),
         )
+        given = serialize_all(self._env_vars)
+        if self.is_cluster and "PYSPARK_PYTHON" in given and "PYSPARK_DRIVER_PYTHON" not in given:
+            # The driver uses the task's Python too. YARN would pass the path of this worker's Python on.
+            environment.pop("PYSPARK_DRIVER_PYTHON", None)
         self._check_driver_python(environment)
         command, environment = self._with_classes(command, environment)
         if self._killed:
