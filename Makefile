@@ -33,7 +33,8 @@ SPARK_TESTS := $(wildcard tests/spark_jobs tests/differential tests/demo)
 AIRFLOW_TESTS := $(wildcard tests/airflow_pushdown tests/dags tests/e2e)
 
 # Hadoop's S3 file system, with the 18 MB of Amazon's library that it uses instead of the 600 MB that it depends on.
-S3A_TESTS := tests/spark_jobs/relations/test_s3_scan.py tests/spark_jobs/output/test_s3_output.py
+S3A_TESTS := tests/spark_jobs/relations/test_s3_scan.py tests/spark_jobs/output/test_s3_output.py \
+	tests/spark_jobs/runtime/test_s3_exchange.py
 S3A_PACKAGES = $(shell paste -sd, requirements/s3a.txt)
 S3A = --packages $(S3A_PACKAGES) --exclude-packages software.amazon.awssdk:bundle --conf spark.jars.ivy=$(CURDIR)/.cache/ivy
 
@@ -262,6 +263,7 @@ nightly: $(AIRFLOW)/.checks $(AIRFLOW)/.e2e $(SPARK)/.checks $(SPARK)/.workloads
 	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m nightly $(AIRFLOW_TESTS)
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(S3A) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly -k s3a $(S3A_TESTS)
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(JDBC) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly $(JDBC_TESTS)
+	@$(MAKE) --no-print-directory e2e-yarn
 	$(MAKE) --no-print-directory connectors
 
 # Iceberg and Delta tables, in an environment with an older Spark.

@@ -119,17 +119,17 @@ class RemoteFiles:
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a file, None if it does not exist."""
-        try:
-            with _reached("read", self.location(name)):
+        with _reached("read", self.location(name)):
+            try:
                 content: bytes = self._system.cat_file(self.location(name))
-        except FileNotFoundError:
-            return None
+            except FileNotFoundError:
+                return None
         return content
 
     def delete(self, *names: str) -> None:
         """Delete files. A missing file is not an error."""
         for name in names:
-            with suppress(FileNotFoundError), _reached("delete", self.location(name)):
+            with _reached("delete", self.location(name)), suppress(FileNotFoundError):
                 self._system.rm_file(self.location(name))
 
     def close(self) -> None:
@@ -172,11 +172,9 @@ def _provider_system(uri: str, conn_id: str | None) -> AbstractFileSystem:
 
 @contextmanager
 def _reached(action: str, uri: str) -> Iterator[None]:
-    """Convert the exceptions of a file system, which differ between libraries, except for missing files."""
+    """Convert the exceptions of a file system, which differ between libraries."""
     try:
         yield
-    except FileNotFoundError:
-        raise
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise exception_for(

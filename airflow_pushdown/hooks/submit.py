@@ -238,6 +238,10 @@ class PushdownSubmitHook(SparkConnectionHook):
         )
         if self.is_standalone_cluster:
             environment = standalone_environment(environment)
+        given = serialize_all(self._env_vars)
+        if self.is_cluster and "PYSPARK_PYTHON" in given and "PYSPARK_DRIVER_PYTHON" not in given:
+            # The driver uses the task's Python too. YARN would pass the path of this worker's Python on.
+            environment.pop("PYSPARK_DRIVER_PYTHON", None)
         self._check_driver_python(environment)
         if self.is_cluster:
             return self._start(command, environment)

@@ -40,10 +40,11 @@ _SECRET_KEY = re.compile(r"secret|passw|token|credential|(access|account|private
 class JobRun:
     """One execution of a spec. It keeps partial results, so that the result of a failed job has them too."""
 
-    def __init__(self, spec: JobSpec, text: str = "") -> None:
-        """Create the run of a spec. `text` is its file, which encrypted secrets belong to."""
+    def __init__(self, spec: JobSpec, text: str = "", path: str | None = None) -> None:
+        """Create the run of a spec. `text` is its file, which encrypted secrets belong to, and `path` its location."""
         self._spec = spec
         self._text = text
+        self._path = path
         self._started = time.monotonic()
         self._secrets = SecretValues()
         self._application_id: str | None = None
@@ -62,7 +63,7 @@ class JobRun:
                 result = self._result(self._error(exc))
             # Spark is still running, because the result may go to a file system of Hadoop.
             if self._spec.result_path is not None:
-                write_result(self._spec.result_path, result)
+                write_result(self._spec.result_path, result, self._path)
             if result.error is None:
                 self._finish()
         return result
@@ -176,7 +177,7 @@ def run(spec_path: str) -> int:
     try:
         text = read_text("--spec", spec_path)
         spec = parse_spec(text, spec_path)
-        result = JobRun(spec, text).execute()
+        result = JobRun(spec, text, spec_path).execute()
     except BaseException as exc:
         return _fail(classify(exc))
     if spec.result_path is None:

@@ -77,11 +77,17 @@ def read_secrets(path: str, spec_text: str = "", *, keep: bool = False) -> Secre
         raise BadSpecError(f"secrets_path: {path} does not have secrets in the expected form") from None
 
 
-def write_result(path: str, result: JobResult) -> None:
-    """Write the result so that readers see the whole file or none. Local paths do not need a JVM."""
+def write_result(path: str, result: JobResult, spec_path: str | None = None) -> None:
+    """Write the result so that readers see the whole file or none. Local paths do not need a JVM.
+
+    `spec_path` is the location of the spec. If it is a URI without a file, the task was killed and has deleted its
+    files, and nobody would delete the result.
+    """
     text = result.model_dump_json()
     if is_remote(path):
-        SubmittedFiles(path).write_text(path, text)
+        files = SubmittedFiles(path)
+        if spec_path is None or not is_remote(spec_path) or files.exists(spec_path):
+            files.write_text(path, text)
         return
     target = _local(path)
     with tempfile.NamedTemporaryFile(
