@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from airflow_pushdown.exceptions import PushdownTaskError, config_error, exception_for
+from airflow_pushdown.exceptions import config_error, exception_for
 from airflow_pushdown.hooks.application import (
     HISTORY_KEY,
     Application,
@@ -26,6 +25,7 @@ from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.drivers import ClusterUnreachableError, DriverPhase, DriverStatus, StandaloneDrivers
 from airflow_pushdown.hooks.environment import SECRET_NAME, child_environment, find_installation
 from airflow_pushdown.hooks.exchange import Exchange
+from airflow_pushdown.hooks.failures import driver_killed, driver_lost, killed_by_task, signal_of, submit_failed
 from airflow_pushdown.hooks.jvm_options import SUBMIT_OPTIONS, compiler_options, given_options
 from airflow_pushdown.hooks.output import JobOutput
 from airflow_pushdown.hooks.packages import (
@@ -51,11 +51,10 @@ from airflow_pushdown.hooks.tracking import TrackedDriver
 from airflow_pushdown.hooks.yarn import run_tag
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.parameters import SUBMIT_DEFAULTS, serialize_all
-from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec, SecretValues, SourceSpec
+from pushdown_spark.contract import JobResult, JobSpec, SecretValues, SourceSpec
 
 _DEFAULT_FILES = "fs.defaultFS"
 """Hadoop's setting of the file system of paths without a scheme."""
-_SHELL_SIGNAL_BASE = 128
 _LOG_ASSIGNMENT = re.compile(r"^(?P<key>[^=\s]+)=")
 
 
@@ -200,9 +199,9 @@ class PushdownSubmitHook(SparkConnectionHook):
         if (driver := self.tracked_driver()) is not None:
             driver.delete_pod(result)
         if result is None and self._status is not None:
-            raise _driver_lost(str(self.driver_id), self._status)
+            raise driver_lost(str(self.driver_id), self._status)
         if result is None:
-            raise _submit_failed(
+            raise submit_failed(
                 "the job ended without a result; see its output in the log above, "
                 f"last line: {self._output.cause or 'nothing'}"
             )
@@ -267,7 +266,7 @@ class PushdownSubmitHook(SparkConnectionHook):
         try:
             job = JobProcess(command, environment)
         except OSError as error:
-            raise _submit_failed(f"{command[0]} cannot be started ({error.strerror})") from error
+            raise submit_failed(f"{command[0]} cannot be started ({error.strerror})") from error
         if self.is_cluster:
             # The provider's hook only stops a driver on a cluster if it has a running spark-submit.
             self._submit_sp = job.popen
@@ -378,7 +377,7 @@ class PushdownSubmitHook(SparkConnectionHook):
         try:
             drivers.status("none")
         except ClusterUnreachableError as error:
-            raise _submit_failed(
+            raise submit_failed(
                 f"deploy mode cluster needs the REST server of the Spark master: {error}; set "
                 "spark.master.rest.enabled=true for the master, and the extra 'rest-port' of the connection"
             ) from error
@@ -396,22 +395,22 @@ class PushdownSubmitHook(SparkConnectionHook):
         """Raise unless spark-submit succeeded or the job wrote a result."""
         if self._killed:
             raise killed_by_task()
-        number = _signal_of(returncode)
+        number = signal_of(returncode)
         # A driver whose JVM was killed may have written a result with a less precise error.
         if number is not None and returncode < 0:
-            raise _driver_killed(number, returncode)
+            raise driver_killed(number, returncode)
         if self._exchange.read_result() is not None:
             return
         if number is not None:
-            raise _driver_killed(number, returncode)
+            raise driver_killed(number, returncode)
         if returncode and (message := self._output.final_error):
             raise config_error(message)
         if returncode:
-            raise _submit_failed(f"spark-submit failed with exit code {returncode}: {self._output.cause}")
+            raise submit_failed(f"spark-submit failed with exit code {returncode}: {self._output.cause}")
         if self._spark_exit_code:
-            raise _submit_failed(f"the driver pod ended with exit code {self._spark_exit_code}: {self._output.cause}")
+            raise submit_failed(f"the driver pod ended with exit code {self._spark_exit_code}: {self._output.cause}")
         if self._tracked_after_submit and self.driver_id is None:
-            raise _submit_failed(f"spark-submit named no driver; last line: {self._output.cause or 'nothing'}")
+            raise submit_failed(f"spark-submit named no driver; last line: {self._output.cause or 'nothing'}")
 
     @property
     def _tracked_after_submit(self) -> bool:
@@ -490,56 +489,3 @@ def _escape_property(value: str) -> str:
     """Return a value for a Java properties file, with escaped backslashes, line ends and leading spaces."""
     escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
     return f"\\{escaped}" if escaped.startswith((" ", "\t")) else escaped
-
-
-def _signal_of(returncode: int) -> signal.Signals | None:
-    """Return the signal of an exit code: negative for spark-submit, above 128 for its driver. None for others."""
-    number = -returncode if returncode < 0 else returncode - _SHELL_SIGNAL_BASE
-    try:
-        return signal.Signals(number)
-    except ValueError:
-        return None
-
-
-def _driver_killed(number: signal.Signals, returncode: int) -> PushdownTaskError:
-    """Return the error for a driver that a signal ended."""
-    advice = (
-        "if the machine ran out of memory, lower driver_memory or raise the worker's limit"
-        if number is signal.SIGKILL
-        else "run the task again, or find out who sent it"
-    )
-    return exception_for(
-        JobError(
-            code=ErrorCode.DRIVER_KILLED,
-            message=f"the Spark driver was killed by {number.name} (exit code {returncode}) before it wrote a result; "
-            f"{advice}",
-            retryable=True,
-        )
-    )
-
-
-def _driver_lost(driver_id: str, status: DriverStatus) -> PushdownTaskError:
-    """Return the error for a driver on a cluster that has ended without a result."""
-    return exception_for(
-        JobError(
-            code=ErrorCode.DRIVER_KILLED,
-            message=f"driver {driver_id} ended without a result ({status}); see its output on the cluster",
-            retryable=True,
-        )
-    )
-
-
-def killed_by_task() -> PushdownTaskError:
-    """Return the error for a job whose task was killed."""
-    return exception_for(
-        JobError(
-            code=ErrorCode.DRIVER_KILLED,
-            message="the task was killed, and all processes of its Spark job were ended",
-            retryable=True,
-        )
-    )
-
-
-def _submit_failed(message: str) -> PushdownTaskError:
-    """Return the error for a spark-submit that failed."""
-    return exception_for(JobError(code=ErrorCode.SUBMIT_FAILED, message=message, retryable=True))

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, AssetAlias, BaseOperatorLink, Context
 from airflow.sdk.bases.xcom import BaseXCom
+from airflow.sdk.exceptions import TaskDeferralError
 
 from airflow_pushdown.assets import inlets_of, outlet_of, record_output
 from airflow_pushdown.exceptions import config_error, exception_for
 from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
 from airflow_pushdown.hooks.databases import database_connection
-from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission, killed_by_task
+from airflow_pushdown.hooks.failures import killed_by_task
+from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
 from airflow_pushdown.metrics import emit
 from airflow_pushdown.operators.cluster import ClusterOperator
 from airflow_pushdown.operators.data_interval import run_interval
@@ -150,6 +152,20 @@ class PushdownBaseOperator(ClusterOperator):
             return self._finish(context, self._collect(context))
         finally:
             self._pushdown_hook().release()
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:  # noqa: ANN401
+        """Continue after a deferral. If the trigger itself failed, end the driver that nobody waits for any more."""
+        try:
+            return super().resume_execution(next_method, next_kwargs, context)
+        except TaskDeferralError:
+            driver_id = self._remembered_driver(context)
+            if driver_id is not None:
+                self._prepare(context)
+                self._hook = self._get_hook()
+                self._pushdown_hook().attach(driver_id)
+                self.on_kill()
+                self._pushdown_hook().release()
+            raise
 
     def _finish(self, context: Context, result: JobResult) -> dict[str, object]:
         """Report a result and return it as a JSON dict. Raises the exception for its error."""

@@ -102,6 +102,12 @@ class ClusterOperator(SparkSubmitOperator):
         if self.durable and (store := _state_store(context)) is not None:
             store.set(self.external_id_key, driver_id)
 
+    def _remembered_driver(self, context: Context) -> str | None:
+        """Return the stored id of a driver, None before Airflow 3.3."""
+        store = _state_store(context)
+        driver_id = None if store is None else store.get(self.external_id_key)
+        return None if driver_id is None else str(driver_id)
+
     def _forget_driver(self, context: Context) -> None:
         """Delete the id of a driver whose result was read. Otherwise a cleared task would not run again."""
         if (store := _state_store(context)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +26,7 @@ from airflow_pushdown.hooks.exchange import Exchange
 _CLASS_PATH = "airflow_pushdown.triggers.driver.DriverTrigger"
 _KILL_SECONDS = 20.0
 """The time that a cleared task's trigger waits for the end of the driver. Airflow allows 30 seconds."""
+_POLL_SECONDS = 0.2
 _DEFERRED = "deferred"
 _HAS_ON_KILL = hasattr(BaseTrigger, "on_kill")
 """Whether Airflow calls `on_kill` of triggers, as it does since 3.3."""
@@ -102,10 +104,11 @@ class DriverTrigger(BaseTrigger):
 
     async def on_kill(self) -> None:
         """End the driver and delete its spec and credentials, unless another triggerer waits for it now."""
-        if await asyncio.to_thread(self._is_still_deferred):
-            self.log.info("Another triggerer waits for driver %s", self.driver_id)
-            return
-        await asyncio.to_thread(self._end)
+        # Airflow cancels a trigger again each second until it has ended, which would end this method but not a thread.
+        ending = threading.Thread(target=self._end_unless_deferred, name="end-driver")
+        ending.start()
+        while ending.is_alive():
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def _wait(self) -> DriverEvent:
         watch = DriverWatch(drivers_of(self.kind, self.settings), self.driver_id)
@@ -120,6 +123,12 @@ class DriverTrigger(BaseTrigger):
             if left <= 0:
                 return DriverEvent(self.driver_id, is_timeout=True)
             await asyncio.sleep(min(self.poll_seconds, left))
+
+    def _end_unless_deferred(self) -> None:
+        if self._is_still_deferred():
+            self.log.info("Another triggerer waits for driver %s", self.driver_id)
+        else:
+            self._end()
 
     def _end(self) -> None:
         self.log.info("Ending driver %s", self.driver_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -81,3 +82,24 @@ def test_the_secret_of_spark_is_in_a_private_file_and_not_an_argument(tmp_path: 
         "spark.network.crypto.enabled true",
         "spark.authenticate.secret s3cret",
     ]
+
+
+def test_the_connection_to_the_shop_is_imported_from_a_private_file_that_is_deleted(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("s3cret")
+    airflow = tmp_path / "airflow"
+    # It shows what Airflow gets: its arguments, and mode and content of the file.
+    airflow.write_text('#!/bin/sh\necho "$@"\n[ "$1" = db ] || { stat -c %a "$4" && cat "$4"; }\n')
+    airflow.chmod(0o755)
+    environment = {
+        "PATH": f"{tmp_path}:/usr/bin:/bin",
+        "TMPDIR": str(tmp_path),
+        "SHOP_PASSWORD_FILE": str(tmp_path / "password"),
+    }
+    script = [str(ROOT / "docker" / "migrate.sh")]
+    printed = subprocess.run(script, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert printed[0] == "db migrate"
+    assert printed[1].startswith("connections import --overwrite ")
+    assert printed[2] == "600"
+    shop = json.loads(printed[3])["flights_db"]
+    assert (shop["login"], shop["password"], shop["schema"], shop["port"]) == ("shop", "s3cret", "shop", 5432)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["airflow", "password"]

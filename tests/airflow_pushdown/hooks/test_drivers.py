@@ -6,10 +6,12 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
+from airflow.sdk.exceptions import TaskDeferralError
 from airflow.triggers.base import TriggerEvent
 
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError, SubmitFailedError
@@ -23,6 +25,7 @@ from airflow_pushdown.hooks.drivers import (
 )
 from airflow_pushdown.hooks.standalone import SharedProgram, standalone_command, standalone_environment
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
+from airflow_pushdown.operators import PushdownScanOperator
 from airflow_pushdown.triggers.driver import DriverEvent, DriverTrigger
 from e2e import jvm
 from e2e.ports import HOST, free_port
@@ -129,11 +132,14 @@ def test_a_trigger_ends_the_driver_of_a_task_that_a_user_has_cleared(
         await asyncio.sleep(0.5)
         assert not waiting.done()
         waiting.cancel()
-        await trigger.on_kill()
+        killing = asyncio.create_task(trigger.on_kill())
+        # Airflow cancels again each second.
+        await asyncio.sleep(0)
+        killing.cancel()
 
     asyncio.run(cancel())
+    wait_for("the end of the exchange", lambda: runs(tmp_path) == [], START_SECONDS)
     assert drivers.status(driver_id).state == "KILLED"
-    assert runs(tmp_path) == []
 
 
 def test_a_cleared_task_replaces_the_driver(make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path) -> None:
@@ -172,6 +178,29 @@ def test_settings_that_look_secret_are_refused_because_they_would_be_on_a_comman
     hook = make_hook(conf={"spark.my.password": "hush"})
     with pytest.raises(ConfigError, match=r"conf: spark\.my\.password: a standalone cluster"):
         hook.submit()
+
+
+def test_a_trigger_that_failed_leaves_no_driver(
+    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path, spark_python: str
+) -> None:
+    driver_id = str(make_hook().submit())
+    operator = PushdownScanOperator(
+        task_id="t",
+        path="/x",
+        format="json",
+        conn_id="cluster",
+        exchange_dir=str(tmp_path),
+        spark_python=spark_python,
+        deferrable=True,
+    )
+    context = {
+        "ti": SimpleNamespace(dag_id="d", task_id="t", run_id="r", map_index=-1),
+        "task_state_store": {operator.external_id_key: driver_id},
+    }
+    with pytest.raises(TaskDeferralError):
+        operator.resume_execution("__fail__", {"error": "the trigger failed"}, context)  # type: ignore[arg-type]
+    assert drivers.status(driver_id).state == "KILLED"
+    assert runs(tmp_path) == []
 
 
 def first_event(trigger: DriverTrigger) -> DriverEvent:

@@ -1,0 +1,64 @@
+"""Errors of jobs that ended without a result: a failed spark-submit, a killed driver, a killed task."""
+
+from __future__ import annotations
+
+import signal
+
+from airflow_pushdown.exceptions import PushdownTaskError, exception_for
+from airflow_pushdown.hooks.drivers import DriverStatus
+from pushdown_spark.contract import ErrorCode, JobError
+
+_SHELL_SIGNAL_BASE = 128
+
+
+def signal_of(returncode: int) -> signal.Signals | None:
+    """Return the signal of an exit code: negative for spark-submit, above 128 for its driver. None for others."""
+    number = -returncode if returncode < 0 else returncode - _SHELL_SIGNAL_BASE
+    try:
+        return signal.Signals(number)
+    except ValueError:
+        return None
+
+
+def driver_killed(number: signal.Signals, returncode: int) -> PushdownTaskError:
+    """Return the error for a driver that a signal ended."""
+    advice = (
+        "if the machine ran out of memory, lower driver_memory or raise the worker's limit"
+        if number is signal.SIGKILL
+        else "run the task again, or find out who sent it"
+    )
+    return exception_for(
+        JobError(
+            code=ErrorCode.DRIVER_KILLED,
+            message=f"the Spark driver was killed by {number.name} (exit code {returncode}) before it wrote a result; "
+            f"{advice}",
+            retryable=True,
+        )
+    )
+
+
+def driver_lost(driver_id: str, status: DriverStatus) -> PushdownTaskError:
+    """Return the error for a driver on a cluster that has ended without a result."""
+    return exception_for(
+        JobError(
+            code=ErrorCode.DRIVER_KILLED,
+            message=f"driver {driver_id} ended without a result ({status}); see its output on the cluster",
+            retryable=True,
+        )
+    )
+
+
+def killed_by_task() -> PushdownTaskError:
+    """Return the error for a job whose task was killed."""
+    return exception_for(
+        JobError(
+            code=ErrorCode.DRIVER_KILLED,
+            message="the task was killed, and all processes of its Spark job were ended",
+            retryable=True,
+        )
+    )
+
+
+def submit_failed(message: str) -> PushdownTaskError:
+    """Return the error for a spark-submit that failed."""
+    return exception_for(JobError(code=ErrorCode.SUBMIT_FAILED, message=message, retryable=True))
