@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, Exactness, SourceReport
+from pushdown_spark.contract.report_text import human_bytes
 from pushdown_spark.expressions.parser import parse_predicate
 
 _MANY_FILES = 50
@@ -35,8 +36,8 @@ def _file_advice(report: SourceReport) -> Iterator[str]:
         return
     if report.bytes_read and footers > report.bytes_read / 2:
         yield (
-            f"Write fewer, larger files: {footers:,} of the {report.bytes_read:,} bytes read are the metadata "
-            f"of {report.files_total:,} files."
+            f"Write fewer, larger files: {human_bytes(footers)} of the {human_bytes(report.bytes_read)} that were read are "
+            f"the metadata of {report.files_total:,} files."
         )
 
 
