@@ -35,9 +35,10 @@ def _file_advice(report: SourceReport) -> Iterator[str]:
     if report.files_total < _MANY_FILES or report.bytes_total > report.files_total * _SMALL_FILE:
         return
     if report.bytes_read and footers > report.bytes_read / 2:
+        read = human_bytes(report.bytes_read)
         yield (
-            f"Write fewer, larger files: {human_bytes(footers)} of the {human_bytes(report.bytes_read)} that were read are "
-            f"the metadata of {report.files_total:,} files."
+            f"Write fewer, larger files: {human_bytes(footers)} of the {read} that were read are the metadata of "
+            f"{report.files_total:,} files."
         )
 
 
