@@ -90,7 +90,7 @@ class Fallback:
 class Day:
     """The sums of one day: runs, bytes read and skipped, and seconds.
 
-    `unknown` is the number of runs whose bytes are not in the sums, because one of their tasks does not know them.
+    `unknown` is the number of reports whose bytes are not all in the sums, because a source does not know them.
     """
 
     day: date
@@ -193,12 +193,14 @@ def dag_reports(session: Session, dag_id: str, until: datetime) -> DagReports:
 
 
 def _day(day: date, runs: list[DagRunReports]) -> Day:
+    results = [report.result for run in runs for report in run.reports]
+    skipped = [bytes_skipped(result) for result in results]
     return Day(
         day=day,
         runs=len(runs),
-        bytes_read=sum(run.bytes_read or 0 for run in runs),
-        bytes_skipped=sum(run.bytes_skipped or 0 for run in runs),
-        unknown=sum(run.bytes_read is None or run.bytes_skipped is None for run in runs),
+        bytes_read=sum(result.bytes_read or 0 for result in results),
+        bytes_skipped=sum(count or 0 for count in skipped),
+        unknown=skipped.count(None),
         seconds=sum(run.seconds for run in runs),
     )
 

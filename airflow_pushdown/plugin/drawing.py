@@ -86,7 +86,7 @@ def day_charts(days: Sequence[Day]) -> tuple[Chart, ...]:
             continue
         said = f"{day.day}: {day.runs} {'run' if day.runs == 1 else 'runs'}"
         parts = (_height(day.bytes_read, most), _height(day.bytes_read + day.bytes_skipped, most))
-        unknown = f", unknown for {day.unknown}" if day.unknown else ""
+        unknown = f", unknown for {day.unknown} {'report' if day.unknown == 1 else 'reports'}" if day.unknown else ""
         label = f"{said}, {human_bytes(day.bytes_read)} read, {human_bytes(day.bytes_skipped)} skipped{unknown}"
         left, width = _slot(number, len(days))
         sizes.append(Bar(left, width, parts, label, is_partial=bool(day.unknown)))

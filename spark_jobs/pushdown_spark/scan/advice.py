@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, Exactness, SourceReport
+from pushdown_spark.contract.report_text import human_bytes
 from pushdown_spark.expressions.parser import parse_predicate
 
 _MANY_FILES = 50
@@ -34,9 +35,10 @@ def _file_advice(report: SourceReport) -> Iterator[str]:
     if report.files_total < _MANY_FILES or report.bytes_total > report.files_total * _SMALL_FILE:
         return
     if report.bytes_read and footers > report.bytes_read / 2:
+        read = human_bytes(report.bytes_read)
         yield (
-            f"Write fewer, larger files: {footers:,} of the {report.bytes_read:,} bytes read are the metadata "
-            f"of {report.files_total:,} files."
+            f"Write fewer, larger files: {human_bytes(footers)} of the {read} that were read are the metadata of "
+            f"{report.files_total:,} files."
         )
 
 

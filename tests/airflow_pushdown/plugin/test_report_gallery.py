@@ -86,6 +86,35 @@ def pictures(project: Path) -> Path:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_tabs_fit_airflows_ui(site: Site, run: str, page: Page, pictures: Path, theme: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 1000})
+    for name, path in {
+        "mapped": f"/dags/gallery/runs/{run}/tasks/scan/mapped/{NAMES.index('json')}/plugin/pushdown-report",
+        "task": f"/dags/sales/runs/{run_of(site, 'sales')}/tasks/late/plugin/pushdown-report",
+        "runs": "/dags/sales/plugin/pushdown-runs",
+    }.items():
+        page.goto(site.address + path)
+        switch_theme(page, theme)
+        frame = tab(page)
+        frame.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
+        page.screenshot(path=pictures / f"tab-{name}-{width}-{theme}.png")
+        assert overflow(frame) == 0
+        assert violations(frame) == []
+
+
+@pytest.mark.parametrize("name", ["json", "join_8", "failed_check"])
+def test_the_keyboard_reaches_everything(site: Site, run: str, page: Page, name: str) -> None:
+    page.goto(f"{site.address}/pushdown/report/gallery/scan?run_id={run}&map_index={NAMES.index(name)}")
+    stops = page.locator("a[href]:not([tabindex='-1']), summary, input:checked, .canvas").evaluate_all(REACHABLE)
+    for _ in range(stops):
+        page.keyboard.press("Tab")
+        assert page.evaluate(REACHED) is not None
+    page.keyboard.press("Tab")
+    assert page.evaluate(REACHED) is None, "the page has no other stop"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_report_is_readable_at_every_width(
     site: Site, run: str, page: Page, pictures: Path, name: str, theme: str
@@ -103,32 +132,3 @@ def test_a_report_is_readable_at_every_width(
         page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = false; })")
     page.set_viewport_size({"width": 1280, "height": 900})
     assert violations(page) == []
-
-
-@pytest.mark.parametrize("name", ["json", "join_8", "failed_check"])
-def test_the_keyboard_reaches_everything(site: Site, run: str, page: Page, name: str) -> None:
-    page.goto(f"{site.address}/pushdown/report/gallery/scan?run_id={run}&map_index={NAMES.index(name)}")
-    stops = page.locator("a[href]:not([tabindex='-1']), summary, input:checked, .canvas").evaluate_all(REACHABLE)
-    for _ in range(stops):
-        page.keyboard.press("Tab")
-        assert page.evaluate(REACHED) is not None
-    page.keyboard.press("Tab")
-    assert page.evaluate(REACHED) is None, "the page has no other stop"
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_tabs_fit_airflows_ui(site: Site, run: str, page: Page, pictures: Path, theme: str, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 1000})
-    for name, path in {
-        "mapped": f"/dags/gallery/runs/{run}/tasks/scan/mapped/{NAMES.index('json')}/plugin/pushdown-report",
-        "task": f"/dags/sales/runs/{run_of(site, 'sales')}/tasks/late/plugin/pushdown-report",
-        "runs": "/dags/sales/plugin/pushdown-runs",
-    }.items():
-        page.goto(site.address + path)
-        switch_theme(page, theme)
-        frame = tab(page)
-        frame.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
-        page.screenshot(path=pictures / f"tab-{name}-{width}-{theme}.png")
-        assert overflow(frame) == 0
-        assert violations(frame) == []

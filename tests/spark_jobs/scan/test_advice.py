@@ -58,7 +58,7 @@ def test_bloom_filters_prune_row_groups(spark: SparkSession, flights: DataFrame,
 
 
 def test_larger_files_have_less_metadata(spark: SparkSession, flights: DataFrame, tmp_path: Path) -> None:
-    few, where = flights.limit(2_000).cache(), "id = 42"
+    few, where = flights.limit(20_000).cache(), "id = 42"
     before = report(spark, write_orc(few.repartition(60), tmp_path / "many"), "orc", where)
     assert any(line.startswith("Write fewer, larger files") for line in before.advice)
     after = report(spark, write_orc(few.coalesce(1), tmp_path / "one"), "orc", where)
