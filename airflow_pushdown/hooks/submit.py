@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from airflow_pushdown.exceptions import config_error, exception_for
+from airflow_pushdown.exceptions import PushdownTaskError, config_error, exception_for
 from airflow_pushdown.hooks.application import (
     HISTORY_KEY,
     Application,
