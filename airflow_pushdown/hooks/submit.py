@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +22,7 @@ from airflow_pushdown.hooks.conf_directory import environment_script, unmovable_
 from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.drivers import ClusterUnreachableError, DriverPhase, DriverStatus, StandaloneDrivers
-from airflow_pushdown.hooks.environment import SECRET_NAME, child_environment, find_installation
+from airflow_pushdown.hooks.environment import child_environment, find_installation
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.failures import driver_killed, driver_lost, killed_by_task, signal_of, submit_failed
 from airflow_pushdown.hooks.jvm_options import SUBMIT_OPTIONS, compiler_options, given_options
@@ -37,6 +36,7 @@ from airflow_pushdown.hooks.packages import (
     submit_settings,
 )
 from airflow_pushdown.hooks.processes import JobProcess
+from airflow_pushdown.hooks.secret_settings import mask_setting, properties_text, separate_secrets, with_properties
 from airflow_pushdown.hooks.spark_python import (
     SparkPython,
     declared_names_error,
@@ -55,7 +55,6 @@ from pushdown_spark.contract import JobResult, JobSpec, SecretValues, SourceSpec
 
 _DEFAULT_FILES = "fs.defaultFS"
 """Hadoop's setting of the file system of paths without a scheme."""
-_LOG_ASSIGNMENT = re.compile(r"^(?P<key>[^=\s]+)=")
 
 
 @dataclass(frozen=True)
@@ -443,20 +442,11 @@ class PushdownSubmitHook(SparkConnectionHook):
     def _mask_cmd(self, connection_cmd: str | list[str]) -> str:
         """Return a command or line for the log. Values with names that suggest a credential are masked."""
         words = connection_cmd if isinstance(connection_cmd, list) else connection_cmd.split(" ")
-        return " ".join(_mask_word(word) for word in words)
+        return " ".join(map(mask_setting, words))
 
     def _hide_secrets(self, command: list[str]) -> list[str]:
         """Move settings that look secret to a private properties file, which includes the user's properties file."""
-        hidden: dict[str, str] = {}
-        shown: list[str] = []
-        arguments = iter(command)
-        for argument in arguments:
-            value = next(arguments, "") if argument == "--conf" else ""
-            key, _, text = value.partition("=")
-            if key and SECRET_NAME.search(key):
-                hidden[key] = text
-            else:
-                shown += [argument, value] if argument == "--conf" else [argument]
+        shown, hidden = separate_secrets(command)
         if not hidden:
             return command
         if self.is_standalone_cluster:
@@ -464,28 +454,5 @@ class PushdownSubmitHook(SparkConnectionHook):
                 f"conf: {', '.join(hidden)}: a standalone cluster starts the driver with all settings on its command "
                 "line; use source_conn_id for credentials of an object store, or set them on the cluster's machines"
             )
-        properties = ["--properties-file", str(self._exchange.hide(self._properties_text(hidden)))]
-        if self._properties_file:
-            position = shown.index("--properties-file")
-            shown[position : position + 2] = properties
-        else:
-            # Without this option, a properties file replaces the installation's spark-defaults.conf.
-            shown[1:1] = [*properties, "--load-spark-defaults"]
-        return shown
-
-    def _properties_text(self, entries: Mapping[str, str]) -> str:
-        """Return a Java properties file with `entries` after those of the user's file."""
-        own = Path(self._properties_file).read_text(encoding="utf-8") if self._properties_file else ""
-        return "\n".join([own, *(f"{key} {_escape_property(value)}" for key, value in entries.items()), ""])
-
-
-def _mask_word(word: str) -> str:
-    """Return `key=value` with a masked value if the key suggests a credential."""
-    match = _LOG_ASSIGNMENT.match(word)
-    return f"{match['key']}=***" if match and SECRET_NAME.search(match["key"]) else word
-
-
-def _escape_property(value: str) -> str:
-    """Return a value for a Java properties file, with escaped backslashes, line ends and leading spaces."""
-    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
-    return f"\\{escaped}" if escaped.startswith((" ", "\t")) else escaped
+        text = properties_text(hidden, self._properties_file)
+        return with_properties(shown, self._exchange.hide(text), replaces=bool(self._properties_file))

@@ -1,0 +1,64 @@
+"""Settings of spark-submit with credentials, which must not be on a command line or in a log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from airflow_pushdown.hooks.environment import SECRET_NAME
+
+_ASSIGNMENT = re.compile(r"^(?P<key>[^=\s]+)=")
+_OPTION = "--properties-file"
+
+
+def mask_setting(word: str) -> str:
+    """Return `key=value` with a masked value if the key suggests a credential, another word unchanged.
+
+    >>> mask_setting("spark.my.password=hush"), mask_setting("spark.ui.port=1"), mask_setting("--conf")
+    ('spark.my.password=***', 'spark.ui.port=1', '--conf')
+    """
+    match = _ASSIGNMENT.match(word)
+    return f"{match['key']}=***" if match and SECRET_NAME.search(match["key"]) else word
+
+
+def separate_secrets(command: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return a command without the settings that look secret, and these settings.
+
+    >>> separate_secrets(["spark-submit", "--conf", "a.token=x", "--conf", "b=1", "job.py"])
+    (['spark-submit', '--conf', 'b=1', 'job.py'], {'a.token': 'x'})
+    """
+    hidden: dict[str, str] = {}
+    shown: list[str] = []
+    arguments = iter(command)
+    for argument in arguments:
+        value = next(arguments, "") if argument == "--conf" else ""
+        key, _, text = value.partition("=")
+        if key and SECRET_NAME.search(key):
+            hidden[key] = text
+        else:
+            shown += [argument, value] if argument == "--conf" else [argument]
+    return shown, hidden
+
+
+def properties_text(entries: Mapping[str, str], properties_file: str | None) -> str:
+    """Return a Java properties file with `entries` after those of the user's file."""
+    own = Path(properties_file).read_text(encoding="utf-8") if properties_file else ""
+    return "\n".join([own, *(f"{key} {_escape(value)}" for key, value in entries.items()), ""])
+
+
+def with_properties(command: Sequence[str], file: Path, *, replaces: bool) -> list[str]:
+    """Return a command that reads a properties file, instead of the one that it reads now if `replaces`."""
+    words = list(command)
+    if replaces:
+        words[words.index(_OPTION) + 1] = str(file)
+    else:
+        # Without the last option, a properties file replaces the installation's spark-defaults.conf.
+        words[1:1] = [_OPTION, str(file), "--load-spark-defaults"]
+    return words
+
+
+def _escape(value: str) -> str:
+    """Return a value for a Java properties file, with escaped backslashes, line ends and leading spaces."""
+    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return f"\\{escaped}" if escaped.startswith((" ", "\t")) else escaped
