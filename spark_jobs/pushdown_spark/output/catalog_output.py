@@ -361,6 +361,9 @@ def open_file_table(
     """
     hadoop = HadoopFiles(spark)
     table = entry.definition()
+    if table is not None:
+        # A view has no directory.
+        _check_writable(entry, table)
     location = hadoop.qualified(entry.default_location() if table is None else table.location)
     parent, name = hadoop.split(location)
     if not name:
@@ -408,9 +411,7 @@ def _existing(
     spark: SparkSession, output: CatalogOutputSpec, entry: CatalogEntry, table: TableDefinition
 ) -> tuple[str, dict[str, str], tuple[str, ...]]:
     """Return format, options and partition columns of a table. Raises BadSpecError if it cannot be written."""
-    reason = _refusal(table)
-    if reason is not None:
-        raise BadSpecError(f"output_table: {entry.name} {reason}; write to a table of files, Iceberg or Delta")
+    _check_writable(entry, table)
     fold = str if is_case_sensitive(spark) else str.lower
     if output.partition_by and [*map(fold, output.partition_by)] != [*map(fold, table.partition_by)]:
         raise BadSpecError(
@@ -431,6 +432,13 @@ def _existing(
 def _format_of(provider: str) -> str:
     """Return the format of files by the provider of a table. The short name of Avro needs a jar."""
     return "avro" if provider == AVRO_CLASS else provider.lower()
+
+
+def _check_writable(entry: CatalogEntry, table: TableDefinition) -> None:
+    """Raise BadSpecError with the reason if a table cannot be written as files."""
+    reason = _refusal(table)
+    if reason is not None:
+        raise BadSpecError(f"output_table: {entry.name} {reason}; write to a table of files, Iceberg or Delta")
 
 
 def _refusal(table: TableDefinition) -> str | None:
