@@ -46,13 +46,18 @@ def file_spec(
     )
 
 
+def check_writable(entry: CatalogEntry, table: TableDefinition) -> None:
+    """Raise BadSpecError with the reason if a table cannot be written as files."""
+    reason = _refusal(table)
+    if reason is not None:
+        raise BadSpecError(f"output_table: {entry.name} {reason}; write to a table of files, Iceberg or Delta")
+
+
 def _existing(
     spark: SparkSession, output: CatalogOutputSpec, entry: CatalogEntry, table: TableDefinition
 ) -> tuple[str, dict[str, str], tuple[str, ...]]:
     """Return format, options and partition columns of a table. Raises BadSpecError if it cannot be written."""
-    reason = _refusal(table)
-    if reason is not None:
-        raise BadSpecError(f"output_table: {entry.name} {reason}; write to a table of files, Iceberg or Delta")
+    check_writable(entry, table)
     fold = str if is_case_sensitive(spark) else str.lower
     if output.partition_by and [*map(fold, output.partition_by)] != [*map(fold, table.partition_by)]:
         raise BadSpecError(

@@ -30,7 +30,7 @@ from pushdown_spark.output.catalog_entry import (
     partition_spec,
     property_text,
 )
-from pushdown_spark.output.catalog_layout import file_spec
+from pushdown_spark.output.catalog_layout import check_writable, file_spec
 from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
 from pushdown_spark.output.existing_data import check_sources_survive
 from pushdown_spark.output.journal import CatalogChange, Journal, has_files
@@ -357,6 +357,9 @@ def open_file_table(
     """
     hadoop = HadoopFiles(spark)
     table = entry.definition()
+    if table is not None:
+        # A view has no directory.
+        check_writable(entry, table)
     location = hadoop.qualified(entry.default_location() if table is None else table.location)
     parent, name = hadoop.split(location)
     if not name:
