@@ -14,6 +14,13 @@ except ImportError:
         AirflowNotFoundException,
     )
 try:
+    from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferralError
+except ImportError:
+    from airflow.exceptions import (  # type: ignore[no-redef]
+        AirflowTaskTimeout,
+        TaskDeferralError,
+    )
+try:
     from airflow.sdk.plugins_manager import AirflowPlugin
 except ImportError:
     from airflow.plugins_manager import AirflowPlugin  # type: ignore[assignment]
@@ -23,4 +30,12 @@ try:
 except ImportError:
     from airflow.stats import Stats
 
-__all__ = ["AirflowFailException", "AirflowNotFoundException", "AirflowPlugin", "Stats", "conf"]
+__all__ = [
+    "AirflowFailException",
+    "AirflowNotFoundException",
+    "AirflowPlugin",
+    "AirflowTaskTimeout",
+    "Stats",
+    "TaskDeferralError",
+    "conf",
+]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, AssetAlias, BaseOperatorLink, Context
 from airflow.sdk.bases.xcom import BaseXCom
-from airflow.sdk.exceptions import TaskDeferralError
 
 from airflow_pushdown.assets import inlets_of, outlet_of, record_output
 from airflow_pushdown.exceptions import config_error, exception_for
@@ -36,6 +35,7 @@ from airflow_pushdown.parameters import (
     template_fields_for,
 )
 from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLink, report_path
+from airflow_pushdown.version_compat import TaskDeferralError
 from pushdown_spark.contract import (
     AnySourceSpec,
     ErrorCode,

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.drivers import DriverPhase
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.hooks.tracking import unreachable
 from airflow_pushdown.triggers.driver import DriverEvent, DriverTrigger
-from airflow_pushdown.version_compat import conf
+from airflow_pushdown.version_compat import AirflowTaskTimeout, conf
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

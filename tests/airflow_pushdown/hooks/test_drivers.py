@@ -11,7 +11,6 @@ from typing import Any
 
 import psutil
 import pytest
-from airflow.sdk.exceptions import TaskDeferralError
 from airflow.triggers.base import TriggerEvent
 
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError, SubmitFailedError
@@ -27,6 +26,7 @@ from airflow_pushdown.hooks.standalone import SharedProgram, standalone_command,
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
 from airflow_pushdown.operators import PushdownScanOperator
 from airflow_pushdown.triggers.driver import DriverEvent, DriverTrigger
+from airflow_pushdown.version_compat import TaskDeferralError
 from e2e import jvm
 from e2e.ports import HOST, free_port
 from e2e.processes import Programs, wait_for
