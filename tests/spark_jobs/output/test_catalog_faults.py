@@ -23,7 +23,7 @@ CHANGING = [OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.AP
 NIGHTLY = pytest.mark.nightly
 CASES = [
     pytest.param(OutputMode.OVERWRITE_PARTITIONS, True, id="overwrite_partitions"),
-    pytest.param(OutputMode.ERROR_IF_EXISTS, False, id="create"),
+    pytest.param(OutputMode.ERROR_IF_EXISTS, False, id="create", marks=NIGHTLY),
     pytest.param(OutputMode.APPEND, True, id="append", marks=NIGHTLY),
     pytest.param(OutputMode.OVERWRITE, True, id="overwrite", marks=NIGHTLY),
     *(
