@@ -103,7 +103,8 @@ def test_conjuncts_reach_the_connector(session: PushdownSession, name: str) -> N
     assert report.rows_returned == 1
     assert report.rows_decoded is not None
     assert report.rows_decoded < 1_000
-    assert report.bytes_read
+    # Delta reads its Parquet files with Spark's reader, whose vectored reads Spark does not count.
+    assert bool(report.bytes_read) is name.startswith("iceberg")
 
 
 @pytest.mark.parametrize("name", ["iceberg", "delta", "iceberg_path", "delta_path"])

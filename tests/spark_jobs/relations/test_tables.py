@@ -263,7 +263,15 @@ def test_views_are_read_by_spark(spark: SparkSession, name: str) -> None:
     assert (report.reader, report.reason) == ("spark", "it is a view, which Spark expands")
     assert report.conjuncts[1].pushed_as == "filter of Spark's scan: IsNotNull(v), EqualTo(v,v13)"
     assert report.files_read == 2
+    # Spark does not count vectored reads of Parquet.
+    assert report.bytes_read is None
     assert report.rows_returned == 1
+
+
+def test_bytes_of_a_view_of_lines_are_counted(spark: SparkSession, name: str) -> None:
+    create(spark, name, "json")
+    spark.sql(f"CREATE VIEW {DATABASE}.lines AS SELECT v FROM {name}")
+    assert agrees(spark, f"{DATABASE}.lines", "v = 'v13'", ["v"]).bytes_read
 
 
 def test_a_temporary_view_hides_a_table(spark: SparkSession) -> None:

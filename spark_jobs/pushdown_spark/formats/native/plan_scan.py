@@ -31,6 +31,8 @@ _PUSHED = re.compile(
 """The filters of a scan in the text of Spark's plan, in file sources and in Iceberg."""
 _FILTER = re.compile(r"^[\s:|+*()\d-]*Filter ", re.MULTILINE)
 """The nodes of a plan that evaluate a condition for each row."""
+_VECTORED = re.compile(r"\bFormat: (?:ORC|Parquet)\b")
+"""The scans of a plan whose bytes Spark does not count completely."""
 _IDENTIFIER = re.compile(r"#\d+L?")
 """The number that Spark gives a column in a plan."""
 
@@ -54,12 +56,16 @@ class SparkPlanScan(Scan):
     """A scan by Spark's plan of a table or view. `request.spark_only` is the reason for it."""
 
     is_native = True
-    counts_bytes_in_spark = True
 
     def __init__(self, request: ScanRequest, notes: tuple[str, ...] = ()) -> None:
         self._request = request
         self._notes = notes
         self._watch = ScanWatch(request.native.sparkSession, tables_in_plan(request.native))
+
+    @cached_property
+    def counts_bytes_in_spark(self) -> bool:
+        """Whether Spark's metrics have the bytes. They omit vectored reads, the most of ORC and Parquet."""
+        return _VECTORED.search(str(self._request.native._jdf.queryExecution().sparkPlan().toString())) is None
 
     @property
     def session_conf(self) -> Mapping[str, str]:
