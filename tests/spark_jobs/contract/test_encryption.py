@@ -24,7 +24,7 @@ def test_each_encryption_is_different() -> None:
     assert encrypt("hush", KEY, "spec") != encrypt("hush", KEY, "spec")
 
 
-@pytest.mark.parametrize(("key", "context"), [(OTHER, "spec"), (KEY, "another spec")])
+@pytest.mark.parametrize(("key", "context"), [(OTHER, "spec"), (KEY, "another spec")], ids=["key", "context"])
 def test_another_key_or_context_does_not_decrypt(key: str, context: str) -> None:
     with pytest.raises(DecryptionError, match="another key or for another job spec"):
         decrypt(encrypt("hush", KEY, "spec"), key, context)

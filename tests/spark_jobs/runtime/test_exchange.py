@@ -100,6 +100,7 @@ def test_without_a_key_the_error_names_the_ways(spark: SparkSession, tmp_path: P
         (base64.urlsafe_b64encode(bytes(32)).decode(), "spec", "another key or for another job spec"),
         ("password", "spec", "the key of this driver is invalid"),
     ],
+    ids=["spec", "key", "no key"],
 )
 def test_a_wrong_key_or_spec_does_not_decrypt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, spec: str, reason: str
