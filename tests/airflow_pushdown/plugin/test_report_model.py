@@ -321,6 +321,6 @@ def test_the_page_lists_the_scans_of_a_task() -> None:
         history=(),
     )
     page = render_report(run)
-    assert "<b>1,241</b> rows in 4 scans" in page
+    assert "<b>1,241</b><span>rows in 4 scans" in page
     assert '<td><code>orders</code></td><td class="number">1,234</td><td><code>/lake/orders</code></td>' in page
     assert "min_rows: 0 rows &lt;b&gt;" in page
