@@ -66,6 +66,11 @@ class StartArchive:
                 log.warning("The JVM crashed. Later jobs run without the CDS archive %s", self.archive.path)
                 self.archive.give_up()
 
+    def give_up(self) -> None:
+        """Let later jobs run without an archive, because the JVM refuses its options."""
+        with contextlib.suppress(OSError):
+            self.archive.give_up()
+
 
 @contextlib.contextmanager
 def start_archive(

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_VARIABLE = "SPARK_CONF_DIR"
+CONF_DIRECTORY = "SPARK_CONF_DIR"
+"""The variable with the directory of Spark's settings."""
 _HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _DEFAULTS = "spark-defaults.conf"
 _TEMPLATE = ".template"
@@ -40,11 +41,11 @@ def without_directory(
     if defaults.is_file() and _BOTH in command:
         return list(command), dict(environment)
     options = [_PROPERTIES, str(defaults)] if defaults.is_file() and _PROPERTIES not in command else []
-    return [*command[:1], *options, *command[1:]], {**environment, _VARIABLE: str(empty)}
+    return [*command[:1], *options, *command[1:]], {**environment, CONF_DIRECTORY: str(empty)}
 
 
 def _directory(home: Path, environment: Mapping[str, str]) -> Path:
-    return Path(environment.get(_VARIABLE) or home / "conf")
+    return Path(environment.get(CONF_DIRECTORY) or home / "conf")
 
 
 def _files(directory: Path) -> list[Path]:

@@ -32,6 +32,10 @@ _CAUSES = (
     re.compile(r"^\d\S+ \S+ (?:ERROR|FATAL) \S+ (?P<cause>.+)"),
 )
 
+_REFUSED_JVM = re.compile(
+    r"^(?:Error occurred during initialization of (?:VM|boot layer)|Error: Could not create the Java Virtual Machine)"
+)
+
 _FINAL_CAUSES = (
     (
         re.compile(r"heap size: |^Too small .* heap|^Could not reserve enough space|Driver memory must be"),
@@ -59,6 +63,7 @@ class JobOutput:
         self._level = logging.INFO
         self._causes: list[str | None] = [None] * len(_CAUSES)
         self._last = ""
+        self._is_jvm_refused = False
 
     def level_of(self, line: str) -> int:
         """Return the log level of a line, and remember the line if it may be the cause of a failure."""
@@ -82,8 +87,14 @@ class JobOutput:
         cause = self.cause
         return next((advice.format(cause=cause) for pattern, advice in _FINAL_CAUSES if pattern.search(cause)), None)
 
+    @property
+    def is_jvm_refused(self) -> bool:
+        """Whether a JVM did not start because of its options, other than those for its memory."""
+        return self._is_jvm_refused and self.final_error is None
+
     def _remember(self, line: str) -> None:
         """Keep the first line of each kind, because later ones tend to be consequences."""
+        self._is_jvm_refused = self._is_jvm_refused or _REFUSED_JVM.match(line) is not None
         if line.strip():
             self._last = line.strip()
         for position, pattern in enumerate(_CAUSES):

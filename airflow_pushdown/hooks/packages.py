@@ -41,6 +41,7 @@ class GivenJars:
     driver_class_path: str | None
     conf: Mapping[str, str]
     properties_file: str | None
+    conf_directory: str | None = None
 
 
 def packages_for(spec: JobSpec, given: GivenJars, installation: SparkInstallation) -> str | None:
@@ -70,7 +71,7 @@ def packages_for(spec: JobSpec, given: GivenJars, installation: SparkInstallatio
 
 def submit_settings(given: GivenJars, installation: SparkInstallation) -> dict[str, str]:
     """Return the settings that spark-submit will see: those of `conf` and of the properties file."""
-    return {**_defaults(given.properties_file, installation), **given.conf}
+    return {**_defaults(given, installation), **given.conf}
 
 
 def spark_version(installation: SparkInstallation) -> str | None:
@@ -142,14 +143,16 @@ def _homes(installation: SparkInstallation) -> Iterator[Path]:
         yield from sorted(environment.glob("lib*/python3*/site-packages/pyspark"))
 
 
-def _defaults(properties_file: str | None, installation: SparkInstallation) -> dict[str, str]:
+def _defaults(given: GivenJars, installation: SparkInstallation) -> dict[str, str]:
     """Return the settings of the properties file that spark-submit reads: the user's or that of the installation."""
-    files = [Path(properties_file)] if properties_file else _default_files(installation)
+    files = [Path(given.properties_file)] if given.properties_file else _default_files(given, installation)
     for file in files:
         if file.is_file():
             return {match["key"]: match["value"] for match in _PROPERTY.finditer(file.read_text(encoding="utf-8"))}
     return {}
 
 
-def _default_files(installation: SparkInstallation) -> Iterable[Path]:
+def _default_files(given: GivenJars, installation: SparkInstallation) -> Iterable[Path]:
+    if given.conf_directory:
+        return [Path(given.conf_directory) / "spark-defaults.conf"]
     return (home / "conf" / "spark-defaults.conf" for home in _homes(installation))

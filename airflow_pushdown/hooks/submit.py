@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,9 +17,9 @@ from airflow_pushdown.hooks.application import (
     history_server,
     started_application,
 )
-from airflow_pushdown.hooks.archive_recording import OFF, start_archive
+from airflow_pushdown.hooks.archive_recording import OFF, StartArchive, start_archive
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archive
-from airflow_pushdown.hooks.conf_directory import environment_script, unmovable_file
+from airflow_pushdown.hooks.conf_directory import CONF_DIRECTORY, environment_script, unmovable_file
 from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.drivers import ClusterUnreachableError, DriverPhase, DriverStatus, StandaloneDrivers
@@ -125,7 +126,12 @@ class PushdownSubmitHook(SparkConnectionHook):
         )
         require_supported_spark(self._installation)
         given = GivenJars(
-            self._packages, self._jars, self._driver_class_path, serialize_all(conf), self._properties_file
+            self._packages,
+            self._jars,
+            self._driver_class_path,
+            serialize_all(conf),
+            self._properties_file,
+            {**os.environ, **serialize_all(self._env)}.get(CONF_DIRECTORY),
         )
         self._settings = submit_settings(given, self._installation)
         self._packages = packages_for(submission.spec, given, self._installation)
@@ -243,20 +249,35 @@ class PushdownSubmitHook(SparkConnectionHook):
         self._check_driver_python(environment)
         if self.is_cluster:
             return self._start(command, environment)
-        environment = self._with_compiler(environment)
+        return self._run_tuned(command, environment)
+
+    def _run_tuned(self, command: list[str], environment: dict[str, str]) -> int:
+        """Run spark-submit with JVM options that shorten its start, and without them if the JVM refuses them."""
+        words, variables = command, self._with_compiler(environment)
         directory = self._submission.class_archives or os.environ.get(DIRECTORY_VARIABLE)
-        if directory == OFF:
-            return self._start(command, environment)
-        if directory:
-            return self._start(*self._with_classes(directory, command, environment))
-        with start_archive(self._installation, environment, self._class_settings) as archive:
-            if archive is None:
-                return self._start(command, environment)
-            returncode = self._start(*archive.used_by(command, environment))
+        with contextlib.ExitStack() as stack:
+            archive: StartArchive | None = None
+            if not directory:
+                archive = stack.enter_context(start_archive(self._installation, variables, self._class_settings))
+                if archive is not None:
+                    words, variables = archive.used_by(words, variables)
+            elif directory != OFF:
+                words, variables = self._with_classes(directory, words, variables)
+            returncode = self._start(words, variables)
             has_result = self._exchange.read_result() is not None
-            archive.finish(returncode, has_result=has_result)
-            # The JVM writes the archive after the job has written its result. Its failure is not one of the job.
-            return 0 if has_result and archive.is_recorded else returncode
+            if archive is not None:
+                archive.finish(returncode, has_result=has_result)
+            if has_result:
+                # The JVM records the archive after the job has written its result. Its failure is not one of the job.
+                return 0 if archive is not None and archive.is_recorded else returncode
+            if returncode == 0 or not self._output.is_jvm_refused or variables == environment:
+                return returncode
+            self.log.warning("The job starts again without the JVM options of this provider: %s", self._output.cause)
+            self._output = JobOutput()
+            returncode = self._start(command, environment)
+            if archive is not None and self._exchange.read_result() is not None:
+                archive.give_up()
+            return returncode
 
     def _start(self, command: list[str], environment: Mapping[str, str]) -> int:
         """Start spark-submit, log its output, and return its exit code."""

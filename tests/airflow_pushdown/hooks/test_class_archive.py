@@ -106,6 +106,35 @@ def test_the_second_job_starts_with_the_classes_of_the_first(
     assert mapped_share(loaded) > 0.5
 
 
+def test_a_jvm_that_refuses_to_record_runs_the_job_anyway(
+    installation: SparkInstallation,
+    cache: Path,
+    rows: Path,
+    tmp_path: Path,
+    local_spark: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = tmp_path / "options"
+    options.write_text(f"-XX:SharedArchiveFile={tmp_path}/missing.jsa\n")
+    monkeypatch.setenv(OPTIONS, f"-XX:VMOptionsFile={options}")
+    job = hook(installation, rows)
+    job.submit()
+    assert job.collect().rows == 3
+    (archive,) = cache.glob("*.jsa")
+    assert archive.stat().st_size == 0
+
+
+def test_settings_of_another_directory_have_options_for_archives(
+    installation: SparkInstallation, rows: Path, tmp_path: Path, local_spark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions -XX:SharedArchiveFile=/mine.jsa\n")
+    job = hook(installation, rows)
+    environment = {**os.environ, OPTIONS: ""}
+    with start_archive(installation, environment, job._class_settings) as archive:
+        assert archive is None
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("damage", ["truncated", "changed", "foreign"])
 def test_a_damaged_archive_is_ignored(
