@@ -148,7 +148,7 @@ def _output_problems(result: JobResult, expected: Expected) -> list[str]:
 
 
 def _page_problems(page: str, expected: Expected) -> list[str]:
-    fragments = (f"Reader <b>{expected.reader}</b>", f"<b>{expected.count:,}</b> rows written")
+    fragments = (f">{expected.reader} reader", f"<b>{expected.count:,}</b><span>row")
     return [f"the report page lacks {fragment!r}" for fragment in fragments if fragment not in page]
 
 
