@@ -80,8 +80,8 @@ def _choose_predicates(spark: SparkSession, case: Case, rng: random.Random) -> l
 
 
 def _not_vacuous(tally: Tally, carrier: str) -> None:
-    # The filter of the JVM keeps more lines, and one odd line in them leaves the whole file to Spark.
-    accepted = 1 if carrier == "workers" else 6
+    # One odd line among the candidates leaves the whole file to Spark. The filter of the JVM keeps more lines.
+    accepted = 2 if carrier == "workers" else 8
     assert tally.searched * accepted > tally.given_up + tally.refused, tally
     assert tally.rows > tally.searched, tally
 
