@@ -1,4 +1,4 @@
-"""CDS archives that jobs record themselves, so that nobody has to set anything up.
+"""CDS archives that jobs record themselves, without any setting.
 
 The JVM of the first job of an installation writes the archive when it ends. It has the classes of that job. Later jobs
 start with it. Every problem means that a job runs without an archive: a directory that cannot be used, a full disk,
@@ -20,7 +20,7 @@ from pathlib import Path
 from airflow_pushdown.exceptions import PushdownTaskError
 from airflow_pushdown.hooks.class_archive import ClassArchive, class_archive
 from airflow_pushdown.hooks.environment import SparkInstallation
-from airflow_pushdown.hooks.jvm_options import given_options
+from airflow_pushdown.hooks.jvm_options import user_options
 from airflow_pushdown.packaging import private_cache
 
 OFF = "off"
@@ -105,7 +105,7 @@ def _start_archive(
         return None
     directory = private_cache() / _DIRECTORY
     own_path = settings.get("spark.driver.extraClassPath", "")
-    options = given_options(environment, settings)
+    options = user_options(environment, settings)
     archive = class_archive(str(directory), installation, environment, class_path=own_path, options=options)
     if archive is None:
         return None

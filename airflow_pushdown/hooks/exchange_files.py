@@ -45,7 +45,7 @@ class ExchangeFiles(Protocol):
         """Delete files. A missing file is not an error."""
 
     def close(self) -> None:
-        """Delete what is left when the files have been deleted."""
+        """Release the place of the files after they were deleted."""
 
 
 class DirectoryFiles:
@@ -114,12 +114,12 @@ class RemoteFiles:
 
     def write(self, name: str, text: str) -> None:
         """Write a file, or replace it."""
-        with _reached("write", self.location(name)):
+        with _typed_errors("write", self.location(name)):
             self._system.pipe_file(self.location(name), text.encode())
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a file, None if it does not exist."""
-        with _reached("read", self.location(name)):
+        with _typed_errors("read", self.location(name)):
             try:
                 content: bytes = self._system.cat_file(self.location(name))
             except FileNotFoundError:
@@ -129,7 +129,7 @@ class RemoteFiles:
     def delete(self, *names: str) -> None:
         """Delete files. A missing file is not an error."""
         for name in names:
-            with _reached("delete", self.location(name)), suppress(FileNotFoundError):
+            with _typed_errors("delete", self.location(name)), suppress(FileNotFoundError):
                 self._system.rm_file(self.location(name))
 
     def close(self) -> None:
@@ -171,7 +171,7 @@ def _provider_system(uri: str, conn_id: str | None) -> AbstractFileSystem:
 
 
 @contextmanager
-def _reached(action: str, uri: str) -> Iterator[None]:
+def _typed_errors(action: str, uri: str) -> Iterator[None]:
     """Convert the exceptions of a file system, which differ between libraries."""
     try:
         yield

@@ -56,7 +56,7 @@ _MOST_FILES = 1_000
 _LOCAL = ("file:///", "/")
 
 
-def given_options(environment: Mapping[str, str], settings: Mapping[str, str]) -> str:
+def user_options(environment: Mapping[str, str], settings: Mapping[str, str]) -> str:
     """Return all JVM options that a user has set for the driver."""
     variables = (environment.get(name, "") for name in OPTION_VARIABLES)
     return " ".join([*variables, *(settings.get(name, "") for name in OPTION_SETTINGS)])

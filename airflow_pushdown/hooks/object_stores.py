@@ -137,13 +137,13 @@ def _checked_extras(connection: Connection, known: Collection[str]) -> dict[str,
     """
     prefix = f"extra__{connection.conn_type}__"
     extras = {key.removeprefix(prefix): value for key, value in connection.extra_dejson.items()}
-    texts = {key: text for key, value in extras.items() if (text := serialize(value))}
-    if unknown := sorted(set(texts) - set(known)):
+    given = {key: text for key, value in extras.items() if (text := serialize(value))}
+    if unknown := sorted(set(given) - set(known)):
         raise config_error(
             f"source_conn_id: connection {connection.conn_id!r} has unknown extras: {', '.join(unknown)}; supported "
             f"are {', '.join(known)}"
         )
-    return texts
+    return given
 
 
 _CONVERSIONS: Mapping[str, Callable[[Connection], dict[str, str]]] = {

@@ -26,7 +26,7 @@ from airflow_pushdown.hooks.drivers import ClusterUnreachableError, DriverPhase,
 from airflow_pushdown.hooks.environment import child_environment, find_installation
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.failures import driver_killed, driver_lost, killed_by_task, signal_of, submit_failed
-from airflow_pushdown.hooks.jvm_options import SUBMIT_OPTIONS, compiler_options, given_options
+from airflow_pushdown.hooks.jvm_options import SUBMIT_OPTIONS, compiler_options, user_options
 from airflow_pushdown.hooks.output import JobOutput
 from airflow_pushdown.hooks.packages import (
     GivenJars,
@@ -333,7 +333,7 @@ class PushdownSubmitHook(SparkConnectionHook):
 
     def _with_compiler(self, environment: dict[str, str]) -> dict[str, str]:
         """Return the environment with options for the compiler of the driver's JVM."""
-        given = given_options(environment, self._settings)
+        given = user_options(environment, self._settings)
         options = compiler_options(self._submission.spec, given, has_local_files=self._has_local_files(environment))
         own = environment.get(SUBMIT_OPTIONS)
         return {**environment, SUBMIT_OPTIONS: " ".join(filter(None, (options, own)))} if options else environment

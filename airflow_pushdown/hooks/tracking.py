@@ -102,6 +102,6 @@ class TrackedDriver:
 
 
 def unreachable(driver_id: str, problem: str) -> PushdownTaskError:
-    """Return the error for a driver that may still run, although nobody can ask for its status."""
+    """Return the error for a driver that may still run, although the cluster does not give its status."""
     message = f"driver {driver_id} may still run, and no other was submitted: {problem}; a retry continues with it"
     return exception_for(JobError(code=ErrorCode.SUBMIT_FAILED, message=message, retryable=True))

@@ -154,7 +154,7 @@ class PushdownBaseOperator(ClusterOperator):
             self._pushdown_hook().release()
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:  # noqa: ANN401
-        """Continue after a deferral. If the trigger itself failed, end the driver that nobody waits for any more."""
+        """Continue after a deferral. If the trigger itself failed, end its driver."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except TaskDeferralError:

@@ -149,12 +149,12 @@ class JoinReordering:
 def with_sources(report: JoinReport, sources: Mapping[str, str]) -> JoinReport:
     """Return a report whose trees have the sources of their relations."""
 
-    def named(tree: JoinTree) -> JoinTree:
+    def with_source(tree: JoinTree) -> JoinTree:
         if tree.left is None or tree.right is None:
             return tree.model_copy(update={"source": sources.get(tree.relation or "")})
-        return tree.model_copy(update={"left": named(tree.left), "right": named(tree.right)})
+        return tree.model_copy(update={"left": with_source(tree.left), "right": with_source(tree.right)})
 
-    return report.model_copy(update={"before": named(report.before), "after": named(report.after)})
+    return report.model_copy(update={"before": with_source(report.before), "after": with_source(report.after)})
 
 
 def unchanged_report(report: JoinReport, reason: str) -> JoinReport:

@@ -197,16 +197,18 @@ class CatalogFileOutput(FileOutput):
         if self._files.exists(self.paths.output):
             self._files.delete(self.paths.output)
 
-    def _journal(self, staged: list[FileEntry], partitions: list[str]) -> Journal:
+    def _journal(self, staged: list[FileEntry], partitions: list[str], emptied: Sequence[str]) -> Journal:
         found = self._entry.definition()
         if (found is None) != (self._table is None):
             raise self._changed()
         if found is not None and self._table is not None and not found.has_same_rows_as(self._table):
             raise self._changed()
-        change = self._change(found, partitions)
-        return super()._journal(staged, partitions).model_copy(update={"change": change})
+        change = self._change(found, partitions, emptied)
+        return super()._journal(staged, partitions, emptied).model_copy(update={"change": change})
 
-    def _change(self, table: TableDefinition | None, partitions: Sequence[str]) -> CatalogChange:
+    def _change(
+        self, table: TableDefinition | None, partitions: Sequence[str], emptied: Sequence[str]
+    ) -> CatalogChange:
         """Return how the catalog follows. Raises BadSpecError if the files are not the rows of a partition."""
         written = [name for name in partitions if name]
         change = CatalogChange(database=self._entry.database, table=self._entry.table, attempt=self.paths.attempt)
@@ -222,7 +224,7 @@ class CatalogFileOutput(FileOutput):
         if self._mode is OutputMode.OVERWRITE:
             dropped = sorted(known.difference(written))
         elif self._mode is OutputMode.OVERWRITE_PARTITIONS:
-            dropped = self._emptied(partitions)
+            dropped = emptied
         return change.model_copy(update={"added": tuple(added), "dropped": tuple(dropped)})
 
     def _check_places(self, table: TableDefinition, partitions: Sequence[str] | None) -> None:

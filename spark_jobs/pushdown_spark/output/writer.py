@@ -146,11 +146,12 @@ class FileOutput(Output):
             if self._mode is not OutputMode.IGNORE or not self._exists():
                 staged = self._staged()
                 partitions = sorted({self._partition_of(entry) for entry in staged})
-                self._check_conflicts([*partitions, *self._emptied(partitions)])
+                emptied = self._emptied(partitions)
+                self._check_conflicts([*partitions, *emptied])
                 summary = self._summarize(staged, partitions)
                 names = tuple(entry.path.removeprefix(self.paths.rows) for entry in staged)
                 self._write_record(names, summary, is_complete=False)
-                self._log.commit(self._journal(staged, partitions))
+                self._log.commit(self._journal(staged, partitions, emptied))
                 self.summary = summary
                 self._write_record(names, summary, is_complete=True)
         self.abort()
@@ -276,7 +277,7 @@ class FileOutput(Output):
         """Return the directory of a staged file, relative to the staged rows; empty without partitions."""
         return staged.path.removeprefix(self.paths.rows).rpartition("/")[0].strip("/")
 
-    def _journal(self, staged: list[FileEntry], partitions: list[str]) -> Journal:
+    def _journal(self, staged: list[FileEntry], partitions: list[str], emptied: Sequence[str]) -> Journal:
         if not (self._keeps_partitions and self._files.exists(self.paths.output)):
             moves = self._moves_of_everything(staged)
         elif self._mode is OutputMode.APPEND:
@@ -284,7 +285,6 @@ class FileOutput(Output):
             moves = self._moves_of_parts(staged)
         else:
             self._check_spelling(partitions)
-            emptied = self._emptied(partitions)
             moves = self._moves_of_partitions(partitions, emptied)
             partitions = sorted([*partitions, *emptied])
         return Journal(

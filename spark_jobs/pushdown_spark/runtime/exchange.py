@@ -81,7 +81,7 @@ def write_result(path: str, result: JobResult, spec_path: str | None = None) -> 
     """Write the result so that readers see the whole file or none. Local paths do not need a JVM.
 
     `spec_path` is the location of the spec. If it is a URI without a file, the task was killed and has deleted its
-    files, and nobody would delete the result.
+    files. A result would then stay there.
     """
     text = result.model_dump_json()
     if is_remote(path):

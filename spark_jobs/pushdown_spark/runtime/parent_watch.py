@@ -1,4 +1,4 @@
-"""End of a driver whose JVM was killed. On a cluster nobody else ends the Python process of the driver."""
+"""End of a driver whose JVM was killed. A cluster does not end the Python process of the driver."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def with_advice(report: SourceReport) -> SourceReport:
 
 
 def _file_advice(report: SourceReport) -> Iterator[str]:
-    """Yield advice if files are so small that most of what is read are their footers."""
+    """Yield advice if files are so small that most of the bytes read are footers."""
     footers = report.bytes_by_purpose.get("metadata", 0)
     if report.files_total < _MANY_FILES or report.bytes_total > report.files_total * _SMALL_FILE:
         return

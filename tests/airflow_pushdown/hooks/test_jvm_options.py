@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_pushdown.hooks.jvm_options import FAST_COMPILER, compiler_options, given_options
+from airflow_pushdown.hooks.jvm_options import FAST_COMPILER, compiler_options, user_options
 from pushdown_spark.contract import JobSpec
 
 
@@ -72,4 +72,4 @@ def test_other_file_systems_joins_and_many_files_are_not_small(tmp_path: Path) -
 def test_a_user_who_configures_the_compiler_gets_no_option(
     tmp_path: Path, environment: dict[str, str], settings: dict[str, str]
 ) -> None:
-    assert options(job(sparse(tmp_path / "a.csv", 1)), given_options(environment, settings)) == ""
+    assert options(job(sparse(tmp_path / "a.csv", 1)), user_options(environment, settings)) == ""

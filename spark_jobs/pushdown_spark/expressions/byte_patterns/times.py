@@ -107,7 +107,7 @@ def _differences(prefix: str) -> Iterator[str]:
 
 
 def _other_strings(known: Sequence[str], ends: str) -> Iterator[str]:
-    """Yield expressions for all texts from a sign on that are not one of the known offsets up to the end."""
+    """Yield expressions for what can follow a time from a sign on and is not one of the known offsets."""
     signs = {text[0] for text in known}
     yield from (_literal(sign) for sign in "+-" if sign not in signs)
     starts = sorted({text[:length] for text in known for length in range(1, len(text))})
