@@ -51,7 +51,7 @@ from airflow_pushdown.hooks.standalone import shared_program, standalone_command
 from airflow_pushdown.hooks.tracking import TrackedDriver
 from airflow_pushdown.hooks.yarn import run_tag
 from airflow_pushdown.packaging import job_archive, job_program
-from airflow_pushdown.parameters import SUBMIT_DEFAULTS, serialize_all
+from airflow_pushdown.spark_settings import SUBMIT_DEFAULTS, serialize_all
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues, SourceSpec
 
 _DEFAULT_FILES = "fs.defaultFS"
