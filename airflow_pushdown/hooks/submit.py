@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from airflow_pushdown.exceptions import PushdownTaskError, config_error, exception_for
+from airflow_pushdown.exceptions import PushdownTaskError, config_error
 from airflow_pushdown.hooks.application import (
     HISTORY_KEY,
     Application,
@@ -19,7 +19,7 @@ from airflow_pushdown.hooks.application import (
 )
 from airflow_pushdown.hooks.archive_recording import OFF, StartArchive, start_archive
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archive
-from airflow_pushdown.hooks.conf_directory import CONF_DIRECTORY, environment_script, unmovable_file
+from airflow_pushdown.hooks.conf_directory import CONF_DIRECTORY, unmovable_file
 from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.drivers import ClusterUnreachableError, DriverPhase, DriverStatus, StandaloneDrivers
@@ -33,26 +33,17 @@ from airflow_pushdown.hooks.packages import (
     jars_home,
     packages_for,
     require_supported_spark,
-    spark_version,
     submit_settings,
 )
 from airflow_pushdown.hooks.processes import JobProcess
 from airflow_pushdown.hooks.secret_settings import mask_setting, properties_text, separate_secrets, with_properties
-from airflow_pushdown.hooks.spark_python import (
-    SparkPython,
-    declared_names_error,
-    describe_python,
-    driver_python,
-    may_have_wrong_names,
-    require_libraries,
-    require_matching_pyspark,
-)
+from airflow_pushdown.hooks.spark_python import check_driver_python
 from airflow_pushdown.hooks.standalone import shared_program, standalone_command, standalone_environment
 from airflow_pushdown.hooks.tracking import TrackedDriver
 from airflow_pushdown.hooks.yarn import run_tag
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.spark_settings import SUBMIT_DEFAULTS, serialize_all
-from pushdown_spark.contract import JobResult, JobSpec, SecretValues, SourceSpec
+from pushdown_spark.contract import JobResult, JobSpec, SecretValues
 
 _DEFAULT_FILES = "fs.defaultFS"
 """Hadoop's setting of the file system of paths without a scheme."""
@@ -246,9 +237,16 @@ class PushdownSubmitHook(SparkConnectionHook):
         if self.is_cluster and "PYSPARK_PYTHON" in given and "PYSPARK_DRIVER_PYTHON" not in given:
             # The driver uses the task's Python too. YARN would pass the path of this worker's Python on.
             environment.pop("PYSPARK_DRIVER_PYTHON", None)
-        self._check_driver_python(environment)
         if self.is_cluster:
             return self._start(command, environment)
+        check_driver_python(
+            self._installation,
+            self._settings,
+            environment,
+            self._submission.spec,
+            Path(self._exchange.spec_location),
+            has_local_files=self._has_local_files(environment),
+        )
         return self._run_tuned(command, environment)
 
     def _run_tuned(self, command: list[str], environment: dict[str, str]) -> int:
@@ -298,38 +296,6 @@ class PushdownSubmitHook(SparkConnectionHook):
             job.kill()
             raise
         return job.wait()
-
-    def _check_driver_python(self, environment: Mapping[str, str]) -> None:
-        """Raise `ConfigError` if the job cannot run in the Python of a driver on this machine.
-
-        Passes if it is not certain which Python spark-submit starts.
-        """
-        home = jars_home(self._installation)
-        if self.is_cluster or home is None or environment_script(home, environment) is not None:
-            return
-        executable = driver_python(self._settings, environment)
-        python = describe_python(executable, environment) if executable else None
-        if python is None:
-            return
-        require_matching_pyspark(python, self._installation.binary, spark_version(self._installation))
-        require_libraries(python)
-        # In another file system, directories may be further columns.
-        if self._has_local_files(environment):
-            self._check_names(python, environment)
-
-    def _check_names(self, python: SparkPython, environment: Mapping[str, str]) -> None:
-        """Raise for a name in `columns` or `where` that the declared schema certainly lacks."""
-        query, sources = self._submission.spec.query, self._submission.spec.sources
-        if query is None or query.source is None:
-            return
-        source = sources[query.source]
-        if not isinstance(source, SourceSpec) or source.schema_ddl is None:
-            return
-        if not may_have_wrong_names(source.schema_ddl, query.columns or (), query.where or ""):
-            return
-        error = declared_names_error(python, environment, job_archive(), Path(self._exchange.spec_location))
-        if error is not None:
-            raise exception_for(error)
 
     def _with_compiler(self, environment: dict[str, str]) -> dict[str, str]:
         """Return the environment with options for the compiler of the driver's JVM."""
