@@ -300,13 +300,13 @@ def _reported_statistics(relation: Relation, request: StatisticsRequest) -> Rela
         for name, column in table.columns.items()
         if column.distinct is not None
     }
-    filtered_rows = table.kept
-    if not table.judged:
+    filtered_rows = table.expected_rows
+    if not table.has_selectivity:
         distinct = {("", key[1]): column.distinct for key, column in columns.items()}
         guesses = (guess_selectivity(condition, distinct) for condition in request.conditions)
         filtered_rows = min(filtered_rows, table.rows * math.prod(guesses))
     width = _FIXED_WIDTH * max(len(request.read_columns or ()), 1)
-    file_bytes = filtered_rows * width if table.few else None
+    file_bytes = filtered_rows * width if table.is_fetched else None
     return RelationStatistics(table.rows, filtered_rows, columns, file_bytes=file_bytes)
 
 
