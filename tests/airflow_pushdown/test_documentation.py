@@ -114,6 +114,15 @@ def test_documented_make_targets_exist() -> None:
             assert target in targets, f"{page.name}: make {target}"
 
 
+def test_the_architecture_names_existing_files_and_definitions() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:S|airflow_pushdown)/[\w/]+\.\w+)`(?:: `(\w+)`)?", text)
+    assert len(named) > 20
+    for path, name in named:
+        source = (ROOT / re.sub("^S/", "spark_jobs/pushdown_spark/", path)).read_text(encoding="utf-8")
+        assert not name or re.search(rf"^\s*(?:def |class )?{name}\b", source, re.M), f"{path} has no {name}"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_every_block_of_commands_names_its_shell(page: Path) -> None:
     if page.name in TESTED_ELSEWHERE:
