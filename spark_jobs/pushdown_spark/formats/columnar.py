@@ -77,11 +77,6 @@ def is_exact(conjuncts: Sequence[Pushdown[Node]]) -> bool:
     return all(conjunct.is_exact for conjunct in conjuncts)
 
 
-def read_fields(request: ScanRequest) -> list[t.StructField]:
-    """Return the columns to read, in the table's order."""
-    return list(request.read_schema.fields)
-
-
 def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
     """Return the Arrow schema in which Spark expects some columns."""
     return pa.schema([pa.field(field.name, utc_arrow_type(field.dataType)) for field in fields])
@@ -134,7 +129,7 @@ def _is_unknown(data_type: t.DataType) -> bool:
 
 def check_columns(request: ScanRequest) -> None:
     """Raise UnsupportedError if only Spark reads a required column."""
-    for field in read_fields(request):
+    for field in request.read_schema.fields:
         if unknown := unknown_type(field.dataType):
             raise UnsupportedError(f"column {field.name} has type {unknown.simpleString()}, which only Spark reads")
         if any("DEFAULT" in key for key in field.metadata):

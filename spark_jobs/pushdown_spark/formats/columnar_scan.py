@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Generic
+from typing import ClassVar, Generic
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -41,15 +40,15 @@ class ColumnarPlan(Generic[Query]):
 
 
 class ColumnarScan(TaskScan, Generic[Query, Metrics]):
-    """A scan of one source by a columnar reader. `share` is the estimated share of bytes to read."""
+    """A scan of one source by a columnar reader."""
+
+    task_class: type[FileScanTask[Query, Metrics]]
+    """The function that the workers run."""
+    stores_columns_apart: ClassVar[bool] = True
+    """Whether the format stores each column by itself, so that only the required ones are read."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        request: ScanRequest,
-        plan: ColumnarPlan[Query],
-        notes: tuple[str, ...] = (),
-        share: float = 1.0,
+        self, spark: SparkSession, request: ScanRequest, plan: ColumnarPlan[Query], notes: tuple[str, ...] = ()
     ) -> None:
         self._spark = spark
         self._request = request
@@ -58,17 +57,12 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
         # Not `TaskCounts[...]()`: its type argument would be pickled, and workers would import this module.
         counts: TaskCounts[dict[str, Metrics]] = TaskCounts()
         self._metrics = spark.sparkContext.accumulator({}, counts)
+        share = len(request.read_schema) / max(len(request.schema), 1) if self.stores_columns_apart else 1.0
         self._tasks = tasks_of(spark, request, plan.files, share=share)
 
-    @abstractmethod
-    def _scan_task(
-        self, tasks: tuple[Task, ...], report: Callable[[int, dict[str, Metrics]], None], cap: int | None
-    ) -> FileScanTask[Query, Metrics]:
-        """Return the function that the workers run."""
-
-    @abstractmethod
     def _skipped(self, total: Metrics, bytes_total: int) -> Mapping[str, int]:
-        """Return the numbers of skipped things other than files, by kind."""
+        """Return what was skipped in addition to files, by kind."""
+        return {"bytes never read": bytes_total - total.bytes_read}
 
     def _details(self, total: Metrics) -> Mapping[str, object]:
         """Return the fields of the report that only this format has."""
@@ -95,7 +89,7 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
             metrics.add({(batch, number): counts})
 
         plan = self._plan
-        scan = self._scan_task(tasks, report, cap if plan.exact else None)
+        scan = self.task_class(tasks, plan.query, report, cap if plan.exact else None)
         numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
         rows = numbers.mapInArrow(scan, self._request.read_schema)
         uris = [plan.files[task.file].uri for task in tasks]

@@ -19,7 +19,7 @@ from pushdown_spark.formats.avro.container_file import AvroHeader, read_header
 from pushdown_spark.formats.avro.cost import estimate
 from pushdown_spark.formats.avro.decoder import AvroQuery, check_schema, search_label
 from pushdown_spark.formats.avro.spark_source import AvroSettings, avro_settings
-from pushdown_spark.formats.columnar import arrow_schema, check_columns, combined, has_map, is_exact, read_fields
+from pushdown_spark.formats.columnar import arrow_schema, check_columns, combined, has_map, is_exact
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import Compression, InputFile
@@ -58,7 +58,7 @@ def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan
 def _check_request(request: ScanRequest) -> None:
     """Raise UnsupportedError if Spark's reader must take the scan."""
     request.check_allowed()
-    for field in read_fields(request):
+    for field in request.read_schema.fields:
         if DECLARED_TYPE in field.metadata:
             raise UnsupportedError(f"column {field.name} is declared with a length, which only Spark's reader checks")
         if has_map(field.dataType):
@@ -82,7 +82,7 @@ def _query(
     spark: SparkSession, request: ScanRequest, settings: AvroSettings, combined_filter: ArrowFilter | None
 ) -> AvroQuery:
     return AvroQuery(
-        arrow_schema(read_fields(request)),
+        arrow_schema(request.read_schema.fields),
         combined_filter,
         reader_schema=settings.reader_schema,
         case_sensitive=is_case_sensitive(spark),

@@ -23,7 +23,6 @@ from pushdown_spark.formats.columnar import (
     first_type,
     has_map,
     is_exact,
-    read_fields,
 )
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files
 from pushdown_spark.formats.orc.column_mapping import PADDED
@@ -121,7 +120,7 @@ def _check_maps(spark: SparkSession, request: ScanRequest) -> None:
     sorts them by key (`OrcMap` is a `TreeMap`). Spark chooses it by settings and by the number of columns
     (`OrcFileFormat.supportBatch`). The number here is that of complete columns, which is the most that Spark may read.
     """
-    column = next((field.name for field in read_fields(request) if has_map(field.dataType)), None)
+    column = next((field.name for field in request.read_schema.fields if has_map(field.dataType)), None)
     if column is None:
         return
     is_vectorized = all(is_enabled(spark, key, default=True) for key in _VECTORIZED)
@@ -135,7 +134,7 @@ def _check_padding(spark: SparkSession, request: ScanRequest) -> None:
     pads = is_enabled(spark, "spark.sql.readSideCharPadding", default=True)
     if pads and not is_enabled(spark, "spark.sql.legacy.charVarcharAsString"):
         return
-    for column in read_fields(request):
+    for column in request.read_schema.fields:
         if is_char(column):
             raise UnsupportedError(f"column {column.name} is a char(n), which Spark is not to pad in this session")
 
@@ -158,7 +157,7 @@ def has_times(data_type: t.DataType) -> bool:
 
 
 def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
-    """Return the Arrow schema in which Spark expects some columns."""
+    """Return the Arrow schema in which Spark expects some columns, with a mark for char(n), whose values are padded."""
     return pa.schema([_arrow_field(field) for field in fields])
 
 
@@ -168,7 +167,7 @@ def _arrow_field(field: t.StructField) -> pa.Field:
 
 
 def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilter | None) -> OrcQuery:
-    fields = read_fields(request)
+    fields = request.read_schema.fields
     positions = {name: position for position, name in enumerate(request.schema.fieldNames())}
     return OrcQuery(
         arrow_schema(fields),

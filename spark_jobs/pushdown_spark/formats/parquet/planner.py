@@ -14,7 +14,7 @@ from pushdown_spark.errors import UnsafeInputError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled
-from pushdown_spark.formats.columnar import arrow_schema, check_columns, combined, is_exact, read_fields
+from pushdown_spark.formats.columnar import arrow_schema, check_columns, combined, is_exact
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files
 from pushdown_spark.formats.parquet.address import check_store
 from pushdown_spark.formats.parquet.column_mapping import Calendar, datetime_calendar, int96_calendar
@@ -74,7 +74,7 @@ def _check_request(spark: SparkSession, request: ScanRequest) -> None:
         raise UnsupportedError("no predicate to push")
     request.check_any_reader()
     check_columns(request)
-    for field in read_fields(request):
+    for field in request.read_schema.fields:
         if is_char(field):
             raise UnsupportedError(f"column {field.name} is a char(n), which only Spark pads")
     _check_settings(spark, request)
@@ -100,7 +100,7 @@ def _check_settings(spark: SparkSession, request: ScanRequest) -> None:
 
 def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilter | None) -> ParquetQuery:
     return ParquetQuery(
-        arrow_schema(read_fields(request)),
+        arrow_schema(request.read_schema.fields),
         combined_filter,
         _calendars(spark, request),
         is_case_sensitive(spark),
