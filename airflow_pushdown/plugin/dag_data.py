@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from itertools import groupby
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session, aliased
 
 from airflow_pushdown.plugin.data import Place, report_of
 from airflow_pushdown.plugin.links import PushdownReportLink
-from pushdown_spark.contract import JobResult
+from pushdown_spark.contract import SPARK_REQUESTED, JobResult, known_sum
 
 DAYS = 30
 """The number of days whose runs are listed."""
@@ -43,12 +43,12 @@ class DagRunReports:
     @property
     def bytes_read(self) -> int | None:
         """Bytes that all tasks read, None if one of them is unknown."""
-        return _sum(report.result.bytes_read for report in self.reports)
+        return known_sum(report.result.bytes_read for report in self.reports)
 
     @property
     def bytes_skipped(self) -> int | None:
         """Bytes that were stored and not read, None if unknown for a task."""
-        return _sum(bytes_skipped(report.result) for report in self.reports)
+        return known_sum(bytes_skipped(report.result) for report in self.reports)
 
     @property
     def rows(self) -> int:
@@ -127,7 +127,7 @@ class DagReports:
             for name, reason, count in fallbacks_of(report.result):
                 found.setdefault((report.place.task_id, name, reason), []).append((report.place, count))
         fallbacks = [
-            Fallback(*key, len(uses), _sum(count for _, count in uses), uses[0][0]) for key, uses in found.items()
+            Fallback(*key, len(uses), known_sum(count for _, count in uses), uses[0][0]) for key, uses in found.items()
         ]
         return tuple(sorted(fallbacks, key=lambda fallback: -(fallback.bytes_read or 0)))
 
@@ -142,7 +142,7 @@ def bytes_skipped(result: JobResult) -> int | None:
 def fallbacks_of(result: JobResult) -> Iterator[tuple[str, str, int | None]]:
     """Yield source, reason and bytes read of each source that Spark's reader took instead of ours."""
     for name, source in result.sources.items():
-        if source.reader == "spark" and source.conjuncts and not source.reason.startswith("asked for"):
+        if source.reader == "spark" and source.conjuncts and source.reason != SPARK_REQUESTED:
             yield name, source.reason, source.bytes_read
 
 
@@ -203,13 +203,3 @@ def _day(day: date, runs: list[DagRunReports]) -> Day:
         unknown=skipped.count(None),
         seconds=sum(run.seconds for run in runs),
     )
-
-
-def _sum(counts: Iterable[int | None]) -> int | None:
-    """Return the sum of counts, None if one is unknown."""
-    total = 0
-    for count in counts:
-        if count is None:
-            return None
-        total += count
-    return total

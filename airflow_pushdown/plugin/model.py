@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pushdown_spark.contract import ConjunctReport, Exactness, FileReport, JobResult, ScanReport, SourceReport
+from pushdown_spark.contract import (
+    ConjunctReport,
+    Exactness,
+    FileReport,
+    JobResult,
+    ScanReport,
+    SourceReport,
+    known_sum,
+)
 from pushdown_spark.contract.report_text import (
     EXACTNESS_MEANINGS,
     check_line,
@@ -76,8 +84,8 @@ def job_funnel(result: JobResult) -> tuple[Step, ...]:
     """Return the steps of all sources together. A sum is unknown if a source does not know its part."""
     sources = list(result.sources.values())
     rows: list[tuple[str, int | None]] = [
-        ("rows decoded", _sum([source.rows_decoded for source in sources])),
-        ("rows after pushdown", _sum([source.rows_after_pushdown for source in sources])),
+        ("rows decoded", known_sum(source.rows_decoded for source in sources)),
+        ("rows after pushdown", known_sum(source.rows_after_pushdown for source in sources)),
         ("rows written" if result.output else "rows returned", result.rows),
     ]
     return (
@@ -200,8 +208,3 @@ def _row_steps(counts: Sequence[tuple[str, int | None]]) -> Iterator[Step]:
         else:
             part = human_share(count, whole) if place and whole else ""
             yield Step(label, f"{count:,}", count / most if most else 0.0, part)
-
-
-def _sum(counts: Sequence[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known and len(known) == len(counts) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Self
 
@@ -19,6 +19,8 @@ LONGEST_CONJUNCT = 1_000
 """Maximum length of a conjunct in a report, in characters."""
 MOST_PARTITIONS = 100
 """Maximum number of output partitions in a result."""
+SPARK_REQUESTED = "asked for with reader='spark'"
+"""The reason for Spark's reader if the user has chosen it. Every other reason is that of a fallback."""
 _LEAST_ERROR = 1.0
 """The smallest error of a predicted time that a report shows, in seconds."""
 _DERIVED = frozenset({"pushed", "residual"})
@@ -268,13 +270,12 @@ class JobResult(Message):
     @property
     def bytes_read(self) -> int | None:
         """Bytes read by all sources, or None if one of them is unknown."""
-        return _total([source.bytes_read for source in self.sources.values()])
+        return known_sum(source.bytes_read for source in self.sources.values())
 
     @property
     def bytes_total(self) -> int | None:
         """Bytes of all sources, or None if one of them is unknown."""
-        sizes = [source.bytes_total if source.has_size else None for source in self.sources.values()]
-        return _total(sizes)
+        return known_sum(source.bytes_total if source.has_size else None for source in self.sources.values())
 
     def as_xcom(self) -> dict[str, object]:
         """Return the result as a JSON dict, with the derived lists `pushed` and `residual` of each source."""
@@ -293,10 +294,18 @@ class JobResult(Message):
         return cls.model_validate({**data, "sources": sources})
 
 
-def _total(counts: Sequence[int | None]) -> int | None:
-    """Return the sum of the counts, or None if there are none or one is unknown."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if known and len(known) == len(counts) else None
+def known_sum(counts: Iterable[int | None]) -> int | None:
+    """Return the sum of the counts, None if there are none or one is unknown.
+
+    >>> known_sum([1, 2]), known_sum([1, None]), known_sum([])
+    (3, None, None)
+    """
+    total = None
+    for count in counts:
+        if count is None:
+            return None
+        total = count if total is None else total + count
+    return total
 
 
 def _without_derived(source: object) -> object:

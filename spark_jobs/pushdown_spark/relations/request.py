@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice
+from pushdown_spark.contract import SPARK_REQUESTED, ConjunctReport, Exactness, ReaderChoice
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.predicate import FILE_METADATA, UNPARSED, Predicate, reads_file_metadata
 from pushdown_spark.projection.metadata_values import ImplicitValues
@@ -77,7 +77,7 @@ class ScanRequest:
     def check_allowed(self) -> None:
         """Raise UnsupportedError if the user turned our readers off, or if only Spark can parse the predicate."""
         if self.source.reader is ReaderChoice.SPARK:
-            raise UnsupportedError("asked for with reader='spark'")
+            raise UnsupportedError(SPARK_REQUESTED)
         if not self.source.filter_pushdown:
             raise UnsupportedError("filter_pushdown=False")
         if self.predicate is not None and self.predicate.tree is None:
