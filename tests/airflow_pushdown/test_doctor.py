@@ -82,7 +82,7 @@ def test_the_command_finds_connections_in_the_database_and_fails_with_1(
     assert done.returncode == 1
 
 
-def test_a_missing_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_connection_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failure("connection", conn_id="nowhere").startswith("conn_id: there is no Airflow connection 'nowhere'")
 
 
@@ -105,7 +105,7 @@ def test_yarn_without_the_settings_of_hadoop(monkeypatch: pytest.MonkeyPatch) ->
     assert "HADOOP_CONF_DIR" in failure("master", conn_id="hadoop")
 
 
-def test_a_missing_spark_submit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_spark_submit_says_what_to_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("AIRFLOW_PUSHDOWN_SPARK_PYTHON")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "set spark_python to the Python of an environment with pyspark" in failure("spark-submit")
@@ -165,7 +165,9 @@ def test_jars_come_from_the_installation_or_from_packages() -> None:
     assert found["JDBC"].text == "drivers of PostgreSQL"
 
 
-def test_source_connections(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: int, closed_port: int) -> None:
+def test_source_connections_are_reached_or_say_why_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: int, closed_port: int
+) -> None:
     shop = {"conn_type": "postgres", "host": "127.0.0.1", "schema": "shop", "login": "me", "password": "hush"}
     connect(monkeypatch, "shop", **shop, port=server)
     connect(monkeypatch, "down", **shop, port=closed_port)

@@ -1,3 +1,5 @@
+"""The text report: what it shows, and how it shows what is unknown."""
+
 from __future__ import annotations
 
 import pytest

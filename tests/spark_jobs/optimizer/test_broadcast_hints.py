@@ -98,7 +98,9 @@ LEAVING = """SELECT s.amount, count(*) FROM sales s JOIN shop ON s.shop = shop.i
         ("c.name HAVING first(*)", None, None),
     ],
 )
-def test_required_output_columns(more: str, of_sales: set[str] | None, of_shop: set[str] | None) -> None:
+def test_a_join_passes_on_only_the_columns_that_are_needed_above_it(
+    more: str, of_sales: set[str] | None, of_shop: set[str] | None
+) -> None:
     columns = {"sales": "shop amount", "shop": "id city name", "city": "id name country"}
     names = ColumnNameResolver({name: frozenset(listed.split()) for name, listed in columns.items()})
     block = next(select_blocks(parse_query(LEAVING.format(more=more)), names.columns_of))

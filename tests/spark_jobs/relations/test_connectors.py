@@ -124,7 +124,7 @@ def test_iceberg_reports_manifests(session: PushdownSession) -> None:
     assert report.reason == "it is a table of iceberg, which Spark reads with its connector"
 
 
-def test_older_versions(spark: SparkSession) -> None:
+def test_an_option_selects_an_older_version(spark: SparkSession) -> None:
     session = PushdownSession(spark)
     session.add_table("old", "deltas", options={"versionAsOf": "1"})
     assert session.scan("old").run(lambda frame: frame.count()) == 1_000

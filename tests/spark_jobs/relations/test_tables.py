@@ -221,7 +221,7 @@ def test_columns_with_a_declared_length(spark: SparkSession, name: str, source_f
         agrees(spark, name, "c = 'a' OR id = 2")
 
 
-def test_columns_with_a_collation(spark: SparkSession, name: str) -> None:
+def test_spark_reads_columns_with_a_collation(spark: SparkSession, name: str) -> None:
     spark.sql(f"CREATE TABLE {name} (id INT, v STRING COLLATE UTF8_LCASE) USING parquet")
     spark.sql(f"INSERT INTO {name} VALUES (1, 'A'), (2, 'a'), (3, 'b')")
     assert agrees(spark, name, "v = 'a'").reader == "spark"
@@ -237,7 +237,7 @@ def test_names_that_differ_in_case(spark: SparkSession, name: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("source_format", ["parquet", "orc"])
-def test_buckets(spark: SparkSession, name: str, source_format: str) -> None:
+def test_spark_takes_scans_that_need_few_buckets(spark: SparkSession, name: str, source_format: str) -> None:
     create(spark, name, source_format, "PARTITIONED BY (p) CLUSTERED BY (id) SORTED BY (v) INTO 4 BUCKETS")
     assert agrees(spark, name, "id = 13").reader == "pushdown"
     assert agrees(spark, name, "v = 'v13' AND p = 1").reader == "pushdown"
@@ -336,7 +336,7 @@ def test_struct_members_of_json_tables(spark: SparkSession, name: str) -> None:
     assert agrees(spark, name, "s.b = 'x'", ["s.a"], reader="spark").reader == "spark"
 
 
-def test_limits_and_file_columns(spark: SparkSession, name: str) -> None:
+def test_limits_and_file_columns_work_as_for_files(spark: SparkSession, name: str) -> None:
     create(spark, name, "parquet")
     session = PushdownSession(spark)
     session.add_table("t", name, reader="pushdown", implicit_names={"filename": "file"})
