@@ -43,7 +43,7 @@ from benchmarks.tpch_joins import QUERIES, TABLES
 from benchmarks.workloads import TPCDS, PermutedQuery, most_relations, without_limit
 from benchmarks.workloads import Workload as Made
 from pushdown_spark.contract import JoinOptions
-from pushdown_spark.optimizer.query_result import JoinWatch
+from pushdown_spark.optimizer.executed_joins import JoinWatch
 from pushdown_spark.optimizer.sql_reader import named_tables, parse_query, to_sql
 from pushdown_spark.session import PushdownSession
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.errors import BadSpecError, UnknownColumnError
 from pushdown_spark.optimizer import reorder_safety
-from pushdown_spark.optimizer.reorder_safety import AnalysisCosts
+from pushdown_spark.optimizer.statistics.collection_time import AnalysisCosts
 from pushdown_spark.relations import open as open_module
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource

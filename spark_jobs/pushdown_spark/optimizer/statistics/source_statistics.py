@@ -28,7 +28,6 @@ from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.constant_folding import value_of
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.expressions.session_settings import is_case_sensitive
-from pushdown_spark.optimizer.reorder_safety import AnalysisCosts
 from pushdown_spark.optimizer.sql_reader import to_sql
 from pushdown_spark.optimizer.statistics.cardinality import (
     JoinColumnStatistics,
@@ -36,6 +35,7 @@ from pushdown_spark.optimizer.statistics.cardinality import (
     RelationStatistics,
     guess_selectivity,
 )
+from pushdown_spark.optimizer.statistics.collection_time import AnalysisCosts
 from pushdown_spark.optimizer.statistics.sampling import SourceSample, sample_files
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import Source
