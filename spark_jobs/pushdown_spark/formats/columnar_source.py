@@ -30,7 +30,8 @@ from pushdown_spark.formats.data_source_base import (
     list_local_files,
     split_filters,
 )
-from pushdown_spark.relations.listing import InputFile, Packing, Task, pack
+from pushdown_spark.relations.listing import InputFile
+from pushdown_spark.relations.packing import Packing, Task, pack
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter

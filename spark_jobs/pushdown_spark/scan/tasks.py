@@ -8,7 +8,8 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.listing import InputFile, Packing, Task, decoded, pack
+from pushdown_spark.relations.listing import InputFile, decoded
+from pushdown_spark.relations.packing import Packing, Task, pack
 from pushdown_spark.relations.partition_directories import columns_by_line, constant_columns, directory_of
 from pushdown_spark.relations.request import ScanRequest
 

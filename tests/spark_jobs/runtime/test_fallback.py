@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.errors import BadPredicateError, BadSpecError
-from pushdown_spark.relations.listing import Task
+from pushdown_spark.relations.packing import Task
 from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id bigint, name string, day date"

@@ -16,7 +16,8 @@ from pushdown_spark.formats.avro.planner import container_files
 from pushdown_spark.formats.avro.schema import parse_schema, spark_schema
 from pushdown_spark.formats.columnar import arrow_schema
 from pushdown_spark.formats.columnar_source import ColumnarSource, no_report
-from pushdown_spark.relations.listing import InputFile, Task
+from pushdown_spark.relations.listing import InputFile
+from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.storage import LOCAL
 
 FORMAT = "pushdown_avro"

@@ -14,8 +14,9 @@ from pushdown_spark.errors import PushdownError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.byte_patterns.avro import block_patterns
 from pushdown_spark.formats.avro.assembler import ColumnAssembler
-from pushdown_spark.formats.avro.block_search import BlockSearch, locate
+from pushdown_spark.formats.avro.block_search import BlockSearch
 from pushdown_spark.formats.avro.bytecode import Bytecode, compile_bytecode
+from pushdown_spark.formats.avro.column_encodings import locate
 from pushdown_spark.formats.avro.container_file import AvroHeader, Buffer
 from pushdown_spark.formats.avro.executor import Executor, RecordRuns, SlotValues
 from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome

@@ -15,7 +15,7 @@ from pushdown_spark.contract import CostReport, FileReport, SourceReport
 from pushdown_spark.formats.text.line_filter import LineFilterTask, TextTask, total
 from pushdown_spark.formats.text.line_parser import parse_lines
 from pushdown_spark.formats.text.planner import TextPlan
-from pushdown_spark.relations.listing import Task
+from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.scan.base import IncrementalScan, Scan
 from pushdown_spark.scan.incremental import batch_size
