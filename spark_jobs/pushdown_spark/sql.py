@@ -44,14 +44,14 @@ class SqlPlanner:
         try:
             return self._plan(sql, joins)
         except (UnreadableQueryError, RecursionError) as problem:
-            unread = as_spec_error(problem)
+            error = as_spec_error(problem)
         reason = (
-            f"the query runs as it is written, because sqlglot cannot read it: {str(unread).removeprefix('query: ')}"
+            f"the query runs as it is written, because sqlglot cannot read it: {str(error).removeprefix('query: ')}"
         )
-        left = self._optimizer(joins).pass_through(sql, reason)
-        if left is None:
-            raise unread
-        return left
+        result = self._optimizer(joins).pass_through(sql, reason)
+        if result is None:
+            raise error
+        return result
 
     def _plan(self, sql: str, joins: JoinOptions) -> PushdownResult:
         tree = self._parse(sql)
