@@ -14,7 +14,7 @@ from pushdown_spark.optimizer.catalyst import CATALYST
 from pushdown_spark.optimizer.logical_plan import ChainItem, Conjunct, JoinChain, JoinKind, RelationLeaf
 from pushdown_spark.optimizer.reorder_safety import MAY_FAIL, NONDETERMINISTIC
 from pushdown_spark.optimizer.select_block import SelectBlock
-from pushdown_spark.runtime.jvm_gateway import class_name, elements, java_class
+from pushdown_spark.runtime.jvm_gateway import class_name, elements, java_class, tree_nodes
 
 _KINDS = {"Inner$": JoinKind.INNER, "Cross$": JoinKind.CROSS}
 _NEVER_FAIL = frozenset(
@@ -79,7 +79,7 @@ class CatalystChain:
             for expression, conjunct in zip(self.expressions, self.chain.conjuncts, strict=True)
             if len(conjunct.names) > 1
         ]
-        if ansi and any(class_name(node) not in _NEVER_FAIL for each in over_several for node in _nodes(each)):
+        if ansi and any(class_name(node) not in _NEVER_FAIL for each in over_several for node in tree_nodes(each)):
             raise UnsupportedError(MAY_FAIL)
 
     def conditions_on(self, number: int) -> Iterator[JavaObject]:
@@ -170,15 +170,6 @@ def _without_casts(expression: JavaObject) -> JavaObject | None:
     while class_name(expression) == "Cast":
         expression = expression.child()
     return expression if class_name(expression) == "AttributeReference" else None
-
-
-def _nodes(tree: JavaObject) -> Iterator[JavaObject]:
-    """Yield all nodes of an expression."""
-    pending = [tree]
-    while pending:
-        node = pending.pop()
-        yield node
-        pending += reversed(list(elements(node.children())))
 
 
 def _item_name(item: JavaObject, number: int) -> str:
