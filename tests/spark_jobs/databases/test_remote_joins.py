@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from databases import Server
 from pyspark.sql import DataFrame, SparkSession
+from spark_rows import sorted_rows
 
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.relations.base import TableStatistics
@@ -89,10 +90,6 @@ def test_missing_table_statistics_are_unknown(connection: dict[str, object], spa
     assert (found is not None) == (connection["kind"] == "postgresql")
 
 
-def rows(frame: DataFrame) -> list[str]:
-    return sorted(map(str, frame.collect()))
-
-
 def test_joins_of_remote_tables_are_reordered_and_small_tables_are_fetched(session: PushdownSession) -> None:
     result = session.sql(QUERY, JoinOptions(min_bytes=0))
     (report,) = result.joins()
@@ -100,7 +97,7 @@ def test_joins_of_remote_tables_are_reordered_and_small_tables_are_fetched(sessi
     plans: list[str] = []
 
     def action(frame: DataFrame) -> list[str]:
-        found = rows(frame)
+        found = sorted_rows(frame)
         plans.append(frame._jdf.queryExecution().executedPlan().toString())
         return found
 
@@ -118,9 +115,9 @@ def test_joins_of_remote_tables_are_reordered_and_small_tables_are_fetched(sessi
 
 def test_small_tables_are_read_when_the_dataframe_runs(session: PushdownSession) -> None:
     result = session.sql("SELECT c.name FROM city c JOIN shop p ON p.city = c.k WHERE c.k = 3 AND p.k < 60")
-    assert rows(result.df) == ["Row(name='city 3')"] * 2
+    assert sorted_rows(result.df) == ["Row(name='city 3')"] * 2
     assert not any(FETCHED in note for report in result.report().values() for note in report.notes)
-    assert result.run(rows) == ["Row(name='city 3')"] * 2
+    assert result.run(sorted_rows) == ["Row(name='city 3')"] * 2
     assert any(FETCHED in note for note in result.report()["city"].notes)
 
 
@@ -132,5 +129,5 @@ def test_a_join_of_a_file_and_a_small_remote_table_returns_sparks_rows(
     session.add_source("visit", path=path, format="parquet", reader="spark")
     query = "SELECT count(*) AS n FROM visit v JOIN shop p ON v.shop = p.k JOIN city c ON p.city = c.k WHERE c.k = 9"
     result = session.sql(query, JoinOptions(min_bytes=0))
-    assert result.run(rows) == ["Row(n=20)"]
+    assert result.run(sorted_rows) == ["Row(n=20)"]
     assert result.joins()[0].reason.startswith("about")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from session_settings import session_settings
+from spark_rows import sorted_rows
 
 from pushdown_spark.contract import Exactness, SourceReport
 from pushdown_spark.errors import BadSpecError, MissingPathError, UnknownColumnError
@@ -55,7 +56,7 @@ def scan(
     session = PushdownSession(spark)
     session.add_table("t", table, reader=reader, options=dict(options or {}))
     result = session.scan("t", columns=columns, where=where)
-    rows = result.run(lambda frame: sorted(map(repr, frame.collect())))
+    rows = result.run(sorted_rows)
     return rows, result.report()["t"]
 
 
@@ -66,7 +67,7 @@ def agrees(
     found, report = scan(spark, table, where, columns, reader=reader)
     frame = spark.table(table)
     expected = (frame if where is None else frame.where(where)).select(*columns)
-    assert found == sorted(map(repr, expected.collect())), report
+    assert found == sorted_rows(expected), report
     return report
 
 
