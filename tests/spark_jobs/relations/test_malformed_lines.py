@@ -10,7 +10,8 @@ from spark_rows import sorted_rows
 
 from pushdown_spark.contract import JobSpec, SourceSpec
 from pushdown_spark.job import JobRun
-from pushdown_spark.session import PushdownResult, PushdownSession
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id int, t string, s struct<x: int>"
 JSON_LINES = [

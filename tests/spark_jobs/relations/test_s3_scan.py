@@ -19,9 +19,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from s3_server import REGION, ROOT, ObjectStore
 
 from pushdown_spark.contract import SourceReport
+from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.filesystem import HadoopFiles
-from pushdown_spark.session import PushdownResult, PushdownSession
+from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id bigint, name string, at struct<place:string>"
 IMPLICIT = ["filename", "filepath", "fqn", "suffix", "dir0", "dir1"]

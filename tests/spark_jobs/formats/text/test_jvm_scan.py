@@ -12,7 +12,8 @@ from session_settings import session_settings
 from spark_rows import sorted_rows
 
 from pushdown_spark.formats.text.planner import CARRIER_SETTING
-from pushdown_spark.session import PushdownResult, PushdownSession
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id bigint, name string, at struct<place:string>"
 PUSHDOWN = "spark.sql.json.filterPushdown.enabled"
