@@ -11,9 +11,10 @@ from pathlib import Path
 
 
 def write_page(page: Path, title: str, about: str, lines: Sequence[str], figures: object = None) -> None:
-    """Write a page, and figures to a file beside it. `about` says what was measured, and the machine is added.
+    """Write a page, and figures to a JSON file of the same name.
 
-    A benchmark calls this after every query, so that an interrupted run keeps what it measured.
+    `about` says what was measured. A sentence about the machine follows it. A benchmark calls this after every query,
+    so that an interrupted run keeps what it measured.
     """
     machine = (
         f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, load average at the end "

@@ -92,7 +92,7 @@ def _passes(row: Mapping[str, object]) -> bool:
 
 
 def flipped(rng: random.Random, content: bytes, regions: Regions, times: int) -> Iterator[tuple[str, bytes]]:
-    """Yield names and contents of files with one flipped bit. The name tells the region."""
+    """Yield names and contents of files with one flipped bit. The name starts with the region."""
     for region, (begin, end) in regions.items():
         for number in range(times):
             spoilt = bytearray(content)
@@ -101,7 +101,7 @@ def flipped(rng: random.Random, content: bytes, regions: Regions, times: int) ->
 
 
 def overwritten(rng: random.Random, content: bytes, regions: Regions) -> Iterator[tuple[str, bytes]]:
-    """Yield names and contents of files with a range of zeros, ones or noise. The name tells the region."""
+    """Yield names and contents of files with a range of zeros, ones or noise. The name starts with the region."""
     for region, (begin, end) in regions.items():
         for number in range(25):
             start = rng.randrange(begin, end)

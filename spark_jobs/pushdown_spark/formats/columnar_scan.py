@@ -46,7 +46,7 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
     task_class: type[FileScanTask[Query, Metrics]]
     """The function that the workers run."""
     stores_columns_apart: ClassVar[bool] = True
-    """Whether the format stores each column by itself, so that only the required ones are read."""
+    """Whether the format stores each column separately, so that only the required ones are read."""
 
     def __init__(
         self, spark: SparkSession, request: ScanRequest, plan: ColumnarPlan[Query], notes: tuple[str, ...] = ()
