@@ -142,7 +142,7 @@ def listed_files(request: ScanRequest, storage: Storage) -> tuple[InputFile, ...
     Raises MissingPathError if a file vanished after Spark listed it.
     """
     try:
-        return in_directories(request, input_files(request.native, storage))
+        return in_directories(request, input_files(request.native, storage, request.uris))
     except FileNotFoundError as problem:
         raise MissingPathError(
             f"{problem.filename} vanished while the scan was planned; run the task again"

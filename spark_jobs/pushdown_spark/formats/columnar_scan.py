@@ -16,7 +16,7 @@ from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.formats.columnar import bound_conjuncts, first_reason, listed_files
 from pushdown_spark.formats.scan_task import FileMetrics, FileScanTask, Metrics, Query, sum_metrics
-from pushdown_spark.relations.listing import InputFile, input_uris
+from pushdown_spark.relations.listing import InputFile
 from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.storage import storage_for
@@ -139,5 +139,5 @@ def prepare_files(
     conjuncts = bound_conjuncts(spark, request, fold)
     if request.predicate is not None and not any(conjunct.artifact is not None for conjunct in conjuncts):
         raise UnsupportedError(f"no conjunct can be evaluated over columns: {first_reason(conjuncts)}")
-    storage = storage_for(spark, input_uris(request.native), request.source.options)
+    storage = storage_for(spark, request.uris, request.source.options)
     return conjuncts, listed_files(request, storage)

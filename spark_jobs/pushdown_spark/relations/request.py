@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -13,6 +14,7 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.predicate import FILE_METADATA, UNPARSED, Predicate, reads_file_metadata
 from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.listing import input_uris
 from pushdown_spark.relations.malformed_lines import MalformedLines
 
 
@@ -58,6 +60,11 @@ class ScanRequest:
     def native(self) -> DataFrame:
         """Spark's own DataFrame over the source."""
         return self.loaded()
+
+    @cached_property
+    def uris(self) -> tuple[str, ...]:
+        """URIs of the files, as Spark listed them."""
+        return input_uris(self.native)
 
     @property
     def read_schema(self) -> StructType:

@@ -36,7 +36,7 @@ from pushdown_spark.formats.text.text_options import (
 )
 from pushdown_spark.formats.text.zone_offsets import zone_offsets
 from pushdown_spark.relations.hadoop_storage import HadoopStorage
-from pushdown_spark.relations.listing import InputFile, input_uris
+from pushdown_spark.relations.listing import InputFile
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.storage import storage_for
 
@@ -148,7 +148,7 @@ def _open_input(spark: SparkSession, request: ScanRequest) -> _Input:
     """Return the files of a scan, and whether only the JVM can read them."""
     options = request.source.options
     try:
-        files = listed_files(request, storage_for(spark, input_uris(request.native), options))
+        files = listed_files(request, storage_for(spark, request.uris, options))
     except UnsupportedError as problem:
         return _Input(listed_files(request, HadoopStorage(spark, options)), str(problem))
     if unsupported := next((file.path for file in files if file.compression is None), None):
