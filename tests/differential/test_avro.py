@@ -34,7 +34,7 @@ from pushdown_spark.formats.avro.decoder import AvroQuery, check_schema
 from pushdown_spark.formats.avro.file_reader import AvroScanTask
 from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
 from pushdown_spark.formats.avro.planner import container_files
-from pushdown_spark.formats.columnar import arrow_schema
+from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.relations.listing import local_files
 from pushdown_spark.relations.packing import Packing, pack
 from pushdown_spark.relations.storage import LOCAL

@@ -19,7 +19,7 @@ from pushdown_spark.errors import PushdownError, UnsafeInputError
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.metrics import AvroMetrics
 from pushdown_spark.formats.avro.schema import parse_schema, spark_schema
-from pushdown_spark.formats.columnar import arrow_schema
+from pushdown_spark.formats.readable_types import arrow_schema
 
 ROWS = 200
 SCHEMAS = 4

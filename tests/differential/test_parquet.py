@@ -28,11 +28,11 @@ from session_settings import session_settings
 
 from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.pushdown import Pushdown
-from pushdown_spark.formats.columnar import arrow_schema
 from pushdown_spark.formats.parquet.column_mapping import datetime_calendar, int96_calendar
 from pushdown_spark.formats.parquet.file_parts import parquet_inputs
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, ParquetScanTask
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics, UnitOutcome
+from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.relations.listing import local_files
 from pushdown_spark.relations.packing import Packing, pack
 

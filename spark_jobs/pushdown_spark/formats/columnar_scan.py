@@ -14,10 +14,11 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold
-from pushdown_spark.formats.columnar import bound_conjuncts, first_reason, listed_files
+from pushdown_spark.formats.bound_predicate import bound_conjuncts, first_reason
 from pushdown_spark.formats.scan_task import FileMetrics, FileScanTask, Metrics, Query, sum_metrics
 from pushdown_spark.relations.listing import InputFile
 from pushdown_spark.relations.packing import Task
+from pushdown_spark.relations.partition_directories import listed_files
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.storage import storage_for
 from pushdown_spark.scan.incremental import TaskScan

@@ -19,8 +19,10 @@ from pushdown_spark.formats.avro.container_file import AvroHeader, read_header
 from pushdown_spark.formats.avro.cost import estimate
 from pushdown_spark.formats.avro.decoder import AvroQuery, check_schema, search_label
 from pushdown_spark.formats.avro.spark_source import AvroSettings, avro_settings
-from pushdown_spark.formats.columnar import arrow_schema, check_columns, combined, has_map, is_exact
+from pushdown_spark.formats.bound_predicate import combined, is_exact
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files
+from pushdown_spark.formats.readable_types import arrow_schema, check_columns
+from pushdown_spark.projection.nested_types import has_map
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import Compression, InputFile
 from pushdown_spark.relations.request import ScanRequest

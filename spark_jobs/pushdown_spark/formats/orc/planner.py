@@ -16,19 +16,14 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled, setting
-from pushdown_spark.formats.columnar import (
-    check_columns,
-    combined,
-    count_leaves,
-    first_type,
-    has_map,
-    is_exact,
-)
+from pushdown_spark.formats.bound_predicate import combined, is_exact
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files
 from pushdown_spark.formats.orc.column_mapping import PADDED
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
 from pushdown_spark.formats.orc.file_reader import OrcQuery
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
+from pushdown_spark.formats.readable_types import check_columns
+from pushdown_spark.projection.nested_types import count_leaves, first_type, has_map
 from pushdown_spark.relations.file_schemas import check_broken_files
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.jvm_gateway import java_class
