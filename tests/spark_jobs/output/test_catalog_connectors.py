@@ -155,6 +155,40 @@ def test_retry_after_kill_equals_one_run(
     spark: SparkSession, table: str, mode: OutputMode, step: str, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(spark, table)
+    kill(spark, table, mode, step, when, monkeypatch)
+    write(spark, output_of(spark, table, mode))
+    assert stored(spark, table) == EXPECTED[mode]
+
+
+@pytest.mark.parametrize("mode", CREATING)
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", ["stage", "check", "_write", "_summarize", "abort"])
+def test_retry_after_kill_creates_the_table_once(
+    spark: SparkSession, table: str, mode: OutputMode, step: str, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill(spark, table, mode, step, when, monkeypatch)
+    again = write(spark, output_of(spark, table, mode))
+    assert stored(spark, table) == NEW
+    assert again.summary is not None
+    assert versions(spark, table) == 1
+
+
+@pytest.mark.parametrize("mode", [OutputMode.IGNORE, OutputMode.ERROR_IF_EXISTS])
+@pytest.mark.parametrize("step", ["stage", "check"])
+def test_killed_run_keeps_a_table_that_another_program_has_created(
+    spark: SparkSession, table: str, mode: OutputMode, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill(spark, table, mode, step, "after", monkeypatch)
+    create(spark, table)
+    with suppress(OutputExistsError):
+        write(spark, output_of(spark, table, mode))
+    assert stored(spark, table) == OLD
+
+
+def kill(
+    spark: SparkSession, table: str, mode: OutputMode, step: str, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Write a table with an attempt that is killed before or after a step."""
     method: Callable[..., object] = getattr(ConnectorOutput, step)
 
     def killed(*given: object, **named: object) -> object:
@@ -166,8 +200,6 @@ def test_retry_after_kill_equals_one_run(
         patch.setattr(ConnectorOutput, step, killed)
         with suppress(KilledError):
             write(spark, output_of(spark, table, mode))
-    write(spark, output_of(spark, table, mode))
-    assert stored(spark, table) == EXPECTED[mode]
 
 
 def test_a_repetition_on_purpose_writes_again_where_rows_cannot_double(spark: SparkSession, table: str) -> None:
