@@ -1,7 +1,7 @@
 """The writer of tables of connectors, Iceberg and Delta: rows are staged in Spark's storage, and one commit adds them.
 
 Iceberg and Delta commit a write as one new version of the table. The version names the run, so that a retry finds
-whether an earlier attempt has committed. In Delta, a version also excludes every other version of the same run.
+whether an earlier attempt has committed. A version also excludes every other version of the same run.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ class ConnectorOutput(Output):
             return False
         if exists:
             self._check_table()
+            self._table.fence()
         return True
 
     def stage(self, frame: DataFrame) -> None:
@@ -109,6 +110,9 @@ class ConnectorOutput(Output):
             with self._table.marked(self._count):
                 self._write(exists)
         except (PySparkException, Py4JJavaError) as problem:
+            if exists and self._is_committed():
+                # A later attempt of the run has committed in the meantime.
+                return
             raise typed_error(problem, about="output_table", text_error=ErrorCode.SCHEMA_CONFLICT) from problem
         self.summary = self._summarize()
 
@@ -183,7 +187,7 @@ class ConnectorOutput(Output):
             writer = self._writer()
             match self._output.mode:
                 case OutputMode.APPEND:
-                    writer.append()
+                    self._table.append(writer)
                 case OutputMode.OVERWRITE:
                     writer.overwrite(f.lit(True))
                 case _:
