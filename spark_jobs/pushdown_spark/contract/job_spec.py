@@ -156,7 +156,22 @@ class OutputSpec(Message):
         return name
 
 
-class TableOutputSpec(Message):
+class TableRowsSpec(Message):
+    """The fields of every table that takes rows: which of its rows a run replaces, and what the new rows must meet."""
+
+    mode: OutputMode = OutputMode.ERROR_IF_EXISTS
+    replace_where: str | None = None
+    merge_keys: tuple[str, ...] = ()
+    checks: OutputChecks = OutputChecks()
+
+    @model_validator(mode="after")
+    def _has_keys_to_merge(self) -> Self:
+        if (self.mode is OutputMode.MERGE) != bool(self.merge_keys):
+            raise ValueError("merge_keys: give the columns of the key with mode merge, and with no other mode")
+        return self
+
+
+class TableOutputSpec(TableRowsSpec):
     """A table that takes the rows, in the database of the output's connection. It is changed completely or not at all.
 
     `table` may be qualified, like that of a source. `overwrite_partitions` replaces the rows for which `replace_where`
@@ -165,24 +180,18 @@ class TableOutputSpec(Message):
     """
 
     table: str
-    mode: OutputMode = OutputMode.ERROR_IF_EXISTS
-    replace_where: str | None = None
-    merge_keys: tuple[str, ...] = ()
-    checks: OutputChecks = OutputChecks()
 
     @model_validator(mode="after")
-    def _has_what_the_mode_needs(self) -> Self:
+    def _has_rows_to_replace(self) -> Self:
         if (self.mode is OutputMode.OVERWRITE_PARTITIONS) != (self.replace_where is not None):
             raise ValueError(
                 "replace_where: give it with mode overwrite_partitions, which replaces the rows for which it is true, "
                 "and with no other mode"
             )
-        if (self.mode is OutputMode.MERGE) != bool(self.merge_keys):
-            raise ValueError("merge_keys: give the columns of the key with mode merge, and with no other mode")
         return self
 
 
-class CatalogOutputSpec(Message):
+class CatalogOutputSpec(TableRowsSpec):
     """A table of Spark's catalog that takes the rows. It is changed completely or not at all.
 
     `format`, `options` and `partition_by` are those of a new table. If the table exists, `options` and `partition_by`
@@ -193,19 +202,13 @@ class CatalogOutputSpec(Message):
 
     catalog_table: str
     format: TableFormat = TableFormat.PARQUET
-    mode: OutputMode = OutputMode.ERROR_IF_EXISTS
     options: dict[str, str] = Field(default_factory=dict)
     partition_by: tuple[str, ...] = ()
-    replace_where: str | None = None
-    merge_keys: tuple[str, ...] = ()
-    checks: OutputChecks = OutputChecks()
 
     @model_validator(mode="after")
-    def _has_what_the_mode_needs(self) -> Self:
+    def _has_what_the_mode_allows(self) -> Self:
         if self.replace_where is not None and self.mode is not OutputMode.OVERWRITE_PARTITIONS:
             raise ValueError("replace_where: give it with mode overwrite_partitions only")
-        if (self.mode is OutputMode.MERGE) != bool(self.merge_keys):
-            raise ValueError("merge_keys: give the columns of the key with mode merge, and with no other mode")
         if "path" in map(str.lower, self.options):
             raise ValueError("options: the directory of a new table is that of its database; leave out the path")
         return self

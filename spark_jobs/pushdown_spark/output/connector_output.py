@@ -13,7 +13,7 @@ from pyspark import StorageLevel
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import functions as f
 
-from pushdown_spark.contract import CatalogOutputSpec, CheckReport, ErrorCode, OutputChecks, OutputMode, OutputSummary
+from pushdown_spark.contract import CatalogOutputSpec, ErrorCode, OutputMode, OutputSummary
 from pushdown_spark.errors import (
     BadPredicateError,
     BadSpecError,
@@ -88,13 +88,16 @@ class ConnectorOutput(Output):
 
     def check(self) -> None:
         """Evaluate the checks on the staged rows, that they satisfy `replace_where` and have a unique merge key."""
-        observer = RowObserver.of(self._staged, self._output.checks)
+        checks, keys = self._output.checks, self._output.merge_keys
+        if keys:
+            not_null = tuple(dict.fromkeys((*checks.not_null, *keys)))
+            unique = tuple(dict.fromkeys((*checks.unique, keys)))
+            checks = checks.model_copy(update={"not_null": not_null, "unique": unique})
+        observer = RowObserver.of(self._staged, checks)
         observer.frame.write.format("noop").mode("overwrite").save()
         self._count = observer.counts()[0]
-        self.checks = check_rows(self._output.checks, observer, self._staged)
+        self.checks = check_rows(checks, observer, self._staged)
         raise_failed(self.checks)
-        if self._output.merge_keys:
-            raise_failed(self._key_checks())
         if self._output.replace_where is not None:
             self._check_replaced(self._output.replace_where)
 
@@ -161,13 +164,6 @@ class ConnectorOutput(Output):
             )
         if where is not None:
             _analyzed(self._spark.table(self._table.sql), where)
-
-    def _key_checks(self) -> tuple[CheckReport, ...]:
-        keys = self._output.merge_keys
-        checks = OutputChecks(not_null=keys, unique=(keys,))
-        observer = RowObserver.of(self._staged, checks)
-        observer.frame.write.format("noop").mode("overwrite").save()
-        return check_rows(checks, observer, self._staged)
 
     def _check_replaced(self, where: str) -> None:
         is_replaced = f.coalesce(f.expr(where), f.lit(False))
