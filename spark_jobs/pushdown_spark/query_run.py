@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +24,7 @@ from pushdown_spark.contract import (
     TableOutputSpec,
     TableSourceSpec,
 )
-from pushdown_spark.errors import BadSpecError
+from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.output.base import Output
 from pushdown_spark.output.catalog_targets import open_catalog_output
 from pushdown_spark.output.checks import raise_failed
@@ -125,15 +126,16 @@ class QueryRun:
 
     def _source_paths(self) -> Iterator[ReadPath]:
         """Yield the paths of the sources, with glob characters, and the directories of tables, without any."""
-        own = self._spec.sources.values()
-        for source in (*own, *self._other_sources):
+        for source in (*self._spec.sources.values(), *self._other_sources):
             paths: Iterable[str] = ()
             if isinstance(source, SourceSpec):
                 paths = source.path
             elif isinstance(source, TableSourceSpec):
-                paths = map(escaped, table_directories(self._spark, source))
+                # Another scan reports that its table is missing.
+                with suppress(PushdownError) if source in self._other_sources else nullcontext():
+                    paths = map(escaped, table_directories(self._spark, source))
             for path in paths:
-                yield ReadPath(path, _is_recursive(source), is_of_other_scan=source not in own)
+                yield ReadPath(path, _is_recursive(source), is_of_other_scan=source in self._other_sources)
 
     def _rows(self, action: Callable[[DataFrame], None]) -> int | None:
         in_python = [source.format for source in self._spec.sources.values() if needs_python(source)]

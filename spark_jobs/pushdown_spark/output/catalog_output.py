@@ -370,7 +370,7 @@ def open_file_table(
     files = files or open_files(spark, location)
     paths = OutputPaths.of(parent, name, run_key)
     log = CommitLog(files, paths, f"run {run_key}", patience, EntryFollower(entry, files, paths.output))
-    return CatalogFileOutput(spark, output, entry, paths, files, log, SourceGuard(hadoop, sources))
+    return CatalogFileOutput(spark, output, entry, paths, files, log, SourceGuard(hadoop, paths.output, sources))
 
 
 def _columns(table: TableDefinition) -> dict[str, str]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.runtime.filesystem import HadoopFiles, local_path
+from pushdown_spark.runtime.filesystem import HadoopFiles, local_path, one_spelling
 
 _LITERAL_PART = re.compile(r"(?:[^*?\[{\\]|\\.)*")
 """The start of a path before its first glob character. A backslash makes the next character a plain one."""
@@ -50,30 +50,29 @@ class _Root:
 
 
 class SourceGuard:
-    """The paths of a job's sources, which are expanded when the first commit could delete one of them."""
+    """The paths of a job's sources. They are expanded when a commit to the output could delete one of them."""
 
-    def __init__(self, hadoop: HadoopFiles, sources: Iterable[ReadPath] = ()) -> None:
+    def __init__(self, hadoop: HadoopFiles, output: str, sources: Iterable[ReadPath] = ()) -> None:
         self._hadoop = hadoop
+        self._output = output
         self._sources = sources
 
-    def check(self, name: str, output: str, partitions: Sequence[str] = ("",)) -> None:
-        """Raise BadSpecError if replacing partitions of an output would delete files that a source reads by accident.
+    def check(self, name: str, partitions: Sequence[str] = ("",)) -> None:
+        """Raise BadSpecError if replacing partitions of the output would delete files that a source reads by accident.
 
         `name` is the output as the user gave it. Without `partitions`, the whole output is replaced.
         """
-        target = self._hadoop.canonical(output)
-        near = [root for root in self._roots if _is_in(root.path, target) or _is_in(target, root.path)]
-        for partition in partitions if near else ():
-            deleted = self._hadoop.canonical(f"{output}/{partition}")
-            for root in near:
-                if self._is_lost(root, target, deleted):
+        for partition in partitions if self._roots else ():
+            deleted = self._hadoop.canonical(f"{self._output}/{partition}")
+            for root in self._roots:
+                if self._is_lost(root, deleted):
                     raise BadSpecError(
                         f"output: overwriting {f'partition {partition} of ' if partition else ''}{name} would delete "
                         f"the source {root.source.pattern}, which reads {root.path}; write to another directory"
                     )
 
-    def _is_lost(self, root: _Root, target: str, deleted: str) -> bool:
-        names_output = root.start is not None and _is_in(root.start, target)
+    def _is_lost(self, root: _Root, deleted: str) -> bool:
+        names_output = root.start is not None and _is_in(root.start, self._target)
         if root.path == deleted:
             return not names_output
         if _is_in(deleted, root.path):
@@ -98,8 +97,15 @@ class SourceGuard:
         return all("=" in step for step in above) and ("=" in last or not self._hadoop.is_directory(path))
 
     @cached_property
+    def _target(self) -> str:
+        return self._hadoop.canonical(self._output)
+
+    @cached_property
     def _roots(self) -> list[_Root]:
-        return [root for source in self._sources for root in self._expanded(source)]
+        """The roots in the output, and those that the output is in."""
+        near = (source for source in self._sources if _may_share_store(source.pattern, self._target))
+        roots = (root for source in near for root in self._expanded(source))
+        return [root for root in roots if _is_in(root.path, self._target) or _is_in(self._target, root.path)]
 
     def _expanded(self, source: ReadPath) -> Iterator[_Root]:
         literal = _LITERAL_PART.match(source.pattern)
@@ -115,7 +121,14 @@ class SourceGuard:
         for path in paths:
             yield _Root(source, path, None if source.is_of_other_scan else start, is_literal)
             for target in _link_targets(path):
-                yield _Root(source, target, None, True)
+                yield _Root(source, target, None, is_literal=True)
+
+
+def _may_share_store(pattern: str, target: str) -> bool:
+    """Return whether a pattern may lead to the store of a path. Other stores are not asked for their files."""
+    scheme, separator, rest = pattern.partition("://")
+    authority = rest.partition("/")[0]
+    return not (separator and authority) or target.startswith(one_spelling(f"{scheme}://{authority}"))
 
 
 def _is_in(path: str, directory: str) -> bool:

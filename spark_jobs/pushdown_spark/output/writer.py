@@ -106,7 +106,7 @@ class FileOutput(Output):
                 return False
             check_no_table(self._files, self.paths.output)
             if self._mode is OutputMode.OVERWRITE:
-                self._guard.check(self.name, self.paths.output)
+                self._guard.check(self.name)
             if self._keeps_partitions and exists:
                 self._check_partition_columns([self._spelling(name) for name in self._output.partition_by])
             self._files.write_text(self.paths.claim, "")
@@ -155,7 +155,7 @@ class FileOutput(Output):
                 emptied = self._emptied(partitions)
                 self._check_conflicts([*partitions, *emptied])
                 if self._mode is OutputMode.OVERWRITE_PARTITIONS:
-                    self._guard.check(self.name, self.paths.output, [*partitions, *emptied])
+                    self._guard.check(self.name, [*partitions, *emptied])
                 summary = self._summarize(staged, partitions)
                 names = tuple(entry.path.removeprefix(self.paths.rows) for entry in staged)
                 self._write_record(names, summary, is_complete=False)
@@ -385,7 +385,7 @@ def open_output(
     files = files or open_files(spark, path)
     record = None if generation is None else CommitRecord(files, paths, generation)
     log = CommitLog(files, paths, f"run {run_key}", patience)
-    return FileOutput(spark, output, paths, files, log, SourceGuard(hadoop, sources), record)
+    return FileOutput(spark, output, paths, files, log, SourceGuard(hadoop, path, sources), record)
 
 
 def effective_mode(spark: SparkSession, output: OutputSpec) -> OutputMode:

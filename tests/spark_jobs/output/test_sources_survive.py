@@ -231,16 +231,33 @@ def test_escaped_glob_characters_are_plain_ones(spark: SparkSession, tmp_path: P
 def test_overwrite_is_rejected_if_it_would_delete_the_source_of_another_scan(
     spark: SparkSession, lake: Path, other: str
 ) -> None:
-    sources = {
-        name: {"format": "json", "schema": "n INT, day INT", "path": [named(lake, path)]}
-        for name, path in {"own": "{lake}/other/events", "other": other}.items()
-    }
-    scans = {"own": {"output": {"path": f"{lake}/same/raw", "format": "json", "mode": "overwrite"}}, "other": {}}
-    spec = JobSpec.model_validate({"run_key": "run", "sources": sources, "scans": scans})
+    scan = scan_beside(spark, lake, {"format": "json", "path": [named(lake, other)]})
     before = content(lake)
     with pytest.raises(BadSpecError, match="would delete"):
-        JobRun(spec)._queries(SharedApplication(spark))["own"].run()
+        scan.run()
     assert content(lake) == before
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"format": "json", "path": ["s3a://unreachable/*"]},
+        {"format": "json", "path": ["hdfs://unreachable:1/lake/raw"]},
+        {"format": "table", "table": "missing"},
+    ],
+)
+def test_unreachable_source_of_another_scan_does_not_matter(
+    spark: SparkSession, lake: Path, other: dict[str, object]
+) -> None:
+    assert scan_beside(spark, lake, other).run() == 1
+
+
+def scan_beside(spark: SparkSession, lake: Path, other: dict[str, object]) -> QueryRun:
+    """Return a scan that overwrites `raw`, in a job with another scan of the given source."""
+    own = {"format": "json", "schema": "n INT, day INT", "path": [f"{lake}/other/events"]}
+    scans = {"own": {"output": {"path": f"{lake}/same/raw", "format": "json", "mode": "overwrite"}}, "other": {}}
+    spec = JobSpec.model_validate({"run_key": "run", "sources": {"own": own, "other": other}, "scans": scans})
+    return JobRun(spec)._queries(SharedApplication(spark))["own"]
 
 
 @pytest.mark.parametrize("replaced", [{"mode": "overwrite"}, {}, {"replace_where": "day > 0"}])
