@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 from s3_server import REGION, ROOT, ObjectStore
 
 from pushdown_spark.contract import OutputMode, OutputSpec
-from pushdown_spark.errors import OutputConflictError
+from pushdown_spark.errors import BadSpecError, OutputConflictError
+from pushdown_spark.output.source_guard import ReadPath
 from pushdown_spark.output.writer import FileOutput, open_output
 from pushdown_spark.runtime.filesystem import HadoopFiles
 
@@ -96,6 +97,24 @@ def output(spark: SparkSession, bucket: str) -> Callable[..., FileOutput]:
         return open_output(spark, spec, run, files=files, patience=IMPATIENT if run == "other" else 60)
 
     return of
+
+
+@pytest.mark.parametrize(
+    "source", ["s3a://{bucket}/*/events", "s3://{bucket}/raw/events", "s3a://{bucket}/raw/*", "s3a://{bucket}/r[a]w/"]
+)
+def test_s3a_overwrite_is_rejected_if_it_would_delete_a_source(
+    spark: SparkSession, store: ObjectStore, bucket: str, source: str
+) -> None:
+    store.client().put_object(Bucket=bucket, Key="raw/events/a.json", Body=b"{}")
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop.set("fs.s3.impl", "org.apache.hadoop.fs.s3a.S3AFileSystem")
+    try:
+        output = OutputSpec(path=f"s3a://{bucket}/raw", mode=OutputMode.OVERWRITE)
+        sources = [ReadPath(source.format(bucket=bucket))]
+        with pytest.raises(BadSpecError, match="would delete the source"):
+            open_output(spark, output, "run", sources=sources).prepare()
+    finally:
+        hadoop.unset("fs.s3.impl")
 
 
 def write(spark: SparkSession, output: FileOutput, rows: dict[int, list[int]]) -> None:
