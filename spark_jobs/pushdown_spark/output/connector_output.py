@@ -180,21 +180,21 @@ class ConnectorOutput(Output):
         elif self._output.mode is OutputMode.MERGE:
             self._merge()
         else:
-            writer = self._writer()
+            writer = self._writer_to(self._table.sql)
             match self._output.mode:
                 case OutputMode.APPEND:
-                    self._table.append(writer)
+                    self._table.append(self._writer_to)
                 case OutputMode.OVERWRITE:
                     writer.overwrite(f.lit(True))
                 case _:
                     where = self._output.replace_where
                     writer.overwritePartitions() if where is None else writer.overwrite(f.expr(where))
 
-    def _writer(self) -> DataFrameWriterV2:
-        return self._staged.writeTo(self._table.sql).options(**self._table.write_options(self._count))
+    def _writer_to(self, table: str) -> DataFrameWriterV2:
+        return self._staged.writeTo(table).options(**self._table.write_options(self._count))
 
     def _create(self) -> None:
-        writer = self._writer().using(self._table.provider)
+        writer = self._writer_to(self._table.sql).using(self._table.provider)
         for key, value in self._output.options.items():
             writer = writer.tableProperty(key, value)
         if self._output.partition_by:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark.sql import DataFrameWriterV2, SparkSession
 
+WriterTo = Callable[[str], "DataFrameWriterV2"]
+"""Returns the writer of the staged rows to a table, by its name in SQL."""
 _REPEATABLE = (OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE)
 """Modes in which a run can be repeated without adding rows twice."""
 _PICKED = "published-wap-id"
@@ -91,9 +93,9 @@ class ConnectorTable(ABC):
     def fence(self) -> None:  # noqa: B027 - only some connectors have something to delete
         """Keep earlier attempts of the run from committing, and delete what they have left."""
 
-    def append(self, writer: DataFrameWriterV2) -> None:
-        """Add the rows of a writer in one version, unless the run has a version already."""
-        writer.append()
+    def append(self, writer_to: WriterTo) -> None:
+        """Add rows in one version, unless the run has a version already."""
+        writer_to(self.sql).append()
 
     @abstractmethod
     def write_options(self, rows: int) -> Mapping[str, str]:
@@ -150,14 +152,14 @@ class IcebergTable(ConnectorTable):
             if name.startswith(self._branches):
                 table.manageSnapshots().removeBranch(name).commit()
 
-    def append(self, writer: DataFrameWriterV2) -> None:
-        """Add the rows of a writer in one snapshot. Raises Py4JJavaError if the run has a snapshot already."""
+    def append(self, writer_to: WriterTo) -> None:
+        """Add rows in one snapshot. Raises Py4JJavaError if the run has a snapshot already."""
         table = self._iceberg()
         branch = f"{self._branches}{uuid.uuid4().hex[:8]}"
         # The age lets the table's own maintenance remove the branch of a run that was killed and never retried.
         table.manageSnapshots().createBranch(branch).setMaxRefAgeMs(branch, _MAX_AGE_MS).commit()
         try:
-            writer.option("branch", branch).append()
+            writer_to(f"{self.sql}.{quote_name(f'branch_{branch}')}").append()
             table.refresh()
             self._publish(table, int(table.snapshot(branch).snapshotId()))
         finally:

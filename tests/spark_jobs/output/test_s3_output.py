@@ -191,7 +191,9 @@ def test_partial_rename_on_s3a_is_undone(
     assert read_output(spark, bucket, number) == {2: [20, 22], 3: [30]}
 
 
-def test_one_of_two_runs_raises_conflict(spark: SparkSession, bucket: str, output: Callable[..., FileOutput]) -> None:
+def test_one_of_two_runs_on_s3a_raises_conflict(
+    spark: SparkSession, bucket: str, output: Callable[..., FileOutput]
+) -> None:
     for number in range(10):
         outputs = [output(number, OutputMode.OVERWRITE_PARTITIONS, f"run {writer}") for writer in (1, 2)]
         for writer, each in enumerate(outputs, start=1):
