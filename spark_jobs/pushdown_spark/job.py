@@ -104,7 +104,13 @@ class JobRun:
         if not spec.scans:
             return {"": QueryRun(application, spec, secrets)}
         return {
-            name: QueryRun(application, spec.job_of(name), secrets.of_scan(name), records_commit=True)
+            name: QueryRun(
+                application,
+                spec.job_of(name),
+                secrets.of_scan(name),
+                records_commit=True,
+                other_sources=[source for other, source in spec.sources.items() if other != name],
+            )
             for name in spec.scans
         }
 

@@ -166,62 +166,59 @@ class OutputSpec(Message):
         return name
 
 
-class TableOutputSpec(Message):
-    """A table that takes the rows, in the database of the output's connection.
+class TableRowsSpec(Message):
+    """The fields of every table that takes rows: which of its rows a run replaces, and what the new rows must meet."""
 
-    It is changed completely or not at all.
-    """
-
-    table: str
-    """The table, which may be qualified like that of a source."""
     mode: OutputMode = OutputMode.ERROR_IF_EXISTS
     """Action if the table exists."""
     replace_where: str | None = None
-    """Predicate in Spark SQL. Mode `overwrite_partitions` replaces the rows for which it is true."""
+    """Predicate in Spark SQL. Mode `overwrite_partitions` replaces the rows for which it is true. Without it, that mode
+    replaces the partitions that the run writes, which only tables of a catalog have."""
     merge_keys: tuple[str, ...] = ()
-    """Columns of the key. Mode `merge` replaces the rows with the same key and adds the others."""
+    """Columns of the key. Mode `merge` replaces the rows with the same key and adds the others. In a catalog, only
+    tables of Iceberg and Delta can be merged."""
     checks: OutputChecks = OutputChecks()
     """Conditions on the rows."""
 
     @model_validator(mode="after")
-    def _has_what_the_mode_needs(self) -> Self:
-        if (self.mode is OutputMode.OVERWRITE_PARTITIONS) != (self.replace_where is not None):
-            raise ValueError(
-                "replace_where: give it with mode overwrite_partitions, which replaces the rows for which it is true, "
-                "and with no other mode"
-            )
+    def _has_keys_to_merge(self) -> Self:
         if (self.mode is OutputMode.MERGE) != bool(self.merge_keys):
             raise ValueError("merge_keys: give the columns of the key with mode merge, and with no other mode")
         return self
 
 
-class CatalogOutputSpec(Message):
+class TableOutputSpec(TableRowsSpec):
+    """A table in the database of the output's connection that takes the rows. It is changed completely or not at all."""
+
+    table: str
+    """The table, which may be qualified like that of a source."""
+
+    @model_validator(mode="after")
+    def _has_rows_to_replace(self) -> Self:
+        if (self.mode is OutputMode.OVERWRITE_PARTITIONS) != (self.replace_where is not None):
+            raise ValueError(
+                "replace_where: give it with mode overwrite_partitions, which replaces the rows for which it is true, "
+                "and with no other mode"
+            )
+        return self
+
+
+class CatalogOutputSpec(TableRowsSpec):
     """A table of Spark's catalog that takes the rows. It is changed completely or not at all."""
 
     catalog_table: str
     """The table as `table`, `database.table` or `catalog.database.table`."""
     format: TableFormat = TableFormat.PARQUET
     """The format of a new table."""
-    mode: OutputMode = OutputMode.ERROR_IF_EXISTS
-    """Action if the table exists."""
     options: dict[str, str] = Field(default_factory=dict)
     """Options of a new table. An existing table must have the same."""
     partition_by: tuple[str, ...] = ()
     """Partition columns of a new table. An existing table must have the same."""
-    replace_where: str | None = None
-    """Predicate in Spark SQL. Mode `overwrite_partitions` replaces the rows for which it is true, and without it the
-    partitions that the run writes."""
-    merge_keys: tuple[str, ...] = ()
-    """Columns of the key. Mode `merge` of Iceberg and Delta replaces the rows with the same key and adds the others."""
-    checks: OutputChecks = OutputChecks()
-    """Conditions on the rows."""
 
     @model_validator(mode="after")
-    def _has_what_the_mode_needs(self) -> Self:
+    def _has_what_the_mode_allows(self) -> Self:
         if self.replace_where is not None and self.mode is not OutputMode.OVERWRITE_PARTITIONS:
             raise ValueError("replace_where: give it with mode overwrite_partitions only")
-        if (self.mode is OutputMode.MERGE) != bool(self.merge_keys):
-            raise ValueError("merge_keys: give the columns of the key with mode merge, and with no other mode")
         if "path" in map(str.lower, self.options):
             raise ValueError("options: the directory of a new table is that of its database; leave out the path")
         return self
