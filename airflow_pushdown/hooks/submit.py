@@ -48,11 +48,12 @@ from airflow_pushdown.hooks.spark_python import (
     require_matching_pyspark,
 )
 from airflow_pushdown.hooks.standalone import shared_program, standalone_command, standalone_environment
-from airflow_pushdown.hooks.tracking import TrackedDriver
+from airflow_pushdown.hooks.tracking import TrackedDriver, unreachable
 from airflow_pushdown.hooks.yarn import run_tag
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.parameters import SUBMIT_DEFAULTS, serialize_all
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues, SourceSpec
+from pushdown_spark.contract.driver_claim import REPLACED, claim
 
 _DEFAULT_FILES = "fs.defaultFS"
 """Hadoop's setting of the file system of paths without a scheme."""
@@ -117,7 +118,7 @@ class PushdownSubmitHook(SparkConnectionHook):
         if self._is_yarn:
             # A second driver would find no credentials, and replace the result of the first. Airflow retries the task.
             self._conf.setdefault("spark.yarn.maxAppAttempts", "1")
-            self.tag_applications(run_tag(submission.spec.run_key))
+        self.tag_applications(run_tag(submission.spec.run_key))
         self._installation = find_installation(
             binary=self.binary,
             spark_home=submission.spark_home,
@@ -147,7 +148,7 @@ class PushdownSubmitHook(SparkConnectionHook):
         """
         self._validate_yarn_track_via_rm_api_config()
         self._require_rest_server()
-        self.end_applications()
+        self._end_earlier_driver()
         self.detach()
         self._exchange.prepare(self._submission.spec, self._submission.secrets)
         command = self._hide_secrets(self._build_spark_submit_command(str(job_program())))
@@ -177,6 +178,16 @@ class PushdownSubmitHook(SparkConnectionHook):
         self.attach(driver_id)
         driver = self.tracked_driver()
         return DriverPhase.MISSING if driver is None else driver.phase_for(self._submission.spec)
+
+    def earlier_driver(self) -> str | None:
+        """Return the driver that an earlier try has submitted without storing its id, if this one can continue with it.
+
+        If that driver has not started yet, it will not start anymore.
+        """
+        driver_id = self._driver_without_stored_id()
+        if driver_id is None or self.phase_of(driver_id) not in (DriverPhase.ACTIVE, DriverPhase.SUCCEEDED):
+            return None
+        return driver_id
 
     def wait_for_driver(self, driver_id: str) -> None:
         """Wait until a driver has ended. `collect` returns its result."""
@@ -231,6 +242,11 @@ class PushdownSubmitHook(SparkConnectionHook):
             super().on_kill()
         if self._job is not None:
             self._job.kill()
+        if self.is_standalone_cluster and self.driver_id is None:
+            # The master may have accepted a driver before spark-submit was killed.
+            self._attach_to_earlier_driver()
+            if (driver := self.tracked_driver()) is not None:
+                driver.kill()
 
     def _run(self, command: list[str]) -> int:
         """Run spark-submit with its output in the task log, and return its exit code."""
@@ -243,9 +259,11 @@ class PushdownSubmitHook(SparkConnectionHook):
         if self.is_standalone_cluster:
             environment = standalone_environment(environment)
         given = serialize_all(self._env_vars)
-        if self.is_cluster and "PYSPARK_PYTHON" in given and "PYSPARK_DRIVER_PYTHON" not in given:
-            # The driver uses the task's Python too. YARN would pass the path of this worker's Python on.
+        if self.is_cluster and given.keys() & {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}:
+            # The driver gets them in settings. YARN would pass the path of this worker's Python on, and spark-submit
+            # itself needs a Python of this machine.
             environment.pop("PYSPARK_DRIVER_PYTHON", None)
+            environment["PYSPARK_PYTHON"] = self._installation.python or given.get("PYSPARK_PYTHON", "python3")
         self._check_driver_python(environment)
         if self.is_cluster:
             return self._start(command, environment)
@@ -389,6 +407,33 @@ class PushdownSubmitHook(SparkConnectionHook):
         if self.driver_id != known and self.driver_id is not None and self._submission.on_submitted is not None:
             self._submission.on_submitted(self.driver_id)
 
+    def _driver_without_stored_id(self) -> str | None:
+        """Return the last driver of the run according to its tag or to the driver itself, None without one.
+
+        Raises a retryable error if the cluster manager does not answer, because a second driver might be the result.
+        """
+        if not self.is_standalone_cluster:
+            try:
+                return next(iter(self.tagged_drivers()), None)
+            except ClusterUnreachableError as error:
+                raise unreachable("of an earlier try", str(error)) from error
+        if self._exchange.read_spec() is None:
+            return None
+        owner = claim(self._exchange.result_location, REPLACED)
+        return owner if owner not in ("", REPLACED) else None
+
+    def _end_earlier_driver(self) -> None:
+        """End the driver of an earlier try, which this one has not continued with."""
+        self.end_applications()
+        if self.is_standalone_cluster:
+            self._attach_to_earlier_driver()
+            if (driver := self.tracked_driver()) is not None:
+                driver.replace()
+
+    def _attach_to_earlier_driver(self) -> None:
+        if (driver_id := self._driver_without_stored_id()) is not None:
+            self.attach(driver_id)
+
     def _require_rest_server(self) -> None:
         """Raise if a standalone master has no REST server, because spark-submit would try its other port instead."""
         drivers = self.drivers()
@@ -409,7 +454,8 @@ class PushdownSubmitHook(SparkConnectionHook):
             return words
         shared = shared_program(str(self.exchange_place[0]))
         port = int(self._connection["rest_port"])
-        return standalone_command(words, shared, str(job_archive()), port, self._installation.python)
+        command = standalone_command(words, shared, str(job_archive()), port, self._installation.python)
+        return [*command, "--result", self._exchange.result_location]
 
     def _check(self, returncode: int) -> None:
         """Raise unless spark-submit succeeded or the job wrote a result."""

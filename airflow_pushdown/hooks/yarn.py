@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import requests
 
+from airflow_pushdown.hooks.drivers import ClusterUnreachableError
 from airflow_pushdown.hooks.webhdfs import hadoop_settings
 
 if TYPE_CHECKING:
@@ -15,17 +16,15 @@ if TYPE_CHECKING:
 
 TAGS_KEY = "spark.yarn.tags"
 """Spark's setting with the tags of an application."""
+WAIT_KEY = "spark.yarn.submit.waitAppCompletion"
+"""Spark's setting whether spark-submit waits for the end of an application."""
 _ACTIVE = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
 _SECONDS = (3.0, 5.0)
 """The time limits to connect and to read. Airflow kills a task 5 seconds after it has asked it to end."""
 
 
-class ResourceManagerError(Exception):
-    """The resource manager did not answer as expected."""
-
-
 def run_tag(run_key: str) -> str:
-    """Return the tag of all applications of a run, by which they are found although their ids are not known."""
+    """Return the tag of all drivers of a run, by which they are found although their ids are not known."""
     return f"airflow-pushdown-{hashlib.sha256(run_key.encode()).hexdigest()[:32]}"
 
 
@@ -46,7 +45,7 @@ def configured_address() -> str | None:
 
 
 def active_applications(address: str, tag: str, auth: AuthBase | None) -> list[str]:
-    """Return the ids of the applications with a tag that have not ended. Raises `ResourceManagerError`."""
+    """Return the ids of the applications with a tag that have not ended. Raises `ClusterUnreachableError`."""
     try:
         response = requests.get(
             f"{address}/ws/v1/cluster/apps",
@@ -58,4 +57,4 @@ def active_applications(address: str, tag: str, auth: AuthBase | None) -> list[s
         found = response.json().get("apps") or {}
         return [str(application["id"]) for application in found.get("app", ())]
     except (requests.RequestException, ValueError, KeyError, AttributeError) as error:
-        raise ResourceManagerError(f"{address}: {error}") from error
+        raise ClusterUnreachableError(f"{address}: {error}") from error
