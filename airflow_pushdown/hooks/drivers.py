@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from urllib.parse import quote
 
 import requests
+from urllib3.exceptions import HTTPError
 
 from airflow_pushdown.exceptions import config_error
 
@@ -191,7 +192,7 @@ class KubernetesDrivers:
     def status(self, driver_id: str) -> DriverStatus:
         """Return the status of a driver pod. The phase Unknown means that its node does not answer."""
         namespace, _, name = driver_id.partition(":")
-        pod = self._ask(lambda client: client.read_namespaced_pod(name, namespace))
+        pod = self._ask(lambda client: client.read_namespaced_pod(name, namespace, _request_timeout=_TIMEOUT))
         if pod is None:
             return DriverStatus(DriverPhase.MISSING, "", "Kubernetes does not know the driver pod")
         phase = str(pod.status.phase or "Pending")  # type: ignore[attr-defined]
@@ -201,11 +202,12 @@ class KubernetesDrivers:
     def kill(self, driver_id: str) -> None:
         """Delete a driver pod, which also deletes its executors."""
         namespace, _, name = driver_id.partition(":")
-        self._ask(lambda client: client.delete_namespaced_pod(name, namespace))
+        self._ask(lambda client: client.delete_namespaced_pod(name, namespace, _request_timeout=_TIMEOUT))
 
     def active(self, namespace: str, tag: str) -> list[str]:
         """Return the ids of the driver pods of a run that have not ended. Raises `ClusterUnreachableError`."""
-        pods = self._ask(lambda client: client.list_namespaced_pod(namespace, label_selector=f"{RUN_LABEL}={tag}"))
+        selector = {"label_selector": f"{RUN_LABEL}={tag}", "_request_timeout": _TIMEOUT}
+        pods = self._ask(lambda client: client.list_namespaced_pod(namespace, **selector))
         ended = self._PHASES
         items = () if pods is None else pods.items  # type: ignore[attr-defined]
         return [f"{namespace}:{pod.metadata.name}" for pod in items if pod.status.phase not in ended]
@@ -218,6 +220,7 @@ class KubernetesDrivers:
         """Return the answer of a call with the client, None if the pod does not exist."""
         try:
             from airflow.providers.cncf.kubernetes import kube_client  # type: ignore[import-not-found]
+            from kubernetes.config import ConfigException  # type: ignore[import-not-found]
         except ImportError as error:
             raise config_error(f"conn_id: a Kubernetes master needs {_KUBERNETES_PROVIDER}; install it") from error
         try:
@@ -226,8 +229,13 @@ class KubernetesDrivers:
             if error.status == self._NOT_FOUND:
                 return None
             raise ClusterUnreachableError(f"Kubernetes: {error.status} {error.reason}") from error
-        except OSError as error:
+        except (OSError, HTTPError) as error:
             raise ClusterUnreachableError(f"Kubernetes: {error}") from error
+        except ConfigException as error:
+            raise config_error(
+                f"conn_id: Airflow has no access to Kubernetes ({error}); set [kubernetes_executor] in_cluster, or "
+                "config_file to a kubeconfig"
+            ) from error
 
 
 _KINDS: Mapping[str, Callable[..., Drivers]] = {

@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 from cryptography.fernet import Fernet
 
-from airflow_pushdown.exceptions import DriverKilledError, SubmitFailedError
+from airflow_pushdown.exceptions import ConfigError, DriverKilledError, SubmitFailedError
 from airflow_pushdown.hooks.drivers import RUN_LABEL, DriverPhase, DriverStatus
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
 from airflow_pushdown.hooks.yarn import run_tag
 from airflow_pushdown.triggers.driver import DriverEvent, DriverTrigger
 from e2e.kubernetes import NAMESPACE, KubernetesApi
+from e2e.ports import HOST, free_port
 from e2e.processes import Programs, wait_for
 from pushdown_spark.contract import JobResult, JobSpec, QuerySpec, SecretValues, SourceSpec
 from pushdown_spark.contract.encryption import KEY_VARIABLE
@@ -259,3 +260,23 @@ def test_an_api_server_that_denies_access_does_not_lead_to_a_second_driver(
     with pytest.raises(SubmitFailedError, match="may still run, and no other was submitted: Kubernetes: 401"):
         make_hook().phase_of(driver_id)
     assert set(api.pods()) == {name}
+
+
+def test_an_api_server_that_is_away_does_not_lead_to_a_second_driver(
+    make_hook: MakeHook, tmp_path: Path, api: KubernetesApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver_id, _ = submitted(make_hook())
+    configuration = json.loads(api.kubeconfig.read_text())
+    configuration["clusters"][0]["cluster"]["server"] = f"https://{HOST}:{free_port()}"
+    (tmp_path / "other.json").write_text(json.dumps(configuration))
+    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE", str(tmp_path / "other.json"))
+    with pytest.raises(SubmitFailedError, match="may still run, and no other was submitted: Kubernetes: "):
+        make_hook().phase_of(driver_id)
+
+
+def test_a_worker_without_access_to_kubernetes_is_an_error_that_names_the_settings(
+    make_hook: MakeHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE", str(tmp_path / "missing.json"))
+    with pytest.raises(ConfigError, match=r"conn_id: Airflow has no access to Kubernetes .*config_file"):
+        make_hook().phase_of("default:pod")
