@@ -19,7 +19,7 @@ from airflow_pushdown.hooks.drivers import (
     YarnDrivers,
 )
 from airflow_pushdown.hooks.standalone import rest_addresses
-from airflow_pushdown.hooks.yarn import TAGS_KEY, WAIT_KEY, active_applications, configured_address
+from airflow_pushdown.hooks.yarn import TAGS_KEY, WAIT_KEY, applications, configured_address
 from airflow_pushdown.version_compat import AirflowNotFoundException
 
 EXCHANGE_EXTRA, EXCHANGE_CONNECTION_EXTRA = "exchange-dir", "exchange-conn-id"
@@ -156,7 +156,7 @@ class SparkConnectionHook(SparkSubmitHook):
     def end_applications(self) -> None:
         """End the run's drivers on YARN or Kubernetes that have not ended, also those that an earlier try has left."""
         try:
-            for driver_id in self.tagged_drivers():
+            for driver_id in self.tagged_drivers(are_active=True):
                 self.log.info("Driver %s of this run is ended", driver_id)
                 if self._is_yarn:
                     self._kill_yarn_application(driver_id)
@@ -165,19 +165,20 @@ class SparkConnectionHook(SparkSubmitHook):
         except ClusterUnreachableError as error:
             self.log.warning("Drivers of this run may still run on the cluster: %s", error)
 
-    def tagged_drivers(self) -> list[str]:
-        """Return the ids of the run's drivers that have not ended, on YARN or Kubernetes, by the tag of the run.
+    def tagged_drivers(self, *, are_active: bool) -> list[str]:
+        """Return the ids of the run's drivers on YARN or Kubernetes by the tag of the run, the newest first.
 
-        Raises `ClusterUnreachableError`.
+        With `are_active`, only those that have not ended. Raises `ClusterUnreachableError`.
         """
         if self._run_tag is None:
             return []
         if self._should_track_driver_via_k8s_api():
-            return KubernetesDrivers().active(str(self._connection["namespace"]), self._run_tag)
+            namespace = str(self._connection["namespace"])
+            return KubernetesDrivers().tagged(namespace, self._run_tag, are_active=are_active)
         address = self._resource_manager if self._is_yarn_cluster_mode else None
         if address is None:
             return []
-        return active_applications(address, self._run_tag, self._resolved_yarn_rm_auth)
+        return applications(address, self._run_tag, self._resolved_yarn_rm_auth, are_active=are_active)
 
     def tag_applications(self, tag: str) -> None:
         """Give the application on YARN, or the driver pod on Kubernetes, a tag in addition to those of the user."""

@@ -204,13 +204,17 @@ class KubernetesDrivers:
         namespace, _, name = driver_id.partition(":")
         self._ask(lambda client: client.delete_namespaced_pod(name, namespace, _request_timeout=_TIMEOUT))
 
-    def active(self, namespace: str, tag: str) -> list[str]:
-        """Return the ids of the driver pods of a run that have not ended. Raises `ClusterUnreachableError`."""
+    def tagged(self, namespace: str, tag: str, *, are_active: bool) -> list[str]:
+        """Return the ids of the driver pods of a run, the newest first. With `are_active`, only those without an end.
+
+        Raises `ClusterUnreachableError`.
+        """
         selector = {"label_selector": f"{RUN_LABEL}={tag}", "_request_timeout": _TIMEOUT}
-        pods = self._ask(lambda client: client.list_namespaced_pod(namespace, **selector))
-        ended = self._PHASES
-        items = () if pods is None else pods.items  # type: ignore[attr-defined]
-        return [f"{namespace}:{pod.metadata.name}" for pod in items if pod.status.phase not in ended]
+        answer: Any = self._ask(lambda client: client.list_namespaced_pod(namespace, **selector))
+        found = () if answer is None else answer.items
+        pods = [pod for pod in found if not are_active or pod.status.phase not in self._PHASES]
+        newest_first = sorted(pods, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)
+        return [f"{namespace}:{pod.metadata.name}" for pod in newest_first]
 
     def settings(self) -> dict[str, object]:
         """Return nothing, because the client is configured by its environment."""

@@ -19,10 +19,9 @@ from airflow_pushdown.hooks.application import (
 )
 from airflow_pushdown.hooks.archive_recording import OFF, StartArchive, start_archive
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archive
+from airflow_pushdown.hooks.cluster_driver import ClusterDriverHook
 from airflow_pushdown.hooks.conf_directory import CONF_DIRECTORY, environment_script, unmovable_file
-from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.hooks.credentials import confidential
-from airflow_pushdown.hooks.drivers import ClusterUnreachableError, DriverPhase, DriverStatus, StandaloneDrivers
 from airflow_pushdown.hooks.environment import child_environment, find_installation
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.failures import driver_killed, driver_lost, killed_by_task, signal_of, submit_failed
@@ -48,12 +47,10 @@ from airflow_pushdown.hooks.spark_python import (
     require_matching_pyspark,
 )
 from airflow_pushdown.hooks.standalone import shared_program, standalone_command, standalone_environment
-from airflow_pushdown.hooks.tracking import TrackedDriver, unreachable
 from airflow_pushdown.hooks.yarn import run_tag
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.parameters import SUBMIT_DEFAULTS, serialize_all
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues, SourceSpec
-from pushdown_spark.contract.driver_claim import REPLACED, claim
 
 _DEFAULT_FILES = "fs.defaultFS"
 """Hadoop's setting of the file system of paths without a scheme."""
@@ -79,7 +76,7 @@ class Submission:
     on_submitted: Callable[[str], None] | None = None
 
 
-class PushdownSubmitHook(SparkConnectionHook):
+class PushdownSubmitHook(ClusterDriverHook):
     """A hook that submits `pushdown_spark/job.py` for one `JobSpec` and reads its `JobResult`.
 
     In contrast to the provider's hook, no secret is on the command line, the child does not inherit the worker's
@@ -100,11 +97,10 @@ class PushdownSubmitHook(SparkConnectionHook):
         `conf` is the user's Spark configuration and `py_files` are the user's archives, as in the provider's hook.
         """
         self._submission = submission
+        self._spec = submission.spec
         self._job: JobProcess | None = None
-        self._killed = False
         self._has_failed = False
         self._reported: Application | None = None
-        self._status: DriverStatus | None = None
         self._output = JobOutput()
         try:
             super().__init__(
@@ -150,7 +146,7 @@ class PushdownSubmitHook(SparkConnectionHook):
         self._require_rest_server()
         self._end_earlier_driver()
         self.detach()
-        self._exchange.prepare(self._submission.spec, self._submission.secrets)
+        self._exchange.prepare(self._spec, self._submission.secrets)
         command = self._hide_secrets(self._build_spark_submit_command(str(job_program())))
         try:
             returncode = self._run(command)
@@ -165,46 +161,6 @@ class PushdownSubmitHook(SparkConnectionHook):
             self._has_failed = returncode >= 0
             raise
         return self._driver_id
-
-    def tracked_driver(self) -> TrackedDriver | None:
-        """Return the driver on the cluster. None if there is none, or if spark-submit itself waits for it."""
-        drivers, driver_id = self.drivers(), self.driver_id
-        if drivers is None or driver_id is None:
-            return None
-        return TrackedDriver(drivers, driver_id, self._exchange, self.log)
-
-    def phase_of(self, driver_id: str) -> DriverPhase:
-        """Return whether this submission can continue with the driver of an earlier try."""
-        self.attach(driver_id)
-        driver = self.tracked_driver()
-        return DriverPhase.MISSING if driver is None else driver.phase_for(self._submission.spec)
-
-    def earlier_driver(self) -> str | None:
-        """Return the driver that an earlier try has submitted without storing its id, if this one can continue with it.
-
-        If that driver has not started yet, it will not start anymore.
-        """
-        driver_id = self._driver_without_stored_id()
-        if driver_id is None or self.phase_of(driver_id) not in (DriverPhase.ACTIVE, DriverPhase.SUCCEEDED):
-            return None
-        return driver_id
-
-    def wait_for_driver(self, driver_id: str) -> None:
-        """Wait until a driver has ended. `collect` returns its result."""
-        self.attach(driver_id)
-        driver = self.tracked_driver()
-        if driver is None:
-            return
-        try:
-            self._status = driver.wait(self._status_poll_interval, lambda: self._killed)
-        finally:
-            self._run_post_submit_commands()
-
-    def driver_ended(self, driver_id: str, status: DriverStatus) -> None:
-        """Take the status of a driver that a trigger has waited for."""
-        self.attach(driver_id)
-        self._status = status
-        self._run_post_submit_commands()
 
     def collect(self) -> JobResult:
         """Return the result of the job and delete the exchange directory. Raises if there is no result."""
@@ -337,7 +293,7 @@ class PushdownSubmitHook(SparkConnectionHook):
 
     def _check_names(self, python: SparkPython, environment: Mapping[str, str]) -> None:
         """Raise for a name in `columns` or `where` that the declared schema certainly lacks."""
-        query, sources = self._submission.spec.query, self._submission.spec.sources
+        query, sources = self._spec.query, self._spec.sources
         if query is None or query.source is None:
             return
         source = sources[query.source]
@@ -352,7 +308,7 @@ class PushdownSubmitHook(SparkConnectionHook):
     def _with_compiler(self, environment: dict[str, str]) -> dict[str, str]:
         """Return the environment with options for the compiler of the driver's JVM."""
         given = user_options(environment, self._settings)
-        options = compiler_options(self._submission.spec, given, has_local_files=self._has_local_files(environment))
+        options = compiler_options(self._spec, given, has_local_files=self._has_local_files(environment))
         own = environment.get(SUBMIT_OPTIONS)
         return {**environment, SUBMIT_OPTIONS: " ".join(filter(None, (options, own)))} if options else environment
 
@@ -406,46 +362,6 @@ class PushdownSubmitHook(SparkConnectionHook):
         self._process_spark_submit_log(iter((line,)))
         if self.driver_id != known and self.driver_id is not None and self._submission.on_submitted is not None:
             self._submission.on_submitted(self.driver_id)
-
-    def _driver_without_stored_id(self) -> str | None:
-        """Return the last driver of the run according to its tag or to the driver itself, None without one.
-
-        Raises a retryable error if the cluster manager does not answer, because a second driver might be the result.
-        """
-        if not self.is_standalone_cluster:
-            try:
-                return next(iter(self.tagged_drivers()), None)
-            except ClusterUnreachableError as error:
-                raise unreachable("of an earlier try", str(error)) from error
-        if self._exchange.read_spec() is None:
-            return None
-        owner = claim(self._exchange.result_location, REPLACED)
-        return owner if owner not in ("", REPLACED) else None
-
-    def _end_earlier_driver(self) -> None:
-        """End the driver of an earlier try, which this one has not continued with."""
-        self.end_applications()
-        if self.is_standalone_cluster:
-            self._attach_to_earlier_driver()
-            if (driver := self.tracked_driver()) is not None:
-                driver.replace()
-
-    def _attach_to_earlier_driver(self) -> None:
-        if (driver_id := self._driver_without_stored_id()) is not None:
-            self.attach(driver_id)
-
-    def _require_rest_server(self) -> None:
-        """Raise if a standalone master has no REST server, because spark-submit would try its other port instead."""
-        drivers = self.drivers()
-        if not isinstance(drivers, StandaloneDrivers):
-            return
-        try:
-            drivers.status("none")
-        except ClusterUnreachableError as error:
-            raise submit_failed(
-                f"deploy mode cluster needs the REST server of the Spark master: {error}; set "
-                "spark.master.rest.enabled=true for the master, and the extra 'rest-port' of the connection"
-            ) from error
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
         """Return the command of the provider, changed for a Python program on a standalone cluster."""

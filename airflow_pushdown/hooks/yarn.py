@@ -44,17 +44,19 @@ def configured_address() -> str | None:
     return f"{'https' if uses_tls else 'http'}://{address.replace('${yarn.resourcemanager.hostname}', host or '')}"
 
 
-def active_applications(address: str, tag: str, auth: AuthBase | None) -> list[str]:
-    """Return the ids of the applications with a tag that have not ended. Raises `ClusterUnreachableError`."""
+def applications(address: str, tag: str, auth: AuthBase | None, *, are_active: bool) -> list[str]:
+    """Return the ids of the applications with a tag, the newest first. Raises `ClusterUnreachableError`.
+
+    With `are_active`, only those that have not ended.
+    """
+    states = {"states": _ACTIVE} if are_active else {}
     try:
         response = requests.get(
-            f"{address}/ws/v1/cluster/apps",
-            params={"applicationTags": tag, "states": _ACTIVE},
-            auth=auth,
-            timeout=_SECONDS,
+            f"{address}/ws/v1/cluster/apps", params={"applicationTags": tag, **states}, auth=auth, timeout=_SECONDS
         )
         response.raise_for_status()
-        found = response.json().get("apps") or {}
-        return [str(application["id"]) for application in found.get("app", ())]
-    except (requests.RequestException, ValueError, KeyError, AttributeError) as error:
+        found = (response.json().get("apps") or {}).get("app", ())
+        newest_first = sorted(found, key=lambda application: int(application["startedTime"]), reverse=True)
+        return [str(application["id"]) for application in newest_first]
+    except (requests.RequestException, ValueError, KeyError, AttributeError, TypeError) as error:
         raise ClusterUnreachableError(f"{address}: {error}") from error

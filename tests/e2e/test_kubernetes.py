@@ -192,10 +192,11 @@ def test_a_retry_continues_with_the_pod_of_a_killed_worker(make_hook: MakeHook, 
     worker.join()
     (name,) = api.pods()
 
+    assert make_hook().earlier_driver() == f"{NAMESPACE}:{name}"
+    write_result(first, JobResult(rows=4))
+    api.set_phase(name, "Succeeded")
     retry = make_hook()
     assert retry.earlier_driver() == f"{NAMESPACE}:{name}"
-    write_result(retry, JobResult(rows=4))
-    api.set_phase(name, "Succeeded")
     retry.wait_for_driver(str(retry.driver_id))
     assert retry.collect() == JobResult(rows=4)
 
