@@ -50,13 +50,21 @@ class TrackedDriver:
             prepared = self._exchange.read_spec()
             if prepared is not None and (prepared.run_key, prepared.generation) == (spec.run_key, spec.generation):
                 return self._phase_of_own(status)
-            if status.phase is DriverPhase.ACTIVE:
-                self._log.warning("Driver %s belongs to a cleared task and is ended", self._driver_id)
-                if not end_driver(self._drivers, self._driver_id, REPLACE_SECONDS):
-                    raise unreachable(self._driver_id, "it does not end")
         except ClusterUnreachableError as error:
             raise unreachable(self._driver_id, str(error)) from error
+        self.replace()
         return DriverPhase.MISSING
+
+    def replace(self) -> None:
+        """End the driver before another one is submitted. Raises a retryable error if it may still run."""
+        try:
+            if self._drivers.status(self._driver_id).phase is not DriverPhase.ACTIVE:
+                return
+            self._log.warning("Driver %s of an earlier try or a cleared task is ended", self._driver_id)
+            if not end_driver(self._drivers, self._driver_id, REPLACE_SECONDS):
+                raise unreachable(self._driver_id, "it does not end")
+        except ClusterUnreachableError as error:
+            raise unreachable(self._driver_id, str(error)) from error
 
     def _phase_of_own(self, status: DriverStatus) -> DriverPhase:
         self._log.info("Driver %s of an earlier try: %s", self._driver_id, status)

@@ -366,8 +366,7 @@ class PushdownBaseOperator(ClusterOperator):
             yarn_track_via_rm_api=self._yarn_track_via_rm_api,
             yarn_rm_auth=self._yarn_rm_auth,
         )
-        if self._should_defer(hook):
-            hook.track_driver()
+        self._follow_driver(hook)
         return hook
 
     def _refuse_own_program(self) -> None:

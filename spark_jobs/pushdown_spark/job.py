@@ -21,7 +21,14 @@ from pushdown_spark.contract.versions import unsupported_spark
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.query_run import QueryRun, SharedApplication
 from pushdown_spark.runtime.error_classification import classify
-from pushdown_spark.runtime.exchange import parse_spec, read_secrets, read_text, write_result
+from pushdown_spark.runtime.exchange import (
+    claim_result,
+    parse_spec,
+    read_secrets,
+    read_text,
+    replaced,
+    write_result,
+)
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.parent_watch import watch_parent
 
@@ -173,16 +180,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job of `--spec`. Return 0 on success, otherwise 1 after one line on stderr with the reason."""
     parser = argparse.ArgumentParser(prog="job.py", description="Run one job of airflow_pushdown.")
     parser.add_argument("--spec", required=True, help="the path or URI of the job spec, a JSON file")
-    return run(parser.parse_args(arguments).spec)
+    parser.add_argument("--result", help="run only a spec with this result, and only if no other driver does")
+    options = parser.parse_args(arguments)
+    return run(options.spec, options.result)
 
 
-def run(spec_path: str) -> int:
-    """Run the job of a spec file and return the exit code. The report is printed if the spec has no result path."""
+def run(spec_path: str, result_path: str | None = None) -> int:
+    """Run the job of a spec file and return the exit code. The report is printed if the spec has no result path.
+
+    With `result_path`, the driver claims the submission with this result before it reads the spec.
+    """
     signal.signal(signal.SIGTERM, _stop)
     watch_parent()
     try:
+        if result_path is not None:
+            claim_result(result_path)
         text = read_text("--spec", spec_path)
         spec = parse_spec(text, spec_path)
+        if result_path not in (None, spec.result_path):
+            raise replaced(str(result_path))
         result = JobRun(spec, text, spec_path).execute()
     except BaseException as exc:
         return _fail(classify(exc))

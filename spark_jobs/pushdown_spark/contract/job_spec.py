@@ -188,7 +188,7 @@ class TableRowsSpec(Message):
 
 
 class TableOutputSpec(TableRowsSpec):
-    """A table in the database of the output's connection that takes the rows. It is changed completely or not at all."""
+    """A table of a database that takes the rows. It is changed completely or not at all."""
 
     table: str
     """The table, which may be qualified like that of a source."""

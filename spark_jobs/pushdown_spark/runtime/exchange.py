@@ -12,6 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pydantic import ValidationError
 
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues
+from pushdown_spark.contract.driver_claim import claim
 from pushdown_spark.contract.encryption import (
     KEY_ALIAS,
     KEY_VARIABLE,
@@ -61,6 +62,29 @@ def parse_spec(text: str, path: str) -> JobSpec:
         if isinstance(result_path, str):
             write_result(result_path, JobResult(error=classify(problem)))
         raise
+
+
+def claim_result(result_path: str) -> None:
+    """Record that this driver runs the submission with this result. Raises `BadSpecError` if it must not.
+
+    Only drivers of a standalone cluster do it. Spark starts them in a directory that has the driver's id as its name.
+    """
+    driver_id = Path.cwd().name
+    try:
+        is_own = claim(result_path, driver_id) == driver_id
+    except FileNotFoundError:
+        is_own = False
+    except OSError as problem:
+        raise BadSpecError(f"--result: cannot claim {result_path}: {problem}") from problem
+    if not is_own:
+        raise replaced(result_path)
+
+
+def replaced(result_path: str) -> BadSpecError:
+    """Return the error of a driver whose task has ended or has submitted another driver."""
+    return BadSpecError(
+        f"--result: the task no longer waits for {result_path}; it has ended or has submitted another driver"
+    )
 
 
 def read_secrets(path: str, spec_text: str = "", *, keep: bool = False) -> SecretValues:

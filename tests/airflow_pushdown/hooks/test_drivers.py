@@ -31,6 +31,7 @@ from e2e import jvm
 from e2e.ports import HOST, free_port
 from e2e.processes import Programs, wait_for
 from pushdown_spark.contract import JobError, JobResult, JobSpec, QuerySpec, SecretValues, SourceSpec
+from pushdown_spark.contract.driver_claim import REPLACED, claim
 from pushdown_spark.contract.job_result import ErrorCode
 
 START_SECONDS = 120.0
@@ -146,6 +147,46 @@ def test_a_cleared_task_replaces_the_driver(make_hook: MakeHook, drivers: Standa
     driver_id = str(make_hook("0 now").submit())
     assert make_hook("1 now").phase_of(driver_id) is DriverPhase.MISSING
     assert drivers.status(driver_id).state == "KILLED"
+
+
+def test_a_retry_continues_with_a_driver_whose_id_was_not_stored(
+    make_hook: MakeHook, drivers: StandaloneDrivers
+) -> None:
+    hook = make_hook()
+    driver_id = str(hook.submit())
+    # The driver claims its submission when it starts.
+    assert claim(hook._exchange.result_location, driver_id) == driver_id
+
+    assert make_hook().earlier_driver() == driver_id
+    assert make_hook("1 cleared").earlier_driver() is None
+    assert drivers.status(driver_id).state == "KILLED"
+    assert make_hook().earlier_driver() is None
+
+
+def test_a_driver_that_has_not_started_does_not_start_after_a_retry(make_hook: MakeHook) -> None:
+    hook = make_hook()
+    driver_id = str(hook.submit())
+    assert make_hook().earlier_driver() is None
+    assert claim(hook._exchange.result_location, driver_id) == REPLACED
+    hook.on_kill()
+    hook.release()
+
+
+def test_without_an_earlier_try_there_is_no_driver(make_hook: MakeHook) -> None:
+    assert make_hook().earlier_driver() is None
+
+
+def test_a_try_that_does_not_continue_ends_the_earlier_driver(make_hook: MakeHook, drivers: StandaloneDrivers) -> None:
+    hook = make_hook()
+    driver_id = str(hook.submit())
+    claim(hook._exchange.result_location, driver_id)
+
+    retry = make_hook()
+    other_id = str(retry.submit())
+
+    assert (drivers.status(driver_id).state, drivers.status(other_id).state) == ("KILLED", "SUBMITTED")
+    retry.on_kill()
+    retry.release()
 
 
 def test_a_result_that_was_not_read_yet_needs_no_other_driver(make_hook: MakeHook) -> None:
