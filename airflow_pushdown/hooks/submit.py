@@ -53,6 +53,7 @@ from airflow_pushdown.hooks.yarn import run_tag
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.parameters import SUBMIT_DEFAULTS, serialize_all
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues, SourceSpec
+from pushdown_spark.contract.progress import Progress, progress_of_line
 
 _DEFAULT_FILES = "fs.defaultFS"
 """Hadoop's setting of the file system of paths without a scheme."""
@@ -65,6 +66,7 @@ class Submission:
     `spark_home`, `spark_python`, `exchange_dir`, `exchange_conn_id` and `class_archives` are the operator's parameters
     of the same names. `on_started` is called with the Spark application when it starts, if its driver runs on this
     machine or on YARN. `on_submitted` is called with the id of a driver as soon as a cluster has accepted it.
+    `on_progress` is called with the progress of the job every few seconds, if the task can read it.
     """
 
     spec: JobSpec
@@ -76,6 +78,7 @@ class Submission:
     class_archives: str | None = None
     on_started: Callable[[Application], None] | None = None
     on_submitted: Callable[[str], None] | None = None
+    on_progress: Callable[[Progress], None] | None = None
 
 
 class PushdownSubmitHook(SparkConnectionHook):
@@ -185,7 +188,7 @@ class PushdownSubmitHook(SparkConnectionHook):
         if driver is None:
             return
         try:
-            self._status = driver.wait(self._status_poll_interval, lambda: self._killed)
+            self._status = driver.wait(self._status_poll_interval, lambda: self._killed, self._report_progress)
         finally:
             self._run_post_submit_commands()
 
@@ -371,6 +374,9 @@ class PushdownSubmitHook(SparkConnectionHook):
     def _follow(self, job: JobProcess) -> None:
         """Log the job's output. On a cluster, the provider's hook extracts the ids of driver and application."""
         for line in job.lines():
+            if (progress := progress_of_line(line)) is not None:
+                self._report_progress(progress)
+                continue
             level = self._output.level_of(line)
             started = started_application(line)
             if started is not None and started != self._reported and self._submission.on_started is not None:
@@ -381,6 +387,10 @@ class PushdownSubmitHook(SparkConnectionHook):
                 self._process_submit_line(line)
             else:
                 self.log.log(level, "%s", self._mask_cmd(line))
+
+    def _report_progress(self, progress: Progress) -> None:
+        if self._submission.on_progress is not None:
+            self._submission.on_progress(progress)
 
     def _process_submit_line(self, line: str) -> None:
         """Log a line of a spark-submit on a cluster, and report the driver that it names."""

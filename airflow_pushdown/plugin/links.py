@@ -17,6 +17,8 @@ PREFIX = "/pushdown"
 """The path of the plugin's pages on the api-server."""
 REPORT_TAB, RUNS_TAB = "pushdown-report", "pushdown-runs"
 """The last parts of the addresses of the tabs in Airflow's UI."""
+PROGRESS_KEY = "_pushdown_progress"
+"""The XCom key of a running job's progress. No scan of a job can have this name."""
 NOT_MAPPED = "{MAP_INDEX}"
 """What Airflow's UI leaves in the address of a tab if the task is not mapped."""
 
