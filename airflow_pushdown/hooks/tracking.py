@@ -28,7 +28,7 @@ KILL_SECONDS = 3.0
 REPLACE_SECONDS = 60.0
 """The time that a new try waits for the end of the driver that it replaces."""
 _LONGEST_SLEEP = 0.5
-_PROGRESS_SECONDS = 10.0
+PROGRESS_SECONDS = 10.0
 """The time between two requests for the progress of the job."""
 
 
@@ -76,13 +76,13 @@ class TrackedDriver:
         """Wait until the driver has ended or `is_killed`, and return its status. Raises a retryable error."""
         watch = DriverWatch(self._drivers, self._driver_id)
         interval = max(poll_seconds, self._drivers.shortest_interval)
-        next_progress = time.monotonic() + _PROGRESS_SECONDS
+        next_progress = time.monotonic() + PROGRESS_SECONDS
         try:
             while (status := watch.poll(self._log)).phase is DriverPhase.ACTIVE:
                 if time.monotonic() >= next_progress:
                     if (progress := self._exchange.read_progress()) is not None:
                         on_progress(progress)
-                    next_progress = time.monotonic() + _PROGRESS_SECONDS
+                    next_progress = time.monotonic() + PROGRESS_SECONDS
                 deadline = time.monotonic() + interval
                 # A signal handler that kills the job returns to this loop.
                 while not is_killed() and (left := deadline - time.monotonic()) > 0:

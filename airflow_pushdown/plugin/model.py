@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pushdown_spark.contract import ConjunctReport, Exactness, FileReport, JobResult, ScanReport, SourceReport
+from pushdown_spark.contract.progress import Progress
 from pushdown_spark.contract.report_text import (
     EXACTNESS_MEANINGS,
     check_line,
@@ -159,6 +160,15 @@ def skipped(source: SourceReport) -> tuple[str, ...]:
         for kind, count in source.skipped.items()
         if count
     )
+
+
+def progress_share(progress: Progress) -> float | None:
+    """Return the part of the scan that is done, by bytes or else by tasks, None if it is unknown."""
+    if progress.bytes_done is not None and progress.bytes_total:
+        return min(progress.bytes_done / progress.bytes_total, 1.0)
+    if progress.tasks_done is not None and progress.tasks_total:
+        return min(progress.tasks_done / progress.tasks_total, 1.0)
+    return None
 
 
 def bytes_or_unknown(count: int | None) -> str:

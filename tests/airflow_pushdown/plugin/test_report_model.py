@@ -14,7 +14,7 @@ from airflow_pushdown.hooks.application import Application, history_page, histor
 from airflow_pushdown.plugin.dag_data import DagReports, DagRunReports, TaskReport
 from airflow_pushdown.plugin.data import PastRun, Place, TaskRun
 from airflow_pushdown.plugin.drawing import day_charts, history_charts, plan_changes
-from airflow_pushdown.plugin.links import report_path, tabs
+from airflow_pushdown.plugin.links import report_path, views
 from airflow_pushdown.plugin.model import (
     conjunct_rows,
     job_funnel,
@@ -253,9 +253,10 @@ def test_the_report_of_any_task_has_an_address() -> None:
 def test_it_lies_below_the_path_of_airflows_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://data.example/airflow/")
     assert report_path("d", "t", "r", 3) == "/airflow/pushdown/report/d/t?run_id=r&map_index=3"
-    assert [tab["href"] for tab in tabs()] == [
+    assert [view["href"] for view in views()] == [
         "/airflow/pushdown/tab/report/{DAG_ID}/{RUN_ID}/{TASK_ID}/{MAP_INDEX}",
         "/airflow/pushdown/tab/runs/{DAG_ID}",
+        "/airflow/pushdown/tab/overview",
     ]
 
 

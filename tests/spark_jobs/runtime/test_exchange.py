@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import ErrorCode, JobResult
 from pushdown_spark.contract.encryption import KEY_ALIAS, KEY_VARIABLE, encrypt
+from pushdown_spark.contract.progress import Progress, read_progress
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.runtime.exchange import parse_spec, read_secrets, read_text, write_result
+from pushdown_spark.runtime.exchange import parse_spec, read_secrets, read_text, write_progress, write_result
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.submitted_files import SubmittedFiles, is_remote
 
@@ -129,3 +130,13 @@ def test_an_invalid_spec_has_a_result(tmp_path: Path) -> None:
     error = JobResult.model_validate_json(result.read_text()).error
     assert error is not None
     assert error.code is ErrorCode.BAD_SPEC
+
+
+def test_progress_replaces_that_before_it(tmp_path: Path) -> None:
+    for done in (1, 2):
+        write_progress(str(tmp_path / "result-a.json"), Progress(tasks_done=done, tasks_total=2), None)
+    (path,) = tmp_path.iterdir()
+    assert path.name == "progress-a.json"
+    assert read_progress(path.read_bytes()) == Progress(tasks_done=2, tasks_total=2)
+    with pytest.raises(FileNotFoundError):
+        write_progress(str(tmp_path / "deleted" / "result-a.json"), Progress(), None)
