@@ -87,6 +87,16 @@ def job_funnel(result: JobResult) -> tuple[Step, ...]:
     )
 
 
+def rows_meaning(result: JobResult) -> str:
+    """Return what the number of rows of a job means, or why there is none."""
+    noun = "row" if result.rows == 1 else "rows"
+    if result.scans:
+        return f"{noun} in {len(result.scans):,} {'scan' if len(result.scans) == 1 else 'scans'}"
+    if result.rows is None:
+        return "rows, because the job failed" if result.error else "rows written, because the output already exists"
+    return f"{noun} {'written' if result.output else 'returned'}"
+
+
 def rows_written(result: JobResult, name: str) -> int | None:
     """Return the rows of a source that the job wrote, None without an output and for one of several sources."""
     if result.scans:

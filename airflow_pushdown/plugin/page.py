@@ -144,6 +144,7 @@ def _environment() -> Environment:
         joins_text=joins_text,
         progress_share=model.progress_share,
         progress_text=progress_text,
+        rows_meaning=model.rows_meaning,
         rows_written=model.rows_written,
         scan_outcome=model.scan_outcome,
         skipped=model.skipped,

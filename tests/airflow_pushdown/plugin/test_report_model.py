@@ -18,6 +18,7 @@ from airflow_pushdown.plugin.links import report_path, views
 from airflow_pushdown.plugin.model import (
     conjunct_rows,
     job_funnel,
+    rows_meaning,
     rows_written,
     scan_outcome,
     skipped,
@@ -37,6 +38,7 @@ from pushdown_spark.contract import (
     ScanReport,
     SourceReport,
 )
+from pushdown_spark.contract.progress import Progress
 from pushdown_spark.contract.report_text import render_text
 
 COUNTS = st.none() | st.integers(0, 10**15)
@@ -168,6 +170,56 @@ def test_a_page_shows_no_sum_of_the_known_sources() -> None:
     assert "bytes read: not counted for at least one source" in page
     assert "<b>5 B</b>" not in page
     assert "unknown</td>" in page
+
+
+def test_the_number_of_rows_has_its_meaning() -> None:
+    failed = JobError(code=ErrorCode.SPARK, message="m", retryable=True)
+    scan = ScanReport(rows=1)
+    assert [
+        rows_meaning(result)
+        for result in (
+            JobResult(rows=1),
+            JobResult(rows=2, output="/out"),
+            JobResult(output="/out"),
+            JobResult(error=failed),
+            JobResult(rows=1, scans={"a": scan}, error=failed),
+            JobResult(rows=2, scans={"a": scan, "b": scan}),
+        )
+    ] == [
+        "row returned",
+        "rows written",
+        "rows written, because the output already exists",
+        "rows, because the job failed",
+        "row in 1 scan",
+        "rows in 2 scans",
+    ]
+
+
+def test_empty_files_have_a_known_size() -> None:
+    source = SourceReport(reader="r", reason="w", files_total=1, bytes_read=0)
+    page = render_report(running(JobResult(rows=0, sources={"s": source}), "success"))
+    assert "read of 0 B stored" in page
+
+
+def running(result: JobResult | None, state: str = "running", progress: Progress | None = None) -> TaskRun:
+    at = datetime(2026, 1, 1, 6, tzinfo=UTC)
+    return TaskRun(Place("d", "t", "r"), state, None, None, 1, result, result is not None, None, (), None, progress, at)
+
+
+def test_the_progress_is_shown_while_the_task_runs() -> None:
+    figures = Progress(tasks_done=1, tasks_total=4, scan="<b>", scan_number=1, scans_total=2)
+    page = render_report(running(None, progress=figures))
+    assert "scan 1 of 2 (&lt;b&gt;), 1 of 4 tasks" in page
+    assert 'width="250.0"' in page
+    assert "As of <time" in page
+    assert "1 of 4 tasks" not in render_report(running(None, "failed", figures))
+    assert "1 of 4 tasks" not in render_report(running(JobResult(rows=1), "running", figures))
+
+
+@pytest.mark.parametrize("progress", [None, Progress()])
+def test_unknown_progress_is_shown_as_unknown(progress: Progress | None) -> None:
+    assert "<p>Unknown. The job reports it" in render_report(running(None, progress=progress))
+    assert "<p>Unknown. A deferred task" in render_report(running(None, "deferred", progress))
 
 
 def past_run(number: int, result: JobResult) -> PastRun:
