@@ -143,7 +143,7 @@ class JobRun:
         """Send the progress to the task: in the output of this process, or in a file if the task cannot read that."""
         if self._spec.result_path is None:
             return
-        if spark.sparkContext.getConf().get("spark.submit.deployMode") == "cluster":
+        if spark.sparkContext._jsc.sc().deployMode() == "cluster":
             write_progress(self._spec.result_path, progress, self._path)
         else:
             # One write, because the JVM writes to the same stream.
