@@ -32,9 +32,8 @@
 addEventListener("DOMContentLoaded", () => {
   const shown = document.querySelector("main[data-version]");
   if (!shown) return;
-  const seconds = Number(shown.dataset.seconds);
   let silent = 0;
-  const wait = () => { setTimeout(refresh, seconds * 1000); };
+  const wait = () => { setTimeout(refresh, shown.dataset.seconds * 1000); };
   const refresh = async () => {
     if (document.hidden) return wait();
     let page;
@@ -49,7 +48,7 @@ addEventListener("DOMContentLoaded", () => {
     const figures = page.querySelector(".figures");
     if (figures) {
       shown.querySelector(".figures").replaceWith(figures);
-      silent += seconds;
+      silent += Number(shown.dataset.seconds);
       if (silent >= 30) {
         silent = 0;
         shown.querySelector("[role=status]").textContent = figures.querySelector("p").textContent;

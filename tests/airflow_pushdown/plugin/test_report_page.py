@@ -271,7 +271,7 @@ def test_while_the_task_runs_the_page_waits_and_links_to_spark(
     variables = {
         "AIRFLOW__CORE__DAGS_FOLDER": str(project / "tests" / "e2e" / "dags"),
         "AIRFLOW_PUSHDOWN_SPARK_PYTHON": spark_python,
-        "PYTHONPATH": str(project),
+        "PYTHONPATH": os.pathsep.join((str(project), str(project / "spark_jobs"))),
         "E2E_DATA": str(tmp_path),
         "E2E_HOSTILE": str(project / "tests" / "e2e" / "hostile"),
     }
