@@ -88,18 +88,38 @@ class Fallback:
 
 
 @dataclass(frozen=True)
-class Day:
-    """The sums of one day: runs, bytes read and skipped, and seconds.
+class Sums:
+    """The sums of some runs: bytes read and skipped, and seconds.
 
     `unknown` is the number of reports whose bytes are not all in the sums, because a source does not know them.
     """
 
-    day: date
     runs: int
     bytes_read: int
     bytes_skipped: int
     unknown: int
     seconds: float
+
+    @classmethod
+    def of(cls, runs: Sequence[DagRunReports]) -> Sums:
+        """Return the sums of runs."""
+        results = [report.result for run in runs for report in run.reports]
+        skipped = [bytes_skipped(result) for result in results]
+        return cls(
+            runs=len(runs),
+            bytes_read=sum(result.bytes_read or 0 for result in results),
+            bytes_skipped=sum(count or 0 for count in skipped),
+            unknown=skipped.count(None),
+            seconds=sum(run.seconds for run in runs),
+        )
+
+
+@dataclass(frozen=True)
+class Day:
+    """The sums of the runs of one day."""
+
+    day: date
+    sums: Sums
 
 
 @dataclass(frozen=True)
@@ -112,19 +132,9 @@ class DagReports:
     is_cut: bool = False
 
     @property
-    def bytes_read(self) -> int | None:
-        """Bytes that all runs read, None if unknown for one of them."""
-        return _sum(run.bytes_read for run in self.runs)
-
-    @property
-    def bytes_skipped(self) -> int | None:
-        """Bytes that were stored and not read in all runs, None if unknown for one of them."""
-        return _sum(run.bytes_skipped for run in self.runs)
-
-    @property
-    def seconds(self) -> float:
-        """Time of all jobs, one after the other."""
-        return sum(run.seconds for run in self.runs)
+    def sums(self) -> Sums:
+        """The sums of all runs."""
+        return Sums.of(self.runs)
 
     @property
     def days(self) -> tuple[Day, ...]:
@@ -133,7 +143,8 @@ class DagReports:
         for run in self.runs:
             runs_by_day.setdefault(run.after.date(), []).append(run)
         first = self.until.date() - timedelta(days=DAYS - 1)
-        return tuple(_day(day, runs_by_day.get(day, [])) for day in (first + timedelta(days=n) for n in range(DAYS)))
+        days = (first + timedelta(days=number) for number in range(DAYS))
+        return tuple(Day(day, Sums.of(runs_by_day.get(day, []))) for day in days)
 
     @property
     def fallbacks(self) -> tuple[Fallback, ...]:
@@ -229,19 +240,6 @@ def reports_of(session: Session, dag_ids: Sequence[str], until: datetime) -> tup
 
 def _run_of(row: Row[Any]) -> tuple[str, str, datetime, object]:
     return row.dag_id, row.run_id, row.run_after, row.state
-
-
-def _day(day: date, runs: list[DagRunReports]) -> Day:
-    results = [report.result for run in runs for report in run.reports]
-    skipped = [bytes_skipped(result) for result in results]
-    return Day(
-        day=day,
-        runs=len(runs),
-        bytes_read=sum(result.bytes_read or 0 for result in results),
-        bytes_skipped=sum(count or 0 for count in skipped),
-        unknown=skipped.count(None),
-        seconds=sum(run.seconds for run in runs),
-    )
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.hooks.application import Application, history_page, history_server, started_application
-from airflow_pushdown.plugin.dag_data import DagReports, DagRunReports, TaskReport
+from airflow_pushdown.plugin.dag_data import DagReports, DagRunReports, Sums, TaskReport
 from airflow_pushdown.plugin.data import PastRun, Place, TaskRun
 from airflow_pushdown.plugin.drawing import day_charts, history_charts, plan_changes
 from airflow_pushdown.plugin.links import report_path, views
@@ -25,7 +25,7 @@ from airflow_pushdown.plugin.model import (
     source_funnel,
     unit_outcomes,
 )
-from airflow_pushdown.plugin.page import render_report
+from airflow_pushdown.plugin.page import render_overview, render_report
 from pushdown_spark.contract import (
     CheckReport,
     ConjunctReport,
@@ -267,9 +267,13 @@ def test_days_sum_their_runs_and_count_the_unknown_ones() -> None:
     reports = DagReports("dag", datetime(2026, 1, 30, 9, tzinfo=UTC), runs)
     assert [(run.bytes_read, run.bytes_skipped) for run in runs] == [(8, 12), (None, None), (4, 6)]
     *_, third, second, last = reports.days
-    assert (last.runs, last.bytes_read, last.bytes_skipped, last.unknown, last.seconds) == (2, 8, 12, 1, 7)
-    assert second.runs == 0
-    assert third.bytes_read == 4
+    assert last.sums == Sums(runs=2, bytes_read=8, bytes_skipped=12, unknown=1, seconds=7)
+    assert second.sums == Sums(runs=0, bytes_read=0, bytes_skipped=0, unknown=0, seconds=0)
+    assert third.sums.bytes_read == 4
+    assert reports.sums == Sums(runs=3, bytes_read=12, bytes_skipped=18, unknown=1, seconds=9)
+    page = render_overview([reports])
+    assert '12 B<br><span class="soft">unknown for 1 report</span>' in page
+    assert '18 B</td><td class="number">9.0 s' in page
     assert len(reports.days) == 30
     assert "unknown for 1" in day_charts(reports.days)[0].bars[-1].label
 
