@@ -42,6 +42,7 @@ from airflow_pushdown.hooks.yarn import run_tag
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.spark_settings import SUBMIT_DEFAULTS, serialize_all
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues
+from pushdown_spark.contract.progress import Progress, progress_of_line
 
 _DEFAULT_FILES = "fs.defaultFS"
 """Hadoop's setting of the file system of paths without a scheme."""
@@ -54,6 +55,7 @@ class Submission:
     `spark_home`, `spark_python`, `exchange_dir`, `exchange_conn_id` and `class_archives` are the operator's parameters
     of the same names. `on_started` is called with the Spark application when it starts, if its driver runs on this
     machine or on YARN. `on_submitted` is called with the id of a driver as soon as a cluster has accepted it.
+    `on_progress` is called with the progress of the job every few seconds, if the task can read it.
     """
 
     spec: JobSpec
@@ -65,6 +67,7 @@ class Submission:
     class_archives: str | None = None
     on_started: Callable[[Application], None] | None = None
     on_submitted: Callable[[str], None] | None = None
+    on_progress: Callable[[Progress], None] | None = None
 
 
 class PushdownSubmitHook(ClusterDriverHook):
@@ -89,6 +92,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         """
         self._submission = submission
         self._spec = submission.spec
+        self._on_progress = submission.on_progress
         self._job: JobProcess | None = None
         self._has_failed = False
         self._reported: Application | None = None
@@ -311,6 +315,9 @@ class PushdownSubmitHook(ClusterDriverHook):
     def _follow(self, job: JobProcess) -> None:
         """Log the job's output. On a cluster, the provider's hook extracts the ids of driver and application."""
         for line in job.lines():
+            if (progress := progress_of_line(line)) is not None:
+                self._report_progress(progress)
+                continue
             level = self._output.level_of(line)
             started = started_application(line)
             if started is not None and started != self._reported and self._submission.on_started is not None:

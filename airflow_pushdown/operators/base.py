@@ -6,6 +6,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -24,6 +25,7 @@ from airflow_pushdown.operators.cluster import ClusterOperator
 from airflow_pushdown.operators.data_interval import run_interval
 from airflow_pushdown.operators.literals import check_literals
 from airflow_pushdown.operators.outputs import output_spec
+from airflow_pushdown.operators.progress import ProgressReports, store_progress
 from airflow_pushdown.operators.values import entries, naming_parameters, switch
 from airflow_pushdown.parameters import parameters_of, renderers_for, template_fields_for
 from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLink, report_path
@@ -298,6 +300,7 @@ class PushdownBaseOperator(ClusterOperator):
             class_archives=self.class_archives,
             on_started=lambda started: self._link_to(context, started),
             on_submitted=lambda driver_id: self._remember_driver(context, driver_id),
+            on_progress=ProgressReports(self.log.info, partial(store_progress, ti) if self.do_xcom_push else None),
         )
 
     def _read_interval(self, context: Context) -> None:

@@ -14,6 +14,7 @@ from pushdown_spark.contract import (
     SourceReport,
     known_sum,
 )
+from pushdown_spark.contract.progress import Progress
 from pushdown_spark.contract.report_text import (
     EXACTNESS_MEANINGS,
     check_line,
@@ -94,6 +95,16 @@ def job_funnel(result: JobResult) -> tuple[Step, ...]:
     )
 
 
+def rows_meaning(result: JobResult) -> str:
+    """Return what the number of rows of a job means, or why there is none."""
+    noun = "row" if result.rows == 1 else "rows"
+    if result.scans:
+        return f"{noun} in {len(result.scans):,} {'scan' if len(result.scans) == 1 else 'scans'}"
+    if result.rows is None:
+        return "rows, because the job failed" if result.error else "rows written, because the output already exists"
+    return f"{noun} {'written' if result.output else 'returned'}"
+
+
 def rows_written(result: JobResult, name: str) -> int | None:
     """Return the rows of a source that the job wrote, None without an output and for one of several sources."""
     if result.scans:
@@ -167,6 +178,15 @@ def skipped(source: SourceReport) -> tuple[str, ...]:
         for kind, count in source.skipped.items()
         if count
     )
+
+
+def progress_share(progress: Progress) -> float | None:
+    """Return the part of the scan that is done, by bytes or else by tasks, None if it is unknown."""
+    if progress.bytes_done is not None and progress.bytes_total:
+        return min(progress.bytes_done / progress.bytes_total, 1.0)
+    if progress.tasks_done is not None and progress.tasks_total:
+        return min(progress.tasks_done / progress.tasks_total, 1.0)
+    return None
 
 
 def bytes_or_unknown(count: int | None) -> str:

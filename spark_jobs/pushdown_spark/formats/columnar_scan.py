@@ -10,6 +10,7 @@ from typing import ClassVar, Generic
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import ConjunctReport, CostReport, FileReport, SourceReport
+from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.pushdown import Pushdown
@@ -22,8 +23,8 @@ from pushdown_spark.relations.partition_directories import listed_files
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.storage import storage_for
 from pushdown_spark.scan.incremental import TaskScan
-from pushdown_spark.scan.metrics import TaskCounts, by_file, most_read
-from pushdown_spark.scan.tasks import tasks_of, with_constants
+from pushdown_spark.scan.metrics import WHOLE_SCAN, TaskCounts, by_file, most_read, of_batch
+from pushdown_spark.scan.tasks import progress_of, tasks_of, with_constants
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
 
     @cached_property
     def _all_rows(self) -> DataFrame:
-        return self.run_tasks(self._tasks, 0, None)
+        return self.run_tasks(self._tasks, WHOLE_SCAN, None)
 
     def run_tasks(self, tasks: tuple[Task, ...], batch: int, cap: int | None) -> DataFrame:
         """Return the rows of some tasks. Tasks stop after `cap` rows if all their rows satisfy the predicate."""
@@ -96,6 +97,12 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
         rows = numbers.mapInArrow(scan, self._request.read_schema)
         uris = [plan.files[task.file].uri for task in tasks]
         return with_constants(rows, self._request, uris)
+
+    def progress(self) -> SourceProgress:
+        """Return what the finished tasks of the whole scan have searched."""
+        counts = of_batch(self._metrics.value, WHOLE_SCAN)
+        rows = sum(file.rows_returned for task in counts.values() for file in task.values())
+        return progress_of(self._tasks, counts.keys(), rows)
 
     def report(self) -> SourceReport:
         """Return the plan, and the counts of the tasks that have run."""

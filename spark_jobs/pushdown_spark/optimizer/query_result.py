@@ -10,6 +10,7 @@ from typing import TypeVar
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import JoinReport, SourceReport
+from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.contract.report_text import joins_text
 from pushdown_spark.optimizer.add_broadcast_hints import with_broadcast_hints
 from pushdown_spark.optimizer.executed_joins import JoinWatch
@@ -127,6 +128,10 @@ class QueryResult(PushdownResult):
     def joins(self) -> tuple[JoinReport, ...]:
         """Return the joins of each SELECT, as written and as run, with row counts after run()."""
         return self._joins
+
+    def progress(self) -> Sequence[SourceProgress | None]:
+        """Return the progress of each scan."""
+        return [scan.scan.progress() for scan in self._scans]
 
     def explain(self) -> str:
         """Describe the plan: each scan, then the joins before and after. This runs nothing."""

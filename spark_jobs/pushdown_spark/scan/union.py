@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from pushdown_spark.contract import ConjunctReport, SourceReport, known_sum
+from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.projection.file_locations import location, root_of
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.projection.schema_alignment import SchemaGroup, aligned_columns, ddl, select_columns
@@ -145,6 +146,13 @@ class UnionScan(Scan):
         """Close the scans of all groups."""
         for group in self._groups:
             group.scan.close()
+
+    def progress(self) -> SourceProgress | None:
+        """Return the sum of the groups' progress, None if one group does not know it."""
+        known = [progress for group in self._groups if (progress := group.scan.progress()) is not None]
+        if len(known) < len(self._groups):
+            return None
+        return SourceProgress(**_sum_by_kind([progress.model_dump() for progress in known]))
 
     def report(self) -> SourceReport:
         """Return the sum of the groups' reports. A count that one group does not know is unknown."""
