@@ -408,8 +408,7 @@ class PushdownSubmitHook(SparkConnectionHook):
         if not self.is_standalone_cluster:
             return words
         shared = shared_program(str(self.exchange_place[0]))
-        port = int(self._connection["rest_port"])
-        return standalone_command(words, shared, str(job_archive()), port, self._installation.python)
+        return standalone_command(words, shared, str(job_archive()), self.rest_port, self._installation.python)
 
     def _check(self, returncode: int) -> None:
         """Raise unless spark-submit succeeded or the job wrote a result."""
