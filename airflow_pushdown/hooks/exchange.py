@@ -85,6 +85,11 @@ class Exchange:
         return self._files.location(self._result_name())
 
     @property
+    def has_key(self) -> bool:
+        """Whether credentials are encrypted."""
+        return self._key is not None
+
+    @property
     def keeps_secrets(self) -> bool:
         """Whether credentials can be written: they are encrypted, or no other user can read the files."""
         return self._key is not None or self._files.is_private
@@ -138,8 +143,13 @@ class Exchange:
             return None
 
     def check(self) -> None:
-        """Write and read a file, then delete everything. Raises a `PushdownTaskError` or `OSError` if that fails."""
+        """Write and read a file, then delete everything. Raises a `PushdownTaskError` or `OSError` if that fails.
+
+        A key that cannot encrypt is an error as well.
+        """
         try:
+            if self._key is not None:
+                self._protected("{}", "{}")
             self._files.write(_SPEC, "{}")
             if self._files.read(_SPEC) != b"{}":
                 raise config_error(f"exchange_dir: {self.spec_location} does not keep what is written to it")

@@ -342,8 +342,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         if not self.is_standalone_cluster:
             return words
         shared = shared_program(str(self.exchange_place[0]))
-        port = int(self._connection["rest_port"])
-        command = standalone_command(words, shared, str(job_archive()), port, self._installation.python)
+        command = standalone_command(words, shared, str(job_archive()), self.rest_port, self._installation.python)
         return [*command, "--result", self._exchange.result_location]
 
     def _check(self, returncode: int) -> None:

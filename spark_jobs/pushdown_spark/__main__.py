@@ -23,8 +23,11 @@ def main() -> int:
         print(json.dumps(message_schema(JobSpec), indent=2))
         return 0
     # The schema needs no pyspark, so that it can be printed in Airflow's environment as well.
-    from pushdown_spark.job import explain, run
-
+    try:
+        from pushdown_spark.job import explain, run
+    except ImportError as error:
+        print(f'{error}; run pip install "pushdown-spark[spark]", without pyspark-client', file=sys.stderr)
+        return 1
     # Workers must run the driver's Python, which may not be the first on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return explain(arguments.spec) if arguments.command == "explain" else run(arguments.spec)

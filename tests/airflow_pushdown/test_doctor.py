@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from environments import environment, libraries_of, wheel, with_spark
 
 from airflow_pushdown.doctor import CheckStatus, Finding, Settings, diagnose
+from pushdown_spark.contract.encryption import KEY_VARIABLE
 
 
 @pytest.fixture
@@ -146,7 +148,36 @@ def test_the_exchange_directory_of_a_cluster(monkeypatch: pytest.MonkeyPatch, tm
     found = findings(conn_id="far", exchange_dir=str(tmp_path))
     assert found["exchange_dir"] == Finding(CheckStatus.OK, "exchange_dir", f"{tmp_path} is writable")
     assert found["Spark Python"].status is CheckStatus.NOTE
+    monkeypatch.setenv(KEY_VARIABLE, "short")
+    assert "the key must be 32 random bytes" in failure("exchange_dir", conn_id="far", exchange_dir=str(tmp_path))
+    monkeypatch.setenv(KEY_VARIABLE, urlsafe_b64encode(bytes(range(32))).decode())
+    found = findings(conn_id="far", exchange_dir=str(tmp_path))
+    assert found["exchange_dir"].text == f"{tmp_path} is writable, and credentials are encrypted with {KEY_VARIABLE}"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_standalone_cluster_needs_a_rest_server_and_a_directory(
+    monkeypatch: pytest.MonkeyPatch, server: int, closed_port: int
+) -> None:
+    def connect_with(rest_port: int) -> None:
+        extra = {"deploy-mode": "cluster", "rest-port": rest_port}
+        connect(monkeypatch, "far", conn_type="spark", host=f"spark://127.0.0.1:{server}", extra=extra)
+
+    connect_with(closed_port)
+    text = failure("REST server", conn_id="far")
+    assert f"127.0.0.1:{closed_port} does not accept connections" in text
+    assert "start the master with spark.master.rest.enabled=true" in text
+    connect_with(server)
+    assert findings(conn_id="far")["REST server"].status is CheckStatus.OK
+    text = failure("exchange_dir", conn_id="far", exchange_dir="s3a://airflow/exchange")
+    assert "a directory that its machines mount, not from s3a://airflow/exchange" in text
+
+
+def test_kerberos_of_hdfs_names_the_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, "far", conn_type="spark", host="yarn", extra={"deploy-mode": "cluster"})
+    connect(monkeypatch, "node", conn_type="webhdfs", host="127.0.0.1", extra={"kerberos": True})
+    text = failure("exchange_dir", conn_id="far", exchange_dir="hdfs://127.0.0.1/tmp", exchange_conn_id="node")
+    assert "install requests-kerberos" in text
 
 
 def test_a_class_archive_directory_that_everybody_may_write_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
