@@ -39,7 +39,7 @@ TEXT = (
     "pushdown_spark.formats.text.scan.TextScan.__init__",
     "pushdown_spark.formats.text.scan.with_constants",
 )
-COLUMNAR = ("pushdown_spark.formats.columnar.bind", "pushdown_spark.formats.columnar.check_meaning")
+COLUMNAR = ("pushdown_spark.formats.bound_predicate.bind", "pushdown_spark.formats.bound_predicate.check_meaning")
 STEPS = {
     "json": (
         *EVERY,
@@ -59,7 +59,7 @@ STEPS = {
         "pushdown_spark.formats.columnar_scan.storage_for",
         "pushdown_spark.formats.columnar_scan.listed_files",
         "pushdown_spark.formats.orc.planner.arrow_schema",
-        "pushdown_spark.formats.orc.scan.OrcScanTask",
+        "pushdown_spark.formats.orc.scan.OrcScan.task_class",
         "pushdown_spark.formats.columnar_scan.with_constants",
     ),
     "avro": (
