@@ -16,6 +16,7 @@ from airflow_pushdown.hooks.application import (
     history_page,
     history_server,
     started_application,
+    submitted_pod,
 )
 from airflow_pushdown.hooks.archive_recording import OFF, StartArchive, start_archive
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archive
@@ -360,6 +361,9 @@ class PushdownSubmitHook(ClusterDriverHook):
         """Log a line of a spark-submit on a cluster, and report the driver that it names."""
         known = self.driver_id
         self._process_spark_submit_log(iter((line,)))
+        if self._is_kubernetes and (pod := submitted_pod(line)) is not None:
+            # The provider's hook only knows pods in a namespace with the name "spark".
+            self._kubernetes_driver_pod = pod
         if self.driver_id != known and self.driver_id is not None and self._submission.on_submitted is not None:
             self._submission.on_submitted(self.driver_id)
 
