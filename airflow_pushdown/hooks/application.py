@@ -40,7 +40,7 @@ def started_application(line: str) -> Application | None:
 def submitted_pod(line: str) -> str | None:
     """Return the driver pod that a line of spark-submit reports, None for other lines.
 
-    >>> submitted_pod("INFO Client: Deployed Spark application a with application ID b and submission ID etl:a-1-driver")
+    >>> submitted_pod("Deployed Spark application a with application ID b and submission ID etl:a-1-driver")
     'a-1-driver'
     """
     match = _SUBMITTED.search(line)
