@@ -44,7 +44,8 @@ SERVERS := .cache/servers/.unpacked
 # The connectors of Iceberg and Delta, with the newest release of Spark for which both exist.
 CONNECTORS := .cache/connectors
 CONNECTORS_SPARK := 4.1.4
-CONNECTORS_TESTS := tests/spark_jobs/relations/test_connectors.py tests/spark_jobs/output/test_catalog_connectors.py
+CONNECTORS_TESTS := tests/spark_jobs/relations/test_connectors.py tests/spark_jobs/relations/test_one_query.py \
+	tests/spark_jobs/output/test_catalog_connectors.py
 CONNECTORS_EXTENSIONS := org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,io.delta.sql.DeltaSparkSessionExtension
 CONNECTORS_CONF = --packages $(shell paste -sd, requirements/connectors.txt) --conf spark.jars.ivy=$(CURDIR)/.cache/ivy \
 	--conf spark.sql.extensions=$(CONNECTORS_EXTENSIONS) \
@@ -285,7 +286,7 @@ kubernetes: $(AIRFLOW)/.checks $(SPARK)/.installed $(KUBERNETES)/.installed java
 		$(AIRFLOW)/bin/python -m pytest -m nightly tests/e2e/test_kubernetes.py
 
 # Iceberg and Delta tables, in an environment with an older Spark.
-connectors: $(CONNECTORS)/.installed java
+connectors: $(CONNECTORS)/.installed $(SERVERS) java
 	$(SPARK_ENV) PYSPARK_PYTHON="$(CURDIR)/$(CONNECTORS)/bin/python" PYSPARK_SUBMIT_ARGS="$(CONNECTORS_CONF) pyspark-shell" \
 		$(CONNECTORS)/bin/python -m pytest -m nightly $(CONNECTORS_TESTS)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.hooks.drivers import ClusterUnreachableError, DriverPhase, DriverStatus, StandaloneDrivers
 from airflow_pushdown.hooks.exchange import Exchange
@@ -9,6 +11,7 @@ from airflow_pushdown.hooks.failures import submit_failed
 from airflow_pushdown.hooks.tracking import TrackedDriver, unreachable
 from pushdown_spark.contract import JobSpec
 from pushdown_spark.contract.driver_claim import REPLACED, claim
+from pushdown_spark.contract.progress import Progress
 
 
 class ClusterDriverHook(SparkConnectionHook):
@@ -19,6 +22,7 @@ class ClusterDriverHook(SparkConnectionHook):
     _killed = False
     _status: DriverStatus | None = None
     """The status of a driver that has ended."""
+    _on_progress: Callable[[Progress], None] | None = None
 
     def tracked_driver(self) -> TrackedDriver | None:
         """Return the driver on the cluster. None if there is none, or if spark-submit itself waits for it."""
@@ -50,7 +54,7 @@ class ClusterDriverHook(SparkConnectionHook):
         if driver is None:
             return
         try:
-            self._status = driver.wait(self._status_poll_interval, lambda: self._killed)
+            self._status = driver.wait(self._status_poll_interval, lambda: self._killed, self._report_progress)
         finally:
             self._run_post_submit_commands()
 
@@ -59,6 +63,10 @@ class ClusterDriverHook(SparkConnectionHook):
         self.attach(driver_id)
         self._status = status
         self._run_post_submit_commands()
+
+    def _report_progress(self, progress: Progress) -> None:
+        if self._on_progress is not None:
+            self._on_progress(progress)
 
     def _driver_without_stored_id(self) -> str | None:
         """Return the last driver of the run according to its tag or to the driver itself, None without one.

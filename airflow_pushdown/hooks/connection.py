@@ -82,6 +82,11 @@ class SparkConnectionHook(SparkSubmitHook):
         """Whether the driver runs on a Spark standalone cluster."""
         return bool(self._should_track_driver_status)
 
+    @property
+    def rest_port(self) -> int:
+        """The port of the REST server of a standalone master."""
+        return int(self._connection["rest_port"])
+
     def defer(self) -> None:
         """Let spark-submit end when the cluster has accepted the driver, because the task is deferred until its end."""
         self.is_deferred = True
@@ -102,10 +107,7 @@ class SparkConnectionHook(SparkSubmitHook):
     def drivers(self) -> Drivers | None:
         """Return the drivers of the cluster. None if spark-submit itself waits for the driver."""
         if self.is_standalone_cluster:
-            connection = self._connection
-            return StandaloneDrivers(
-                rest_addresses(self.master, str(connection["rest_scheme"]), int(connection["rest_port"]))
-            )
+            return StandaloneDrivers(rest_addresses(self.master, str(self._connection["rest_scheme"]), self.rest_port))
         if self._should_track_yarn_application_via_rm_api():
             uses_kerberos = bool(self._connection["keytab"] and self._connection["principal"])
             return YarnDrivers(self._get_yarn_rm_base_url(), uses_kerberos, self._yarn_rm_auth)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from airflow_pushdown.exceptions import PushdownTaskError, config_error, exception_for
+from airflow_pushdown.exceptions import PushdownTaskError, config_error
 from airflow_pushdown.hooks.application import (
     HISTORY_KEY,
     Application,
@@ -21,7 +21,7 @@ from airflow_pushdown.hooks.application import (
 from airflow_pushdown.hooks.archive_recording import OFF, StartArchive, start_archive
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archive
 from airflow_pushdown.hooks.cluster_driver import ClusterDriverHook
-from airflow_pushdown.hooks.conf_directory import CONF_DIRECTORY, environment_script, unmovable_file
+from airflow_pushdown.hooks.conf_directory import CONF_DIRECTORY, unmovable_file
 from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.environment import child_environment, find_installation
 from airflow_pushdown.hooks.exchange import Exchange
@@ -33,25 +33,17 @@ from airflow_pushdown.hooks.packages import (
     jars_home,
     packages_for,
     require_supported_spark,
-    spark_version,
     submit_settings,
 )
 from airflow_pushdown.hooks.processes import JobProcess
 from airflow_pushdown.hooks.secret_settings import mask_setting, properties_text, separate_secrets, with_properties
-from airflow_pushdown.hooks.spark_python import (
-    SparkPython,
-    declared_names_error,
-    describe_python,
-    driver_python,
-    may_have_wrong_names,
-    require_libraries,
-    require_matching_pyspark,
-)
+from airflow_pushdown.hooks.spark_python import check_driver_python
 from airflow_pushdown.hooks.standalone import shared_program, standalone_command, standalone_environment
 from airflow_pushdown.hooks.yarn import run_tag
 from airflow_pushdown.packaging import job_archive, job_program
-from airflow_pushdown.parameters import SUBMIT_DEFAULTS, serialize_all
-from pushdown_spark.contract import JobResult, JobSpec, SecretValues, SourceSpec
+from airflow_pushdown.spark_settings import SUBMIT_DEFAULTS, serialize_all
+from pushdown_spark.contract import JobResult, JobSpec, SecretValues
+from pushdown_spark.contract.progress import Progress, progress_of_line
 
 _DEFAULT_FILES = "fs.defaultFS"
 """Hadoop's setting of the file system of paths without a scheme."""
@@ -64,6 +56,7 @@ class Submission:
     `spark_home`, `spark_python`, `exchange_dir`, `exchange_conn_id` and `class_archives` are the operator's parameters
     of the same names. `on_started` is called with the Spark application when it starts, if its driver runs on this
     machine or on YARN. `on_submitted` is called with the id of a driver as soon as a cluster has accepted it.
+    `on_progress` is called with the progress of the job every few seconds, if the task can read it.
     """
 
     spec: JobSpec
@@ -75,6 +68,7 @@ class Submission:
     class_archives: str | None = None
     on_started: Callable[[Application], None] | None = None
     on_submitted: Callable[[str], None] | None = None
+    on_progress: Callable[[Progress], None] | None = None
 
 
 class PushdownSubmitHook(ClusterDriverHook):
@@ -99,6 +93,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         """
         self._submission = submission
         self._spec = submission.spec
+        self._on_progress = submission.on_progress
         self._job: JobProcess | None = None
         self._has_failed = False
         self._reported: Application | None = None
@@ -221,9 +216,16 @@ class PushdownSubmitHook(ClusterDriverHook):
             # itself needs a Python of this machine.
             environment.pop("PYSPARK_DRIVER_PYTHON", None)
             environment["PYSPARK_PYTHON"] = self._installation.python or given.get("PYSPARK_PYTHON", "python3")
-        self._check_driver_python(environment)
         if self.is_cluster:
             return self._start(command, environment)
+        check_driver_python(
+            self._installation,
+            self._settings,
+            environment,
+            self._submission.spec,
+            Path(self._exchange.spec_location),
+            has_local_files=self._has_local_files(environment),
+        )
         return self._run_tuned(command, environment)
 
     def _run_tuned(self, command: list[str], environment: dict[str, str]) -> int:
@@ -274,38 +276,6 @@ class PushdownSubmitHook(ClusterDriverHook):
             raise
         return job.wait()
 
-    def _check_driver_python(self, environment: Mapping[str, str]) -> None:
-        """Raise `ConfigError` if the job cannot run in the Python of a driver on this machine.
-
-        Passes if it is not certain which Python spark-submit starts.
-        """
-        home = jars_home(self._installation)
-        if self.is_cluster or home is None or environment_script(home, environment) is not None:
-            return
-        executable = driver_python(self._settings, environment)
-        python = describe_python(executable, environment) if executable else None
-        if python is None:
-            return
-        require_matching_pyspark(python, self._installation.binary, spark_version(self._installation))
-        require_libraries(python)
-        # In another file system, directories may be further columns.
-        if self._has_local_files(environment):
-            self._check_names(python, environment)
-
-    def _check_names(self, python: SparkPython, environment: Mapping[str, str]) -> None:
-        """Raise for a name in `columns` or `where` that the declared schema certainly lacks."""
-        query, sources = self._spec.query, self._spec.sources
-        if query is None or query.source is None:
-            return
-        source = sources[query.source]
-        if not isinstance(source, SourceSpec) or source.schema_ddl is None:
-            return
-        if not may_have_wrong_names(source.schema_ddl, query.columns or (), query.where or ""):
-            return
-        error = declared_names_error(python, environment, job_archive(), Path(self._exchange.spec_location))
-        if error is not None:
-            raise exception_for(error)
-
     def _with_compiler(self, environment: dict[str, str]) -> dict[str, str]:
         """Return the environment with options for the compiler of the driver's JVM."""
         given = user_options(environment, self._settings)
@@ -346,6 +316,9 @@ class PushdownSubmitHook(ClusterDriverHook):
     def _follow(self, job: JobProcess) -> None:
         """Log the job's output. On a cluster, the provider's hook extracts the ids of driver and application."""
         for line in job.lines():
+            if (progress := progress_of_line(line)) is not None:
+                self._report_progress(progress)
+                continue
             level = self._output.level_of(line)
             started = started_application(line)
             if started is not None and started != self._reported and self._submission.on_started is not None:
@@ -373,8 +346,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         if not self.is_standalone_cluster:
             return words
         shared = shared_program(str(self.exchange_place[0]))
-        port = int(self._connection["rest_port"])
-        command = standalone_command(words, shared, str(job_archive()), port, self._installation.python)
+        command = standalone_command(words, shared, str(job_archive()), self.rest_port, self._installation.python)
         return [*command, "--result", self._exchange.result_location]
 
     def _check(self, returncode: int) -> None:

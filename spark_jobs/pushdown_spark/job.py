@@ -16,6 +16,7 @@ from pyspark import __version__ as pyspark_version
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec, ScanReport, SecretValues
+from pushdown_spark.contract.progress import Progress
 from pushdown_spark.contract.report_text import render_text
 from pushdown_spark.contract.versions import unsupported_spark
 from pushdown_spark.errors import BadSpecError
@@ -27,10 +28,12 @@ from pushdown_spark.runtime.exchange import (
     read_secrets,
     read_text,
     replaced,
+    write_progress,
     write_result,
 )
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.parent_watch import watch_parent
+from pushdown_spark.runtime.progress import published_progress
 
 _QUIET = {
     "spark.app.name": "airflow_pushdown",
@@ -65,7 +68,9 @@ class JobRun:
         """
         with contextlib.ExitStack() as stack:
             try:
-                result = self._run(stack.enter_context(self.session()))
+                spark = stack.enter_context(self.session())
+                with published_progress(self._progress, lambda progress: self._publish(spark, progress)):
+                    result = self._run(spark)
             except BaseException as exc:
                 result = self._result(self._error(exc))
             # Spark is still running, because the result may go to a file system of Hadoop.
@@ -111,7 +116,13 @@ class JobRun:
         if not spec.scans:
             return {"": QueryRun(application, spec, secrets)}
         return {
-            name: QueryRun(application, spec.job_of(name), secrets.of_scan(name), records_commit=True)
+            name: QueryRun(
+                application,
+                spec.job_of(name),
+                secrets.of_scan(name),
+                records_commit=True,
+                other_sources=[source for other, source in spec.sources.items() if other != name],
+            )
             for name in spec.scans
         }
 
@@ -130,6 +141,28 @@ class JobRun:
                     return self._result(error)
             self._reports[name] = run.report(rows, time.monotonic() - started, error)
         return self._result(None)
+
+    def _progress(self) -> Progress | None:
+        """Return the progress of the query or the scan that runs, None if none does."""
+        if not self._started_runs:
+            return None
+        name, run = list(self._started_runs.items())[-1]
+        progress = run.progress()
+        if progress is None or not name:
+            return progress
+        of_all = {"scan": name, "scan_number": len(self._started_runs), "scans_total": len(self._spec.scans)}
+        return progress.model_copy(update=of_all)
+
+    def _publish(self, spark: SparkSession, progress: Progress) -> None:
+        """Send the progress to the task: in the output of this process, or in a file if the task cannot read that."""
+        if self._spec.result_path is None:
+            return
+        if spark.sparkContext._jsc.sc().deployMode() == "cluster":
+            write_progress(self._spec.result_path, progress, self._path)
+        else:
+            # One write, because the JVM writes to the same stream.
+            sys.stdout.write(f"{progress.line()}\n")
+            sys.stdout.flush()
 
     def _result(self, error: JobError | None) -> JobResult:
         """Return the result. `error` is the reason why the job stopped."""

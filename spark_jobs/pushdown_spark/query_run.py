@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import (
     AnyOutputSpec,
+    AnySourceSpec,
     CatalogOutputSpec,
     CheckReport,
     JobError,
     JobSpec,
     JoinReport,
+    RemoteSourceSpec,
     ScanReport,
     SecretValues,
     SourceReport,
@@ -21,16 +24,19 @@ from pushdown_spark.contract import (
     TableOutputSpec,
     TableSourceSpec,
 )
-from pushdown_spark.errors import BadSpecError
+from pushdown_spark.contract.progress import Progress
+from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.output.base import Output
 from pushdown_spark.output.catalog_targets import open_catalog_output
 from pushdown_spark.output.checks import raise_failed
 from pushdown_spark.output.database_output import open_database_output
+from pushdown_spark.output.source_guard import ReadPath
 from pushdown_spark.output.writer import open_output
 from pushdown_spark.relations.listing import escaped
 from pushdown_spark.relations.tables import table_directories
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.preflight import needs_python, start_check
+from pushdown_spark.runtime.progress import QueryProgress
 from pushdown_spark.runtime.worker_startup import warm_up_workers
 from pushdown_spark.session import PushdownSession
 
@@ -47,16 +53,27 @@ class QueryRun:
     """One run of the query of a job spec. It keeps partial results, so that a failed job has them too."""
 
     def __init__(
-        self, application: SharedApplication, spec: JobSpec, secrets: SecretValues, *, records_commit: bool = False
+        self,
+        application: SharedApplication,
+        spec: JobSpec,
+        secrets: SecretValues,
+        *,
+        records_commit: bool = False,
+        other_sources: Iterable[AnySourceSpec] = (),
     ) -> None:
-        """With `records_commit`, a retry recognizes a committed output, until `finish` is called."""
+        """With `records_commit`, a retry recognizes a committed output, until `finish` is called.
+
+        `other_sources` are those of the other scans of the job, which the output must not delete.
+        """
         self._application = application
         self._spark = application.spark
         self._spec = spec
         self._secrets = secrets
         self._records_commit = records_commit
+        self._other_sources = tuple(other_sources)
         self._output: Output | None = None
         self._checks: tuple[CheckReport, ...] = ()
+        self._running: QueryProgress | None = None
         self.sources: dict[str, SourceReport] = {}
         """The reports of the sources, as far as they are known."""
         self.joins: tuple[JoinReport, ...] = ()
@@ -98,6 +115,11 @@ class QueryRun:
             error=error,
         )
 
+    def progress(self) -> Progress | None:
+        """Return the progress of the query, None unless it runs. Another thread calls this."""
+        running = self._running
+        return None if running is None else running.measure()
+
     def _open_output(self, output: AnyOutputSpec) -> Output:
         run_key, generation = self._spec.run_key, self._spec.generation
         if isinstance(output, TableOutputSpec):
@@ -110,13 +132,18 @@ class QueryRun:
         recorded = generation if self._records_commit else None
         return open_output(self._spark, output, run_key, generation=recorded, sources=sources)
 
-    def _source_paths(self) -> Iterator[str]:
+    def _source_paths(self) -> Iterator[ReadPath]:
         """Yield the paths of the sources, with glob characters, and the directories of tables, without any."""
-        for source in self._spec.sources.values():
+        for source in (*self._spec.sources.values(), *self._other_sources):
+            paths: Iterable[str] = ()
             if isinstance(source, SourceSpec):
-                yield from source.path
+                paths = source.path
             elif isinstance(source, TableSourceSpec):
-                yield from map(escaped, table_directories(self._spark, source))
+                # Another scan reports that its table is missing.
+                with suppress(PushdownError) if source in self._other_sources else nullcontext():
+                    paths = map(escaped, table_directories(self._spark, source))
+            for path in paths:
+                yield ReadPath(path, _is_recursive(source), is_of_other_scan=source in self._other_sources)
 
     def _rows(self, action: Callable[[DataFrame], None]) -> int | None:
         in_python = [source.format for source in self._spec.sources.values() if needs_python(source)]
@@ -130,12 +157,15 @@ class QueryRun:
             self._application.has_workers = True
         if finish_check is not None and not readers <= {"spark"}:
             finish_check()
+        self._running = QueryProgress(self._spark, query.progress)
         try:
             query.run(action, as_they_come=True)
         except KeyboardInterrupt:
             # Running tasks would write files that the clean-up has just deleted.
             self._spark.sparkContext.cancelAllJobs()
             raise
+        finally:
+            self._running = None
         self.sources, self.joins = query.report(), query.joins()
         self._checks = tuple(self._malformed_checks())
         raise_failed(self._checks)
@@ -153,6 +183,14 @@ class QueryRun:
                     found="a number that Spark did not report" if count is None else f"{count:,}",
                     passed=count is not None and count <= limit,
                 )
+
+
+def _is_recursive(source: AnySourceSpec) -> bool:
+    """Return whether Spark lists the directories of a source at any depth."""
+    if isinstance(source, RemoteSourceSpec):
+        return False
+    options = {key.lower(): value for key, value in source.options.items()}
+    return options.get("recursivefilelookup", "").lower() == "true"
 
 
 def _compute_all(frame: DataFrame) -> None:

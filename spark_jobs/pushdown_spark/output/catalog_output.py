@@ -32,9 +32,9 @@ from pushdown_spark.output.catalog_entry import (
 )
 from pushdown_spark.output.catalog_layout import check_writable, file_spec
 from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
-from pushdown_spark.output.existing_data import check_sources_survive
 from pushdown_spark.output.journal import CatalogChange, Journal, has_files
 from pushdown_spark.output.layout import OutputPaths
+from pushdown_spark.output.source_guard import ReadPath, SourceGuard
 from pushdown_spark.output.target_names import check_column_names
 from pushdown_spark.output.writer import FileOutput, effective_mode
 from pushdown_spark.projection.paths import quote_name
@@ -107,12 +107,13 @@ class CatalogFileOutput(FileOutput):
         paths: OutputPaths,
         files: Files,
         log: CommitLog,
+        guard: SourceGuard,
     ) -> None:
         """`paths`, `files` and `log` belong to the directory of the table. Use `open_catalog_output`."""
         self._wanted = output
         self._entry = entry
         self._table = entry.definition()
-        super().__init__(spark, file_spec(spark, output, entry, self._table, paths.output), paths, files, log)
+        super().__init__(spark, file_spec(spark, output, entry, self._table, paths.output), paths, files, log, guard)
 
     @property
     def name(self) -> str:
@@ -349,7 +350,7 @@ def open_file_table(
     entry: CatalogEntry,
     run_key: str,
     *,
-    sources: Iterable[str] = (),
+    sources: Iterable[ReadPath] = (),
     files: Files | None = None,
     patience: float = PATIENCE_SECONDS,
 ) -> CatalogFileOutput:
@@ -366,13 +367,10 @@ def open_file_table(
     parent, name = hadoop.split(location)
     if not name:
         raise BadSpecError(f"output_table: {entry.name} has the root of a file system as its directory")
-    spec = file_spec(spark, output, entry, table, location)
-    if effective_mode(spark, spec) is OutputMode.OVERWRITE:
-        check_sources_survive(hadoop, spec, sources)
     files = files or open_files(spark, location)
     paths = OutputPaths.of(parent, name, run_key)
     log = CommitLog(files, paths, f"run {run_key}", patience, EntryFollower(entry, files, paths.output))
-    return CatalogFileOutput(spark, output, entry, paths, files, log)
+    return CatalogFileOutput(spark, output, entry, paths, files, log, SourceGuard(hadoop, paths.output, sources))
 
 
 def _columns(table: TableDefinition) -> dict[str, str]:

@@ -14,6 +14,7 @@ from pushdown_spark.output.catalog_entry import CatalogEntry
 from pushdown_spark.output.catalog_output import open_file_table
 from pushdown_spark.output.connector_output import ConnectorOutput
 from pushdown_spark.output.connector_tables import ConnectorTable, DeltaTable, IcebergTable, run_of
+from pushdown_spark.output.source_guard import ReadPath
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.jvm_gateway import elements
 
@@ -27,7 +28,12 @@ _CATALOGS = {"org.apache.iceberg.spark": "iceberg", "io.delta": "delta", "org.ap
 
 
 def open_catalog_output(
-    spark: SparkSession, output: CatalogOutputSpec, run_key: str, generation: str = "", *, sources: Iterable[str] = ()
+    spark: SparkSession,
+    output: CatalogOutputSpec,
+    run_key: str,
+    generation: str = "",
+    *,
+    sources: Iterable[ReadPath] = (),
 ) -> Output:
     """Return a new attempt of the run with this key to write a table. `sources` are the paths that the job reads.
 

@@ -1,7 +1,7 @@
 """The writer of tables of connectors, Iceberg and Delta: rows are staged in Spark's storage, and one commit adds them.
 
 Iceberg and Delta commit a write as one new version of the table. The version names the run, so that a retry finds
-whether an earlier attempt has committed. In Delta, a version also excludes every other version of the same run.
+whether an earlier attempt has committed. A version also excludes every other version of the same run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyspark import StorageLevel
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import functions as f
 
-from pushdown_spark.contract import CatalogOutputSpec, CheckReport, ErrorCode, OutputChecks, OutputMode, OutputSummary
+from pushdown_spark.contract import CatalogOutputSpec, ErrorCode, OutputMode, OutputSummary
 from pushdown_spark.errors import (
     BadPredicateError,
     BadSpecError,
@@ -68,6 +68,7 @@ class ConnectorOutput(Output):
             return False
         if exists:
             self._check_table()
+            self._table.fence()
         return True
 
     def stage(self, frame: DataFrame) -> None:
@@ -87,13 +88,16 @@ class ConnectorOutput(Output):
 
     def check(self) -> None:
         """Evaluate the checks on the staged rows, that they satisfy `replace_where` and have a unique merge key."""
-        observer = RowObserver.of(self._staged, self._output.checks)
+        checks, keys = self._output.checks, self._output.merge_keys
+        if keys:
+            not_null = tuple(dict.fromkeys((*checks.not_null, *keys)))
+            unique = tuple(dict.fromkeys((*checks.unique, keys)))
+            checks = checks.model_copy(update={"not_null": not_null, "unique": unique})
+        observer = RowObserver.of(self._staged, checks)
         observer.frame.write.format("noop").mode("overwrite").save()
         self._count = observer.counts()[0]
-        self.checks = check_rows(self._output.checks, observer, self._staged)
+        self.checks = check_rows(checks, observer, self._staged)
         raise_failed(self.checks)
-        if self._output.merge_keys:
-            raise_failed(self._key_checks())
         if self._output.replace_where is not None:
             self._check_replaced(self._output.replace_where)
 
@@ -109,6 +113,9 @@ class ConnectorOutput(Output):
             with self._table.marked(self._count):
                 self._write(exists)
         except (PySparkException, Py4JJavaError) as problem:
+            if exists and self._is_committed():
+                # A later attempt of the run has committed in the meantime.
+                return
             raise typed_error(problem, about="output_table", text_error=ErrorCode.SCHEMA_CONFLICT) from problem
         self.summary = self._summarize()
 
@@ -158,13 +165,6 @@ class ConnectorOutput(Output):
         if where is not None:
             _analyzed(self._spark.table(self._table.sql), where)
 
-    def _key_checks(self) -> tuple[CheckReport, ...]:
-        keys = self._output.merge_keys
-        checks = OutputChecks(not_null=keys, unique=(keys,))
-        observer = RowObserver.of(self._staged, checks)
-        observer.frame.write.format("noop").mode("overwrite").save()
-        return check_rows(checks, observer, self._staged)
-
     def _check_replaced(self, where: str) -> None:
         is_replaced = f.coalesce(f.expr(where), f.lit(False))
         _analyzed(self._staged, where)
@@ -180,21 +180,21 @@ class ConnectorOutput(Output):
         elif self._output.mode is OutputMode.MERGE:
             self._merge()
         else:
-            writer = self._writer()
+            writer = self._writer_to(self._table.sql)
             match self._output.mode:
                 case OutputMode.APPEND:
-                    writer.append()
+                    self._table.append(self._writer_to)
                 case OutputMode.OVERWRITE:
                     writer.overwrite(f.lit(True))
                 case _:
                     where = self._output.replace_where
                     writer.overwritePartitions() if where is None else writer.overwrite(f.expr(where))
 
-    def _writer(self) -> DataFrameWriterV2:
-        return self._staged.writeTo(self._table.sql).options(**self._table.write_options(self._count))
+    def _writer_to(self, table: str) -> DataFrameWriterV2:
+        return self._staged.writeTo(table).options(**self._table.write_options(self._count))
 
     def _create(self) -> None:
-        writer = self._writer().using(self._table.provider)
+        writer = self._writer_to(self._table.sql).using(self._table.provider)
         for key, value in self._output.options.items():
             writer = writer.tableProperty(key, value)
         if self._output.partition_by:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,10 +21,15 @@ from pushdown_spark.runtime.jvm_gateway import java_class
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrameWriterV2, SparkSession
 
+WriterTo = Callable[[str], "DataFrameWriterV2"]
+"""Returns the writer of the staged rows to a table, by its name in SQL."""
 _REPEATABLE = (OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE)
 """Modes in which a run can be repeated without adding rows twice."""
+_PICKED = "published-wap-id"
+"""Iceberg's property of a snapshot that was picked: the `wap.id` of the original."""
+_MAX_AGE_MS = 2 * 86_400_000
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,13 @@ class ConnectorTable(ABC):
     def committed(self) -> Commit | None:
         """Return the current version of the table that the run has written, None if there is none."""
 
+    def fence(self) -> None:  # noqa: B027 - only some connectors have something to delete
+        """Keep earlier attempts of the run from committing, and delete what they have left."""
+
+    def append(self, writer_to: WriterTo) -> None:
+        """Add rows in one version, unless the run has a version already."""
+        writer_to(self.sql).append()
+
     @abstractmethod
     def write_options(self, rows: int) -> Mapping[str, str]:
         """Return the options of a write that name the run in the version."""
@@ -123,10 +136,49 @@ class ConnectorTable(ABC):
 
 
 class IcebergTable(ConnectorTable):
-    """A table of Iceberg. The summary of a snapshot names the run."""
+    """A table of Iceberg. The summary of a snapshot names the run.
+
+    An append is written to a branch of its own and then picked into the main branch. Iceberg picks one snapshot for
+    each `wap.id`, and checks that in the same step in which it replaces the metadata of the table.
+    """
 
     provider = "iceberg"
     _PROPERTY = "airflow-pushdown-"
+
+    def fence(self) -> None:
+        """Delete the branches of earlier attempts. One that is still writing fails without its branch."""
+        table = self._iceberg()
+        for name in list(table.refs()):
+            if name.startswith(self._branches):
+                table.manageSnapshots().removeBranch(name).commit()
+
+    def append(self, writer_to: WriterTo) -> None:
+        """Add rows in one snapshot. Raises Py4JJavaError if the run has a snapshot already."""
+        table = self._iceberg()
+        branch = f"{self._branches}{uuid.uuid4().hex[:8]}"
+        # The age lets the table's own maintenance remove the branch of a run that was killed and never retried.
+        table.manageSnapshots().createBranch(branch).setMaxRefAgeMs(branch, _MAX_AGE_MS).commit()
+        try:
+            writer_to(f"{self.sql}.{quote_name(f'branch_{branch}')}").append()
+            table.refresh()
+            self._publish(table, int(table.snapshot(branch).snapshotId()))
+        finally:
+            table.refresh()
+            if branch in table.refs():
+                table.manageSnapshots().removeBranch(branch).commit()
+
+    def _publish(self, table: JavaObject, snapshot: int) -> None:
+        table.manageSnapshots().cherrypick(snapshot).commit()
+
+    def _iceberg(self) -> JavaObject:
+        """Return the table of Iceberg's own interface in its current state."""
+        table = self._loaded().table()
+        table.refresh()
+        return table
+
+    @property
+    def _branches(self) -> str:
+        return f"{self._PROPERTY}{self._run}-"
 
     def committed(self) -> Commit | None:
         """Return the snapshot of the run. Snapshots that were rolled back do not count."""
@@ -135,7 +187,7 @@ class IcebergTable(ConnectorTable):
         history = self._spark.table(f"{self.sql}.history").where("is_current_ancestor").select("snapshot_id")
         found = (
             snapshots.join(history.distinct(), "snapshot_id", "left_semi")
-            .where(f.col("summary")[f"{self._PROPERTY}run"] == self._run)
+            .where((f.col("summary")[f"{self._PROPERTY}run"] == self._run) | (f.col("summary")[_PICKED] == self._run))
             .orderBy(f.col("committed_at").desc())
             .select("summary")
             .head()
@@ -144,7 +196,8 @@ class IcebergTable(ConnectorTable):
             return None
         summary = found["summary"]
         return Commit(
-            rows=_number(summary.get(f"{self._PROPERTY}rows")),
+            # A picked snapshot has only Iceberg's own properties.
+            rows=_number(summary.get(f"{self._PROPERTY}rows", summary.get("added-records", "0"))),
             files=_number(summary.get("added-data-files")) or 0,
             bytes=_number(summary.get("added-files-size")) or 0,
         )
@@ -158,7 +211,7 @@ class IcebergTable(ConnectorTable):
         return {f"spark.sql.iceberg.snapshot-property.{key}": value for key, value in self._properties(rows).items()}
 
     def _properties(self, rows: int) -> dict[str, str]:
-        return {f"{self._PROPERTY}run": self._run, f"{self._PROPERTY}rows": str(rows)}
+        return {f"{self._PROPERTY}run": self._run, f"{self._PROPERTY}rows": str(rows), "wap.id": self._run}
 
 
 class DeltaTable(ConnectorTable):

@@ -20,9 +20,10 @@ from pushdown_spark.output.base import Output
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failed, require_columns
 from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
 from pushdown_spark.output.commit_record import CommitRecord
-from pushdown_spark.output.existing_data import check_no_table, check_sources_survive
+from pushdown_spark.output.existing_data import check_no_table
 from pushdown_spark.output.journal import Journal, Move
 from pushdown_spark.output.layout import CLAIM, OutputPaths
+from pushdown_spark.output.source_guard import ReadPath, SourceGuard
 from pushdown_spark.runtime.filesystem import FileEntry, Files, HadoopFiles, open_files
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class FileOutput(Output):
         paths: OutputPaths,
         files: Files,
         log: CommitLog,
+        guard: SourceGuard,
         record: CommitRecord | None = None,
     ) -> None:
         """`paths`, `files`, `log` and `record` belong to the output. Use `open_output`."""
@@ -57,6 +59,7 @@ class FileOutput(Output):
         """The paths of this attempt's rows and of the hidden files of its commit."""
         self._files = files
         self._log = log
+        self._guard = guard
         self._record = record
         self._mode = effective_mode(spark, output)
         self._frame: DataFrame | None = None
@@ -78,7 +81,8 @@ class FileOutput(Output):
         An earlier attempt of the same run that is still writing can no longer commit.
 
         Raises OutputExistsError if the output exists and the mode forbids changing it, BadSpecError if it has other
-        partition columns, is a table with a log of its own, or the job may not write next to it.
+        partition columns, is a table with a log of its own, its replacement would delete a source, or the job may not
+        write next to it.
         """
         try:
             return self._prepare()
@@ -101,6 +105,8 @@ class FileOutput(Output):
             if self._mode is OutputMode.IGNORE and exists:
                 return False
             check_no_table(self._files, self.paths.output)
+            if self._mode is OutputMode.OVERWRITE:
+                self._guard.check(self.name)
             if self._keeps_partitions and exists:
                 self._check_partition_columns([self._spelling(name) for name in self._output.partition_by])
             self._files.write_text(self.paths.claim, "")
@@ -148,6 +154,8 @@ class FileOutput(Output):
                 partitions = sorted({self._partition_of(entry) for entry in staged})
                 emptied = self._emptied(partitions)
                 self._check_conflicts([*partitions, *emptied])
+                if self._mode is OutputMode.OVERWRITE_PARTITIONS:
+                    self._guard.check(self.name, [*partitions, *emptied])
                 summary = self._summarize(staged, partitions)
                 names = tuple(entry.path.removeprefix(self.paths.rows) for entry in staged)
                 self._write_record(names, summary, is_complete=False)
@@ -356,7 +364,7 @@ def open_output(
     run_key: str,
     *,
     generation: str | None = None,
-    sources: Iterable[str] = (),
+    sources: Iterable[ReadPath] = (),
     files: Files | None = None,
     patience: float = PATIENCE_SECONDS,
 ) -> FileOutput:
@@ -366,20 +374,18 @@ def open_output(
     paths that the job reads. `files` is the file system, by default that of the path. A commit of another run without a
     heartbeat for `patience` seconds is undone.
 
-    Raises BadSpecError for a path that cannot be an output, for an output whose replacement would delete a source, and
-    for an unknown mode of Spark's partition overwrite.
+    Raises BadSpecError for a path that cannot be an output, and for an unknown mode of Spark's partition overwrite.
     """
     hadoop = HadoopFiles(spark)
     path = hadoop.qualified(output.path)
     parent, name = hadoop.split(path)
     if not name:
         raise BadSpecError(f"output.path: {output.path!r} is the root of a file system; give a directory in it")
-    if effective_mode(spark, output) is OutputMode.OVERWRITE:
-        check_sources_survive(hadoop, output, sources)
     paths = OutputPaths.of(parent, name, run_key)
     files = files or open_files(spark, path)
     record = None if generation is None else CommitRecord(files, paths, generation)
-    return FileOutput(spark, output, paths, files, CommitLog(files, paths, f"run {run_key}", patience), record)
+    log = CommitLog(files, paths, f"run {run_key}", patience)
+    return FileOutput(spark, output, paths, files, log, SourceGuard(hadoop, path, sources), record)
 
 
 def effective_mode(spark: SparkSession, output: OutputSpec) -> OutputMode:

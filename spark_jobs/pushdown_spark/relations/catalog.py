@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from py4j.java_gateway import JavaObject
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import SourceFormat
@@ -14,9 +14,9 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.scope import is_char
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT as AVRO_FILE_FORMAT
-from pushdown_spark.formats.columnar import types_in
-from pushdown_spark.relations.listing import CATALOG_INDEX, all_partitions
-from pushdown_spark.runtime.jvm_gateway import class_name, elements, string_map
+from pushdown_spark.projection.nested_types import types_in
+from pushdown_spark.relations.listing import CATALOG_INDEX, all_partitions, decoded
+from pushdown_spark.runtime.jvm_gateway import class_name, elements, scala_object, string_map
 
 MEMORY_INDEX = "org.apache.spark.sql.execution.datasources.InMemoryFileIndex"
 """The file index of a table without partitions, or whose partitions Spark finds in the directory of the table."""
@@ -83,6 +83,15 @@ def describe_table(frame: DataFrame) -> CatalogTable:
         bool(relation.bucketSpec().isDefined()),
         pads,
     )
+
+
+def _hive_directories(spark: SparkSession, table: JavaObject) -> Iterator[str]:
+    """Yield the directories of a table of Hive and of its partitions, which may be elsewhere."""
+    yield decoded(str(table.location().toString()))
+    if not table.partitionColumnNames().isEmpty():
+        catalog = spark._jsparkSession.sessionState().catalog()
+        for partition in elements(catalog.listPartitions(table.identifier(), scala_object(spark, "scala.None"))):
+            yield decoded(str(partition.location().toString()))
 
 
 def _has_files(relation: JavaObject) -> bool:
@@ -156,14 +165,15 @@ def directories_read(frame: DataFrame) -> set[str]:
     They have no percent-encoding. Tables of data sources without files have none.
     """
     found: set[str] = set()
-    for leaf in elements(frame._jdf.queryExecution().analyzed().collectLeaves()):
+    plan = frame._jdf.queryExecution().analyzed()
+    for leaf in (leaf for part in (plan, *elements(plan.subqueriesAll())) for leaf in elements(part.collectLeaves())):
         match class_name(leaf):
             case "LogicalRelation" if _has_files(leaf.relation()):
                 index = leaf.relation().location()
                 for each in (index, all_partitions(frame.sparkSession, index)):
                     found.update(str(path.toString()) for path in elements(each.rootPaths()))
             case "HiveTableRelation":
-                found.add(str(leaf.tableMeta().location().getPath()))
+                found.update(_hive_directories(frame.sparkSession, leaf.tableMeta()))
             case "DataSourceV2Relation":
                 location = leaf.table().properties().get("location")
                 found.update(() if location is None else (str(location),))

@@ -21,6 +21,7 @@ from pushdown_spark.contract.encryption import (
     decrypt,
     is_encrypted,
 )
+from pushdown_spark.contract.progress import Progress, progress_path
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.submitted_files import SubmittedFiles, is_remote
@@ -102,12 +103,20 @@ def read_secrets(path: str, spec_text: str = "", *, keep: bool = False) -> Secre
 
 
 def write_result(path: str, result: JobResult, spec_path: str | None = None) -> None:
-    """Write the result so that readers see the whole file or none. Local paths do not need a JVM.
+    """Write the result so that readers see the whole file or none. `spec_path` is the location of the spec."""
+    _write_text(path, result.model_dump_json(), spec_path)
 
-    `spec_path` is the location of the spec. If it is a URI without a file, the task was killed and has deleted its
-    files. A result would then stay there.
+
+def write_progress(result_path: str, progress: Progress, spec_path: str | None) -> None:
+    """Write the progress of a driver on a cluster beside the future result, like that."""
+    _write_text(progress_path(result_path), progress.model_dump_json(exclude_none=True), spec_path)
+
+
+def _write_text(path: str, text: str, spec_path: str | None) -> None:
+    """Write a file so that readers see the whole file or none. Local paths do not need a JVM.
+
+    If the spec has a URI without a file, the task was killed and has deleted its files. Another file would stay there.
     """
-    text = result.model_dump_json()
     if is_remote(path):
         files = SubmittedFiles(path)
         if spec_path is None or not is_remote(spec_path) or files.exists(spec_path):

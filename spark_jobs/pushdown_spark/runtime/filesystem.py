@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from py4j.protocol import Py4JJavaError
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.runtime.jvm_gateway import java_class, java_string
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -129,6 +129,7 @@ class HadoopFiles:
 
     def __init__(self, spark: SparkSession, *, moves_directories: bool = False) -> None:
         self._moves_directories = moves_directories
+        self._spark = spark
         self._path_class = java_class(spark, "org.apache.hadoop.fs.Path")
         self._configuration = spark.sparkContext._jsc.hadoopConfiguration()
 
@@ -140,6 +141,10 @@ class HadoopFiles:
     def qualified(self, path: str) -> str:
         """Return an absolute path with scheme and authority."""
         return str(self._system(path).makeQualified(self._path(path)).toString())
+
+    def canonical(self, path: str) -> str:
+        """Return the one spelling of all paths that lead to a file: absolute, without links of the local disk."""
+        return one_spelling(self.qualified(path))
 
     def split(self, path: str) -> tuple[str, str]:
         """Return the parent directory without trailing slash and the name. Both are empty for the root."""
@@ -175,8 +180,11 @@ class HadoopFiles:
     def expanded(self, pattern: str) -> list[str]:
         """Return the qualified paths that match a glob pattern."""
         path = self._path_class(pattern)
-        statuses = path.getFileSystem(self._configuration).globStatus(path)
-        return [str(status.getPath().toString()) for status in statuses or ()]
+        util = java_class(self._spark, "org.apache.spark.deploy.SparkHadoopUtil").get()
+        found = util.globPath(path.getFileSystem(self._configuration), path)
+        # One string instead of two calls for each path.
+        paths = java_string(self._spark, found.mkString("\0"))
+        return paths.split("\0") if paths else []
 
     def is_directory(self, path: str) -> bool:
         """Return whether the path is a directory."""
@@ -389,6 +397,35 @@ def open_files(spark: SparkSession, path: str) -> Files:
 def moves_directories(path: str) -> bool:
     """Return whether the file system of a qualified path renames a directory in one atomic step."""
     return path.partition(":")[0] in _MOVES_DIRECTORIES
+
+
+_STORE_NAMES = {
+    "s3": "s3a",
+    "s3n": "s3a",
+    "abfs": "abfss",
+    "wasb": "abfss",
+    "wasbs": "abfss",
+    "webhdfs": "hdfs",
+    "swebhdfs": "hdfs",
+}
+"""Schemes that lead to the same files as another one."""
+
+
+def one_spelling(path: str) -> str:
+    """Return a qualified path with one name for each store, and without links of the local disk.
+
+    >>> one_spelling("s3://lake/raw/"), one_spelling("wasb://lake@store.blob.core.windows.net/raw")
+    ('s3a://lake/raw', 'abfss://lake@store.dfs.core.windows.net/raw')
+    """
+    local = local_path(path)
+    if local is not None:
+        return f"file:{os.path.realpath(local)}"
+    scheme, separator, rest = path.partition("://")
+    scheme = _STORE_NAMES.get(scheme, scheme)
+    authority, slash, key = rest.partition("/")
+    # The port of a name node depends on the protocol.
+    authority = authority.partition(":")[0] if scheme == "hdfs" else authority.replace(".blob.", ".dfs.")
+    return f"{scheme}{separator}{authority}{slash}{key}".rstrip("/")
 
 
 def _local(path: str) -> Path:

@@ -14,6 +14,7 @@ import pytest
 from airflow.triggers.base import TriggerEvent
 
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError, SubmitFailedError
+from airflow_pushdown.hooks import tracking
 from airflow_pushdown.hooks.drivers import (
     ClusterUnreachableError,
     DriverPhase,
@@ -33,6 +34,7 @@ from e2e.processes import Programs, wait_for
 from pushdown_spark.contract import JobError, JobResult, JobSpec, QuerySpec, SecretValues, SourceSpec
 from pushdown_spark.contract.driver_claim import REPLACED, claim
 from pushdown_spark.contract.job_result import ErrorCode
+from pushdown_spark.contract.progress import Progress, progress_path
 
 START_SECONDS = 120.0
 SPEC = JobSpec(
@@ -89,9 +91,16 @@ def make_hook(
         f'"extra": {{"deploy-mode": "cluster", "rest-port": {port}}}}}',
     )
 
-    def make(generation: str = "", **options: object) -> PushdownSubmitHook:
-        spec = SPEC.model_copy(update={"generation": generation})
-        submission = Submission(spec=spec, secrets=SECRETS, spark_python=spark_python, exchange_dir=str(tmp_path))
+    def make(
+        generation: str = "", on_progress: Callable[[Progress], None] | None = None, **options: object
+    ) -> PushdownSubmitHook:
+        submission = Submission(
+            spec=SPEC.model_copy(update={"generation": generation}),
+            secrets=SECRETS,
+            spark_python=spark_python,
+            exchange_dir=str(tmp_path),
+            on_progress=on_progress,
+        )
         return PushdownSubmitHook(submission, conn_id="cluster", **options)  # type: ignore[arg-type]
 
     return make
@@ -118,6 +127,28 @@ def test_a_driver_is_submitted_continued_and_killed(
     retry.on_kill()
     retry.release()
     assert drivers.status(driver_id) == DriverStatus(DriverPhase.FAILED, "KILLED")
+    assert runs(tmp_path) == []
+
+
+def test_a_waiting_task_reads_the_progress_of_its_driver(
+    make_hook: MakeHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracking, "PROGRESS_SECONDS", 0.0)
+    seen = []
+
+    def end(progress: Progress) -> None:
+        seen.append(progress)
+        hook.on_kill()
+
+    hook = make_hook(on_progress=end)
+    driver_id = hook.submit()
+    assert driver_id is not None
+    (directory,) = runs(tmp_path)
+    spec = JobSpec.model_validate_json((directory / "spec.json").read_bytes())
+    Path(progress_path(str(spec.result_path))).write_text('{"tasks_done": 3, "tasks_total": 4}')
+    hook.wait_for_driver(driver_id)
+    assert seen == [Progress(tasks_done=3, tasks_total=4)]
+    hook.release()
     assert runs(tmp_path) == []
 
 

@@ -66,8 +66,11 @@ class Table:
     def create(self) -> None:
         """Create a table with the old rows, or only its name. A kind of its own each time."""
         self.name = f"t{next(self.numbers)}"
-        if not self.has_table:
-            return
+        if self.has_table:
+            self.fill()
+
+    def fill(self) -> None:
+        """Create the table with the old rows."""
         for partition, content in OLD.items():
             (self.directory / partition).mkdir(parents=True)
             (self.directory / partition / "part-0.txt").write_text(f"{content}\n")

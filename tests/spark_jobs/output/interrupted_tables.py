@@ -96,11 +96,15 @@ class Case:
         """Create the table as it is before the run."""
         database.clear()
         if self.has_table:
-            values = ", ".join(f"({number}, '{day}', '{x}')" for number, day, x in OLD)
-            engine = "ENGINE=InnoDB CHARACTER SET utf8mb4" if database.is_mysql else ""
-            database.execute(
-                f"CREATE TABLE t (id int, day varchar(9), x varchar(20)) {engine}", f"INSERT INTO t VALUES {values}"
-            )
+            self.create_table(database)
+
+    def create_table(self, database: Database) -> None:
+        """Create the table with the old rows."""
+        values = ", ".join(f"({number}, '{day}', '{x}')" for number, day, x in OLD)
+        engine = "ENGINE=InnoDB CHARACTER SET utf8mb4" if database.is_mysql else ""
+        database.execute(
+            f"CREATE TABLE t (id int, day varchar(9), x varchar(20)) {engine}", f"INSERT INTO t VALUES {values}"
+        )
 
     def expected(self) -> list[tuple[object, ...]]:
         """Return the rows after one undisturbed run."""

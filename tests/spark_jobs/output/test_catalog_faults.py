@@ -70,6 +70,35 @@ def test_retry_after_kill_equals_one_run(
 
 
 @NIGHTLY
+@pytest.mark.parametrize("mode", [OutputMode.IGNORE, OutputMode.ERROR_IF_EXISTS])
+@pytest.mark.parametrize("has_table", [True, False])
+def test_killed_run_keeps_a_table_of_another_program(table: Table, mode: OutputMode, has_table: bool) -> None:
+    """The other program has created the table, or does so before the retry, unless the killed attempt committed."""
+    outcomes = set()
+    for number in count(1):
+        table.has_table = has_table
+        table.create()
+        files = killed_at(number)
+        with suppress(KilledError, PushdownError):
+            table.write(table.opened(mode, "run", files))
+        is_committed = not has_table and table.exists()
+        if not has_table and not is_committed and not table.directory.exists():
+            table.has_table = True
+            table.fill()
+        with suppress(PushdownError):
+            table.write(table.opened(mode, "run"))
+        outcomes.add(is_committed)
+        own = expected(mode, {})
+        found = table.rows()
+        assert found == (own if is_committed or not table.has_table else listed(OLD)), f"killed before {number}"
+        assert table.hidden() == [], f"killed before operation {number}"
+        table.drop()
+        if not files.is_reached:
+            break
+    assert outcomes == ({False} if has_table else {True, False})
+
+
+@NIGHTLY
 @pytest.mark.parametrize("mode", CHANGING)
 @pytest.mark.parametrize("store", STORES)
 def test_other_run_after_kill_sees_old_or_new_rows(

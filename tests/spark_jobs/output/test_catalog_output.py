@@ -255,11 +255,11 @@ def test_dynamic_overwrite_of_the_session(spark: SparkSession) -> None:
     assert sorted(row["id"] for row in spark.table(TABLE).collect()) == [0, 2, 9]
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("exists", [True, False])
-def test_two_runs_at_once(spark: SparkSession, exists: bool) -> None:
+@pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.nightly)])
+def test_two_runs_at_once(spark: SparkSession, exists: bool, rounds: int) -> None:
     """Runs over different partitions are both written. Of two runs over the same, one raises a conflict."""
-    for number in range(50):
+    for number in range(rounds):
         name = f"{DATABASE}.c{number}"
         if exists:
             write(output_of(spark, run="old", table=name, partition_by=["p"]), spark.sql("SELECT 0 AS id, 0 AS p"))

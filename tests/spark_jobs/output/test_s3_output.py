@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 from s3_server import REGION, ROOT, ObjectStore
 
 from pushdown_spark.contract import OutputMode, OutputSpec
-from pushdown_spark.errors import OutputConflictError
+from pushdown_spark.errors import BadSpecError, OutputConflictError
+from pushdown_spark.output.source_guard import ReadPath
 from pushdown_spark.output.writer import FileOutput, open_output
 from pushdown_spark.runtime.filesystem import HadoopFiles
 
@@ -98,6 +99,24 @@ def output(spark: SparkSession, bucket: str) -> Callable[..., FileOutput]:
     return of
 
 
+@pytest.mark.parametrize(
+    "source", ["s3a://{bucket}/*/events", "s3://{bucket}/raw/events", "s3a://{bucket}/raw/*", "s3a://{bucket}/r[a]w/"]
+)
+def test_s3a_overwrite_is_rejected_if_it_would_delete_a_source(
+    spark: SparkSession, store: ObjectStore, bucket: str, source: str
+) -> None:
+    store.client().put_object(Bucket=bucket, Key="raw/events/a.json", Body=b"{}")
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop.set("fs.s3.impl", "org.apache.hadoop.fs.s3a.S3AFileSystem")
+    try:
+        output = OutputSpec(path=f"s3a://{bucket}/raw", mode=OutputMode.OVERWRITE)
+        sources = [ReadPath(source.format(bucket=bucket))]
+        with pytest.raises(BadSpecError, match="would delete the source"):
+            open_output(spark, output, "run", sources=sources).prepare()
+    finally:
+        hadoop.unset("fs.s3.impl")
+
+
 def write(spark: SparkSession, output: FileOutput, rows: dict[int, list[int]]) -> None:
     data = [(value, day) for day, values in rows.items() for value in values]
     if output.prepare():
@@ -172,7 +191,9 @@ def test_partial_rename_on_s3a_is_undone(
     assert read_output(spark, bucket, number) == {2: [20, 22], 3: [30]}
 
 
-def test_one_of_two_runs_raises_conflict(spark: SparkSession, bucket: str, output: Callable[..., FileOutput]) -> None:
+def test_one_of_two_runs_on_s3a_raises_conflict(
+    spark: SparkSession, bucket: str, output: Callable[..., FileOutput]
+) -> None:
     for number in range(10):
         outputs = [output(number, OutputMode.OVERWRITE_PARTITIONS, f"run {writer}") for writer in (1, 2)]
         for writer, each in enumerate(outputs, start=1):

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from interrupted_tables import Case, forked, interrupted, kill_self, stop_self, write_once
+from interrupted_tables import OLD, Case, forked, interrupted, kill_self, stop_self, write_once
 from table_databases import KINDS, Database, opened
 
 from pushdown_spark.contract import OutputMode
@@ -32,6 +32,7 @@ CASES = [
         if mode is not OutputMode.ERROR_IF_EXISTS
     ),
 ]
+KEEPING = [OutputMode.IGNORE, OutputMode.ERROR_IF_EXISTS]
 FEWEST_STEPS = 25
 
 
@@ -64,6 +65,48 @@ def test_retry_after_kill_equals_one_run(database: Database, case: Case) -> None
         assert states(database) == [("committed",)]
     assert step > FEWEST_STEPS
     assert stored_rows(database) == case.expected()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("mode", KEEPING)
+def test_killed_run_keeps_an_existing_table(database: Database, mode: OutputMode) -> None:
+    case = Case(mode, has_table=True)
+    for step in count(1):
+        case.prepare(database)
+        connect = interrupted(step, kill_self)
+        child = forked(lambda connect=connect: _quiet(lambda: write_once(database, case, connect=connect)))  # type: ignore[misc]
+        _, status = os.waitpid(child, 0)
+        _quiet(lambda: write_once(database, case))
+        assert stored_rows(database) == sorted(OLD), f"killed before step {step}"
+        assert database.tables() == ["t"], f"killed before step {step}"
+        assert states(database) == [], f"killed before step {step}"
+        if os.WIFEXITED(status):
+            break
+    assert step > 1
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("mode", KEEPING)
+def test_killed_run_keeps_a_table_that_another_program_has_created(database: Database, mode: OutputMode) -> None:
+    """The other program creates the table before the retry, unless the killed attempt has committed."""
+    case, other = Case(mode, has_table=False), Case(mode, has_table=True)
+    outcomes = set()
+    for step in count(1):
+        case.prepare(database)
+        connect = interrupted(step, kill_self)
+        child = forked(lambda connect=connect: write_once(database, case, connect=connect))  # type: ignore[misc]
+        _, status = os.waitpid(child, 0)
+        is_committed = "t" in database.tables()
+        if not is_committed:
+            other.create_table(database)
+        _quiet(lambda: write_once(database, case))
+        expected = case.expected() if is_committed else sorted(OLD)
+        assert stored_rows(database) == expected, f"killed before step {step}"
+        assert database.tables() == ["t"], f"killed before step {step}"
+        outcomes.add(is_committed)
+        if os.WIFEXITED(status):
+            break
+    assert outcomes == {True, False}
 
 
 @pytest.mark.nightly

@@ -13,9 +13,17 @@ from pyspark.sql import SparkSession
 from pushdown_spark.contract import ErrorCode, JobResult, JobSpec, QuerySpec, SourceSpec
 from pushdown_spark.contract.driver_claim import REPLACED, claim
 from pushdown_spark.contract.encryption import KEY_ALIAS, KEY_VARIABLE, encrypt
+from pushdown_spark.contract.progress import Progress, read_progress
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.job import main
-from pushdown_spark.runtime.exchange import claim_result, parse_spec, read_secrets, read_text, write_result
+from pushdown_spark.runtime.exchange import (
+    claim_result,
+    parse_spec,
+    read_secrets,
+    read_text,
+    write_progress,
+    write_result,
+)
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.submitted_files import SubmittedFiles, is_remote
 
@@ -184,3 +192,13 @@ def test_a_claim_without_content_belongs_to_a_process_that_has_died(
     monkeypatch.setattr("pushdown_spark.contract.driver_claim._SECONDS", 0.0)
     (tmp_path / "result-1.json.driver").touch()
     assert claim(str(tmp_path / "result-1.json"), REPLACED) == ""
+
+
+def test_progress_replaces_that_before_it(tmp_path: Path) -> None:
+    for done in (1, 2):
+        write_progress(str(tmp_path / "result-a.json"), Progress(tasks_done=done, tasks_total=2), None)
+    (path,) = tmp_path.iterdir()
+    assert path.name == "progress-a.json"
+    assert read_progress(path.read_bytes()) == Progress(tasks_done=2, tasks_total=2)
+    with pytest.raises(FileNotFoundError):
+        write_progress(str(tmp_path / "deleted" / "result-a.json"), Progress(), None)

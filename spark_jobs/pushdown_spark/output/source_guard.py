@@ -1,0 +1,152 @@
+"""Protects the files that a job reads from the commits of its own outputs.
+
+A commit that replaces a directory deletes what is in it. The run may have read it: by a path below the output, by a
+wildcard above it, by a link, or by a table whose directory is in it. All of these are compared here, as one spelling of
+the paths that a source expands to. A run may replace the rows that it has read only if its source names the output:
+the output itself, its files (`out/*.parquet`), or its partitions (`out/day=*`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.runtime.filesystem import HadoopFiles, local_path, one_spelling
+
+_LITERAL_PART = re.compile(r"(?:[^*?\[{\\]|\\.)*")
+"""The start of a path before its first glob character. A backslash makes the next character a plain one."""
+_ESCAPE = re.compile(r"\\(.)")
+
+
+@dataclass(frozen=True)
+class ReadPath:
+    """A path that a job reads, which may have glob characters.
+
+    `is_recursive` is whether directories are read at any depth, not only those of partitions. `is_of_other_scan` is
+    whether another scan of the job reads it, which must find its files whatever this scan replaces.
+    """
+
+    pattern: str
+    is_recursive: bool = False
+    is_of_other_scan: bool = False
+
+
+@dataclass(frozen=True)
+class _Root:
+    """One file or directory that Spark lists, in the one spelling of its path.
+
+    `start` is the directory that the source names without wildcards. It is None if the source does not name the root.
+    """
+
+    source: ReadPath
+    path: str
+    start: str | None
+    is_literal: bool
+
+
+class SourceGuard:
+    """The paths of a job's sources. They are expanded when a commit to the output could delete one of them."""
+
+    def __init__(self, hadoop: HadoopFiles, output: str, sources: Iterable[ReadPath] = ()) -> None:
+        self._hadoop = hadoop
+        self._output = output
+        self._sources = sources
+
+    def check(self, name: str, partitions: Sequence[str] = ("",)) -> None:
+        """Raise BadSpecError if replacing partitions of the output would delete files that a source reads by accident.
+
+        `name` is the output as the user gave it. Without `partitions`, the whole output is replaced.
+        """
+        for partition in partitions if self._roots else ():
+            deleted = self._hadoop.canonical(f"{self._output}/{partition}")
+            for root in self._roots:
+                if self._is_lost(root, deleted):
+                    raise BadSpecError(
+                        f"output: overwriting {f'partition {partition} of ' if partition else ''}{name} would delete "
+                        f"the source {root.source.pattern}, which reads {root.path}; write to another directory"
+                    )
+
+    def _is_lost(self, root: _Root, deleted: str) -> bool:
+        names_output = root.start is not None and _is_in(root.start, self._target)
+        if root.path == deleted:
+            return not names_output
+        if _is_in(deleted, root.path):
+            return not names_output and self._is_read_by_accident(root, deleted)
+        if not _is_in(root.path, deleted):
+            return False
+        return root.is_literal or not names_output or not self._is_part_of_output(root.path, deleted)
+
+    def _is_read_by_accident(self, root: _Root, deleted: str) -> bool:
+        """Return whether Spark reads a directory far below a root that is not just one of the root's partitions."""
+        steps = deleted.removeprefix(f"{root.path}/").split("/")
+        if root.source.is_recursive:
+            return True
+        if any("=" in step for step in steps):
+            # Spark also reads plain directories below those of a partition.
+            return not all("=" in step for step in steps)
+        return bool(self._hadoop.matching(deleted, "*=*"))
+
+    def _is_part_of_output(self, path: str, output: str) -> bool:
+        """Return whether a path is a file or a partition of an output: there are no other directories above it."""
+        *above, last = path.removeprefix(f"{output}/").split("/")
+        return all("=" in step for step in above) and ("=" in last or not self._hadoop.is_directory(path))
+
+    @cached_property
+    def _target(self) -> str:
+        return self._hadoop.canonical(self._output)
+
+    @cached_property
+    def _roots(self) -> list[_Root]:
+        """The roots in the output, and those that the output is in."""
+        near = (source for source in self._sources if _may_share_store(source.pattern, self._target))
+        roots = (root for source in near for root in self._expanded(source))
+        return [root for root in roots if _is_in(root.path, self._target) or _is_in(self._target, root.path)]
+
+    def _expanded(self, source: ReadPath) -> Iterator[_Root]:
+        literal = _LITERAL_PART.match(source.pattern)
+        assert literal is not None, "the pattern matches an empty start"
+        is_literal = literal.end() == len(source.pattern)
+        if is_literal:
+            start = self._hadoop.canonical(_ESCAPE.sub(r"\1", source.pattern))
+            paths = [start]
+        else:
+            directory, slash, _ = literal.group().rpartition("/")
+            start = self._hadoop.canonical(_ESCAPE.sub(r"\1", directory) or slash or ".")
+            paths = [self._hadoop.canonical(path) for path in self._hadoop.expanded(source.pattern)]
+        for path in paths:
+            yield _Root(source, path, None if source.is_of_other_scan else start, is_literal)
+            for target in _link_targets(path):
+                yield _Root(source, target, None, is_literal=True)
+
+
+def _may_share_store(pattern: str, target: str) -> bool:
+    """Return whether a pattern may lead to the store of a path. Other stores are not asked for their files."""
+    scheme, separator, rest = pattern.partition("://")
+    authority = rest.partition("/")[0]
+    return not (separator and authority) or target.startswith(one_spelling(f"{scheme}://{authority}"))
+
+
+def _is_in(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(f"{directory}/")
+
+
+def _link_targets(path: str) -> Iterator[str]:
+    """Yield the targets of the links in a local directory, and of those in the targets."""
+    local = local_path(path)
+    pending = [] if local is None else [str(local)]
+    seen = set()
+    while pending:
+        # A file has no entries, and the reader reports what cannot be listed.
+        with suppress(OSError), os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                if not entry.is_symlink():
+                    pending += [entry.path] if entry.is_dir() else []
+                elif (real := os.path.realpath(entry.path)) not in seen:
+                    seen.add(real)
+                    pending.append(real)
+                    yield f"file:{real}"
