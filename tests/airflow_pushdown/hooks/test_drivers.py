@@ -92,7 +92,10 @@ def make_hook(
     )
 
     def make(
-        generation: str = "", on_progress: Callable[[Progress], None] | None = None, **options: object
+        generation: str = "",
+        on_progress: Callable[[Progress], None] | None = None,
+        try_number: int = 1,
+        **options: object,
     ) -> PushdownSubmitHook:
         submission = Submission(
             spec=SPEC.model_copy(update={"generation": generation}),
@@ -100,6 +103,7 @@ def make_hook(
             spark_python=spark_python,
             exchange_dir=str(tmp_path),
             on_progress=on_progress,
+            try_number=try_number,
         )
         return PushdownSubmitHook(submission, conn_id="cluster", **options)  # type: ignore[arg-type]
 
