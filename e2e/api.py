@@ -89,9 +89,9 @@ class AirflowApi:
         self._call("POST", f"/dags/{dag_id}/clearTaskInstances", body)
 
     def log(self, dag_id: str, run_id: str, task_id: str, attempt: int) -> str:
-        """Return the log of one try of a task."""
+        """Return the log of one try of a task, with the exceptions of its errors."""
         lines = self._items(f"{_task_path(dag_id, run_id, task_id)}/logs/{attempt}", "content")
-        return "\n".join(str(line.get("event", line)) if isinstance(line, dict) else str(line) for line in lines)
+        return "\n".join(_text_of(line) for line in lines)
 
     def _items(self, path: str, name: str) -> list[Json]:
         items = self._call("GET", path)[name]
@@ -138,3 +138,11 @@ def _tasks_path(dag_id: str, run_id: str) -> str:
 def _task_path(dag_id: str, run_id: str, task_id: str) -> str:
     """Return the path of a task instance."""
     return f"{_tasks_path(dag_id, run_id)}/{task_id}"
+
+
+def _text_of(line: object) -> str:
+    """Return a line of a log: its event, and the exceptions that Airflow stores with it."""
+    if not isinstance(line, dict):
+        return str(line)
+    exceptions = [f"{error['exc_type']}: {error['exc_value']}" for error in line.get("error_detail") or ()]
+    return "\n".join((str(line.get("event", line)), *exceptions))

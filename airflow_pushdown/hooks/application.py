@@ -16,6 +16,8 @@ HISTORY_KEY = "spark.yarn.historyServer.address"
 _STARTED = re.compile(r"^airflow_pushdown: application (?P<id>\S+), UI (?P<ui>\S+)$")
 _TRACKED = re.compile(r"^\s*tracking URL: (?P<ui>\S+/(?P<id>application_\d+_\d+)/?)$")
 """The line in which spark-submit names the page of an application on YARN's proxy, which leads to the driver's UI."""
+_SUBMITTED = re.compile(r"application ID \S+ and submission ID (?P<namespace>[^\s:]+):(?P<pod>\S+)")
+"""The line in which spark-submit names the driver pod that it has created on Kubernetes."""
 _WEB = frozenset({"http", "https"})
 
 
@@ -33,6 +35,16 @@ def started_application(line: str) -> Application | None:
     if match is None:
         return None
     return Application(match["id"], match["ui"] if is_web_address(match["ui"]) else None)
+
+
+def submitted_pod(line: str) -> str | None:
+    """Return the driver pod that a line of spark-submit reports, None for other lines.
+
+    >>> submitted_pod("Deployed Spark application a with application ID b and submission ID etl:a-1-driver")
+    'a-1-driver'
+    """
+    match = _SUBMITTED.search(line)
+    return None if match is None else match["pod"]
 
 
 def history_server(extra: object, key: str | None) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from airflow_pushdown.exceptions import PushdownTaskError
 from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.hooks.drivers import ClusterUnreachableError, DriverPhase, DriverStatus, StandaloneDrivers
 from airflow_pushdown.hooks.exchange import Exchange
@@ -13,11 +14,14 @@ from pushdown_spark.contract import JobSpec
 from pushdown_spark.contract.driver_claim import REPLACED, claim
 from pushdown_spark.contract.progress import Progress
 
+_CONTINUABLE = (DriverPhase.ACTIVE, DriverPhase.SUCCEEDED)
+
 
 class ClusterDriverHook(SparkConnectionHook):
     """A hook that follows the driver of its job on a cluster. Subclasses submit the job."""
 
     _spec: JobSpec
+    _try_number: int
     _exchange: Exchange
     _killed = False
     _status: DriverStatus | None = None
@@ -35,7 +39,10 @@ class ClusterDriverHook(SparkConnectionHook):
         """Return whether this submission can continue with the driver of an earlier try."""
         self.attach(driver_id)
         driver = self.tracked_driver()
-        return DriverPhase.MISSING if driver is None else driver.phase_for(self._spec)
+        phase = DriverPhase.MISSING if driver is None else driver.phase_for(self._spec)
+        if phase in _CONTINUABLE:
+            self._exchange.take_over(self._try_number)
+        return phase
 
     def earlier_driver(self) -> str | None:
         """Return the driver that an earlier try has submitted without storing its id, if this one can continue with it.
@@ -43,7 +50,7 @@ class ClusterDriverHook(SparkConnectionHook):
         If that driver has not started yet, it will not start anymore.
         """
         driver_id = self._driver_without_stored_id()
-        if driver_id is None or self.phase_of(driver_id) not in (DriverPhase.ACTIVE, DriverPhase.SUCCEEDED):
+        if driver_id is None or self.phase_of(driver_id) not in _CONTINUABLE:
             return None
         return driver_id
 
@@ -67,6 +74,30 @@ class ClusterDriverHook(SparkConnectionHook):
     def _report_progress(self, progress: Progress) -> None:
         if self._on_progress is not None:
             self._on_progress(progress)
+
+    def end_applications(self) -> None:
+        """End the run's drivers on YARN or Kubernetes, unless a later try waits for one of them."""
+        if not self._is_taken_over():
+            super().end_applications()
+
+    def _kill_driver(self) -> bool:
+        """End the driver of a killed task. Return False if there is none, or if spark-submit itself waits for it."""
+        driver = self.tracked_driver()
+        if driver is not None:
+            driver.kill()
+            self._run_post_submit_commands()
+        return driver is not None
+
+    def _is_taken_over(self) -> bool:
+        """Return whether a later try uses the driver and the files of this one.
+
+        After the end of a scheduler, Airflow starts the next try before it ends the earlier one.
+        """
+        try:
+            return self.is_cluster and self._exchange.is_taken_over(self._try_number)
+        except PushdownTaskError as error:
+            self.log.warning("It is not known whether a later try uses the driver: %s", error)
+            return False
 
     def _driver_without_stored_id(self) -> str | None:
         """Return the last driver of the run according to its tag or to the driver itself, None without one.

@@ -28,7 +28,7 @@ from pushdown_spark.contract import JobResult, JobSpec, SecretValues
 from pushdown_spark.contract.encryption import KEY_VARIABLE, KEY_WAYS, encrypt
 from pushdown_spark.contract.progress import Progress, progress_path, read_progress
 
-_SPEC, _SECRETS = "spec.json", "secrets.json"
+_SPEC, _SECRETS, _OWNER = "spec.json", "secrets.json", "owner"
 _RESULT_NAME = re.compile(r"result[-\w]*\.json$")
 _NEW_KEY = "python -c 'from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())'"
 
@@ -142,6 +142,15 @@ class Exchange:
         except ValidationError:
             return None
 
+    def take_over(self, try_number: int) -> None:
+        """Record the try that uses the files from now on. An earlier one may not have noticed yet that it has ended."""
+        self._files.write(_OWNER, str(try_number))
+
+    def is_taken_over(self, try_number: int) -> bool:
+        """Return whether a later try than this one uses the files."""
+        content = self._files.read(_OWNER)
+        return content is not None and int(content) > try_number
+
     def check(self) -> None:
         """Write and read a file, then delete everything. Raises a `PushdownTaskError` or `OSError` if that fails.
 
@@ -161,7 +170,7 @@ class Exchange:
         if self._hidden is not None:
             shutil.rmtree(self._hidden, ignore_errors=True)
         result = self._result_name()
-        self._files.delete(_SECRETS, result, progress_path(result), _SPEC)
+        self._files.delete(_SECRETS, result, progress_path(result), _OWNER, _SPEC)
         self._files.close()
 
     def _result_name(self) -> str:

@@ -16,6 +16,7 @@ from airflow_pushdown.hooks.application import (
     history_page,
     history_server,
     started_application,
+    submitted_pod,
 )
 from airflow_pushdown.hooks.archive_recording import OFF, StartArchive, start_archive
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archive
@@ -53,9 +54,10 @@ class Submission:
     """The job to submit, its credentials, and the location of Spark.
 
     `spark_home`, `spark_python`, `exchange_dir`, `exchange_conn_id` and `class_archives` are the operator's parameters
-    of the same names. `on_started` is called with the Spark application when it starts, if its driver runs on this
-    machine or on YARN. `on_submitted` is called with the id of a driver as soon as a cluster has accepted it.
-    `on_progress` is called with the progress of the job every few seconds, if the task can read it.
+    of the same names. `try_number` is that of the task. `on_started` is called with the Spark application when it
+    starts, if its driver runs on this machine or on YARN. `on_submitted` is called with the id of a driver as soon as a
+    cluster has accepted it. `on_progress` is called with the progress of the job every few seconds, if the task can
+    read it.
     """
 
     spec: JobSpec
@@ -65,6 +67,7 @@ class Submission:
     exchange_dir: str | None = None
     exchange_conn_id: str | None = None
     class_archives: str | None = None
+    try_number: int = 1
     on_started: Callable[[Application], None] | None = None
     on_submitted: Callable[[str], None] | None = None
     on_progress: Callable[[Progress], None] | None = None
@@ -92,6 +95,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         """
         self._submission = submission
         self._spec = submission.spec
+        self._try_number = submission.try_number
         self._on_progress = submission.on_progress
         self._job: JobProcess | None = None
         self._has_failed = False
@@ -142,6 +146,8 @@ class PushdownSubmitHook(ClusterDriverHook):
         self._end_earlier_driver()
         self.detach()
         self._exchange.prepare(self._spec, self._submission.secrets)
+        if self._try_number > 1:
+            self._exchange.take_over(self._try_number)
         command = self._hide_secrets(self._build_spark_submit_command(str(job_program())))
         try:
             returncode = self._run(command)
@@ -159,6 +165,8 @@ class PushdownSubmitHook(ClusterDriverHook):
 
     def collect(self) -> JobResult:
         """Return the result of the job and delete the exchange directory. Raises if there is no result."""
+        if self._is_taken_over():
+            raise submit_failed("a later try of this task continues with the driver")
         result = self._exchange.read_result()
         self._exchange.discard()
         if self._killed:
@@ -180,24 +188,21 @@ class PushdownSubmitHook(ClusterDriverHook):
 
     def release(self) -> None:
         """Delete spec and credentials, unless a driver on a cluster may still need them."""
-        if self._killed or self._has_failed or not self.is_cluster:
+        if (self._killed or self._has_failed or not self.is_cluster) and not self._is_taken_over():
             self._exchange.discard()
 
     def on_kill(self) -> None:
         """End every process of the job within 5 seconds. On a cluster, also stop the driver."""
         self._killed = True
-        if (driver := self.tracked_driver()) is not None:
-            driver.kill()
-            self._run_post_submit_commands()
-        elif self.is_cluster:
+        is_own = not self._is_taken_over()
+        if is_own and not self._kill_driver() and self.is_cluster:
             super().on_kill()
         if self._job is not None:
             self._job.kill()
-        if self.is_standalone_cluster and self.driver_id is None:
+        if is_own and self.is_standalone_cluster and self.driver_id is None:
             # The master may have accepted a driver before spark-submit was killed.
             self._attach_to_earlier_driver()
-            if (driver := self.tracked_driver()) is not None:
-                driver.kill()
+            self._kill_driver()
 
     def _run(self, command: list[str]) -> int:
         """Run spark-submit with its output in the task log, and return its exit code."""
@@ -333,6 +338,9 @@ class PushdownSubmitHook(ClusterDriverHook):
         """Log a line of a spark-submit on a cluster, and report the driver that it names."""
         known = self.driver_id
         self._process_spark_submit_log(iter((line,)))
+        if self._is_kubernetes and (pod := submitted_pod(line)) is not None:
+            # The provider's hook only knows pods in a namespace with the name "spark".
+            self._kubernetes_driver_pod = pod
         if self.driver_id != known and self.driver_id is not None and self._submission.on_submitted is not None:
             self._submission.on_submitted(self.driver_id)
 

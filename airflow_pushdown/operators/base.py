@@ -298,6 +298,7 @@ class PushdownBaseOperator(ClusterOperator):
             exchange_dir=self.exchange_dir,
             exchange_conn_id=self.exchange_conn_id,
             class_archives=self.class_archives,
+            try_number=getattr(ti, "try_number", 1),
             on_started=lambda started: self._link_to(context, started),
             on_submitted=lambda driver_id: self._remember_driver(context, driver_id),
             on_progress=ProgressReports(self.log.info, partial(store_progress, ti) if self.do_xcom_push else None),

@@ -46,7 +46,7 @@ def test_ten_thousand_small_tasks_leave_no_file(tmp_path: Path) -> None:
         spec = JobSpec(run_key=f"d/t/r/{number}", sources={"s": source}, query=QuerySpec(source="s"))
         exchange = Exchange.shared(str(tmp_path), spec.run_key)
         exchange.prepare(spec, secrets)
-        exchange.result_path.write_text(JobResult(rows=number).model_dump_json())
+        Path(exchange.result_location).write_text(JobResult(rows=number).model_dump_json())
         # A trigger and a worker open the directory again.
         again = Exchange.shared(str(tmp_path), spec.run_key)
         assert again.read_result() == JobResult(rows=number)

@@ -92,7 +92,10 @@ def make_hook(
     )
 
     def make(
-        generation: str = "", on_progress: Callable[[Progress], None] | None = None, **options: object
+        generation: str = "",
+        on_progress: Callable[[Progress], None] | None = None,
+        try_number: int = 1,
+        **options: object,
     ) -> PushdownSubmitHook:
         submission = Submission(
             spec=SPEC.model_copy(update={"generation": generation}),
@@ -100,6 +103,7 @@ def make_hook(
             spark_python=spark_python,
             exchange_dir=str(tmp_path),
             on_progress=on_progress,
+            try_number=try_number,
         )
         return PushdownSubmitHook(submission, conn_id="cluster", **options)  # type: ignore[arg-type]
 
@@ -192,6 +196,27 @@ def test_a_retry_continues_with_a_driver_whose_id_was_not_stored(
     assert make_hook("1 cleared").earlier_driver() is None
     assert drivers.status(driver_id).state == "KILLED"
     assert make_hook().earlier_driver() is None
+
+
+def test_a_killed_try_leaves_the_driver_and_the_files_to_the_later_try_that_waits_for_them(
+    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path
+) -> None:
+    first = make_hook()
+    driver_id = str(first.submit())
+    second = make_hook(try_number=2)
+    assert second.phase_of(driver_id) is DriverPhase.ACTIVE
+
+    first.on_kill()
+    first.release()
+    with pytest.raises(SubmitFailedError, match="a later try of this task continues"):
+        first.collect()
+    assert drivers.status(driver_id).phase is DriverPhase.ACTIVE
+    assert len(runs(tmp_path)) == 1
+
+    second.on_kill()
+    second.release()
+    assert drivers.status(driver_id).state == "KILLED"
+    assert runs(tmp_path) == []
 
 
 def test_a_driver_that_has_not_started_does_not_start_after_a_retry(make_hook: MakeHook) -> None:
