@@ -337,7 +337,7 @@ def test_a_page_follows_the_progress_of_its_task(
     page.get_by_text("3 of 12 files, 1.2 KiB of 4.7 KiB searched, 812 rows found").wait_for()
     assert page.locator(".figures .bar").get_attribute("width") == "250.0"
     assert violations(page) == []
-    page.screenshot(path=artefacts / "progress-dark.png", full_page=True)
+    page.screenshot(path=artefacts / "progress.png", full_page=True)
     store(f'{{"tasks_done": 1, "tasks_total": 2, "scan": "{HOSTILE}", "scan_number": 1, "scans_total": 2}}')
     page.get_by_text(f"scan 1 of 2 ({HOSTILE}), 1 of 2 tasks").wait_for()
     store('{"tasks_done": "many"}')
