@@ -157,9 +157,9 @@ class QueryRun:
             self._application.has_workers = True
         if finish_check is not None and not readers <= {"spark"}:
             finish_check()
-        self._running = QueryProgress(self._spark, query.progress)
         try:
-            query.run(action, as_they_come=True)
+            with QueryProgress(self._spark, query.progress) as self._running:
+                query.run(action, as_they_come=True)
         except KeyboardInterrupt:
             # Running tasks would write files that the clean-up has just deleted.
             self._spark.sparkContext.cancelAllJobs()

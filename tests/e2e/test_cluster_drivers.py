@@ -172,6 +172,7 @@ def test_a_retry_continues_with_the_driver_of_a_killed_task(local: Local) -> Non
 
     run.wait_for("the next try", lambda: run.task["try_number"] == 2 and run.task["state"] == "running")
     run.wait_for("the reconnection", lambda: "of an earlier try: RUNNING" in run.log)
+    run.wait_for("the progress that the driver wrote", lambda: "Progress: " in run.log)
     set_pace(local, 0)
     assert run.rows().total() == ROWS
     assert list(run.drivers.values()) == ["FINISHED"]

@@ -47,10 +47,14 @@ def _reader(source: SourceReport) -> str:
 
 
 def human_bytes(count: int) -> str:
-    """Return a number of bytes in the largest binary unit of which there is at least one."""
+    """Return a number of bytes in the largest binary unit of which there is at least one.
+
+    >>> human_bytes(1_000), human_bytes(1_048_570)
+    ('1000 B', '1.0 MiB')
+    """
     size = float(count)
     for unit in _BYTE_UNITS[:-1]:
-        if size < 1024:
+        if round(size, 1) < 1024:
             return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} {_BYTE_UNITS[-1]}"
@@ -99,7 +103,7 @@ def _outcome(result: JobResult) -> Iterator[str]:
 
 def scan_line(scan: ScanReport) -> str:
     """Return one line about the outcome of one of several scans."""
-    seconds = f"in {scan.seconds:.1f} s"
+    seconds = f"in {human_seconds(scan.seconds)}"
     if scan.error is not None:
         return f"FAILED {seconds} ({scan.error.code.value}): {scan.error.message}"
     if scan.rows is None:
@@ -160,8 +164,8 @@ def _source(source: SourceReport) -> Iterator[str]:
 def _cost_lines(cost: CostReport | None) -> Iterator[str]:
     if cost is None:
         return
-    readers = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in cost.predicted.items())
-    measured = "" if cost.measured is None else f"; tasks of {cost.reader} ran for {cost.measured:.1f} s"
+    readers = ", ".join(f"{name} {human_seconds(seconds)}" for name, seconds in cost.predicted.items())
+    measured = "" if cost.measured is None else f"; tasks of {cost.reader} ran for {human_seconds(cost.measured)}"
     yield f"Estimated CPU: {readers}{measured}"
     if cost.is_off:
         yield "The estimate was off by more than half"

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Self
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
@@ -47,7 +50,7 @@ def published_progress(measure: Callable[[], Progress | None], publish: Callable
 
 
 class QueryProgress:
-    """The progress of a query that starts when this object is created.
+    """The progress of the query that runs in a block.
 
     `scans` returns the progress of each scan, None for a scan that does not know it, or None if a LIMIT may end the
     scans at any time.
@@ -57,6 +60,18 @@ class QueryProgress:
         self._spark = spark
         self._scans = scans
         self._estimate = TimeLeft(time.monotonic())
+        self._tag = f"airflow_pushdown-progress-{uuid.uuid4().hex}"
+
+    def __enter__(self) -> Self:
+        self._spark.sparkContext.addJobTag(self._tag)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop tagging new jobs. The JVM may have ended, whose error must not replace that of the query."""
+        with suppress(Exception):
+            self._spark.sparkContext.removeJobTag(self._tag)
 
     def measure(self) -> Progress | None:
         """Return the figures that are known now, None if there are none."""
@@ -92,9 +107,11 @@ class QueryProgress:
         return None
 
     def _running_stages(self) -> list[JavaObject]:
-        """Return the stages that have running tasks."""
+        """Return the stages of the query that have running tasks. Those that start Python workers are not its own."""
         tracker = self._spark.sparkContext._jsc.sc().statusTracker()
-        found = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForTag(self._tag)]
+        own = {int(stage) for job in jobs if job.isDefined() for stage in job.get().stageIds()}
+        found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds() if int(stage) in own]
         return [stage.get() for stage in found if stage.isDefined()]
 
 
