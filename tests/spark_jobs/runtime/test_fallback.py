@@ -39,7 +39,7 @@ TEXT = (
     "pushdown_spark.formats.text.scan.TextScan.__init__",
     "pushdown_spark.formats.text.scan.with_constants",
 )
-COLUMNAR = ("pushdown_spark.formats.columnar.bind", "pushdown_spark.formats.columnar.check_meaning")
+COLUMNAR = ("pushdown_spark.formats.bound_predicate.bind", "pushdown_spark.formats.bound_predicate.check_meaning")
 STEPS = {
     "json": (
         *EVERY,
