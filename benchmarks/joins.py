@@ -3,8 +3,9 @@
 The cost model runs only TPC-H, with `spark.sql.cbo` and analyzed tables. The seconds of ANALYZE are reported
 separately. TPC-H's eight queries have the orders at the median and the 90th percentile of rows that Spark joins. TPC-DS
 has its queries with at least four relations, without their LIMIT. The Star Schema Benchmark has its ten queries of four
-and five relations. The Join Order Benchmark has the first of each of its 33 forms, over skewed tables with its schema
-and a twentieth of its size. Every round runs all engines once, in turn. `rows` are the rows of all joins of a run,
+and five relations. The Join Order Benchmark has one of each of its 33 forms, over skewed tables with its schema and a
+twentieth of its size. A seed, which changes with every run unless it is given, draws these queries and the permuted
+orders. Every round runs all engines once, in turn. `rows` are the rows of all joins of a run,
 which do not depend on noise. A run beyond the time limit is stopped and counts as not finished.
 """
 
@@ -25,6 +26,7 @@ from decimal import Decimal
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
+from random import Random
 from typing import Protocol
 
 from py4j.protocol import Py4JJavaError
@@ -312,35 +314,39 @@ def prepare(scale: float, cache: Path) -> Path:
     return data
 
 
-def tpch(scale: float, cache: Path, permutations: int) -> Workload:
+def tpch(scale: float, cache: Path, seeds: tuple[int, ...]) -> Workload:
     """Return eight queries of TPC-H with their own orders."""
-    del permutations
+    del seeds
     return Workload("TPC-H", prepare(scale, cache), TABLES, QUERIES, analysed=True)
 
 
-def tpcds(scale: float, cache: Path, permutations: int) -> Workload:
+def tpcds(scale: float, cache: Path, seeds: tuple[int, ...]) -> Workload:
     """Return the queries of TPC-DS with at least four relations in a FROM list."""
     made = TPCDS.workload(scale, cache)
     chosen = {f"Q{number}": text for number, text in made.queries.items() if most_relations(text) >= _FEWEST_RELATIONS}
-    return _permuted("TPC-DS", made, chosen, permutations)
+    return _permuted("TPC-DS", made, chosen, seeds)
 
 
-def star(scale: float, cache: Path, permutations: int) -> Workload:
+def star(scale: float, cache: Path, seeds: tuple[int, ...]) -> Workload:
     """Return the joins of the Star Schema Benchmark."""
     made = ssb(prepare(scale, cache), scale, cache)
-    return _permuted("Star Schema Benchmark", made, made.queries, permutations)
+    return _permuted("Star Schema Benchmark", made, made.queries, seeds)
 
 
-def job(scale: float, cache: Path, permutations: int) -> Workload:
-    """Return the Join Order Benchmark's 33 queries "a" over generated tables."""
+def job(scale: float, cache: Path, seeds: tuple[int, ...]) -> Workload:
+    """Return a query of each of the Join Order Benchmark's 33 forms, over generated tables."""
     made = movies(scale * _SHARE_OF_IMDB, cache)
-    chosen = {name: text for name, text in made.queries.items() if name.endswith("a")}
-    return _permuted("Join Order Benchmark", made, chosen, permutations)
+    forms: dict[str, list[str]] = {}
+    for name in made.queries:
+        forms.setdefault(name[:-1], []).append(name)
+    draw = Random(str(seeds))
+    chosen = {name: made.queries[name] for name in map(draw.choice, forms.values())}
+    return _permuted("Join Order Benchmark", made, chosen, seeds)
 
 
-def _permuted(name: str, made: Made, queries: Mapping[str, str], permutations: int) -> Workload:
+def _permuted(name: str, made: Made, queries: Mapping[str, str], seeds: tuple[int, ...]) -> Workload:
     """Return a workload's queries in several orders each."""
-    ordered = tuple(PermutedQuery(query, without_limit(text), permutations) for query, text in queries.items())
+    ordered = tuple(PermutedQuery(query, without_limit(text), seeds) for query, text in queries.items())
     return Workload(name, made.data, made.tables, ordered, analysed=False)
 
 
@@ -359,6 +365,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=float(os.environ.get("SF", "1")))
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--at-most", type=int, default=12, help="rounds of queries whose ratios differ between rounds")
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("SEED", str(time.time_ns() % 1_000_000))))
     parser.add_argument("--permutations", type=int, default=1, help="of every query but TPC-H's, which have two")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds after which a run is stopped")
     parser.add_argument("--only", nargs="*", default=[], help="names of queries")
@@ -369,7 +376,8 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
     spark = benchmark_session({"spark.log.level": "OFF", "spark.sql.shuffle.partitions": "8"})
-    workload = _WORKLOADS[arguments.workload](arguments.scale, arguments.cache, arguments.permutations)
+    seeds = tuple(range(arguments.seed, arguments.seed + arguments.permutations))
+    workload = _WORKLOADS[arguments.workload](arguments.scale, arguments.cache, seeds)
     bench = Bench(spark, workload, arguments.limit)
     queries = [query for query in workload.queries if not arguments.only or query.name in arguments.only]
     # The warm-up lets the JVM compile the code, and finish the compilations that slow down the analysis.
@@ -385,7 +393,8 @@ def main() -> None:
         print(lines[-1], flush=True)
         suffix = "" if arguments.workload == "tpch" else f"-{arguments.workload}"
         page = arguments.results / f"joins{suffix}-sf{arguments.scale:g}.md"
-        about = f"{workload.name}, scale {arguments.scale:g}, Parquet; {_number_of_rounds(found)} interleaved rounds"
+        about = f"{workload.name}, seed {arguments.seed}, scale {arguments.scale:g}, Parquet"
+        about += f"; {_number_of_rounds(found)} interleaved rounds"
         _write(page, about, [*lines, "", summary(found, bench.analysing)], found)
     print(summary(found, bench.analysing))
     spark.stop()

@@ -82,11 +82,11 @@ class PermutedQuery:
 
     name: str
     published: str
-    permutations: int
+    seeds: tuple[int, ...]
 
     def orders(self) -> dict[str, str]:
         """Return the query in its orders by their names in tables."""
-        others = {f"permutation {seed}": permuted(self.published, seed) for seed in range(1, self.permutations + 1)}
+        others = {f"permutation {seed}": permuted(self.published, seed) for seed in self.seeds}
         return {"published": self.published, **others}
 
 

@@ -20,16 +20,24 @@ def message_schema(message: type[Message], mode: Literal["validation", "serializ
     """
     schema = message.model_json_schema(mode=mode)
     parts = {message.__name__: schema, **schema.get("$defs", {})}
-    for part in Message.__subclasses__():
-        properties = parts.get(part.__name__, {}).get("properties", {})
-        for name, description in _descriptions(part):
-            if name in properties:
-                properties[name]["description"] = description
+    for declaring in _subclasses(Message):
+        descriptions = dict(_descriptions(declaring))
+        for part in (declaring, *_subclasses(declaring)):
+            for name, field in parts.get(part.__name__, {}).get("properties", {}).items():
+                if name in descriptions:
+                    field["description"] = descriptions[name]
     return schema
 
 
+def _subclasses(message: type[Message]) -> Iterator[type[Message]]:
+    """Yield the subclasses of a message, each before its own."""
+    for part in message.__subclasses__():
+        yield part
+        yield from _subclasses(part)
+
+
 def _descriptions(message: type[Message]) -> Iterator[tuple[str, str]]:
-    """Yield the JSON name and the description of each field that has one."""
+    """Yield the JSON name and the description of each field that the class declares with one."""
     (definition,) = ast.parse(inspect.getsource(message)).body
     assert isinstance(definition, ast.ClassDef)
     for node, following in pairwise(definition.body):
