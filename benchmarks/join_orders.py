@@ -27,11 +27,12 @@ from pyspark.sql import SparkSession
 from benchmarks.joins import prepare
 from benchmarks.tpch_joins import QUERIES, TABLES, JoinQuery
 from pushdown_spark.contract import JoinOptions, JoinReport, JoinTree
+from pushdown_spark.optimizer.column_names import ColumnNameResolver
 from pushdown_spark.optimizer.join_order.enumeration import connected_components
 from pushdown_spark.optimizer.logical_plan import JoinChain, JoinKind, column_equality, extract_chain, owner
 from pushdown_spark.optimizer.push_predicates import implied_predicates
 from pushdown_spark.optimizer.select_block import SelectBlock, select_blocks
-from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, parse_query
+from pushdown_spark.optimizer.sql_reader import parse_query
 from pushdown_spark.session import PushdownSession
 
 Names = frozenset[str]

@@ -44,7 +44,8 @@ from benchmarks.workloads import TPCDS, PermutedQuery, most_relations, without_l
 from benchmarks.workloads import Workload as Made
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.optimizer.executed_joins import JoinWatch
-from pushdown_spark.optimizer.sql_reader import named_tables, parse_query, to_sql
+from pushdown_spark.optimizer.sql_dialect import to_sql
+from pushdown_spark.optimizer.sql_reader import named_tables, parse_query
 from pushdown_spark.session import PushdownSession
 
 _ANALYSED = "analysed"

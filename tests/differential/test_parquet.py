@@ -84,13 +84,13 @@ def check_case(spark: SparkSession, seed: int, rng: random.Random, directory: Pa
             check_session(rng, case, text, tally, format="parquet", schema=schema, reader=reader)
 
 
-def _run(spark: SparkSession, cases: int, scans: int) -> None:
+def _run(spark: SparkSession, cases: int, scans: int) -> Tally[ParquetMetrics]:
     tally = Tally(ParquetMetrics())
     check_seeds(cases, lambda seed, rng, directory: check_case(spark, seed, rng, directory, scans, tally))
     tally.assert_compared()
     for outcome in (UnitOutcome.TOTAL, UnitOutcome.BY_STATISTICS, UnitOutcome.READ):
         assert tally.counts.row_groups[outcome] > 0, (outcome, tally)
-    assert tally.counts.pages[UnitOutcome.BY_PAGE_INDEX] > 0, tally
+    return tally
 
 
 def test_scans_of_parquet_return_sparks_rows(spark: SparkSession) -> None:
@@ -99,4 +99,6 @@ def test_scans_of_parquet_return_sparks_rows(spark: SparkSession) -> None:
 
 @pytest.mark.nightly
 def test_scans_of_parquet_return_sparks_rows_in_many_cases(spark: SparkSession) -> None:
-    _run(spark, NIGHTLY_CASES, 3)
+    tally = _run(spark, NIGHTLY_CASES, 3)
+    # Few random cases have columns whose page indexes exclude pages.
+    assert tally.counts.pages[UnitOutcome.BY_PAGE_INDEX] > 0, tally

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import json
 from collections.abc import Sequence
@@ -13,50 +12,20 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from session_settings import session_settings
 from spark_rows import sorted_rows
+from text_sources import both_readers, text_session
 
-from pushdown_spark.contract import IntervalSpec, QuerySpec, SourceReport
+from pushdown_spark.contract import IntervalSpec, QuerySpec
 from pushdown_spark.errors import (
     BadPredicateError,
     BadSchemaError,
     BadSpecError,
     PushdownError,
     UnknownColumnError,
-    UnreadableFileError,
 )
 from pushdown_spark.result import PushdownResult
-from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.session import PushdownSession
 
-OFF = {f"spark.sql.{name}.filterPushdown.enabled": "false" for name in ("json", "csv")}
 SCHEMA = "id bigint, name string, at timestamp, day date, price decimal(10,2), place struct<city: string, zip: int>"
-
-
-def _session(
-    spark: SparkSession, path: Path, reader: str, source_format: str = "json", **options: str
-) -> PushdownSession:
-    session = PushdownSession(spark)
-    session.add_source("data", path=str(path), format=source_format, schema=SCHEMA, options=options, reader=reader)
-    return session
-
-
-def _flat(session: PushdownSession, schema: str, path: Path, reader: str, source_format: str, **options: str) -> None:
-    session.add_source("data", path=str(path), format=source_format, schema=schema, options=options, reader=reader)
-
-
-def _both(
-    spark: SparkSession, path: Path, schema: str, where: str, source_format: str = "json", **options: str
-) -> tuple[list[str], SourceReport]:
-    """Return rows and report of reader='pushdown', compared with reader='spark' without Spark's pushdown."""
-    answers = {}
-    for reader in ("spark", "pushdown"):
-        session = PushdownSession(spark)
-        _flat(session, schema, path, reader, source_format, **options)
-        with session_settings(spark, OFF):
-            result = session.scan("data", where=where)
-            answers[reader] = result.run(sorted_rows), result.report()["data"]
-    assert answers["spark"][0] == answers["pushdown"][0]
-    assert answers["spark"][1].reader == "spark"
-    return answers["pushdown"]
 
 
 def _records(count: int) -> list[bytes]:
@@ -107,7 +76,7 @@ def _stored(folder: Path) -> int:
     ],
 )
 def test_both_readers_return_the_same_rows(spark: SparkSession, folder: Path, where: str) -> None:
-    rows, report = _both(spark, folder, SCHEMA, where, recursiveFileLookup="true")
+    rows, report = both_readers(spark, folder, SCHEMA, where, recursiveFileLookup="true")
     assert rows
     assert report.reader == "pushdown"
     assert report.rows_returned == len(rows)
@@ -123,7 +92,7 @@ def test_columns_members_and_implicit_columns_agree(spark: SparkSession, folder:
     columns = ["place.city", "id", "filename", "dir0", "suffix", "fqn"]
     answers = []
     for reader in ("spark", "pushdown"):
-        result = _session(spark, folder, reader, recursiveFileLookup="true").scan(
+        result = text_session(spark, folder, SCHEMA, reader, recursiveFileLookup="true").scan(
             "data", columns=columns, where="id IN (3, 700, 1600) AND dir0 LIKE 'y%'"
         )
         answers.append((result.run(sorted_rows), result.df.columns))
@@ -146,14 +115,14 @@ def test_columns_members_and_implicit_columns_agree(spark: SparkSession, folder:
 )
 def test_sql_returns_the_same_rows_with_both_readers(spark: SparkSession, folder: Path, query: str) -> None:
     answers = [
-        _session(spark, folder, reader, recursiveFileLookup="true").sql(query).run(sorted_rows)
+        text_session(spark, folder, SCHEMA, reader, recursiveFileLookup="true").sql(query).run(sorted_rows)
         for reader in ("spark", "pushdown")
     ]
     assert answers[0] == answers[1]
 
 
 def test_sql_reads_exactly_one_declared_source(spark: SparkSession, folder: Path) -> None:
-    session = _session(spark, folder, "pushdown", recursiveFileLookup="true")
+    session = text_session(spark, folder, SCHEMA, "pushdown", recursiveFileLookup="true")
     with pytest.raises(BadSpecError, match="data"):
         session.sql("SELECT * FROM other")
     with pytest.raises(BadSpecError, match="SELECT"):
@@ -164,7 +133,7 @@ def test_sql_over_a_source_is_not_sql_over_a_table_of_another_database(spark: Sp
     spark.sql("CREATE DATABASE elsewhere")
     try:
         spark.sql("CREATE TABLE elsewhere.data USING parquet AS SELECT 1 AS id")
-        session = _session(spark, folder, "pushdown", recursiveFileLookup="true")
+        session = text_session(spark, folder, SCHEMA, "pushdown", recursiveFileLookup="true")
         with pytest.raises(BadSpecError, match=r"elsewhere\.data"):
             session.sql("SELECT id FROM elsewhere.data")
     finally:
@@ -178,7 +147,7 @@ def test_sql_does_not_change_views_of_the_session(spark: SparkSession, folder: P
     users.createOrReplaceTempView("data")
     try:
         before = spark.catalog.listTables()
-        session = _session(spark, folder, reader, recursiveFileLookup="true")
+        session = text_session(spark, folder, SCHEMA, reader, recursiveFileLookup="true")
         if "nothing" in query:
             with pytest.raises(UnknownColumnError, match="nothing"):
                 session.sql(query)
@@ -195,7 +164,9 @@ def test_sql_does_not_change_views_of_the_session(spark: SparkSession, folder: P
 @pytest.mark.parametrize("reader", ["spark", "pushdown"])
 def test_sql_drops_its_views(spark: SparkSession, folder: Path, reader: str) -> None:
     before = spark.catalog.listTables()
-    _session(spark, folder, reader, recursiveFileLookup="true").sql("SELECT id FROM data WHERE id = 1").run(sorted_rows)
+    text_session(spark, folder, SCHEMA, reader, recursiveFileLookup="true").sql("SELECT id FROM data WHERE id = 1").run(
+        sorted_rows
+    )
     assert spark.catalog.listTables() == before
 
 
@@ -206,7 +177,8 @@ def _many_files(tmp_path: Path, count: int) -> Path:
 
 
 def test_a_limit_opens_only_a_few_files(spark: SparkSession, tmp_path: Path) -> None:
-    result = _session(spark, _many_files(tmp_path, 100), "pushdown").scan("data", where="name = 'name 7'", limit=10)
+    session = text_session(spark, _many_files(tmp_path, 100), SCHEMA, "pushdown")
+    result = session.scan("data", where="name = 'name 7'", limit=10)
     rows = result.run(lambda frame: frame.collect())
     report = result.report()["data"]
     assert len(rows) == 10
@@ -234,7 +206,7 @@ def test_a_large_limit_does_not_open_all_files(spark: SparkSession, tmp_path: Pa
 def test_incremental_scans_return_exactly_the_limit(
     spark: SparkSession, folder: Path, limit: int, expected: int
 ) -> None:
-    result = _session(spark, folder, "pushdown", recursiveFileLookup="true").scan(
+    result = text_session(spark, folder, SCHEMA, "pushdown", recursiveFileLookup="true").scan(
         "data", columns=["id"], where="name = 'name 7'", limit=limit
     )
     ids = result.run(lambda frame: [row.id for row in frame.collect()])
@@ -245,18 +217,10 @@ def test_incremental_scans_continue_if_candidates_do_not_match(spark: SparkSessi
     """Every line is a candidate, but only the last lines satisfy the predicate."""
     lines = [b'{"id":%d,"name":"needle%d"}' % (n, n >= 2990) for n in range(3000)]
     (tmp_path / "a.json").write_bytes(b"\n".join(lines))
-    result = _session(spark, tmp_path, "pushdown").scan(
+    result = text_session(spark, tmp_path, SCHEMA, "pushdown").scan(
         "data", where="name LIKE '%needle%' AND name <> 'needle0'", limit=10
     )
     assert sorted(result.run(lambda frame: [row.id for row in frame.collect()])) == list(range(2990, 3000))
-
-
-def test_the_error_for_a_truncated_gzip_names_file_and_position(spark: SparkSession, tmp_path: Path) -> None:
-    stored = gzip.compress(b"\n".join(b'{"id":%d,"name":"%x"}' % (n, n * 7919**5) for n in range(100_000)))
-    (tmp_path / "cut.json.gz").write_bytes(stored[: len(stored) // 2])
-    with pytest.raises(Exception, match=r"cut\.json\.gz") as raised:
-        _session(spark, tmp_path, "pushdown").scan("data", where="id = 99999").run(sorted_rows)
-    assert classify(raised.value).code is UnreadableFileError.code
 
 
 @pytest.mark.parametrize(("name", "of_source"), [("source", ""), ("other", " of source 'other'")])
@@ -280,112 +244,23 @@ def test_a_schema_that_text_files_cannot_have_raises(spark: SparkSession, tmp_pa
         session.scan("source")
 
 
-def test_bytes_between_compressed_members_lose_no_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark's bzip2 reader skips these bytes. Python's reader treats them as the end of the file."""
-    member = bz2.compress(b'{"id":1}\n')
-    (tmp_path / "a.json.bz2").write_bytes(member + b"\0" * 20 + member)
-    rows, report = _both(spark, tmp_path, "id int", "id = 1")
-    assert len(rows) == 2
-    assert report.reader == "spark"
-
-
-def test_bytes_after_a_gzip_member_fail_as_they_do_in_spark(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "a.json.gz").write_bytes(gzip.compress(b'{"id":1}\n') + b"\0" * 512)
-    for reader in ("spark", "pushdown"):
-        session = PushdownSession(spark)
-        _flat(session, "id int", tmp_path, reader, "json")
-        with pytest.raises(Exception, match=r"a\.json\.gz") as raised:
-            session.scan("data", where="id = 1").run(sorted_rows)
-        assert classify(raised.value).code is UnreadableFileError.code
-
-
-@pytest.mark.parametrize("option", ["maxColumns", "maxCharsPerColumn"])
-def test_limits_of_the_csv_parser_apply_to_every_line(spark: SparkSession, tmp_path: Path, option: str) -> None:
-    """Spark fails on a line beyond the limit even if the predicate would drop the line."""
-    (tmp_path / "a.csv").write_text("1,needle\n2,x,too,many\n")
-    for reader in ("spark", "pushdown"):
-        session = PushdownSession(spark)
-        _flat(session, "a int, b string", tmp_path, reader, "csv", **{option: "3"})
-        with pytest.raises(Exception, match="Index 3 out of bounds"):
-            session.scan("data", where="b = 'needle'").run(sorted_rows)
-
-
-def _late(line: bytes) -> bytes:
-    """Write a file whose sample has nothing unusual. The line lies between the sampled blocks."""
-    filler = b'{"id":1,"name":"plain","s":"x"}\n'
-    return filler * 100_000 + line + b"\n" + filler * 40_000
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b'{"id":7,"s":1.50}',
-        b'{"id":7,"s":{ "a" : 1 }}',
-        b'{"id":7,"s":"\xff"}',
-        b'{"id":7,"s":"x"}\x00',
-    ],
-)
-@pytest.mark.parametrize("late", [False, True])
-def test_input_that_byte_search_cannot_read_uses_spark(
-    spark: SparkSession, tmp_path: Path, line: bytes, late: bool
-) -> None:
-    content = _late(line) if late else line + b'\n{"id":8,"s":"x"}\n'
-    (tmp_path / "a.json").write_bytes(content)
-    rows, report = _both(spark, tmp_path, "id bigint, s string", "id = 7")
-    assert report.reader == "spark"
-    assert report.rows_returned == len(rows)
-
-
 def test_the_report_has_the_reason_if_spark_reads(spark: SparkSession, folder: Path) -> None:
-    session = _session(spark, folder, "pushdown", recursiveFileLookup="true")
+    session = text_session(spark, folder, SCHEMA, "pushdown", recursiveFileLookup="true")
     for where in ("name IS NULL", "id + 1 = 5", "name IS NOT NULL OR id IS NULL", "length(name) = 6"):
         report = session.scan("data", where=where).report()["data"]
         assert report.reader == "spark"
         assert "no conjunct implies bytes" in report.reason
-    assert "mode=" in _session(spark, folder, "pushdown", mode="DROPMALFORMED").scan("data", where="id = 1").explain()
-
-
-def test_headers_equal_to_data_are_dropped_once_per_file(spark: SparkSession, tmp_path: Path) -> None:
-    for number in range(3):
-        (tmp_path / f"{number}.csv").write_bytes(b"name,id\nname,id\nother,5\nname,7\n")
-    rows, report = _both(spark, tmp_path, "name string, id string", "name = 'name'", "csv", header="true")
-    assert len(rows) == 6
-    assert report.reader == "pushdown"
-
-
-@pytest.mark.parametrize(
-    ("options", "content", "where"),
-    [
-        ({}, b'a,1\n"a",2\n"a""b",3\na\n\n a ,4\n"a\n', "s = 'a'"),
-        ({"escape": '"'}, b'"a""b",1\n"a","2",3\n', "s = 'a\"b'"),
-        ({"sep": "||"}, b"a||1\n b||2\na||\n", "s = 'a'"),
-        ({"sep": "\t", "quote": "'"}, b"'a\tb'\t1\na\t2\n", "s = 'a\tb'"),
-        ({"nullValue": "a"}, b"a,1\nb,2\n", "s = 'a' OR i = 2"),
-        ({"comment": "#"}, b"#a,1\na,1\n", "s = 'a'"),
-        ({"ignoreLeadingWhiteSpace": "true", "ignoreTrailingWhiteSpace": "true"}, b"  a  ,1\n", "s = 'a'"),
-        ({"lineSep": "\n"}, b"1,a\r\nb,2\r\nx\ry,2\n", "i = 2"),
-        ({}, b"b,1\rb,2\r\na,2\nx\ry,2\n", "i = 2"),
-        ({"emptyValue": "2"}, b'b,""\n', "i = 2"),
-        ({"encoding": "us-ascii"}, "é,2\n".encode(), "i = 2"),
-        ({}, b"\xef\xbb\xbfa,1\n", "s = 'a'"),
-        ({}, b"\xff,1\n\xff\xfe,2\n", "i = 1 OR s = '\ufffd'"),
-        ({}, b"a,1,5,6\na\n,1\n", "s = 'a' OR i = 1"),
-        ({"timestampFormat": "yyyy"}, b"a,1,2020\n", "i = 1"),
-    ],
-)
-def test_csv_options_agree(
-    spark: SparkSession, tmp_path: Path, options: dict[str, str], content: bytes, where: str
-) -> None:
-    (tmp_path / "a.csv").write_bytes(content)
-    _both(spark, tmp_path, "s string, i int", where, "csv", **options)
+    assert (
+        "mode="
+        in text_session(spark, folder, SCHEMA, "pushdown", mode="DROPMALFORMED").scan("data", where="id = 1").explain()
+    )
 
 
 def test_a_struct_named_as_the_source_hides_no_column(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b'{"x":"abc","data":{"x":5}}\n{"x":"5","data":{"x":7}}\n')
     schema = "x string, data struct<x: int>"
-    _both(spark, tmp_path, schema, "data.x = 5")
-    session = PushdownSession(spark)
-    _flat(session, schema, tmp_path, "pushdown", "json")
+    both_readers(spark, tmp_path, schema, "data.x = 5")
+    session = text_session(spark, tmp_path, schema, "pushdown")
     assert session.sql("SELECT x FROM data WHERE data.x = 'abc'").run(sorted_rows) == ["Row(x='abc')"]
 
 
@@ -409,7 +284,7 @@ def test_settings_of_the_session_agree(spark: SparkSession, tmp_path: Path, key:
     both = "a string, A string, d date"
     schema = both if key.endswith("caseSensitive") else "a string, b string, d date, t timestamp"
     with session_settings(spark, {"spark.sql.ansi.enabled": "true", key: value}):
-        rows, _ = _both(spark, tmp_path, schema, where)
+        rows, _ = both_readers(spark, tmp_path, schema, where)
         assert rows
 
 
@@ -424,7 +299,7 @@ def test_a_column_named_symmetric_is_part_of_the_lower_bound(
         "csv": "".join(f"{a},{b}\n" for a, b in rows),
     }
     (tmp_path / "a.txt").write_text(text[source_format])
-    found, _ = _both(spark, tmp_path, f"a int, {word} int", f"a BETWEEN {word} -5 AND 3", source_format)
+    found, _ = both_readers(spark, tmp_path, f"a int, {word} int", f"a BETWEEN {word} -5 AND 3", source_format)
     assert len(found) == 2
 
 
@@ -433,8 +308,7 @@ def test_double_quotes_enclose_names_whatever_the_case_of_the_setting(
     spark: SparkSession, tmp_path: Path, value: str
 ) -> None:
     (tmp_path / "a.json").write_bytes(b'{"a":"x","b":"x"}\n{"a":"b","b":"y"}\n')
-    session = PushdownSession(spark)
-    _flat(session, "a string, b string", tmp_path, "pushdown", "json")
+    session = text_session(spark, tmp_path, "a string, b string", "pushdown")
     with session_settings(spark, {"spark.sql.ansi.doubleQuotedIdentifiers": value}):
         assert session.sql('SELECT a, b FROM data WHERE a = "b"').run(sorted_rows) == ["Row(a='x', b='x')"]
 
@@ -444,14 +318,14 @@ def test_double_quotes_enclose_names_whatever_the_case_of_the_setting(
 )
 def test_constants_beyond_python_or_ansi_do_not_fail_the_plan(spark: SparkSession, folder: Path, where: str) -> None:
     with session_settings(spark, {"spark.sql.ansi.enabled": "true"}):
-        session = _session(spark, folder, "pushdown", recursiveFileLookup="true")
+        session = text_session(spark, folder, SCHEMA, "pushdown", recursiveFileLookup="true")
         report = session.scan("data", where=where).report()["data"]
     assert report.reader == "spark"
 
 
 @pytest.mark.nightly
 def test_long_predicates_are_planned(spark: SparkSession, folder: Path) -> None:
-    session = _session(spark, folder, "pushdown", recursiveFileLookup="true")
+    session = text_session(spark, folder, SCHEMA, "pushdown", recursiveFileLookup="true")
     many = ", ".join(str(n) for n in range(0, 20_000, 4))
     either = " OR ".join(f"id = {n}" for n in range(0, 600))
     every = " AND ".join(f"id <> {n}" for n in range(0, 600))
@@ -461,7 +335,7 @@ def test_long_predicates_are_planned(spark: SparkSession, folder: Path) -> None:
 
 
 def test_counts_are_not_doubled_by_a_second_run(spark: SparkSession, folder: Path) -> None:
-    result = _session(spark, folder, "pushdown", recursiveFileLookup="true").scan("data", where="id = 5")
+    result = text_session(spark, folder, SCHEMA, "pushdown", recursiveFileLookup="true").scan("data", where="id = 5")
 
     def twice(frame: DataFrame) -> Sequence[object]:
         frame.collect()
@@ -472,7 +346,7 @@ def test_counts_are_not_doubled_by_a_second_run(spark: SparkSession, folder: Pat
 
 
 def test_before_a_run_the_report_is_the_plan(spark: SparkSession, folder: Path) -> None:
-    result: PushdownResult = _session(spark, folder, "pushdown", recursiveFileLookup="true").scan(
+    result: PushdownResult = text_session(spark, folder, SCHEMA, "pushdown", recursiveFileLookup="true").scan(
         "data", where="id = 5 AND length(name) = 6"
     )
     report = result.report()["data"]
@@ -484,7 +358,7 @@ def test_before_a_run_the_report_is_the_plan(spark: SparkSession, folder: Path) 
 
 
 def test_mistakes_raise_when_the_scan_is_planned(spark: SparkSession, folder: Path) -> None:
-    session = _session(spark, folder, "auto", recursiveFileLookup="true")
+    session = text_session(spark, folder, SCHEMA, "auto", recursiveFileLookup="true")
     with pytest.raises(UnknownColumnError, match="name"):
         session.scan("data", columns=["nam"])
     with pytest.raises(BadPredicateError):
@@ -506,9 +380,7 @@ def timed(spark: SparkSession, tmp_path: Path) -> PushdownSession:
     times = ("2025-12-31T23:59:59.999Z", "2026-01-01T00:00:00Z", "2026-01-01T22:59:59.999999Z", "2026-01-01T23:00:00Z")
     lines = (f'{{"id":{number},"at":"{time}"}}\n' for number, time in enumerate(times))
     (tmp_path / "a.json").write_text("".join(lines))
-    session = PushdownSession(spark)
-    _flat(session, "id int, at timestamp", tmp_path, "pushdown", "json")
-    return session
+    return text_session(spark, tmp_path, "id int, at timestamp", "pushdown")
 
 
 @pytest.mark.parametrize(

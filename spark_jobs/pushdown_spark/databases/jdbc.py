@@ -28,7 +28,7 @@ from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteT
 from pushdown_spark.databases.sql_builder import call, cast, to_sql
 from pushdown_spark.errors import BadSpecError, RemoteFailedError, SchemaConflictError, UnsupportedError
 from pushdown_spark.projection.paths import sql_text, sql_type
-from pushdown_spark.runtime.error_classification import root_message
+from pushdown_spark.runtime.exception_chain import root_message
 from pushdown_spark.runtime.jvm_gateway import has_class
 
 _POSTGRESQL_DRIVER = "org.postgresql.Driver"

@@ -17,6 +17,7 @@ from pushdown_spark.errors import BadSpecError, UnsupportedError
 from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.optimizer.add_broadcast_hints import broadcast_hint
 from pushdown_spark.optimizer.catalyst import CATALYST, LOGICAL, is_query
+from pushdown_spark.optimizer.column_names import ColumnNameResolver
 from pushdown_spark.optimizer.dataframe_plan import (
     CatalystChain,
     column_name,
@@ -30,15 +31,9 @@ from pushdown_spark.optimizer.query_result import explained_joins
 from pushdown_spark.optimizer.reorder_joins import JoinReordering, unchanged_report
 from pushdown_spark.optimizer.reorder_safety import NO_CROSS_JOINS, OTHER_COLUMNS, ColumnTypes, casts_may_fail
 from pushdown_spark.optimizer.select_block import SelectBlock
-from pushdown_spark.optimizer.sql_reader import (
-    ColumnNameResolver,
-    ParsedQuery,
-    UnreadableQueryError,
-    as_spec_error,
-    named_tables,
-    parse_sql,
-)
-from pushdown_spark.optimizer.statistics.cardinality import RelationStatistics
+from pushdown_spark.optimizer.sql_dialect import parse_sql
+from pushdown_spark.optimizer.sql_reader import ParsedQuery, UnreadableQueryError, as_spec_error, named_tables
+from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 from pushdown_spark.optimizer.statistics.session_statistics import SessionTableStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, SourceStatistics, StatisticsRequest
 from pushdown_spark.projection.paths import quote_name

@@ -14,7 +14,7 @@ from enum import StrEnum
 from sqlglot import exp
 
 from pushdown_spark.expressions.conjuncts import conjuncts
-from pushdown_spark.optimizer.sql_reader import truncation_unit
+from pushdown_spark.optimizer.sql_dialect import truncation_unit
 
 _NONDETERMINISTIC = (exp.Rand, exp.Randn, exp.Uuid, exp.Anonymous, exp.AnonymousAggFunc)
 """Functions whose value may differ between calls. Functions that sqlglot does not know are among them."""

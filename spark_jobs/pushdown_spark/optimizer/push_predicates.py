@@ -29,7 +29,7 @@ from pushdown_spark.optimizer.logical_plan import (
     owner,
 )
 from pushdown_spark.optimizer.query_context import QueryContext, remove_qualifier
-from pushdown_spark.optimizer.sql_reader import to_sql
+from pushdown_spark.optimizer.sql_dialect import to_sql
 
 # Kinds of joins below which a predicate from above, or from the ON clause, may go to the left or to the right.
 _ABOVE_TO_LEFT = frozenset({JoinKind.INNER, JoinKind.CROSS, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI})

@@ -36,8 +36,9 @@ from pushdown_spark.optimizer.query_context import (
     remove_qualifier,
 )
 from pushdown_spark.optimizer.select_block import SelectBlock
-from pushdown_spark.optimizer.sql_reader import to_sql
-from pushdown_spark.optimizer.statistics.cardinality import RelationStatistics, joined_bounds
+from pushdown_spark.optimizer.sql_dialect import to_sql
+from pushdown_spark.optimizer.statistics.cardinality import joined_bounds
+from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import StatisticsRequest
 from pushdown_spark.projection.paths import quote_name
 

@@ -13,6 +13,7 @@ from sqlglot import exp
 from pushdown_spark.contract import JoinOptions, JoinReport, JoinTree
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.optimizer.catalyst import Analyze
+from pushdown_spark.optimizer.column_names import ColumnNameResolver
 from pushdown_spark.optimizer.join_order.decision import ReorderDecision, ReorderSettings, order_chain
 from pushdown_spark.optimizer.logical_plan import (
     ChainTree,
@@ -28,9 +29,10 @@ from pushdown_spark.optimizer.push_predicates import implied_predicates
 from pushdown_spark.optimizer.query_context import OptimizedQuery, QueryContext
 from pushdown_spark.optimizer.reorder_safety import ColumnTypes, check_block, check_rewrite, check_session
 from pushdown_spark.optimizer.select_block import SelectBlock, select_blocks, write_plan
-from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery, to_sql
-from pushdown_spark.optimizer.statistics.cardinality import RelationStatistics
+from pushdown_spark.optimizer.sql_dialect import to_sql
+from pushdown_spark.optimizer.sql_reader import ParsedQuery
 from pushdown_spark.optimizer.statistics.derived_statistics import QueryStatistics, StatisticsOf, TableStatisticsOf
+from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import StatisticsRequest
 
 _MAX_REFERENCES = 4

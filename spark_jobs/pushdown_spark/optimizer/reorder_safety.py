@@ -26,7 +26,8 @@ from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.optimizer.catalyst import CATALYST, Analyze, is_same_query, tree_lines
 from pushdown_spark.optimizer.logical_plan import JoinChain, is_nondeterministic
 from pushdown_spark.optimizer.select_block import SelectBlock, merges_columns
-from pushdown_spark.optimizer.sql_reader import ParsedQuery, is_typed_literal
+from pushdown_spark.optimizer.sql_dialect import is_typed_literal
+from pushdown_spark.optimizer.sql_reader import ParsedQuery
 from pushdown_spark.runtime.jvm_gateway import class_name, elements, java_class, java_string
 
 _EXACT_TYPES = (

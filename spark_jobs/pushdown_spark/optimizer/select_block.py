@@ -21,7 +21,8 @@ from pushdown_spark.optimizer.logical_plan import (
     factor_common_conjuncts,
     owner,
 )
-from pushdown_spark.optimizer.sql_reader import parse_sql, referenced_cte
+from pushdown_spark.optimizer.sql_dialect import parse_sql
+from pushdown_spark.optimizer.sql_reader import referenced_cte
 from pushdown_spark.projection.paths import quote_name
 
 _SIDES = {"LEFT": JoinKind.LEFT, "RIGHT": JoinKind.RIGHT, "FULL": JoinKind.FULL}

@@ -40,7 +40,8 @@ from pushdown_spark.output.writer import FileOutput, effective_mode
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.projection.schema_alignment import ddl
 from pushdown_spark.runtime.error_classification import typed_error
-from pushdown_spark.runtime.filesystem import FileEntry, Files, HadoopFiles, open_files
+from pushdown_spark.runtime.files import FileEntry, Files
+from pushdown_spark.runtime.filesystem import HadoopFiles, open_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -25,7 +25,7 @@ from typing import Protocol
 from pushdown_spark.errors import BadSpecError, OutputTakenError
 from pushdown_spark.output.journal import CatalogChange, Journal, Moves, fence, has_files
 from pushdown_spark.output.layout import CLAIMS_OF_ALL_RUNS, OutputPaths, others_path
-from pushdown_spark.runtime.filesystem import DRAFT, Files
+from pushdown_spark.runtime.files import DRAFT, Files
 
 PATIENCE_SECONDS = 60.0
 """The time without a heartbeat after which a commit is undone."""

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pushdown_spark.contract import OutputSummary
 from pushdown_spark.contract.message import Message
 from pushdown_spark.output.layout import OutputPaths
-from pushdown_spark.runtime.filesystem import Files
+from pushdown_spark.runtime.files import Files
 
 
 class RecordedCommit(Message):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.runtime.filesystem import Files
+from pushdown_spark.runtime.files import Files
 
 _TABLE_LOGS = (("Delta", "_delta_log"), ("Hudi", ".hoodie"), ("Iceberg", "metadata/*.metadata.json"))
 """Table formats, each with a glob pattern of the log in the directory of a table."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from pushdown_spark.contract.message import Message
-from pushdown_spark.runtime.filesystem import Files
+from pushdown_spark.runtime.files import Files
 
 _UNDO = ".undo-"
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.runtime.filesystem import HadoopFiles, local_path, one_spelling
+from pushdown_spark.runtime.file_paths import local_path, one_spelling
+from pushdown_spark.runtime.filesystem import HadoopFiles
 
 _LITERAL_PART = re.compile(r"(?:[^*?\[{\\]|\\.)*")
 """The start of a path before its first glob character. A backslash makes the next character a plain one."""

@@ -24,7 +24,8 @@ from pushdown_spark.output.existing_data import check_no_table
 from pushdown_spark.output.journal import Journal, Move
 from pushdown_spark.output.layout import CLAIM, OutputPaths
 from pushdown_spark.output.source_guard import ReadPath, SourceGuard
-from pushdown_spark.runtime.filesystem import FileEntry, Files, HadoopFiles, open_files
+from pushdown_spark.runtime.files import FileEntry, Files
+from pushdown_spark.runtime.filesystem import HadoopFiles, open_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,7 +14,7 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.relations.storage import LOCAL, Storage
-from pushdown_spark.runtime.filesystem import FileEntry
+from pushdown_spark.runtime.files import FileEntry
 from pushdown_spark.runtime.jvm_gateway import java_strings, scala_seq
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.relations.object_store import KeyPair, Proxy, S3Settings
-from pushdown_spark.runtime.filesystem import HadoopSettings
+from pushdown_spark.runtime.hadoop_settings import HadoopSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

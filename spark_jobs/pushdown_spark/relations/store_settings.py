@@ -9,7 +9,7 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.relations import azure_settings, google_settings
 from pushdown_spark.relations.object_store import StoreSettings
 from pushdown_spark.relations.s3_settings import HadoopKeys
-from pushdown_spark.runtime.filesystem import HadoopSettings
+from pushdown_spark.runtime.hadoop_settings import HadoopSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pydantic import ValidationError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import SparkSession
@@ -21,13 +21,13 @@ from pushdown_spark.projection.file_locations import location
 from pushdown_spark.runtime.filesystem import HadoopFiles
 
 if TYPE_CHECKING:
-    from py4j.java_gateway import JavaObject
+    pass
+from pushdown_spark.runtime.exception_chain import BRACKETED_CONDITION, Link, exception_chain
 
 MAX_TRACEBACK = 8 * 1024
 """The size limit of `JobError.traceback` in bytes of UTF-8."""
 
 _MAX_LINE = 1000
-_CONDITION = re.compile(r"^\s*\[([A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]\s*")
 _AFTER_SENTENCE = re.compile(r"\s*SQLSTATE: .*", re.DOTALL)
 _WORKER_ERROR = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+): (.*)$", re.MULTILINE)
 _WORKER_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n.*?(?=\n\tat |\s*SQLSTATE: |\Z)", re.DOTALL)
@@ -86,22 +86,6 @@ _CODES_BY_CONDITION: Mapping[str, ErrorCode] = {
 
 
 @dataclass(frozen=True)
-class _Link:
-    """One exception of a chain, from Python or from the JVM."""
-
-    kind: str
-    message: str
-    condition: str | None = None
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    python: BaseException | None = None
-
-    @property
-    def family(self) -> str:
-        """The error condition up to its first dot, empty without a condition."""
-        return (self.condition or "").partition(".")[0]
-
-
-@dataclass(frozen=True)
 class _Classification:
     """The result of a rule."""
 
@@ -116,7 +100,7 @@ def classify(exc: BaseException) -> JobError:
     The cause is an error of this package if the chain has one, also from a Python worker; then a condition of Spark or
     of a file system; then any other exception. The function does not raise, even if the JVM has ended.
     """
-    chain = tuple(_chain(exc))
+    chain = tuple(exception_chain(exc))
     result = _classify_chain(chain)
     return JobError(
         code=result.code,
@@ -138,7 +122,7 @@ def typed_error(
     own = pushdown_error(exc)
     if own is not None:
         return own
-    result = _classify_chain(tuple(_chain(exc)))
+    result = _classify_chain(tuple(exception_chain(exc)))
     code = text_error if result.code is ErrorCode.BAD_PREDICATE else result.code
     message = f"{about}: {result.message}" if about else result.message
     classes = {error_class.code: error_class for error_class in errors.PushdownError.__subclasses__()}
@@ -151,15 +135,10 @@ def pushdown_error(exc: BaseException) -> errors.PushdownError | None:
     A worker's error arrives as the text of its traceback. The last line has the qualified class name and the message,
     so messages must be single lines.
     """
-    return _pushdown_error(tuple(_chain(exc)))
+    return _pushdown_error(tuple(exception_chain(exc)))
 
 
-def root_message(exc: BaseException) -> str:
-    """Return the message of the innermost cause, for example of a database driver or file system."""
-    return list(_chain(exc))[-1].message
-
-
-def _classify_chain(chain: Sequence[_Link]) -> _Classification:
+def _classify_chain(chain: Sequence[Link]) -> _Classification:
     return next(result for rule in _RULES if (result := rule(chain)) is not None)
 
 
@@ -167,45 +146,7 @@ def _one_line(message: str) -> str:
     return _truncated(" ".join(message.split()), _MAX_LINE)
 
 
-def _chain(exc: BaseException) -> Iterator[_Link]:
-    """Yield the exception and its causes, outermost first. Causes in the JVM come before causes in Python."""
-    seen: set[int] = set()
-    current: BaseException | None = exc
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        yield from _links(current)
-        current = current.__cause__
-
-
-def _links(exc: BaseException) -> Iterator[_Link]:
-    if isinstance(exc, Py4JJavaError):
-        yield from _jvm_links(exc.java_exception)
-        return
-    condition, parameters = None, {}
-    if isinstance(exc, PySparkException):
-        try:
-            condition, parameters = exc.getCondition(), exc.getMessageParameters() or {}
-        except Py4JError:
-            condition = None
-    yield _Link(type(exc).__name__, str(exc), condition, parameters, exc)
-    origin = getattr(exc, "_origin", None)
-    if origin is not None:
-        yield from list(_jvm_links(origin))[1:]
-
-
-def _jvm_links(thrown: JavaObject | None) -> Iterator[_Link]:
-    """Yield the chain of causes in the JVM, until the JVM no longer responds."""
-    while thrown is not None:
-        try:
-            kind, message = str(thrown.getClass().getName()), str(thrown.getMessage() or "")
-            thrown = thrown.getCause()
-        except (Py4JError, OSError):
-            return
-        condition = _CONDITION.match(message)
-        yield _Link(kind, message, condition.group(1) if condition else None)
-
-
-def _pushdown_error(chain: Sequence[_Link]) -> errors.PushdownError | None:
+def _pushdown_error(chain: Sequence[Link]) -> errors.PushdownError | None:
     for link in chain:
         if isinstance(link.python, errors.PushdownError):
             return link.python
@@ -216,7 +157,7 @@ def _pushdown_error(chain: Sequence[_Link]) -> errors.PushdownError | None:
     return None
 
 
-def _own_error(chain: Sequence[_Link]) -> _Classification | None:
+def _own_error(chain: Sequence[Link]) -> _Classification | None:
     own = _pushdown_error(chain)
     if own is None:
         return None
@@ -224,7 +165,7 @@ def _own_error(chain: Sequence[_Link]) -> _Classification | None:
     return _Classification(own.code, str(own), condition)
 
 
-def _invalid_spec(chain: Sequence[_Link]) -> _Classification | None:
+def _invalid_spec(chain: Sequence[Link]) -> _Classification | None:
     for link in chain:
         if isinstance(link.python, ValidationError):
             problems = [
@@ -241,7 +182,7 @@ def _spec_path(steps: Sequence[int | str]) -> str:
     return ".".join(str(step) for number, step in enumerate(steps) if number != 2 or step not in kinds)
 
 
-def _disk_full(chain: Sequence[_Link]) -> _Classification | None:
+def _disk_full(chain: Sequence[Link]) -> _Classification | None:
     messages = ("No space left on device", "Disk quota exceeded")
     for link in chain:
         is_full = isinstance(link.python, OSError) and link.python.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -255,14 +196,14 @@ def _disk_full(chain: Sequence[_Link]) -> _Classification | None:
     return None
 
 
-def _driver_gone(chain: Sequence[_Link]) -> _Classification | None:
+def _driver_gone(chain: Sequence[Link]) -> _Classification | None:
     if any(_is_lost_connection(link.python) for link in chain):
         message = "the JVM of the Spark driver has ended (killed, or out of memory); see the end of its log"
         return _Classification(ErrorCode.DRIVER_KILLED, message, chain[0].kind)
     return None
 
 
-def _stopped(chain: Sequence[_Link]) -> _Classification | None:
+def _stopped(chain: Sequence[Link]) -> _Classification | None:
     messages = ("SparkContext was shut down", "stopped SparkContext", "SparkContext is stopping")
     is_stopped = any(isinstance(link.python, KeyboardInterrupt | SystemExit) for link in chain)
     if is_stopped or any(text in link.message for link in chain for text in messages):
@@ -276,7 +217,7 @@ def _is_lost_connection(exc: BaseException | None) -> bool:
     return is_unanswered or isinstance(exc, Py4JNetworkError | ConnectionError)
 
 
-def _worker_killed(chain: Sequence[_Link]) -> _Classification | None:
+def _worker_killed(chain: Sequence[Link]) -> _Classification | None:
     messages = ("Python worker exited unexpectedly", "Python worker process terminated", "ExecutorLostFailure")
     for link in chain:
         if any(text in link.message for text in messages):
@@ -289,7 +230,7 @@ def _worker_killed(chain: Sequence[_Link]) -> _Classification | None:
     return None
 
 
-def _access_denied(chain: Sequence[_Link]) -> _Classification | None:
+def _access_denied(chain: Sequence[Link]) -> _Classification | None:
     """Return a final error for denied access: a retry would have the same credentials."""
     for link in chain:
         if link.kind in _DENIALS or _EXPIRED in link.message:
@@ -298,7 +239,7 @@ def _access_denied(chain: Sequence[_Link]) -> _Classification | None:
     return None
 
 
-def _no_directory(chain: Sequence[_Link]) -> _Classification | None:
+def _no_directory(chain: Sequence[Link]) -> _Classification | None:
     """Return an error for a directory that cannot be created: a file has its name, or the job may not write there."""
     for link in chain:
         if link.message.startswith(_NO_DIRECTORY):
@@ -307,7 +248,7 @@ def _no_directory(chain: Sequence[_Link]) -> _Classification | None:
     return None
 
 
-def _database_failed(chain: Sequence[_Link]) -> _Classification | None:
+def _database_failed(chain: Sequence[Link]) -> _Classification | None:
     """Return an error of a database through Spark's JDBC source. Access to the table was checked before."""
     for link in chain:
         if link.kind.startswith(_DATABASE_ERRORS):
@@ -318,7 +259,7 @@ def _database_failed(chain: Sequence[_Link]) -> _Classification | None:
     return None
 
 
-def _unreadable_file(chain: Sequence[_Link]) -> _Classification | None:
+def _unreadable_file(chain: Sequence[Link]) -> _Classification | None:
     for link in chain:
         file = _FILE_READ.search(link.message)
         if link.family == "FAILED_READ_FILE" and file:
@@ -333,7 +274,7 @@ def _unreadable_file(chain: Sequence[_Link]) -> _Classification | None:
     return None
 
 
-def _bad_text(chain: Sequence[_Link]) -> _Classification | None:
+def _bad_text(chain: Sequence[Link]) -> _Classification | None:
     """Return a parse error with its line and character, both counted from 1, and the text from there on."""
     for link in chain:
         position, text = _PARSE_POSITION.search(link.message), _PARSED_TEXT.search(link.message)
@@ -348,7 +289,7 @@ def _bad_text(chain: Sequence[_Link]) -> _Classification | None:
     return None
 
 
-def _unknown_column(chain: Sequence[_Link]) -> _Classification | None:
+def _unknown_column(chain: Sequence[Link]) -> _Classification | None:
     for link in chain:
         if link.family == "UNRESOLVED_COLUMN" and "objectName" in link.parameters:
             proposal = link.parameters.get("proposal")
@@ -358,14 +299,14 @@ def _unknown_column(chain: Sequence[_Link]) -> _Classification | None:
     return None
 
 
-def _spark_condition(chain: Sequence[_Link]) -> _Classification | None:
+def _spark_condition(chain: Sequence[Link]) -> _Classification | None:
     for link in reversed(chain):
         if code := _CODES_BY_CONDITION.get(link.family):
             return _Classification(code, _sentence(link.message), link.condition)
     return None
 
 
-def _missing_library(chain: Sequence[_Link]) -> _Classification | None:
+def _missing_library(chain: Sequence[Link]) -> _Classification | None:
     """Return a final error for a file system or codec whose classes Spark lacks."""
     cause = chain[-1]
     if cause.kind == "org.apache.hadoop.fs.UnsupportedFileSystemException":
@@ -377,7 +318,7 @@ def _missing_library(chain: Sequence[_Link]) -> _Classification | None:
     return None
 
 
-def _worker_exception(chain: Sequence[_Link]) -> _Classification | None:
+def _worker_exception(chain: Sequence[Link]) -> _Classification | None:
     for link in chain:
         if match := _WORKER_TRACEBACK.search(link.message):
             raised = _RAISED_LINE.findall(match.group())
@@ -386,7 +327,7 @@ def _worker_exception(chain: Sequence[_Link]) -> _Classification | None:
     return None
 
 
-def _other_error(chain: Sequence[_Link]) -> _Classification:
+def _other_error(chain: Sequence[Link]) -> _Classification:
     """Return any other error. Spark's analysis errors are final, its other errors not; Python errors are internal."""
     outermost, cause = chain[0], chain[-1]
     named = next((link for link in reversed(chain) if link.condition), None)
@@ -401,7 +342,7 @@ def _other_error(chain: Sequence[_Link]) -> _Classification:
     return _Classification(ErrorCode.INTERNAL, f"{outermost.kind}: {_sentence(outermost.message)}", outermost.kind)
 
 
-_Rule = Callable[[Sequence[_Link]], _Classification | None]
+_Rule = Callable[[Sequence[Link]], _Classification | None]
 _RULES: tuple[_Rule, ...] = (
     _own_error,
     _invalid_spec,
@@ -435,19 +376,19 @@ def _end_position(path: str) -> str:
 
 def _sentence(message: str) -> str:
     """Return the first line of a message without the bracketed condition, SQLSTATE, query plan and stack trace."""
-    text = _AFTER_SENTENCE.sub("", _CONDITION.sub("", message)).strip()
+    text = _AFTER_SENTENCE.sub("", BRACKETED_CONDITION.sub("", message)).strip()
     return text.splitlines()[0].strip() if text else ""
 
 
-def _short_kind(link: _Link) -> str:
+def _short_kind(link: Link) -> str:
     return link.kind.rpartition(".")[2]
 
 
-def _condition_or_kind(chain: Sequence[_Link]) -> str:
+def _condition_or_kind(chain: Sequence[Link]) -> str:
     return next((link.condition for link in chain if link.condition), chain[-1].kind)
 
 
-def _first_traceback(exc: BaseException, chain: Sequence[_Link]) -> str:
+def _first_traceback(exc: BaseException, chain: Sequence[Link]) -> str:
     """Return the traceback of a failed worker, otherwise that of the driver, without frames of the JVM."""
     in_worker = (_WORKER_TRACEBACK.search(link.message) for link in chain)
     text = next((match.group() for match in in_worker if match), None)

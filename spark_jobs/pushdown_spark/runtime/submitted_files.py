@@ -8,7 +8,8 @@ from py4j.java_gateway import JavaClass
 from pyspark import SparkContext
 
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.runtime.filesystem import HadoopFiles, moves_directories
+from pushdown_spark.runtime.file_paths import moves_directories
+from pushdown_spark.runtime.filesystem import HadoopFiles
 
 _REMOTE = re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 

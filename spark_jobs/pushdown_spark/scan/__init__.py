@@ -1,1 +1,1 @@
-"""What every scan has in common: requests, the interface, tasks, limits and metrics."""
+"""What every scan has in common: the interface, tasks, limits, metrics and advice."""

@@ -14,16 +14,14 @@ from spark_rows import sorted_rows
 
 from pushdown_spark.contract import JoinOptions, JoinTree
 from pushdown_spark.optimizer.add_broadcast_hints import with_broadcast_hints
+from pushdown_spark.optimizer.column_names import ColumnNameResolver
 from pushdown_spark.optimizer.join_order.equalities import ClassMember, Equality
 from pushdown_spark.optimizer.join_order.output_columns import RequiredOutputColumns
 from pushdown_spark.optimizer.logical_plan import extract_chain
 from pushdown_spark.optimizer.select_block import select_blocks
-from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, parse_query
-from pushdown_spark.optimizer.statistics.cardinality import (
-    CardinalityEstimator,
-    JoinColumnStatistics,
-    RelationStatistics,
-)
+from pushdown_spark.optimizer.sql_reader import parse_query
+from pushdown_spark.optimizer.statistics.cardinality import CardinalityEstimator
+from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, RelationStatistics
 from pushdown_spark.session import PushdownSession
 
 THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"

@@ -5,17 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pushdown_spark.errors import BadSpecError
+from pushdown_spark.optimizer.column_names import ColumnNameResolver
 from pushdown_spark.optimizer.logical_plan import extract_chain
 from pushdown_spark.optimizer.prune_columns import ColumnPruner
 from pushdown_spark.optimizer.push_predicates import pushdown_predicates
 from pushdown_spark.optimizer.select_block import SelectBlock, select_blocks
-from pushdown_spark.optimizer.sql_reader import (
-    ColumnNameResolver,
-    named_tables,
-    parse_query,
-    replace_table_names,
-    to_sql,
-)
+from pushdown_spark.optimizer.sql_dialect import to_sql
+from pushdown_spark.optimizer.sql_reader import named_tables, parse_query, replace_table_names
 
 COLUMNS = {
     "a": frozenset({"k", "x", "s"}),

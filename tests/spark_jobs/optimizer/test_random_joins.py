@@ -14,10 +14,11 @@ from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions, JoinReport
 from pushdown_spark.optimizer import reduce_semi_joins
+from pushdown_spark.optimizer.column_names import ColumnNameResolver
 from pushdown_spark.optimizer.reorder_joins import JoinReordering
 from pushdown_spark.optimizer.reorder_safety import ColumnTypes
-from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, ParsedQuery
-from pushdown_spark.optimizer.statistics.cardinality import JoinColumnStatistics, RelationStatistics
+from pushdown_spark.optimizer.sql_reader import ParsedQuery
+from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, RelationStatistics
 from pushdown_spark.session import PushdownSession
 
 FORMATS = {"ta": "json", "tb": "orc", "tc": "parquet", "td": "csv", "te": "json", "tf": "parquet"}

@@ -20,7 +20,7 @@ from pushdown_spark.contract import JoinOptions
 from pushdown_spark.optimizer import reorder_joins
 from pushdown_spark.optimizer.join_order.equalities import ClassMember
 from pushdown_spark.optimizer.reduce_semi_joins import KeyPredicate, reduce_by_known_keys
-from pushdown_spark.optimizer.statistics.cardinality import JoinColumnStatistics, KeyValues, RelationStatistics
+from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, KeyValues, RelationStatistics
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
 

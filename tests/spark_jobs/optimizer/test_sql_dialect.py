@@ -10,7 +10,8 @@ from sqlglot.parsers.spark import SparkParser
 
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.optimizer.catalyst import is_same_query
-from pushdown_spark.optimizer.sql_reader import parse_query, to_sql
+from pushdown_spark.optimizer.sql_dialect import to_sql
+from pushdown_spark.optimizer.sql_reader import parse_query
 
 EXPRESSIONS = {
     "negations": """v IS NOT NULL|NOT v IS NULL|NOT (v IS NOT NULL)|(v IS NULL) IS NOT NULL|(v = 1) IS NOT TRUE|

@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputMode, OutputSpec
 from pushdown_spark.output.writer import FileOutput, open_output
-from pushdown_spark.runtime.filesystem import HadoopFiles, LocalFiles, local_path
+from pushdown_spark.runtime.file_paths import local_path
+from pushdown_spark.runtime.filesystem import HadoopFiles
+from pushdown_spark.runtime.local_files import LocalFiles
 
 Tree = dict[str, list[str]]
 """The contents of the data files of an output by partition, each list in order."""

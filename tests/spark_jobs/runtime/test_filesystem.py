@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pushdown_spark.runtime.filesystem import HadoopFiles, local_path
+from pushdown_spark.runtime.file_paths import local_path
+from pushdown_spark.runtime.filesystem import HadoopFiles
 
 
 @pytest.fixture

@@ -50,9 +50,9 @@ from pushdown_spark.optimizer.logical_plan import (
 from pushdown_spark.optimizer.reduce_semi_joins import KeyPredicate, reduce_by_known_keys
 from pushdown_spark.optimizer.reorder_safety import ColumnTypes
 from pushdown_spark.optimizer.select_block import SelectBlock
-from pushdown_spark.optimizer.sql_reader import to_sql
-from pushdown_spark.optimizer.statistics.cardinality import RelationStatistics
+from pushdown_spark.optimizer.sql_dialect import to_sql
 from pushdown_spark.optimizer.statistics.derived_statistics import StatisticsOf, chain_estimator, item_statistics
+from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 
 _MIN_UNIQUENESS = 0.95
 """Share of distinct values among the rows of a dimension that its key must have at least."""

@@ -32,12 +32,11 @@ from pushdown_spark.optimizer.select_block import SelectBlock
 from pushdown_spark.optimizer.sql_reader import referenced_cte
 from pushdown_spark.optimizer.statistics.cardinality import (
     CardinalityEstimator,
-    JoinColumnStatistics,
     JoinFilter,
     OutputColumns,
-    RelationStatistics,
     guess_selectivity,
 )
+from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, RelationStatistics
 
 _GROUPS_EXPONENT = 0.75
 """GROUP BY and DISTINCT are assumed to return this power of their input rows."""

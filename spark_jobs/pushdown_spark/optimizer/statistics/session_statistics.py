@@ -9,7 +9,7 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
-from pushdown_spark.optimizer.statistics.cardinality import RelationStatistics
+from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import FileTable, SourceStatistics, StatisticsRequest
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import decoded, input_uris, is_local

@@ -28,14 +28,10 @@ from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.constant_folding import value_of
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.expressions.session_settings import is_case_sensitive
-from pushdown_spark.optimizer.sql_reader import to_sql
-from pushdown_spark.optimizer.statistics.cardinality import (
-    JoinColumnStatistics,
-    KeyValues,
-    RelationStatistics,
-    guess_selectivity,
-)
+from pushdown_spark.optimizer.sql_dialect import to_sql
+from pushdown_spark.optimizer.statistics.cardinality import guess_selectivity
 from pushdown_spark.optimizer.statistics.collection_time import AnalysisCosts
+from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, KeyValues, RelationStatistics
 from pushdown_spark.optimizer.statistics.sampling import SourceSample, sample_files
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import Source

@@ -13,13 +13,8 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.optimizer.join_order.equalities import ClassMember, Equality
-from pushdown_spark.optimizer.statistics.cardinality import (
-    CardinalityEstimator,
-    JoinColumnStatistics,
-    KeyValues,
-    RelationStatistics,
-    restrict_to_joined_bounds,
-)
+from pushdown_spark.optimizer.statistics.cardinality import CardinalityEstimator, restrict_to_joined_bounds
+from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, KeyValues, RelationStatistics
 from pushdown_spark.session import PushdownSession
 
 DAYS, FIRST, LAST = 20_000, 8_000, 9_827

@@ -1,0 +1,49 @@
+"""Qualified paths such as `hdfs://nn/a/b`: their spelling, and what the scheme says about the file system."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_MOVES_DIRECTORIES = frozenset({"file", "hdfs", "viewfs", "webhdfs", "swebhdfs", "ofs", "maprfs"})
+"""Schemes of file systems that rename a directory in one atomic step."""
+
+
+def moves_directories(path: str) -> bool:
+    """Return whether the file system of a qualified path renames a directory in one atomic step."""
+    return path.partition(":")[0] in _MOVES_DIRECTORIES
+
+
+_STORE_NAMES = {
+    "s3": "s3a",
+    "s3n": "s3a",
+    "abfs": "abfss",
+    "wasb": "abfss",
+    "wasbs": "abfss",
+    "webhdfs": "hdfs",
+    "swebhdfs": "hdfs",
+}
+"""Schemes that lead to the same files as another one."""
+
+
+def one_spelling(path: str) -> str:
+    """Return a qualified path with one name for each store, and without links of the local disk.
+
+    >>> one_spelling("s3://lake/raw/"), one_spelling("wasb://lake@store.blob.core.windows.net/raw")
+    ('s3a://lake/raw', 'abfss://lake@store.dfs.core.windows.net/raw')
+    """
+    local = local_path(path)
+    if local is not None:
+        return f"file:{os.path.realpath(local)}"
+    scheme, separator, rest = path.partition("://")
+    scheme = _STORE_NAMES.get(scheme, scheme)
+    authority, slash, key = rest.partition("/")
+    # The port of a name node depends on the protocol.
+    authority = authority.partition(":")[0] if scheme == "hdfs" else authority.replace(".blob.", ".dfs.")
+    return f"{scheme}{separator}{authority}{slash}{key}".rstrip("/")
+
+
+def local_path(path: str) -> Path | None:
+    """Return a qualified path as a local path, None for another file system."""
+    scheme, _, rest = path.partition(":")
+    return Path(f"/{rest.lstrip('/')}") if scheme == "file" else None

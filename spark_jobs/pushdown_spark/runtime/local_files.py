@@ -1,0 +1,145 @@
+"""The local file system without Hadoop."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from glob import escape
+from pathlib import Path
+
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.runtime.file_paths import local_path
+from pushdown_spark.runtime.files import DRAFT, FileEntry
+
+_DELETE_ATTEMPTS, _DELETE_PAUSE_SECONDS = 10, 0.1
+"""Executors end shortly after their driver and may write files during the deletion."""
+
+
+class LocalFiles:
+    """The local file system without Hadoop. It works after the JVM has ended, and does not fall back to copies.
+
+    Hadoop's local file system writes a checksum `.name.crc` next to each file. Checksums are moved and deleted with
+    their files, and listings omit them. Paths are qualified as `file:/a/b`.
+    """
+
+    moves_directories = True
+
+    def exists(self, path: str) -> bool:
+        """Return whether a file or directory exists."""
+        return _local(path).exists()
+
+    def is_directory(self, path: str) -> bool:
+        """Return whether the path is a directory."""
+        return _local(path).is_dir()
+
+    def files(self, directory: str) -> Iterator[FileEntry]:
+        """Yield all files below a directory, at any depth."""
+        for folder, _, names in os.walk(_local(directory)):
+            for name in filter(_is_not_checksum, names):
+                status = Path(folder, name).stat()
+                yield FileEntry(f"file:{folder}/{name}", status.st_size, status.st_mtime_ns // 1_000_000)
+
+    def names(self, directory: str) -> list[str]:
+        """Return the names of the entries of a directory, none if it does not exist."""
+        try:
+            return [entry.name for entry in _local(directory).iterdir() if _is_not_checksum(entry.name)]
+        except FileNotFoundError:
+            return []
+
+    def matching(self, directory: str, pattern: str) -> list[str]:
+        """Return the paths that match a glob pattern relative to a directory."""
+        paths = Path("/").glob(f"{escape(str(_local(directory)))[1:]}/{pattern}")
+        return [f"file:{path}" for path in paths if _is_not_checksum(path.name)]
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a directory with its content. A missing path is not an error."""
+        target = _local(path)
+        if not target.is_dir():
+            target.unlink(missing_ok=True)
+            _checksum(target).unlink(missing_ok=True)
+            return
+        for attempt in range(_DELETE_ATTEMPTS):
+            is_last = attempt == _DELETE_ATTEMPTS - 1
+            shutil.rmtree(target, ignore_errors=not is_last)
+            if not target.exists():
+                return
+            time.sleep(_DELETE_PAUSE_SECONDS)
+
+    def delete_empty(self, directory: str) -> None:
+        """Delete a directory if it is empty."""
+        with suppress(OSError):
+            _local(directory).rmdir()
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory and its parents."""
+        _local(path).mkdir(parents=True, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file or directory to a path of the same file system that does not exist.
+
+        The parent of the target must exist. Raises BadSpecError for a move to another device: an interrupted copy would
+        look like a complete one.
+        """
+        old, new = _local(source), _local(target)
+        if new.exists():
+            raise FileExistsError(f"cannot move {source} to {target}: the target already exists")
+        try:
+            old.rename(new)
+        except OSError as problem:
+            if problem.errno not in (errno.EXDEV, errno.EBUSY):
+                raise
+            raise BadSpecError(
+                f"output.path: cannot move {source} to {target}, because one of them is a mount point or a link to "
+                "another device; write to a directory inside it"
+            ) from problem
+        if _checksum(old).exists():
+            _checksum(old).replace(_checksum(new))
+
+    def create(self, path: str, text: str) -> bool:
+        """Create a file with a text. Return False if another process has created it first."""
+        target = _local(path)
+        while True:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with target.open("x", encoding="utf-8") as file:
+                    file.write(text)
+                return True
+            except FileExistsError:
+                return False
+            except FileNotFoundError:
+                # Another process has deleted the empty directory in the meantime.
+                continue
+
+    def write_text(self, path: str, text: str) -> None:
+        """Write a file so that readers see the whole text or the previous file."""
+        target = _local(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f".{target.name}{DRAFT}")
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(target)
+
+    def read_text(self, path: str) -> str | None:
+        """Return the text of a file, None if it does not exist."""
+        try:
+            return _local(path).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
+
+def _local(path: str) -> Path:
+    local = local_path(path)
+    if local is None:
+        raise ValueError(f"{path} is not a local path")
+    return local
+
+
+def _checksum(path: Path) -> Path:
+    return path.with_name(f".{path.name}.crc")
+
+
+def _is_not_checksum(name: str) -> bool:
+    return not (name.startswith(".") and name.endswith(".crc"))
