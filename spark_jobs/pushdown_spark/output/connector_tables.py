@@ -7,11 +7,13 @@ import json
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
@@ -163,8 +165,8 @@ class IcebergTable(ConnectorTable):
             table.refresh()
             self._publish(table, int(table.snapshot(branch).snapshotId()))
         finally:
-            table.refresh()
-            if branch in table.refs():
+            # A retry, or the expiry of snapshots, drops a branch that stays.
+            with suppress(PySparkException, Py4JJavaError):
                 table.manageSnapshots().removeBranch(branch).commit()
 
     def _publish(self, table: JavaObject, snapshot: int) -> None:
