@@ -252,10 +252,20 @@ def test_unreachable_source_of_another_scan_does_not_matter(
     assert scan_beside(spark, lake, other).run() == 1
 
 
-def scan_beside(spark: SparkSession, lake: Path, other: dict[str, object]) -> QueryRun:
-    """Return a scan that overwrites `raw`, in a job with another scan of the given source."""
+def test_overwrite_is_rejected_if_it_would_delete_the_output_of_another_scan(spark: SparkSession, lake: Path) -> None:
+    output = {"path": f"{lake}/link", "format": "json", "mode": "append"}
+    scan = scan_beside(spark, lake, {"format": "json", "path": [f"{lake}/other"]}, output)
+    with pytest.raises(BadSpecError, match="would delete the output of another scan"):
+        scan.run()
+
+
+def scan_beside(
+    spark: SparkSession, lake: Path, other: dict[str, object], output: dict[str, object] | None = None
+) -> QueryRun:
+    """Return a scan that overwrites `raw`, in a job with another scan of the given source and output."""
     own = {"format": "json", "schema": "n INT, day INT", "path": [f"{lake}/other/events"]}
-    scans = {"own": {"output": {"path": f"{lake}/same/raw", "format": "json", "mode": "overwrite"}}, "other": {}}
+    scans = {"own": {"output": {"path": f"{lake}/same/raw", "format": "json", "mode": "overwrite"}}}
+    scans["other"] = {} if output is None else {"output": output}
     spec = JobSpec.model_validate({"run_key": "run", "sources": {"own": own, "other": other}, "scans": scans})
     return JobRun(spec)._queries(SharedApplication(spark))["own"]
 
