@@ -44,7 +44,8 @@ SERVERS := .cache/servers/.unpacked
 # The connectors of Iceberg and Delta, with the newest release of Spark for which both exist.
 CONNECTORS := .cache/connectors
 CONNECTORS_SPARK := 4.1.4
-CONNECTORS_TESTS := tests/spark_jobs/relations/test_connectors.py tests/spark_jobs/output/test_catalog_connectors.py
+CONNECTORS_TESTS := tests/spark_jobs/relations/test_connectors.py tests/spark_jobs/relations/test_one_query.py \
+	tests/spark_jobs/output/test_catalog_connectors.py
 CONNECTORS_EXTENSIONS := org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,io.delta.sql.DeltaSparkSessionExtension
 CONNECTORS_CONF = --packages $(shell paste -sd, requirements/connectors.txt) --conf spark.jars.ivy=$(CURDIR)/.cache/ivy \
 	--conf spark.sql.extensions=$(CONNECTORS_EXTENSIONS) \
@@ -54,6 +55,9 @@ CONNECTORS_CONF = --packages $(shell paste -sd, requirements/connectors.txt) --c
 JDBC_TESTS := tests/spark_jobs/databases/test_remote_jdbc.py
 JDBC_PACKAGES = $(shell paste -sd, requirements/jdbc.txt)
 JDBC = --packages $(JDBC_PACKAGES) --conf spark.jars.ivy=$(CURDIR)/.cache/ivy
+
+# The API server of Kubernetes and etcd, compiled from the Go module proxy, and Airflow's provider for Kubernetes.
+KUBERNETES := .cache/kubernetes
 
 # The accessibility rules that the tests of the report page apply. Without npm, these checks are skipped.
 AXE := .cache/axe/.installed
@@ -79,7 +83,7 @@ AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPAR
 covered = COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data"
 cover = --cov=$(2) --cov-report=html:.artifacts/coverage-$(1)
 
-.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly connectors e2e e2e-local e2e-yarn bench bench-orc bench-avro bench-parquet bench-auto bench-joins bench-remote bench-output \
+.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly connectors kubernetes e2e e2e-local e2e-yarn bench bench-orc bench-avro bench-parquet bench-auto bench-joins bench-remote bench-output \
 	bench-projection bench-tasks profile-task docs docs-site lock proto release release-check java python clean
 .DEFAULT_GOAL := help
 
@@ -90,6 +94,7 @@ help:
 	@echo "make test-versions    a slice of the tests with other releases (AIRFLOW_VERSION=3.1 SPARK_VERSION=4.0)"
 	@echo "make nightly          long test sweeps, the example DAGs, S3A and JDBC"
 	@echo "make connectors       tests of Iceberg and Delta tables, with a Spark that has connectors for them"
+	@echo "make kubernetes       tests of submissions to an API server of Kubernetes, which Go compiles"
 	@echo "make e2e-local        run every example DAG with Airflow's services and a Spark cluster on this machine"
 	@echo "make e2e-yarn         run them on YARN and HDFS on this machine, in both deploy modes"
 	@echo "make e2e              the same DAGs and checks in containers (docker compose)"
@@ -220,6 +225,14 @@ $(AXE): requirements/npm.txt
 		--no-save --no-package-lock --no-audit --no-fund $$(cat requirements/npm.txt) && touch $@ || \
 		echo "without npm, the tests do not apply accessibility rules"
 
+$(KUBERNETES)/.installed: requirements/kubernetes.txt tests/kubernetes/go.mod tests/kubernetes/go.sum | $(AIRFLOW)/.installed
+	@mkdir -p $(@D)
+	@command -v go >/dev/null && $(STEP) "API server of Kubernetes" $(LOGS)/kubernetes.log -- sh -c '\
+		CGO_ENABLED=0 go build -C tests/kubernetes -trimpath -ldflags "-s -w" -o $(CURDIR)/$(@D)/ \
+			k8s.io/kubernetes/cmd/kube-apiserver go.etcd.io/etcd/server/v3 && mv $(@D)/server $(@D)/etcd && \
+		$(call install,$(AIRFLOW)) --no-deps --target $(@D)/python -r requirements/kubernetes.txt' && touch $@ || \
+		echo "without Go, the tests against an API server of Kubernetes are skipped"
+
 # ---------------------------------------------------------------------------------------------------- the checks
 
 # -j2: installing uses one core, and the tests of both sides often wait for a JVM.
@@ -265,9 +278,15 @@ nightly: $(AIRFLOW)/.checks $(AIRFLOW)/.e2e $(SPARK)/.checks $(SPARK)/.workloads
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(JDBC) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly $(JDBC_TESTS)
 	@$(MAKE) --no-print-directory e2e-yarn
 	$(MAKE) --no-print-directory connectors
+	$(MAKE) --no-print-directory kubernetes
+
+# Submissions to an API server of Kubernetes, whose compilation takes several minutes and 3 GB of disk.
+kubernetes: $(AIRFLOW)/.checks $(SPARK)/.installed $(KUBERNETES)/.installed java
+	@test ! -f $(KUBERNETES)/.installed || $(AIRFLOW_ENV) PYTHONPATH="$(CURDIR)/$(KUBERNETES)/python" \
+		$(AIRFLOW)/bin/python -m pytest -m nightly tests/e2e/test_kubernetes.py
 
 # Iceberg and Delta tables, in an environment with an older Spark.
-connectors: $(CONNECTORS)/.installed java
+connectors: $(CONNECTORS)/.installed $(SERVERS) java
 	$(SPARK_ENV) PYSPARK_PYTHON="$(CURDIR)/$(CONNECTORS)/bin/python" PYSPARK_SUBMIT_ARGS="$(CONNECTORS_CONF) pyspark-shell" \
 		$(CONNECTORS)/bin/python -m pytest -m nightly $(CONNECTORS_TESTS)
 

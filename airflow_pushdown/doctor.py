@@ -47,6 +47,7 @@ from airflow_pushdown.hooks.spark_python import (
     require_libraries,
     require_matching_pyspark,
 )
+from airflow_pushdown.hooks.standalone import require_directory
 from airflow_pushdown.packaging import job_archive
 from pushdown_spark.contract.encryption import KEY_VARIABLE
 
@@ -153,14 +154,25 @@ def _master(hook: SparkConnectionHook, settings: Settings) -> Iterator[Finding]:
         if not addresses:
             yield _failed("master", f"{hook.master} has no port; set the host to spark://host:7077")
             return
-        problems = [problem for host, port in addresses if (problem := _unreachable(host, port))]
-        if len(problems) == len(addresses):
-            advice = f"start the master, or correct host and port of the connection {settings.conn_id}"
-            yield _failed("master", f"{'; '.join(problems)}; {advice}")
-        else:
-            yield _ok("master", f"{hook.master} accepts connections")
+        advice = f"start the master, or correct host and port of the connection {settings.conn_id}"
+        yield _reachable("master", hook.master, addresses, advice)
+        if hook.is_standalone_cluster:
+            servers = [(host, hook.rest_port) for host, _ in addresses]
+            advice = (
+                "drivers in deploy mode cluster are submitted to it; start the master with "
+                f"spark.master.rest.enabled=true, or correct the extra rest-port of the connection {settings.conn_id}"
+            )
+            yield _reachable("REST server", f"port {hook.rest_port} of the master", servers, advice)
     elif hook.master.startswith("yarn") and not {"HADOOP_CONF_DIR", "YARN_CONF_DIR"} & os.environ.keys():
         yield _failed("master", "yarn needs HADOOP_CONF_DIR or YARN_CONF_DIR on the worker; set one of them")
+
+
+def _reachable(subject: str, name: str, addresses: Sequence[tuple[str, int]], advice: str) -> Finding:
+    """Return whether at least one of several servers accepts connections."""
+    problems = [problem for host, port in addresses if (problem := _unreachable(host, port))]
+    if len(problems) == len(addresses):
+        return _failed(subject, f"{'; '.join(problems)}; {advice}")
+    return _ok(subject, f"{name} accepts connections")
 
 
 def _installation(hook: SparkConnectionHook, settings: Settings) -> Iterator[Finding]:
@@ -300,6 +312,8 @@ def _exchange(hook: SparkConnectionHook, settings: Settings) -> Finding:
         exchange = Exchange.private()
         if hook.is_cluster:
             exchange.discard()
+            if hook.is_standalone_cluster and directory:
+                require_directory(directory)
             run_key = f"doctor/{platform.node()}/{os.getpid()}"
             exchange = Exchange.shared(directory, run_key, conn_id)
         keeps_secrets = exchange.keeps_secrets
@@ -314,7 +328,8 @@ def _exchange(hook: SparkConnectionHook, settings: Settings) -> Finding:
             subject,
             f"other users could read credentials in {place}; use another one, or set {KEY_VARIABLE} as for clusters",
         )
-    return _ok(subject, f"{place} is writable")
+    encrypted = f", and credentials are encrypted with {KEY_VARIABLE}" if exchange.has_key else ""
+    return _ok(subject, f"{place} is writable{encrypted}")
 
 
 def _job_archive() -> Finding:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from pushdown_spark.contract import JobResult, JobSpec
+from pushdown_spark.contract.schema import message_schema
 
 JsonSchema = Mapping[str, object]
 
@@ -35,7 +36,7 @@ def message_pages() -> dict[str, str]:
 
 
 def _schema_text() -> str:
-    return json.dumps(JobSpec.model_json_schema(), indent=2) + "\n"
+    return json.dumps(message_schema(JobSpec), indent=2) + "\n"
 
 
 def _job_spec() -> str:
@@ -61,7 +62,7 @@ def _job_spec() -> str:
         "",
         "An unknown key is an error. A path without a scheme is relative to Spark's default file system.",
         "",
-        *_tables(JobSpec.model_json_schema()),
+        *_tables(message_schema(JobSpec)),
     ]
     return "\n".join(lines)
 
@@ -75,7 +76,7 @@ def _report() -> str:
         "A task returns this report as its XCom value. Other tasks [use it](xcom-results.md). People read it on the",
         "[report page](report-page.md). `pushdown run` writes the same document if the spec has a `result_path`.",
         "",
-        *_tables(JobResult.model_json_schema(mode="serialization")),
+        *_tables(message_schema(JobResult, "serialization")),
     ]
     return "\n".join(lines)
 
@@ -102,10 +103,10 @@ def _section(title: str, schema: JsonSchema) -> Iterator[str]:
     assert isinstance(fields, Mapping)
     assert isinstance(required, list)
     if fields:
-        yield from ("| Key | Type | Default |", "|---|---|---|")
+        yield from ("| Key | Type | Default | Meaning |", "|---|---|---|---|")
         for name, field in fields.items():
             default = "required" if name in required else _default(field)
-            yield f"| `{name}` | {_type(field)} | {default} |"
+            yield f"| `{name}` | {_type(field)} | {default} | {field.get('description', '')} |"
         yield ""
 
 

@@ -17,19 +17,16 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow_pushdown import operators
 from airflow_pushdown.message_pages import message_pages
 from airflow_pushdown.parameters import (
-    FIXED_SETTINGS,
     JOIN,
     LAZY_ORC,
     MULTI_SCAN,
     REMOTE,
     SCAN,
     SOURCE_FORMATS,
-    SUBMIT_DEFAULTS,
-    UNSAFE_SETTINGS,
     Parameter,
     parameters_of,
-    serialize,
 )
+from airflow_pushdown.spark_settings import FIXED_SETTINGS, SUBMIT_DEFAULTS, UNSAFE_SETTINGS, serialize
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ def _settings() -> str:
     lines = [
         "# Parameters",
         "",
-        "`make docs` generates this page from `airflow_pushdown/parameters.py`. Each operator has its own page:",
+        "`make docs` generates this page from `airflow_pushdown/spark_settings.py`. Each operator has its own page:",
         "",
         *(f"- [{name}](operators/{page.file})" for name, page in _PAGES.items()),
         "",

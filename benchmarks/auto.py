@@ -9,9 +9,7 @@ session is warm.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import random
 import shutil
 import statistics
@@ -23,6 +21,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.result_files import write_page
 from benchmarks.rounds import measure, ratio, repeat
 from benchmarks.sessions import benchmark_session
 from benchmarks.shapes import FORMATS, Column, Shape, Table, shapes, write
@@ -249,11 +248,10 @@ def summary(cells: list[Cell]) -> list[str]:
 
 
 def _write(results: Path, about: str, cells: list[Cell]) -> None:
-    results.mkdir(parents=True, exist_ok=True)
-    lines = ["# `reader='auto'` over tables of many shapes", "", about, "", *summary(cells), "", *_HEAD]
-    lines += [cell.line for cell in cells]
-    (results / "auto.md").write_text("\n".join(lines) + "\n")
-    (results / "auto.json").write_text(json.dumps([asdict(cell) for cell in cells], indent=1) + "\n")
+    lines = [*summary(cells), "", *_HEAD, *(cell.line for cell in cells)]
+    write_page(
+        results / "auto.md", "`reader='auto'` over tables of many shapes", about, lines, list(map(asdict, cells))
+    )
 
 
 def main() -> None:
@@ -275,9 +273,7 @@ def main() -> None:
     zone = rng.choice(_ZONES)
     about = (
         f"Seed {arguments.seed}, scale {arguments.scale:g}, time zone {zone}. {arguments.rounds} interleaved rounds "
-        f"after one that does not count. Above 1, `auto` takes less CPU than the better of Spark's two settings. "
-        f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}; "
-        f"{datetime.now(UTC):%Y-%m-%d}."
+        f"after one that does not count. Above 1, `auto` takes less CPU than the better of Spark's two settings."
     )
     print(about, *_HEAD, sep="\n", flush=True)
     spark = benchmark_session({"spark.sql.session.timeZone": zone})
@@ -301,7 +297,6 @@ def main() -> None:
             cell = measure_cell(bench, tiny, shape, query, arguments.rounds, forced=arguments.forced, fmt=name)
             cells.append(cell)
             print(cell.line, flush=True)
-        # After every table: a run that is stopped keeps what it measured.
         _write(arguments.results, about, cells)
     print(*summary(cells), sep="\n")
     shutil.rmtree(home, ignore_errors=True)

@@ -11,14 +11,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import datafusion
@@ -27,6 +25,7 @@ import fastavro
 import polars as pl
 from pyspark.sql import SparkSession
 
+from benchmarks.result_files import write_page
 from benchmarks.rounds import Measured, measure, ratio, repeat
 from benchmarks.sessions import benchmark_session
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
@@ -275,17 +274,12 @@ def _warm_up(bench: Bench, scale: int, times: int) -> None:
 
 
 def _write(results: Path, scale: int, rounds: int, raw: Raw) -> None:
-    """Write the results after every query, so that an interrupted run keeps them."""
-    results.mkdir(parents=True, exist_ok=True)
     about = (
         f"TPC-H lineitem, scale {scale}, written by Spark with its default codec. {rounds} interleaved rounds after a "
-        f"warm-up, medians of the ratios within rounds (above 1: the pushdown reader takes less). "
-        f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, load average at the end "
-        f"{os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
+        "warm-up, medians of the ratios within rounds (above 1: the pushdown reader takes less)."
     )
-    (results / f"avro-sf{scale}.md").write_text("\n".join(["# Avro scans", "", about, "", *_table(scale, raw)]) + "\n")
-    plain = {name: {engine: asdict(figures) for engine, figures in each.items()} for name, each in raw.items()}
-    (results / f"avro-sf{scale}.json").write_text(json.dumps(plain, indent=1) + "\n")
+    figures = {name: {engine: asdict(measured) for engine, measured in each.items()} for name, each in raw.items()}
+    write_page(results / f"avro-sf{scale}.md", "Avro scans", about, _table(scale, raw), figures)
 
 
 if __name__ == "__main__":

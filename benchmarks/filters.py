@@ -8,19 +8,17 @@ round times all variants in turn. Results are medians over the rounds. Slow vari
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import types as t
 
+from benchmarks.result_files import write_page
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.bound import And, Comparison, InList, Node, Op, Or
@@ -49,23 +47,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=_RESULT, help="markdown file to write")
     output: Path = parser.parse_args().output
-    text = "\n".join([_heading(), *_in_table(), "", *_normal_form_table(), ""])
-    print(text)
-    output.write_text(text)
-
-
-def _heading() -> str:
-    cores, load = os.cpu_count(), os.getloadavg()[0]
-    versions = f"Python {platform.python_version()}, pyarrow {pa.__version__}"
-    return "\n".join(
-        [
-            "# Row filter and vector filter, compact and normalised",
-            "",
-            f"CPU microseconds a batch, medians of {_ROUNDS} interleaved rounds. {cores} shared processors "
-            f"({platform.machine()}), {versions}, load average {load:.1f}; {datetime.now(UTC).date()}.",
-            "",
-        ]
-    )
+    about = f"CPU microseconds for each batch, medians of {_ROUNDS} interleaved rounds, pyarrow {pa.__version__}."
+    lines = [*_in_table(), "", *_normal_form_table()]
+    print(about, "", *lines, sep="\n")
+    write_page(output, "Row filter and vector filter, compact and normalized", about, lines)
 
 
 def _in_table() -> Iterator[str]:

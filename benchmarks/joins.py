@@ -11,10 +11,8 @@ which do not depend on noise. A run beyond the time limit is stopped and counts 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
-import platform
 import re
 import statistics
 import subprocess
@@ -23,7 +21,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from itertools import cycle, islice
@@ -37,13 +34,14 @@ from sqlglot import exp
 
 from benchmarks.cpu import tree_seconds
 from benchmarks.movies import movies
+from benchmarks.result_files import write_page
 from benchmarks.sessions import benchmark_session
 from benchmarks.ssb import ssb
 from benchmarks.tpch_joins import QUERIES, TABLES
 from benchmarks.workloads import TPCDS, PermutedQuery, most_relations, without_limit
 from benchmarks.workloads import Workload as Made
 from pushdown_spark.contract import JoinOptions
-from pushdown_spark.optimizer.query_result import JoinWatch
+from pushdown_spark.optimizer.executed_joins import JoinWatch
 from pushdown_spark.optimizer.sql_reader import named_tables, parse_query, to_sql
 from pushdown_spark.session import PushdownSession
 
@@ -385,9 +383,9 @@ def main() -> None:
         lines.append(line(pair))
         print(lines[-1], flush=True)
         suffix = "" if arguments.workload == "tpch" else f"-{arguments.workload}"
-        file = arguments.results / f"joins{suffix}-sf{arguments.scale:g}"
+        page = arguments.results / f"joins{suffix}-sf{arguments.scale:g}.md"
         about = f"{workload.name}, scale {arguments.scale:g}, Parquet; {_number_of_rounds(found)} interleaved rounds"
-        _write(file, about, [*lines, "", summary(found, bench.analysing)], found)
+        _write(page, about, [*lines, "", summary(found, bench.analysing)], found)
     print(summary(found, bench.analysing))
     spark.stop()
 
@@ -398,20 +396,13 @@ def _number_of_rounds(found: Sequence[Pair]) -> str:
     return str(fewest) if fewest == most else f"{fewest} to {most}"
 
 
-def _write(file: Path, about: str, lines: list[str], found: Sequence[Pair]) -> None:
-    """Write the results after every query, so that an interrupted run keeps them."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    about += (
-        f", medians of the ratios within rounds (above 1: the optimizer takes less), rows of the first. "
-        f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, load average at the end "
-        f"{os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
-    )
-    file.with_suffix(".md").write_text("\n".join(["# Join orders", "", about, "", *lines]) + "\n")
+def _write(page: Path, about: str, lines: list[str], found: Sequence[Pair]) -> None:
     raw = [asdict(pair) for pair in found]
     for pair in raw:
         for run in (*pair["ours"], *pair["spark"], *pair["costed"]):
             del run["result"]
-    file.with_suffix(".json").write_text(json.dumps(raw, indent=1) + "\n")
+    about += ", medians of the ratios within rounds (above 1: the optimizer takes less), rows of the first."
+    write_page(page, "Join orders", about, lines, raw)
 
 
 if __name__ == "__main__":

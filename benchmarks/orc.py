@@ -8,22 +8,21 @@ columns, three of them searched by IN lists of 1,000 values under OR, and very f
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from benchmarks.result_files import write_page
 from benchmarks.rounds import Measured, measure, ratio, repeat
 from benchmarks.sessions import benchmark_session
+from benchmarks.shapes import wide_column
 from pushdown_spark.session import PushdownSession
 
 _SIXTEEN = (*(f"c{number}" for number in range(0, 120, 8)), "c1")
@@ -113,19 +112,10 @@ def _few(table: str) -> str:
 
 
 def _wide_column(number: int) -> str:
-    """Return columns of six kinds with pseudo-random values. The searched columns are long."""
-    seed = f"xxhash64(id, {number})"
+    """Return a column with pseudo-random values. The searched columns are long."""
     if f"c{number}" in _SEARCHED:
-        return f"pmod({seed}, {_DOMAIN}) AS c{number}"
-    kinds = (
-        f"pmod({seed}, 1000000)",
-        f"CAST(pmod({seed}, 1000) AS INT)",
-        f"concat('name ', pmod({seed}, 100000))",
-        f"pmod({seed}, 100000) / 8.0D",
-        f"date_add(DATE'2000-01-01', CAST(pmod({seed}, 9000) AS INT))",
-        f"CAST(pmod({seed}, 1000000) / 100 AS DECIMAL(12, 2))",
-    )
-    return f"{kinds[number % len(kinds)]} AS c{number}"
+        return f"pmod(xxhash64(id, {number}), {_DOMAIN}) AS c{number}"
+    return wide_column(number)
 
 
 class Bench:
@@ -212,6 +202,12 @@ def main() -> None:
     _warm_up(bench)
     lines, raw = _head(), {}
     print(*lines, sep="\n", flush=True)
+    about = (
+        f"TPC-H lineitem, scale {arguments.scale}, and a table of {arguments.wide_rows:,} rows and 120 columns; zstd. "
+        f"{arguments.rounds} interleaved rounds after two that do not count, in a JVM that ran {WARM_UP} small queries "
+        f"of each kind and {SETTLE} of the same kind over 1,000 rows before. Medians of the ratios within rounds "
+        "(above 1: the pushdown reader takes less)."
+    )
     for query in (*_wide_queries(), *_lineitem_queries(arguments.scale)):
         if not any(text in query.name for text in arguments.only):
             continue
@@ -220,24 +216,8 @@ def main() -> None:
         raw[query.name] = {name: asdict(figures) for name, figures in measured.items()}
         lines.append(_line(query, measured))
         print(lines[-1], flush=True)
-        about = f"TPC-H lineitem, scale {arguments.scale}, and a table of {arguments.wide_rows:,} rows and 120 columns"
-        about += f"; zstd. {arguments.rounds} interleaved rounds"
-        _write(arguments.results / f"orc-sf{arguments.scale}", about, lines, raw)
+        write_page(arguments.results / f"orc-sf{arguments.scale}.md", "ORC scans", about, lines, raw)
     spark.stop()
-
-
-def _write(file: Path, about: str, lines: list[str], raw: dict[str, object]) -> None:
-    """Write the results after every query, so that an interrupted run keeps them."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    about += (
-        f" after two that do not count, in a JVM that ran {WARM_UP} small queries of each kind "
-        f"and {SETTLE} of the same kind over 1,000 rows before. Medians of the ratios within rounds (above 1: the "
-        f"pushdown reader takes less). {os.cpu_count()} cores ({platform.machine()}), "
-        f"Python {platform.python_version()}, load average at the end "
-        f"{os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
-    )
-    file.with_suffix(".md").write_text("\n".join(["# ORC scans", "", about, "", *lines]) + "\n")
-    file.with_suffix(".json").write_text(json.dumps(raw, indent=1) + "\n")
 
 
 if __name__ == "__main__":

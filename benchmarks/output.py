@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import random
 import shutil
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.result_files import write_page
 from benchmarks.rounds import Measured, measure, ratio
 from benchmarks.sessions import benchmark_session
 from pushdown_spark.contract import OutputMode, OutputSpec
@@ -151,13 +149,9 @@ def main() -> None:
     about = (
         f"Parquet on a local disk in a warm session, without checks. Spark v1 and v2 are versions of Hadoop's file "
         f"committer; v1 is Spark's default. {arguments.rounds} rounds in random order after four that do not count. "
-        f"Medians of the ratios within rounds (above 1: this package takes less). {os.cpu_count()} cores "
-        f"({platform.machine()}), "
-        f"Python {platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}, "
-        f"{datetime.now(UTC):%Y-%m-%d}."
+        f"Medians of the ratios within rounds (above 1: this package takes less)."
     )
-    text = "\n".join(["# Writing files", "", about, "", *_HEAD, *lines])
-    (arguments.results / "output.md").write_text(text + "\n", encoding="utf-8")
+    write_page(arguments.results / "output.md", "Writing files", about, [*_HEAD, *lines])
 
 
 if __name__ == "__main__":

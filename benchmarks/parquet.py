@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
 import polars as pl
 from pyspark.sql import SparkSession
 
+from benchmarks.result_files import write_page
 from benchmarks.rounds import Measured, measure, ratio, repeat
 from benchmarks.sessions import benchmark_session
+from benchmarks.shapes import wide_column
 from pushdown_spark.session import PushdownSession
 
 _WIDE_ROWS, _EVENT_ROWS = 1_800_000, 1_400_000
@@ -56,20 +56,6 @@ _QUERIES = (
 )
 
 
-def _wide_column(number: int) -> str:
-    """Return columns of six kinds with pseudo-random values."""
-    seed = f"xxhash64(id, {number})"
-    kinds = (
-        f"pmod({seed}, 1000000)",
-        f"CAST(pmod({seed}, 1000) AS INT)",
-        f"concat('name ', pmod({seed}, 100000))",
-        f"pmod({seed}, 100000) / 8.0D",
-        f"date_add(DATE'2000-01-01', CAST(pmod({seed}, 9000) AS INT))",
-        f"CAST(pmod({seed}, 1000000) / 100 AS DECIMAL(12, 2))",
-    )
-    return f"{kinds[number % len(kinds)]} AS c{number}"
-
-
 _EVENT_COLUMNS = (
     "id",
     "timestamp_micros(1700000000000000 + id * 1000000) AS at",
@@ -87,7 +73,7 @@ _EVENT_COLUMNS = (
 def prepare(spark: SparkSession, scale: int, cache: Path) -> dict[str, Path]:
     """Return the directories of the two tables, which are written by Spark with its defaults if necessary."""
     tables = {"wide": cache / f"wide-parquet-{scale}", "events": cache / f"events-parquet-{scale}"}
-    columns = {"wide": ["id", *map(_wide_column, range(60))], "events": list(_EVENT_COLUMNS)}
+    columns = {"wide": ["id", *map(wide_column, range(60))], "events": list(_EVENT_COLUMNS)}
     rows = {"wide": _WIDE_ROWS * scale, "events": _EVENT_ROWS * scale}
     for name, path in tables.items():
         if not (path / "_SUCCESS").exists():
@@ -192,6 +178,12 @@ def main() -> None:
     repeat(bench.engines(_QUERIES[0]), _COMPARED, _WARM_UP)
     lines = ["| " + " | ".join(_TITLES) + " |", "|" + "---|" * len(_TITLES)]
     print(*lines, sep="\n", flush=True)
+    about = (
+        f"A table of {_WIDE_ROWS * arguments.scale:,} rows and 61 columns, and {_EVENT_ROWS * arguments.scale:,} "
+        "nested events, written by Spark with its defaults; all columns unless a query says otherwise. "
+        f"{arguments.rounds} interleaved rounds after one that does not count. Medians of the ratios within rounds "
+        "(above 1: our reader takes less)."
+    )
     for query in _QUERIES:
         if not any(text in query.name for text in arguments.only):
             continue
@@ -201,21 +193,8 @@ def main() -> None:
             del engines["polars"]
         lines.append(_line(query, measure(engines, arguments.rounds)))
         print(lines[-1], flush=True)
-        _write(arguments.results / "parquet.md", arguments.scale, arguments.rounds, lines)
+        write_page(arguments.results / "parquet.md", "Parquet scans", about, lines)
     spark.stop()
-
-
-def _write(file: Path, scale: int, rounds: int, lines: list[str]) -> None:
-    """Write the results after every query, so that an interrupted run keeps them."""
-    about = (
-        f"A table of {_WIDE_ROWS * scale:,} rows and 61 columns, and {_EVENT_ROWS * scale:,} nested events, written by "
-        f"Spark with its defaults; all columns unless a query says otherwise. {rounds} interleaved rounds after one "
-        f"that does not count. Medians of the ratios within rounds (above 1: our reader takes less). {os.cpu_count()} "
-        f"cores ({platform.machine()}), Python {platform.python_version()}, load average at the end "
-        f"{os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
-    )
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("\n".join(["# Parquet scans", "", about, "", *lines]) + "\n")
 
 
 if __name__ == "__main__":

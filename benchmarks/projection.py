@@ -8,16 +8,14 @@ projection. Our reader is included if it supports scans without a predicate.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from benchmarks.result_files import write_page
 from benchmarks.rounds import Measured, measure, ratio
 from benchmarks.sessions import benchmark_session
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
@@ -156,27 +154,18 @@ def main() -> None:
     titles = ["table", "all columns, CPU s", *(title for title, *_ in _RATIOS)]
     lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
     print(*lines, sep="\n", flush=True)
+    about = (
+        f"{arguments.rows:,} rows of {COLUMNS} columns (numbers, strings, dates), all rows, written to Spark's `noop` "
+        f"sink. CPU seconds of driver, JVM and Python workers. {arguments.rounds} interleaved rounds after two that do "
+        "not count, medians of the ratios within rounds (below 1: less)."
+    )
     for data in tables(arguments.cache / f"projection-{arguments.rows}", arguments.only):
         prepare(spark, data, arguments.rows)
         measured = measure(engines(spark, data), arguments.rounds, warm_up=2)
         lines.append(_line(data, measured))
         print(lines[-1], flush=True)
-        _write(arguments, lines)
+        write_page(arguments.results / "projection.md", "2 of 120 columns", about, lines)
     spark.stop()
-
-
-def _write(arguments: argparse.Namespace, lines: list[str]) -> None:
-    """Write the results after every table, so that an interrupted run keeps them."""
-    about = (
-        f"{arguments.rows:,} rows of {COLUMNS} columns (numbers, strings, dates), all rows, written to Spark's `noop` "
-        f"sink. CPU seconds of driver, JVM and Python workers. {arguments.rounds} interleaved rounds after two that do "
-        f"not count, medians of the ratios within rounds (below 1: less). {os.cpu_count()} cores "
-        f"({platform.machine()}), Python {platform.python_version()}, load average at the end "
-        f"{os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
-    )
-    arguments.results.mkdir(parents=True, exist_ok=True)
-    text = "\n".join(["# 2 of 120 columns", "", about, "", *lines]) + "\n"
-    (arguments.results / "projection.md").write_text(text)
 
 
 if __name__ == "__main__":

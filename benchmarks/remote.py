@@ -8,9 +8,7 @@ database counts the rows of our statements, which is a lower bound for any reade
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import sqlite3
 import statistics
 import subprocess
@@ -18,7 +16,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +28,7 @@ import pymysql
 from databases import Server, mariadb, mysql, postgresql
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.result_files import write_page
 from benchmarks.rounds import Measured, measure, ratio
 from benchmarks.sessions import jdbc_session
 from pushdown_spark.databases.jdbc import DRIVERS
@@ -328,17 +326,12 @@ def _databases(names: list[str], table: pa.Table, cache: Path, stack: ExitStack)
 
 
 def _write(arguments: argparse.Namespace, rows: int, lines: list[str], raw: dict[str, object]) -> None:
-    """Write the results after every query, so that an interrupted run keeps them."""
-    arguments.results.mkdir(parents=True, exist_ok=True)
     about = (
         f"TPC-H lineitem, {rows:,} rows, on servers on this machine. Spark's JDBC source uses one partition and a "
         f"fetch size of {_FETCH}. {arguments.rounds} interleaved rounds after a warm-up, medians of the ratios within "
-        "rounds (above 1: this package takes less). `auto` runs with the drivers' jars. "
-        f"{os.cpu_count()} cores ({platform.machine()}), Python "
-        f"{platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
+        "rounds (above 1: this package takes less). `auto` runs with the drivers' jars."
     )
-    (arguments.results / "remote.md").write_text("\n".join(["# Remote tables", "", about, *lines]) + "\n")
-    (arguments.results / "remote.json").write_text(json.dumps(raw, indent=1) + "\n")
+    write_page(arguments.results / "remote.md", "Remote tables", about, lines, raw)
 
 
 if __name__ == "__main__":

@@ -232,6 +232,20 @@ def shapes(seed: int) -> list[Shape]:
     ]
 
 
+def wide_column(number: int) -> str:
+    """Return a select item with pseudo-random values for a table of many columns. It has one of six kinds."""
+    seed = f"xxhash64(id, {number})"
+    kinds = (
+        f"pmod({seed}, 1000000)",
+        f"CAST(pmod({seed}, 1000) AS INT)",
+        f"concat('name ', pmod({seed}, 100000))",
+        f"pmod({seed}, 100000) / 8.0D",
+        f"date_add(DATE'2000-01-01', CAST(pmod({seed}, 9000) AS INT))",
+        f"CAST(pmod({seed}, 1000000) / 100 AS DECIMAL(12, 2))",
+    )
+    return f"{kinds[number % len(kinds)]} AS c{number}"
+
+
 def flat(shape: Shape) -> tuple[Column, ...]:
     """Return the columns that CSV can store."""
     return tuple(column for column in shape.columns if not column.sql.startswith(("named_struct", "transform", "map")))

@@ -8,20 +8,18 @@ driver's own rewriting of batches, which users have to know. Spark's writer is n
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import random
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from databases import Server, mariadb, postgresql
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.result_files import write_page
 from benchmarks.rounds import Measured, measure, ratio
 from benchmarks.sessions import jdbc_session
 from pushdown_spark.contract import OutputMode, RemoteConnection, TableOutputSpec
@@ -165,11 +163,9 @@ def main() -> None:
         "Seven columns from four partitions into servers on this machine, in a warm session. "
         f"{arguments.rounds} rounds in random order after one that does not count. `tuned` sets reWriteBatchedInserts "
         "(PostgreSQL) or useBulkStmts (MariaDB) in the URL. Medians of the ratios within rounds (above 1: this package "
-        f"takes less). CPU is that of Spark's side. {os.cpu_count()} cores ({platform.machine()}), Python "
-        f"{platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}, {datetime.now(UTC):%Y-%m-%d}."
+        f"takes less). CPU is that of Spark's side."
     )
-    text = "\n".join(["# Writing tables of databases", "", about, "", *_HEAD, *lines])
-    (arguments.results / "tables.md").write_text(text + "\n", encoding="utf-8")
+    write_page(arguments.results / "tables.md", "Writing tables of databases", about, [*_HEAD, *lines])
 
 
 if __name__ == "__main__":

@@ -10,13 +10,11 @@ import argparse
 import json
 import logging
 import os
-import platform
 import random
 import statistics
 import tempfile
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from unittest.mock import patch
 from airflow_pushdown.hooks import submit
 from airflow_pushdown.hooks.processes import JobProcess
 from airflow_pushdown.operators import PushdownScanOperator
+from benchmarks.result_files import write_page
 
 STEPS = {
     "spark-submit started": "Airflow: check the parameters, the environment and its Python; write the job spec",
@@ -140,12 +139,10 @@ def main() -> None:
     lines.append("| **whole task** | " + " | ".join(f"**{totals[kind]:.2f}**" for kind in kinds) + " |")
     about = (
         f"One scan of a CSV file of 25 MB, in a Spark of its own. Medians of {arguments.rounds} tasks of each kind in "
-        f"turn. {os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, load average "
-        f"at the end {os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
+        f"turn."
     )
-    text = "\n".join(["# Time line of a task", "", about, "", *lines])
-    (arguments.results / "task-profile.md").write_text(text + "\n", encoding="utf-8")
-    print(text)
+    write_page(arguments.results / "task-profile.md", "Time line of a task", about, lines)
+    print(about, "", *lines, sep="\n")
 
 
 if __name__ == "__main__":

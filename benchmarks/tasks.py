@@ -9,14 +9,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +23,7 @@ from pyspark.sql import SparkSession
 from airflow_pushdown.hooks.jvm_options import compiler_options
 from airflow_pushdown.packaging import job_archive
 from benchmarks.lineitem import NESTED_SCHEMA, SCHEMA, prepare
+from benchmarks.result_files import write_page
 from benchmarks.rounds import Measured, measure, ratio
 from pushdown_spark.contract import JobResult, JobSpec
 
@@ -181,12 +180,9 @@ def main() -> None:
     about = (
         "TPC-H lineitem, one order each. Several scans run in one task of ours, and in a script each. "
         f"{arguments.rounds} interleaved rounds after one that does not count, medians of the ratios within rounds "
-        f"(above 1: the task takes less). {os.cpu_count()} cores ({platform.machine()}), "
-        f"Python {platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}; "
-        f"{datetime.now(UTC):%Y-%m-%d}."
+        f"(above 1: the task takes less)."
     )
-    text = "\n".join(["# Whole tasks", "", about, "", *_HEAD, *lines])
-    (arguments.results / "tasks.md").write_text(text + "\n", encoding="utf-8")
+    write_page(arguments.results / "tasks.md", "Whole tasks", about, [*_HEAD, *lines])
 
 
 def _select(cases: Sequence[Case], parts: Sequence[str]) -> list[Case]:

@@ -10,14 +10,11 @@ seconds of the whole process tree are the main result, wall seconds are addition
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
@@ -27,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.cpu import tree_seconds
 from benchmarks.lineitem import NESTED_SCHEMA, SCHEMA, prepare
+from benchmarks.result_files import write_page
 from benchmarks.rounds import repeat
 from benchmarks.sessions import benchmark_session
 from pushdown_spark.formats.text.planner import CARRIER_SETTING
@@ -283,6 +281,12 @@ def main() -> None:
     warm_up(tiny)
     lines, raw = _head(), {}
     print(*lines, sep="\n", flush=True)
+    page = arguments.results / f"text-sf{arguments.scale}.md"
+    about = (
+        f"TPC-H lineitem, scale {arguments.scale}. {arguments.rounds} interleaved rounds after one that does not "
+        f"count, in a JVM that ran {WARM_UP} queries of each kind and {SETTLE} of the same kind over one line before. "
+        "Medians of the ratios within rounds (above 1: the pushdown reader takes less)."
+    )
     for query in _queries():
         if not any(text in f"{query.format} {query.name}" for text in arguments.only):
             continue
@@ -291,24 +295,10 @@ def main() -> None:
         raw[f"{query.format} {query.name}"] = {name: asdict(figures) for name, figures in measured.items()}
         lines.append(_line(query, measured))
         print(lines[-1], flush=True)
-        # After every query: a run that is stopped keeps what it measured.
-        _write(arguments.results, arguments.scale, arguments.rounds, lines, raw)
+        write_page(page, "JSON and CSV scans", about, lines, raw)
     lines += ["", "Fixed cost of a query (a file of one line):", *fixed_cost(tiny, arguments.rounds)]
-    _write(arguments.results, arguments.scale, arguments.rounds, lines, raw)
+    write_page(page, "JSON and CSV scans", about, lines, raw)
     spark.stop()
-
-
-def _write(results: Path, scale: int, rounds: int, lines: list[str], raw: dict[str, object]) -> None:
-    results.mkdir(parents=True, exist_ok=True)
-    about = (
-        f"TPC-H lineitem, scale {scale}. {rounds} interleaved rounds after one that does not count, in a JVM that ran "
-        f"{WARM_UP} queries of each kind and {SETTLE} of the same kind over one line before. Medians of the ratios "
-        f"within rounds (above 1: the pushdown reader takes less). {os.cpu_count()} cores ({platform.machine()}), "
-        f"Python {platform.python_version()}, load average at the end "
-        f"{os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}."
-    )
-    (results / f"text-sf{scale}.md").write_text("\n".join(["# JSON and CSV scans", "", about, "", *lines]) + "\n")
-    (results / f"text-sf{scale}.json").write_text(json.dumps(raw, indent=1) + "\n")
 
 
 if __name__ == "__main__":

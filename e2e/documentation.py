@@ -51,8 +51,9 @@ class Block(NamedTuple):
 
     @property
     def commands(self) -> list[str]:
-        """The commands after the prompt."""
-        return [line.removeprefix("$ ") for line in self.code.splitlines() if line.startswith("$ ")]
+        """The commands after the prompt. A command ends where its line does not end with a backslash."""
+        lines = re.sub(r"\\\n\s*", "", self.code).splitlines()
+        return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
 
 
 def all_blocks(page: Path) -> Iterator[Block]:

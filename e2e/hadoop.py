@@ -15,7 +15,7 @@ from hadoop_jars import hadoop_jars  # type: ignore[import-not-found]
 
 from e2e.jvm import FAST_START_OPTIONS
 from e2e.ports import HOST, free_port
-from e2e.processes import Programs, wait_for
+from e2e.processes import RUN_VARIABLE, Programs, wait_for
 
 NODES = 2
 _START_SECONDS = 180.0
@@ -116,6 +116,20 @@ class HadoopCluster:
         """Return the ids of the applications that have not ended."""
         return frozenset(key for key, app in self.applications().items() if app["state"] not in _ENDED)
 
+    def drivers(self) -> dict[str, str]:
+        """Return the states of all applications by id. FINISHED means that the program has succeeded."""
+        states = {key: (app["state"], app["finalStatus"]) for key, app in self.applications().items()}
+        return {key: "FAILED" if pair == ("FINISHED", "FAILED") else pair[0] for key, pair in states.items()}
+
+    @property
+    def exchange(self) -> str:
+        """Return the exchange directory of drivers on the cluster."""
+        return f"{self.root}/exchange"
+
+    def exchange_files(self) -> list[str]:
+        """Return what jobs have left in the exchange directory."""
+        return self.files("/exchange")
+
     def files(self, directory: str) -> list[str]:
         """Return the names of the files of a directory of HDFS, none if it does not exist."""
         response = httpx.get(f"http://{self.web_hdfs}/webhdfs/v1{directory}?op=LISTSTATUS", timeout=10)
@@ -162,7 +176,8 @@ class HadoopCluster:
             # The virtual memory of a JVM is a multiple of what it uses, and the disk of a test machine may be full.
             "yarn.nodemanager.vmem-check-enabled": "false",
             "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "99.9",
-            "yarn.nodemanager.env-whitelist": "JAVA_HOME",
+            # Containers are in sessions of their own. By the variable, they are recognized as processes of the run.
+            "yarn.nodemanager.env-whitelist": f"JAVA_HOME,{RUN_VARIABLE}",
             "yarn.scheduler.minimum-allocation-mb": "128",
             # A lost node manager is noticed within a minute, not ten.
             "yarn.nm.liveness-monitor.expiry-interval-ms": "30000",

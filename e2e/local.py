@@ -14,12 +14,13 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
 from databases import HOST, NoServerError, Server, postgresql  # type: ignore[import-not-found]
 
@@ -36,12 +37,35 @@ DATA = ROOT / ".demo" / "data"
 _DROPPED_PREFIXES = ("AIRFLOW", "SPARK_", "PYSPARK_")
 
 
+class Cluster(Protocol):
+    """A cluster on this machine that runs Spark's jobs."""
+
+    def drivers(self) -> dict[str, str]:
+        """Return the states of all drivers on the cluster, by their ids: FINISHED, FAILED, KILLED or an earlier one."""
+
+    def running_applications(self) -> frozenset[str]:
+        """Return the ids of the applications that have not ended."""
+
+    def exchange_files(self) -> list[str]:
+        """Return what jobs have left in the exchange directory."""
+
+
+@dataclass(frozen=True)
+class Platform:
+    """A cluster, how it starts, and the settings with which Airflow uses it."""
+
+    cluster: Cluster
+    start: Callable[[], None]
+    settings: Mapping[str, str]
+    application_prefix: str
+
+
 @dataclass(frozen=True)
 class Local:
     """A running product on this machine."""
 
     deployment: Deployment
-    cluster: SparkCluster
+    cluster: Cluster
     services: AirflowServices
     programs: Programs
     database: Server
@@ -53,40 +77,50 @@ def product(dags: Path = ROOT / "dags", *, worker_cores: int = 2, worker_memory:
 
     The directory of the run is deleted unless the block fails.
     """
+
+    def platform(programs: Programs, run: Path) -> Platform:
+        cluster = SparkCluster(programs, run, SPARK_ENVIRONMENT, worker_cores=worker_cores, worker_memory=worker_memory)
+        on_cluster = {"deploy-mode": "cluster", "rest-port": cluster.rest_port, "exchange-dir": str(cluster.exchange)}
+        settings = {
+            "AIRFLOW_CONN_SPARK_DEFAULT": _spark_connection(cluster, {"deploy-mode": "client"}),
+            "AIRFLOW_CONN_SPARK_CLUSTER": _spark_connection(cluster, on_cluster),
+            "SPARK_CONF_DIR": str(cluster.configuration),
+        }
+        return Platform(cluster, cluster.start, settings, "app-")
+
+    with running("run-", dags, platform) as local:
+        yield local
+
+
+@contextmanager
+def running(prefix: str, dags: Path, make_platform: Callable[[Programs, Path], Platform]) -> Iterator[Local]:
+    """Run Airflow, its database and a cluster during the block, in a directory whose name has a prefix."""
     (ROOT / ".e2e").mkdir(exist_ok=True)
-    run = Path(tempfile.mkdtemp(prefix="run-", dir=ROOT / ".e2e"))
+    run = Path(tempfile.mkdtemp(prefix=prefix, dir=ROOT / ".e2e"))
     with ExitStack() as stack:
         programs = Programs(run, environment())
-        stack.callback(_delete_secrets, run)
+        stack.callback((run / "passwords.json").unlink, missing_ok=True)
         database = stack.enter_context(postgresql())
         stack.callback(programs.stop)
         link_data(run / "demo" / "data")
-        cluster = SparkCluster(programs, run, SPARK_ENVIRONMENT, worker_cores=worker_cores, worker_memory=worker_memory)
+        platform = make_platform(programs, run)
         database.execute("CREATE DATABASE airflow")
         connection = database.connection()
         url = f"postgresql+psycopg2://{connection['user']}:{connection['password']}@{HOST}:{connection['port']}/airflow"
-        services = AirflowServices(
-            programs,
-            run,
-            url,
-            {"dags": dags},
-            {
-                "AIRFLOW_CONN_SPARK_DEFAULT": _spark_connection(cluster, {"deploy-mode": "client"}),
-                "AIRFLOW_CONN_SPARK_CLUSTER": _spark_connection(
-                    cluster, {"deploy-mode": "cluster", "rest-port": cluster.rest_port}
-                ),
-                "AIRFLOW_CONN_FLIGHTS_DB": database.airflow_connection(),
-                "AIRFLOW_PUSHDOWN_DEMO_DIR": str(run / "demo"),
-                "AIRFLOW_PUSHDOWN_SPARK_PYTHON": str(SPARK_ENVIRONMENT / "bin" / "python"),
-                "SPARK_CONF_DIR": str(cluster.configuration),
-            },
-        )
+        settings = {
+            "AIRFLOW_CONN_FLIGHTS_DB": database.airflow_connection(),
+            "AIRFLOW_PUSHDOWN_DEMO_DIR": str(run / "demo"),
+            "AIRFLOW_PUSHDOWN_SPARK_PYTHON": str(SPARK_ENVIRONMENT / "bin" / "python"),
+            **platform.settings,
+        }
+        services = AirflowServices(programs, run, url, {"dags": dags}, settings)
         # The cluster starts while Airflow creates its database.
         with ThreadPoolExecutor(max_workers=1) as executor:
-            prepared = executor.submit(_prepare, cluster, connection, run / "demo" / "data")
+            prepared = executor.submit(_prepare, platform, connection, run / "demo" / "data")
             api = services.start()
             prepared.result()
-        yield Local(Deployment(api, run / "demo", "app-", programs.check), cluster, services, programs, database)
+        deployment = Deployment(api, run / "demo", platform.application_prefix, programs.check)
+        yield Local(deployment, platform.cluster, services, programs, database)
     shutil.rmtree(run)
 
 
@@ -120,9 +154,9 @@ def run_checks(names: Sequence[str]) -> None:
     print(f"e2e-local passed, {time.monotonic() - started:.0f} s")
 
 
-def _prepare(cluster: SparkCluster, database: Mapping[str, object], data: Path) -> None:
+def _prepare(platform: Platform, database: Mapping[str, object], data: Path) -> None:
     """Start the cluster and load the table of the remote scans."""
-    cluster.start()
+    platform.start()
     server = {name: database[name] for name in ("host", "port", "user", "password")}
     load_flights({**server, "dbname": database["database"]}, data)
 
@@ -167,10 +201,6 @@ def link_data(data: Path) -> None:
     for directory in DATA.iterdir():
         if directory.is_dir():
             (data / directory.name).symlink_to(directory)
-
-
-def _delete_secrets(run: Path) -> None:
-    (run / "passwords.json").unlink(missing_ok=True)
 
 
 def interrupt(_signal: int, _frame: FrameType | None) -> None:

@@ -51,6 +51,22 @@ print(json.dumps(rows, default=str))
 """
 
 
+_IMPORT_MODULES = """
+import importlib, json, pkgutil, sys
+failed = {}
+for package in sys.argv[1:]:
+    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+        try:
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+        except ImportError as error:
+            failed[module.name] = str(error)
+print(json.dumps(failed))
+"""
+_OPTIONAL_MODULES = {"airflow_pushdown.lineage"}
+"""Modules that only Airflow's OpenLineage provider imports."""
+
+
 @dataclass(frozen=True)
 class Environments:
     """The Pythons of the two environments."""
@@ -72,6 +88,23 @@ def install(dist: Path, target: Path, programs: Programs) -> Environments:
         command = [str(pythons[side]), "-m", "pip", "install", "--no-compile", *packages, "-c", constraints]
         programs.run(f"install-{side}", command)
     return Environments(pythons["airflow"], pythons["spark"])
+
+
+def check_installation(dist: Path, environments: Environments, directory: Path) -> None:
+    """Raise `E2eError` unless all packages are pinned, and all modules can be imported with them."""
+    packages = {"airflow": "airflow_pushdown", "spark": "pushdown_spark"}
+    for side, python in (("airflow", environments.airflow), ("spark", environments.spark)):
+        pins = (dist / f"constraints-{side}.txt").read_text(encoding="utf-8").splitlines()
+        installed = _output(python, "-m", "pip", "list", "--format=freeze", "--exclude=pip", "--exclude=setuptools")
+        own = ("airflow-pushdown==", "pushdown-spark==")
+        unpinned = [line for line in installed.splitlines() if line not in pins and not line.startswith(own)]
+        if unpinned:
+            raise E2eError(f"constraints-{side}.txt lacks {unpinned}")
+        # Airflow logs to the same stream.
+        printed = _output(python, "-c", _IMPORT_MODULES, packages[side], AIRFLOW_HOME=str(directory))
+        failed = json.loads(printed.splitlines()[-1])
+        if failed.keys() - _OPTIONAL_MODULES:
+            raise E2eError(f"modules of {packages[side]} cannot be imported: {failed}")
 
 
 def write_dags(folder: Path, data: Path) -> None:
@@ -122,9 +155,7 @@ def check_wrong_inputs(folder: Path, airflow: Path, environment: Mapping[str, st
 
 def rows(spark_python: Path, path: Path, file_format: str = "parquet") -> list[dict[str, object]]:
     """Return the rows of an output, sorted by their text."""
-    command = [str(spark_python), "-c", _READ_ROWS, str(path), file_format]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
-    return sorted(json.loads(run.stdout), key=str)
+    return sorted(json.loads(_output(spark_python, "-c", _READ_ROWS, str(path), file_format)), key=str)
 
 
 def run_examples(api: AirflowApi, services: AirflowServices, data: Path) -> None:
@@ -168,6 +199,7 @@ def check_release(dist: Path, run: Path) -> None:
     programs = Programs(run, _environment())
     try:
         environments = install(dist, run, programs)
+        check_installation(dist, environments, run / "home")
         print("both sides are installed", flush=True)
         data = run / "data"
         data.mkdir()
@@ -216,6 +248,17 @@ def _environment() -> dict[str, str]:
     """Return this process's environment without Airflow, Spark and Python packages, with Java for Spark."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED_PREFIXES)}
     return {**kept, "JAVA_HOME": str(java_home(ROOT / ".venv-spark")), "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+def _output(python: Path, *arguments: str, **variables: str) -> str:
+    """Return what a Python prints. Raises `E2eError` if it fails."""
+    command = [str(python), *arguments]
+    run = subprocess.run(  # noqa: S603
+        command, env={**_environment(), **variables}, cwd="/", capture_output=True, text=True, check=False
+    )
+    if run.returncode != 0:
+        raise E2eError(f"{command} failed: {run.stderr[-2_000:]}")
+    return run.stdout
 
 
 def _write_json(directory: Path, records: list[dict[str, object]]) -> None:

@@ -53,6 +53,11 @@ class SparkCluster:
         return self.run / "spark"
 
     @property
+    def exchange(self) -> Path:
+        """Return the exchange directory of drivers on the cluster."""
+        return self.run / "exchange"
+
+    @property
     def master(self) -> str:
         """Return the master URL for submissions."""
         return f"spark://{HOST}:{self.port}"
@@ -61,6 +66,7 @@ class SparkCluster:
         """Start master, workers and history server, and wait until both workers are registered."""
         events = self.run / "events"
         events.mkdir()
+        self.exchange.mkdir()
         self.configuration.mkdir()
         defaults = _DEFAULTS.format(
             events=events, history_port=self.history_port, host=HOST, jvm=self._options, jars=self._jars
@@ -87,6 +93,10 @@ class SparkCluster:
         """Return the states of all drivers on the cluster, by their ids."""
         state = self._state()
         return {driver["id"]: driver["state"] for driver in (*state["activedrivers"], *state["completeddrivers"])}
+
+    def exchange_files(self) -> list[str]:
+        """Return what jobs have left in the exchange directory. It keeps the program of all jobs."""
+        return [path.name for path in self.exchange.glob("[0-9a-f]" * 32)]
 
     def _start_worker(self, name: str) -> None:
         """Start a worker with room for a few executors."""

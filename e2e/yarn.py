@@ -9,26 +9,21 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from cryptography.fernet import Fernet
-from databases import HOST, NoServerError, postgresql  # type: ignore[import-not-found]
+from databases import HOST, NoServerError  # type: ignore[import-not-found]
 
 from demo.java import NoJavaError
-from e2e.checks import Deployment, check_examples, example_dags
+from e2e.checks import check_examples, example_dags
 from e2e.hadoop import HadoopCluster, server_jars
-from e2e.local import ROOT, SPARK_ENVIRONMENT, environment, interrupt, link_data
+from e2e.local import ROOT, SPARK_ENVIRONMENT, Local, Platform, environment, interrupt, running
 from e2e.processes import E2eError, Programs
-from e2e.remote import load_flights
-from e2e.services import AirflowServices
 from pushdown_spark.contract.encryption import KEY_ALIAS, KEY_VARIABLE
 
 MODES = ("client", "cluster")
@@ -48,53 +43,43 @@ spark.sql.shuffle.partitions 2
 
 
 @contextmanager
-def product(mode: str) -> Iterator[tuple[Deployment, HadoopCluster]]:
-    """Run Airflow, YARN and HDFS during the block. The directory of the run is deleted unless the block fails."""
-    (ROOT / ".e2e").mkdir(exist_ok=True)
-    run = Path(tempfile.mkdtemp(prefix="run-yarn-", dir=ROOT / ".e2e"))
-    variables = environment()
-    with ExitStack() as stack:
-        programs = Programs(run, variables)
-        stack.callback((run / "passwords.json").unlink, missing_ok=True)
-        database = stack.enter_context(postgresql())
-        stack.callback(programs.stop)
-        link_data(run / "demo" / "data")
-        cluster = HadoopCluster(
-            programs, run, Path(variables["JAVA_HOME"]) / "bin" / "java", server_jars(SPARK_ENVIRONMENT)
-        )
-        cluster.start()
+def product(mode: str, dags: Path = ROOT / "dags") -> Iterator[Local]:
+    """Run Airflow, YARN and HDFS during the block. The directory of the run is deleted unless the block fails.
+
+    `mode` is the deploy mode of the connection `spark_default`. The drivers of `spark_cluster` run on YARN.
+    """
+
+    def platform(programs: Programs, run: Path) -> Platform:
+        java = Path(environment()["JAVA_HOME"]) / "bin" / "java"
+        cluster = HadoopCluster(programs, run, java, server_jars(SPARK_ENVIRONMENT))
         key = Fernet.generate_key().decode()
-        _configure_spark(programs, cluster, key, run / "spark")
-        database.execute("CREATE DATABASE airflow")
-        connection = database.connection()
-        url = f"postgresql+psycopg2://{connection['user']}:{connection['password']}@{HOST}:{connection['port']}/airflow"
+
+        def start() -> None:
+            cluster.start()
+            _configure_spark(programs, cluster, key, run / "spark")
+
         settings = {
             "AIRFLOW_CONN_SPARK_DEFAULT": _spark_connection(cluster, mode),
-            "AIRFLOW_CONN_FLIGHTS_DB": database.airflow_connection(),
-            "AIRFLOW_PUSHDOWN_DEMO_DIR": str(run / "demo"),
-            "AIRFLOW_PUSHDOWN_SPARK_PYTHON": str(SPARK_ENVIRONMENT / "bin" / "python"),
+            "AIRFLOW_CONN_SPARK_CLUSTER": _spark_connection(cluster, "cluster"),
             "SPARK_CONF_DIR": str(run / "spark"),
             "HADOOP_CONF_DIR": str(cluster.configuration),
             KEY_VARIABLE: key,
         }
-        services = AirflowServices(programs, run, url, {"dags": ROOT / "dags"}, settings)
-        with ThreadPoolExecutor(max_workers=1) as executor:
-            loaded = executor.submit(_load, connection, run / "demo" / "data")
-            api = services.start()
-            loaded.result()
-        yield Deployment(api, run / "demo", "application_", programs.check), cluster
-    shutil.rmtree(run)
+        return Platform(cluster, start, settings, "application_")
+
+    with running("run-yarn-", dags, platform) as local:
+        yield local
 
 
 def run_checks(mode: str, names: Sequence[str]) -> None:
     """Run DAGs in a deploy mode and check them. Raises `E2eError` if one fails or something remains."""
     started = time.monotonic()
-    with product(mode) as (deployment, cluster):
-        for line in check_examples(deployment, names):
+    with product(mode) as local:
+        for line in check_examples(local.deployment, names):
             print(f"  {line}", flush=True)
-        if running := cluster.running_applications():
-            raise E2eError(f"applications still run: {sorted(running)}")
-        if files := cluster.files("/exchange"):
+        if applications := local.cluster.running_applications():
+            raise E2eError(f"applications still run: {sorted(applications)}")
+        if files := local.cluster.exchange_files():
             raise E2eError(f"files remain in the exchange directory: {files}")
     print(f"e2e-yarn passed in deploy mode {mode}, {time.monotonic() - started:.0f} s", flush=True)
 
@@ -139,14 +124,8 @@ def _configure_spark(programs: Programs, cluster: HadoopCluster, key: str, direc
 
 
 def _spark_connection(cluster: HadoopCluster, mode: str) -> str:
-    extra = {"deploy-mode": mode, "exchange-dir": f"{cluster.root}/exchange"}
+    extra = {"deploy-mode": mode, "exchange-dir": cluster.exchange}
     return json.dumps({"conn_type": "spark", "host": "yarn", "extra": extra})
-
-
-def _load(database: Mapping[str, object], data: Path) -> None:
-    """Load the table of the remote scans."""
-    server = {name: database[name] for name in ("host", "port", "user", "password")}
-    load_flights({**server, "dbname": database["database"]}, data)
 
 
 if __name__ == "__main__":

@@ -14,11 +14,13 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 PROGRAM_DIRECTORIES = ("bin", "scripts")
+LIBRARY_PACKAGES = {"libaio.so.1": "^libaio1(t64)?$", "libnuma.so.1": "libnuma1", "libcrypt.so.1": "libcrypt1"}
+"""The libraries that MySQL's server needs and not every system has, and their packages in Debian and Ubuntu."""
 
 
 class Package(NamedTuple):
@@ -74,10 +76,29 @@ def _extract_directory(package: zipfile.ZipFile, directory: str, home: Path) -> 
             path.chmod(0o755 if path.parent.name in PROGRAM_DIRECTORIES else 0o644)
 
 
-def link_libaio(programs: Path) -> None:
-    """Let MySQL's server find libaio under the name that it has in Debian 13, Ubuntu 24.04 and newer versions."""
-    if renamed := next(Path("/usr/lib").glob("*/libaio.so.1t64"), None):
-        (programs / "libaio.so.1").symlink_to(renamed)
+def missing_libraries(program: Path) -> list[str]:
+    """Return the names of the shared libraries that the loader does not find for a program."""
+    run = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True)
+    return [line.split()[0] for line in run.stdout.splitlines() if line.endswith("=> not found")]
+
+
+def add_libraries(program: Path, libraries: Iterable[str], home: Path) -> None:
+    """Put libraries from Debian's packages into the directory of a program, where its loader searches first.
+
+    apt downloads packages without root if it has a place of its own for its lists. Raises CalledProcessError if apt
+    fails, KeyError if no package is known, and OSError on systems without apt.
+    """
+    (home / "lists" / "partial").mkdir(parents=True)
+    apt = ["apt-get", "--quiet=2", "-o", f"Dir::State::lists={home / 'lists'}", "-o", f"Dir::Cache={home}"]
+    subprocess.run([*apt, "update"], check=True)
+    for library in libraries:
+        subprocess.run([*apt, "download", LIBRARY_PACKAGES[library]], cwd=home, check=True)
+        (package,) = home.glob("*.deb")
+        subprocess.run(["dpkg-deb", "--extract", str(package), str(home / library)], check=True)
+        package.unlink()
+        # Debian 13, Ubuntu 24.04 and newer versions name the file of libaio libaio.so.1t64.
+        (file,) = (path for path in (home / library).rglob(f"{library}*") if not path.is_symlink())
+        shutil.copy(file, program.with_name(library))
 
 
 def main(spark_environment: str, requirements: str, home: str) -> int:
@@ -88,9 +109,14 @@ def main(spark_environment: str, requirements: str, home: str) -> int:
         jar = download(Path(spark_environment), package.coordinate, place)
         unpack(jar, package.part, place / package.server)
         jar.unlink()
-        if package.server == "mysql":
-            link_libaio(place / package.server / "bin")
-    shutil.rmtree(place / "ivy", ignore_errors=True)
+    mysqld = place / "mysql" / "bin" / "mysqld"
+    if mysqld.exists() and (missing := missing_libraries(mysqld)):
+        try:
+            add_libraries(mysqld, missing, place / "libraries")
+        except (KeyError, OSError, subprocess.CalledProcessError) as error:
+            print(f"the tests of MySQL are skipped without {', '.join(missing)}: {error}", file=sys.stderr)
+    for directory in ("ivy", "libraries"):
+        shutil.rmtree(place / directory, ignore_errors=True)
     return 0
 
 

@@ -10,9 +10,16 @@ from airflow.sdk import BaseHook
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.application import HISTORY_EXTRA
-from airflow_pushdown.hooks.drivers import Drivers, KubernetesDrivers, StandaloneDrivers, YarnDrivers
+from airflow_pushdown.hooks.drivers import (
+    RUN_LABEL,
+    ClusterUnreachableError,
+    Drivers,
+    KubernetesDrivers,
+    StandaloneDrivers,
+    YarnDrivers,
+)
 from airflow_pushdown.hooks.standalone import rest_addresses
-from airflow_pushdown.hooks.yarn import TAGS_KEY, ResourceManagerError, active_applications, configured_address
+from airflow_pushdown.hooks.yarn import TAGS_KEY, WAIT_KEY, applications, configured_address
 from airflow_pushdown.version_compat import AirflowNotFoundException
 
 EXCHANGE_EXTRA, EXCHANGE_CONNECTION_EXTRA = "exchange-dir", "exchange-conn-id"
@@ -75,19 +82,32 @@ class SparkConnectionHook(SparkSubmitHook):
         """Whether the driver runs on a Spark standalone cluster."""
         return bool(self._should_track_driver_status)
 
-    def track_driver(self) -> None:
+    @property
+    def rest_port(self) -> int:
+        """The port of the REST server of a standalone master."""
+        return int(self._connection["rest_port"])
+
+    def defer(self) -> None:
         """Let spark-submit end when the cluster has accepted the driver, because the task is deferred until its end."""
         self.is_deferred = True
         self._yarn_track_via_rm_api = bool(self._is_yarn_cluster_mode)
         self._track_driver_via_k8s_api = bool(self._is_kubernetes and self.is_cluster)
 
+    def track_application(self) -> bool:
+        """Let the task instead of spark-submit wait for an application on YARN, so that a retry can continue with it.
+
+        Return whether that is possible. On other clusters, nothing changes.
+        """
+        if not self._is_yarn_cluster_mode:
+            return True
+        if WAIT_KEY not in self._conf and self._resource_manager is not None:
+            self._yarn_track_via_rm_api = True
+        return self._yarn_track_via_rm_api
+
     def drivers(self) -> Drivers | None:
         """Return the drivers of the cluster. None if spark-submit itself waits for the driver."""
         if self.is_standalone_cluster:
-            connection = self._connection
-            return StandaloneDrivers(
-                rest_addresses(self.master, str(connection["rest_scheme"]), int(connection["rest_port"]))
-            )
+            return StandaloneDrivers(rest_addresses(self.master, str(self._connection["rest_scheme"]), self.rest_port))
         if self._should_track_yarn_application_via_rm_api():
             uses_kerberos = bool(self._connection["keytab"] and self._connection["principal"])
             return YarnDrivers(self._get_yarn_rm_base_url(), uses_kerberos, self._yarn_rm_auth)
@@ -123,9 +143,10 @@ class SparkConnectionHook(SparkSubmitHook):
         """Stop the driver on a cluster.
 
         Applications of YARN are killed through the REST API of the resource manager, because workers rarely have
-        Hadoop's commands. The provider's hook starts `yarn`, and only for an application whose id it has read.
+        Hadoop's commands. The provider's hook starts `yarn`. On Kubernetes, it deletes the pod whose name it has read.
         """
-        if not self._is_yarn_cluster_mode or not self._resource_manager:
+        has_manager = self._is_yarn_cluster_mode and self._resource_manager is not None
+        if not has_manager and not self._should_track_driver_via_k8s_api():
             super().on_kill()
             return
         if self._submit_sp is not None and self._submit_sp.poll() is None:
@@ -135,22 +156,39 @@ class SparkConnectionHook(SparkSubmitHook):
         self._run_post_submit_commands()
 
     def end_applications(self) -> None:
-        """Kill the run's applications on YARN that have not ended, also those that an earlier try has left."""
-        address = self._resource_manager
-        if not self._is_yarn_cluster_mode or not address or self._run_tag is None:
-            return
+        """End the run's drivers on YARN or Kubernetes that have not ended, also those that an earlier try has left."""
         try:
-            for application in active_applications(address, self._run_tag, self._resolved_yarn_rm_auth):
-                self.log.info("Application %s of this run is killed", application)
-                self._kill_yarn_application(application)
-        except ResourceManagerError as error:
-            self.log.warning("Applications of this run may still run on YARN: %s", error)
+            for driver_id in self.tagged_drivers(are_active=True):
+                self.log.info("Driver %s of this run is ended", driver_id)
+                if self._is_yarn:
+                    self._kill_yarn_application(driver_id)
+                else:
+                    KubernetesDrivers().kill(driver_id)
+        except ClusterUnreachableError as error:
+            self.log.warning("Drivers of this run may still run on the cluster: %s", error)
+
+    def tagged_drivers(self, *, are_active: bool) -> list[str]:
+        """Return the ids of the run's drivers on YARN or Kubernetes by the tag of the run, the newest first.
+
+        With `are_active`, only those that have not ended. Raises `ClusterUnreachableError`.
+        """
+        if self._run_tag is None:
+            return []
+        if self._should_track_driver_via_k8s_api():
+            namespace = str(self._connection["namespace"])
+            return KubernetesDrivers().tagged(namespace, self._run_tag, are_active=are_active)
+        address = self._resource_manager if self._is_yarn_cluster_mode else None
+        if address is None:
+            return []
+        return applications(address, self._run_tag, self._resolved_yarn_rm_auth, are_active=are_active)
 
     def tag_applications(self, tag: str) -> None:
-        """Give the application on YARN a tag, in addition to those of the user."""
+        """Give the application on YARN, or the driver pod on Kubernetes, a tag in addition to those of the user."""
         self._run_tag = tag
         if self._is_yarn:
             self._conf[TAGS_KEY] = ",".join(filter(None, (self._conf.get(TAGS_KEY), tag)))
+        elif self._is_kubernetes:
+            self._conf[f"spark.kubernetes.driver.label.{RUN_LABEL}"] = tag
 
     @property
     def _resource_manager(self) -> str | None:

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from urllib.parse import quote
 
 import requests
+from urllib3.exceptions import HTTPError
 
 from airflow_pushdown.exceptions import config_error
 
@@ -23,6 +24,8 @@ _PATIENCE_SECONDS = 300.0
 """How long a cluster manager may be away, for example during its restart, before a task gives up."""
 _POLL_SECONDS = 0.2
 _KUBERNETES_PROVIDER = "apache-airflow-providers-cncf-kubernetes"
+RUN_LABEL = "airflow-pushdown-run"
+"""The label of driver pods with the tag of their run."""
 
 
 class DriverPhase(StrEnum):
@@ -120,7 +123,7 @@ class YarnDrivers:
     """Applications of YARN, through the REST API of the ResourceManager."""
 
     kind: ClassVar[str] = "yarn"
-    shortest_interval: ClassVar[float] = 10.0
+    shortest_interval: ClassVar[float] = 2.0
     _ACTIVE: ClassVar[frozenset[str]] = frozenset({"NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING"})
     _NOT_FOUND: ClassVar[int] = 404
 
@@ -179,7 +182,7 @@ class KubernetesDrivers:
     """Driver pods, through the client of Airflow's Kubernetes provider. Their ids are `namespace:pod`."""
 
     kind: ClassVar[str] = "kubernetes"
-    shortest_interval: ClassVar[float] = 20.0
+    shortest_interval: ClassVar[float] = 5.0
     _PHASES: ClassVar[Mapping[str, DriverPhase]] = {
         "Succeeded": DriverPhase.SUCCEEDED,
         "Failed": DriverPhase.FAILED,
@@ -188,7 +191,8 @@ class KubernetesDrivers:
 
     def status(self, driver_id: str) -> DriverStatus:
         """Return the status of a driver pod. The phase Unknown means that its node does not answer."""
-        pod = self._ask(lambda client, name, namespace: client.read_namespaced_pod(name, namespace), driver_id)
+        namespace, _, name = driver_id.partition(":")
+        pod = self._ask(lambda client: client.read_namespaced_pod(name, namespace, _request_timeout=_TIMEOUT))
         if pod is None:
             return DriverStatus(DriverPhase.MISSING, "", "Kubernetes does not know the driver pod")
         phase = str(pod.status.phase or "Pending")  # type: ignore[attr-defined]
@@ -197,27 +201,45 @@ class KubernetesDrivers:
 
     def kill(self, driver_id: str) -> None:
         """Delete a driver pod, which also deletes its executors."""
-        self._ask(lambda client, name, namespace: client.delete_namespaced_pod(name, namespace), driver_id)
+        namespace, _, name = driver_id.partition(":")
+        self._ask(lambda client: client.delete_namespaced_pod(name, namespace, _request_timeout=_TIMEOUT))
+
+    def tagged(self, namespace: str, tag: str, *, are_active: bool) -> list[str]:
+        """Return the ids of the driver pods of a run, the newest first. With `are_active`, only those without an end.
+
+        Raises `ClusterUnreachableError`.
+        """
+        selector = {"label_selector": f"{RUN_LABEL}={tag}", "_request_timeout": _TIMEOUT}
+        answer: Any = self._ask(lambda client: client.list_namespaced_pod(namespace, **selector))
+        found = () if answer is None else answer.items
+        pods = [pod for pod in found if not are_active or pod.status.phase not in self._PHASES]
+        newest_first = sorted(pods, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)
+        return [f"{namespace}:{pod.metadata.name}" for pod in newest_first]
 
     def settings(self) -> dict[str, object]:
         """Return nothing, because the client is configured by its environment."""
         return {}
 
-    def _ask(self, call: Callable[..., object], driver_id: str) -> object | None:
-        """Return the answer of a call, None if the pod does not exist."""
+    def _ask(self, call: Callable[[Any], object]) -> object | None:
+        """Return the answer of a call with the client, None if the pod does not exist."""
         try:
             from airflow.providers.cncf.kubernetes import kube_client  # type: ignore[import-not-found]
+            from kubernetes.config import ConfigException  # type: ignore[import-not-found]
         except ImportError as error:
             raise config_error(f"conn_id: a Kubernetes master needs {_KUBERNETES_PROVIDER}; install it") from error
-        namespace, _, name = driver_id.partition(":")
         try:
-            return call(kube_client.get_kube_client(), name, namespace)
+            return call(kube_client.get_kube_client())
         except kube_client.ApiException as error:
             if error.status == self._NOT_FOUND:
                 return None
             raise ClusterUnreachableError(f"Kubernetes: {error.status} {error.reason}") from error
-        except OSError as error:
+        except (OSError, HTTPError) as error:
             raise ClusterUnreachableError(f"Kubernetes: {error}") from error
+        except ConfigException as error:
+            raise config_error(
+                f"conn_id: Airflow has no access to Kubernetes ({error}); set [kubernetes_executor] in_cluster, or "
+                "config_file to a kubeconfig"
+            ) from error
 
 
 _KINDS: Mapping[str, Callable[..., Drivers]] = {

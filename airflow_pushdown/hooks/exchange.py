@@ -14,7 +14,7 @@ from uuid import uuid4
 from airflow.sdk.log import mask_secret
 from pydantic import ValidationError
 
-from airflow_pushdown.exceptions import config_error
+from airflow_pushdown.exceptions import PushdownTaskError, config_error
 from airflow_pushdown.hooks.exchange_files import (
     PRIVATE,
     SHARED_WITH_GROUP,
@@ -26,6 +26,7 @@ from airflow_pushdown.hooks.exchange_files import (
 )
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues
 from pushdown_spark.contract.encryption import KEY_VARIABLE, KEY_WAYS, encrypt
+from pushdown_spark.contract.progress import Progress, progress_path, read_progress
 
 _SPEC, _SECRETS = "spec.json", "secrets.json"
 _RESULT_NAME = re.compile(r"result[-\w]*\.json$")
@@ -84,6 +85,11 @@ class Exchange:
         return self._files.location(self._result_name())
 
     @property
+    def has_key(self) -> bool:
+        """Whether credentials are encrypted."""
+        return self._key is not None
+
+    @property
     def keeps_secrets(self) -> bool:
         """Whether credentials can be written: they are encrypted, or no other user can read the files."""
         return self._key is not None or self._files.is_private
@@ -93,7 +99,8 @@ class Exchange:
 
         Raises `ConfigError` if others could read the credentials.
         """
-        self._files.delete(self._result_name(), _SECRETS)
+        result = self._result_name()
+        self._files.delete(result, progress_path(result), _SECRETS)
         # Each job has its own result, because a driver may outlive its try and write one later than the next try.
         result_path = self._files.location(f"result-{uuid4().hex}.json")
         secrets_path = self._files.location(_SECRETS) if secrets else None
@@ -119,6 +126,14 @@ class Exchange:
         except ValidationError:
             return None
 
+    def read_progress(self) -> Progress | None:
+        """Return the progress of the job, None if there is none. No failure to read it matters."""
+        try:
+            content = self._files.read(progress_path(self._result_name()))
+        except (PushdownTaskError, OSError):
+            return None
+        return None if content is None else read_progress(content)
+
     def read_spec(self) -> JobSpec | None:
         """Return the spec of the last job that was prepared, None if it is missing or invalid."""
         content = self._files.read(_SPEC)
@@ -128,8 +143,13 @@ class Exchange:
             return None
 
     def check(self) -> None:
-        """Write and read a file, then delete everything. Raises a `PushdownTaskError` or `OSError` if that fails."""
+        """Write and read a file, then delete everything. Raises a `PushdownTaskError` or `OSError` if that fails.
+
+        A key that cannot encrypt is an error as well.
+        """
         try:
+            if self._key is not None:
+                self._protected("{}", "{}")
             self._files.write(_SPEC, "{}")
             if self._files.read(_SPEC) != b"{}":
                 raise config_error(f"exchange_dir: {self.spec_location} does not keep what is written to it")
@@ -140,7 +160,8 @@ class Exchange:
         """Delete all files of the job."""
         if self._hidden is not None:
             shutil.rmtree(self._hidden, ignore_errors=True)
-        self._files.delete(_SECRETS, self._result_name(), _SPEC)
+        result = self._result_name()
+        self._files.delete(_SECRETS, result, progress_path(result), _SPEC)
         self._files.close()
 
     def _result_name(self) -> str:

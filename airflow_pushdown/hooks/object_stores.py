@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from airflow.sdk import Connection
 
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.parameters import serialize
+from airflow_pushdown.spark_settings import serialize
 
 _ACCESS_KEY = "fs.s3a.access.key"
 _SECRET_KEY = "fs.s3a.secret.key"  # noqa: S105 - the name of a Hadoop entry

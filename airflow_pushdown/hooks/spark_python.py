@@ -13,8 +13,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from airflow_pushdown.exceptions import config_error
-from pushdown_spark.contract import JobError
+from airflow_pushdown.exceptions import config_error, exception_for
+from airflow_pushdown.hooks.conf_directory import environment_script
+from airflow_pushdown.hooks.environment import SparkInstallation
+from airflow_pushdown.hooks.packages import jars_home, spark_version
+from airflow_pushdown.packaging import job_archive
+from pushdown_spark.contract import JobError, JobSpec, SourceSpec
 from pushdown_spark.contract.versions import unsupported_spark
 
 REQUIRED_MODULES = ("cramjam", "hyperscan", "isal", "pyarrow", "pydantic", "sqlglot")
@@ -58,6 +62,46 @@ class SparkPython:
     version: str
     distributions: Mapping[str, str]
     missing: tuple[str, ...]
+
+
+def check_driver_python(
+    installation: SparkInstallation,
+    settings: Mapping[str, str],
+    environment: Mapping[str, str],
+    spec: JobSpec,
+    spec_path: Path,
+    *,
+    has_local_files: bool,
+) -> None:
+    """Raise `ConfigError`, or the error of a wrong name, if a job cannot run in the Python of a driver on this machine.
+
+    `settings` are the user's Spark settings, and `spec_path` is the file of the job spec. Passes if it is not certain
+    which Python spark-submit starts. In a file system other than this machine's, directories may be further columns,
+    so that no name is certainly wrong.
+    """
+    home = jars_home(installation)
+    if home is None or environment_script(home, environment) is not None:
+        return
+    executable = driver_python(settings, environment)
+    python = describe_python(executable, environment) if executable else None
+    if python is None:
+        return
+    require_matching_pyspark(python, installation.binary, spark_version(installation))
+    require_libraries(python)
+    if has_local_files and _may_have_wrong_names(spec):
+        error = declared_names_error(python, environment, job_archive(), spec_path)
+        if error is not None:
+            raise exception_for(error)
+
+
+def _may_have_wrong_names(spec: JobSpec) -> bool:
+    """Return whether the query of a job may name columns that the declared schema of its only source lacks."""
+    if spec.query is None or spec.query.source is None:
+        return False
+    source = spec.sources[spec.query.source]
+    if not isinstance(source, SourceSpec) or source.schema_ddl is None:
+        return False
+    return may_have_wrong_names(source.schema_ddl, spec.query.columns or (), spec.query.where or "")
 
 
 def driver_python(settings: Mapping[str, str], environment: Mapping[str, str]) -> str | None:

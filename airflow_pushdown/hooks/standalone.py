@@ -32,11 +32,7 @@ def shared_program(exchange_dir: str) -> SharedProgram:
 
     Others can read the directory. Raises `PermissionError` if they can write to it, and `ConfigError` for a URI.
     """
-    if scheme_of(exchange_dir) is not None:
-        raise config_error(
-            f"exchange_dir: a standalone cluster starts the program from a directory that its machines mount, not from "
-            f"{exchange_dir}"
-        )
+    require_directory(exchange_dir)
     directory = local_directory(exchange_dir) / f"airflow-pushdown-{os.getuid()}"
     directory.mkdir(mode=0o755, exist_ok=True)
     archive = job_archive(directory)
@@ -47,6 +43,15 @@ def shared_program(exchange_dir: str) -> SharedProgram:
         shutil.copyfile(job_program(), draft)
         draft.replace(program)
     return SharedProgram(program, archive)
+
+
+def require_directory(exchange_dir: str) -> None:
+    """Raise `ConfigError` for a URI."""
+    if scheme_of(exchange_dir) is not None:
+        raise config_error(
+            f"exchange_dir: a standalone cluster starts the program from a directory that its machines mount, not from "
+            f"{exchange_dir}"
+        )
 
 
 def rest_addresses(master: str, scheme: str, port: int) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from airflow_pushdown.exceptions import PushdownTaskError, config_error, exception_for
+from airflow_pushdown.exceptions import PushdownTaskError, config_error
 from airflow_pushdown.hooks.application import (
     HISTORY_KEY,
     Application,
@@ -19,10 +19,9 @@ from airflow_pushdown.hooks.application import (
 )
 from airflow_pushdown.hooks.archive_recording import OFF, StartArchive, start_archive
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archive
-from airflow_pushdown.hooks.conf_directory import CONF_DIRECTORY, environment_script, unmovable_file
-from airflow_pushdown.hooks.connection import SparkConnectionHook
+from airflow_pushdown.hooks.cluster_driver import ClusterDriverHook
+from airflow_pushdown.hooks.conf_directory import CONF_DIRECTORY, unmovable_file
 from airflow_pushdown.hooks.credentials import confidential
-from airflow_pushdown.hooks.drivers import ClusterUnreachableError, DriverPhase, DriverStatus, StandaloneDrivers
 from airflow_pushdown.hooks.environment import child_environment, find_installation
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.failures import driver_killed, driver_lost, killed_by_task, signal_of, submit_failed
@@ -33,26 +32,17 @@ from airflow_pushdown.hooks.packages import (
     jars_home,
     packages_for,
     require_supported_spark,
-    spark_version,
     submit_settings,
 )
 from airflow_pushdown.hooks.processes import JobProcess
 from airflow_pushdown.hooks.secret_settings import mask_setting, properties_text, separate_secrets, with_properties
-from airflow_pushdown.hooks.spark_python import (
-    SparkPython,
-    declared_names_error,
-    describe_python,
-    driver_python,
-    may_have_wrong_names,
-    require_libraries,
-    require_matching_pyspark,
-)
+from airflow_pushdown.hooks.spark_python import check_driver_python
 from airflow_pushdown.hooks.standalone import shared_program, standalone_command, standalone_environment
-from airflow_pushdown.hooks.tracking import TrackedDriver
 from airflow_pushdown.hooks.yarn import run_tag
 from airflow_pushdown.packaging import job_archive, job_program
-from airflow_pushdown.parameters import SUBMIT_DEFAULTS, serialize_all
-from pushdown_spark.contract import JobResult, JobSpec, SecretValues, SourceSpec
+from airflow_pushdown.spark_settings import SUBMIT_DEFAULTS, serialize_all
+from pushdown_spark.contract import JobResult, JobSpec, SecretValues
+from pushdown_spark.contract.progress import Progress, progress_of_line
 
 _DEFAULT_FILES = "fs.defaultFS"
 """Hadoop's setting of the file system of paths without a scheme."""
@@ -65,6 +55,7 @@ class Submission:
     `spark_home`, `spark_python`, `exchange_dir`, `exchange_conn_id` and `class_archives` are the operator's parameters
     of the same names. `on_started` is called with the Spark application when it starts, if its driver runs on this
     machine or on YARN. `on_submitted` is called with the id of a driver as soon as a cluster has accepted it.
+    `on_progress` is called with the progress of the job every few seconds, if the task can read it.
     """
 
     spec: JobSpec
@@ -76,9 +67,10 @@ class Submission:
     class_archives: str | None = None
     on_started: Callable[[Application], None] | None = None
     on_submitted: Callable[[str], None] | None = None
+    on_progress: Callable[[Progress], None] | None = None
 
 
-class PushdownSubmitHook(SparkConnectionHook):
+class PushdownSubmitHook(ClusterDriverHook):
     """A hook that submits `pushdown_spark/job.py` for one `JobSpec` and reads its `JobResult`.
 
     In contrast to the provider's hook, no secret is on the command line, the child does not inherit the worker's
@@ -99,11 +91,11 @@ class PushdownSubmitHook(SparkConnectionHook):
         `conf` is the user's Spark configuration and `py_files` are the user's archives, as in the provider's hook.
         """
         self._submission = submission
+        self._spec = submission.spec
+        self._on_progress = submission.on_progress
         self._job: JobProcess | None = None
-        self._killed = False
         self._has_failed = False
         self._reported: Application | None = None
-        self._status: DriverStatus | None = None
         self._output = JobOutput()
         try:
             super().__init__(
@@ -117,7 +109,7 @@ class PushdownSubmitHook(SparkConnectionHook):
         if self._is_yarn:
             # A second driver would find no credentials, and replace the result of the first. Airflow retries the task.
             self._conf.setdefault("spark.yarn.maxAppAttempts", "1")
-            self.tag_applications(run_tag(submission.spec.run_key))
+        self.tag_applications(run_tag(submission.spec.run_key))
         self._installation = find_installation(
             binary=self.binary,
             spark_home=submission.spark_home,
@@ -147,9 +139,9 @@ class PushdownSubmitHook(SparkConnectionHook):
         """
         self._validate_yarn_track_via_rm_api_config()
         self._require_rest_server()
-        self.end_applications()
+        self._end_earlier_driver()
         self.detach()
-        self._exchange.prepare(self._submission.spec, self._submission.secrets)
+        self._exchange.prepare(self._spec, self._submission.secrets)
         command = self._hide_secrets(self._build_spark_submit_command(str(job_program())))
         try:
             returncode = self._run(command)
@@ -164,36 +156,6 @@ class PushdownSubmitHook(SparkConnectionHook):
             self._has_failed = returncode >= 0
             raise
         return self._driver_id
-
-    def tracked_driver(self) -> TrackedDriver | None:
-        """Return the driver on the cluster. None if there is none, or if spark-submit itself waits for it."""
-        drivers, driver_id = self.drivers(), self.driver_id
-        if drivers is None or driver_id is None:
-            return None
-        return TrackedDriver(drivers, driver_id, self._exchange, self.log)
-
-    def phase_of(self, driver_id: str) -> DriverPhase:
-        """Return whether this submission can continue with the driver of an earlier try."""
-        self.attach(driver_id)
-        driver = self.tracked_driver()
-        return DriverPhase.MISSING if driver is None else driver.phase_for(self._submission.spec)
-
-    def wait_for_driver(self, driver_id: str) -> None:
-        """Wait until a driver has ended. `collect` returns its result."""
-        self.attach(driver_id)
-        driver = self.tracked_driver()
-        if driver is None:
-            return
-        try:
-            self._status = driver.wait(self._status_poll_interval, lambda: self._killed)
-        finally:
-            self._run_post_submit_commands()
-
-    def driver_ended(self, driver_id: str, status: DriverStatus) -> None:
-        """Take the status of a driver that a trigger has waited for."""
-        self.attach(driver_id)
-        self._status = status
-        self._run_post_submit_commands()
 
     def collect(self) -> JobResult:
         """Return the result of the job and delete the exchange directory. Raises if there is no result."""
@@ -231,6 +193,11 @@ class PushdownSubmitHook(SparkConnectionHook):
             super().on_kill()
         if self._job is not None:
             self._job.kill()
+        if self.is_standalone_cluster and self.driver_id is None:
+            # The master may have accepted a driver before spark-submit was killed.
+            self._attach_to_earlier_driver()
+            if (driver := self.tracked_driver()) is not None:
+                driver.kill()
 
     def _run(self, command: list[str]) -> int:
         """Run spark-submit with its output in the task log, and return its exit code."""
@@ -243,12 +210,21 @@ class PushdownSubmitHook(SparkConnectionHook):
         if self.is_standalone_cluster:
             environment = standalone_environment(environment)
         given = serialize_all(self._env_vars)
-        if self.is_cluster and "PYSPARK_PYTHON" in given and "PYSPARK_DRIVER_PYTHON" not in given:
-            # The driver uses the task's Python too. YARN would pass the path of this worker's Python on.
+        if self.is_cluster and given.keys() & {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}:
+            # The driver gets them in settings. YARN would pass the path of this worker's Python on, and spark-submit
+            # itself needs a Python of this machine.
             environment.pop("PYSPARK_DRIVER_PYTHON", None)
-        self._check_driver_python(environment)
+            environment["PYSPARK_PYTHON"] = self._installation.python or given.get("PYSPARK_PYTHON", "python3")
         if self.is_cluster:
             return self._start(command, environment)
+        check_driver_python(
+            self._installation,
+            self._settings,
+            environment,
+            self._submission.spec,
+            Path(self._exchange.spec_location),
+            has_local_files=self._has_local_files(environment),
+        )
         return self._run_tuned(command, environment)
 
     def _run_tuned(self, command: list[str], environment: dict[str, str]) -> int:
@@ -299,42 +275,10 @@ class PushdownSubmitHook(SparkConnectionHook):
             raise
         return job.wait()
 
-    def _check_driver_python(self, environment: Mapping[str, str]) -> None:
-        """Raise `ConfigError` if the job cannot run in the Python of a driver on this machine.
-
-        Passes if it is not certain which Python spark-submit starts.
-        """
-        home = jars_home(self._installation)
-        if self.is_cluster or home is None or environment_script(home, environment) is not None:
-            return
-        executable = driver_python(self._settings, environment)
-        python = describe_python(executable, environment) if executable else None
-        if python is None:
-            return
-        require_matching_pyspark(python, self._installation.binary, spark_version(self._installation))
-        require_libraries(python)
-        # In another file system, directories may be further columns.
-        if self._has_local_files(environment):
-            self._check_names(python, environment)
-
-    def _check_names(self, python: SparkPython, environment: Mapping[str, str]) -> None:
-        """Raise for a name in `columns` or `where` that the declared schema certainly lacks."""
-        query, sources = self._submission.spec.query, self._submission.spec.sources
-        if query is None or query.source is None:
-            return
-        source = sources[query.source]
-        if not isinstance(source, SourceSpec) or source.schema_ddl is None:
-            return
-        if not may_have_wrong_names(source.schema_ddl, query.columns or (), query.where or ""):
-            return
-        error = declared_names_error(python, environment, job_archive(), Path(self._exchange.spec_location))
-        if error is not None:
-            raise exception_for(error)
-
     def _with_compiler(self, environment: dict[str, str]) -> dict[str, str]:
         """Return the environment with options for the compiler of the driver's JVM."""
         given = user_options(environment, self._settings)
-        options = compiler_options(self._submission.spec, given, has_local_files=self._has_local_files(environment))
+        options = compiler_options(self._spec, given, has_local_files=self._has_local_files(environment))
         own = environment.get(SUBMIT_OPTIONS)
         return {**environment, SUBMIT_OPTIONS: " ".join(filter(None, (options, own)))} if options else environment
 
@@ -371,6 +315,9 @@ class PushdownSubmitHook(SparkConnectionHook):
     def _follow(self, job: JobProcess) -> None:
         """Log the job's output. On a cluster, the provider's hook extracts the ids of driver and application."""
         for line in job.lines():
+            if (progress := progress_of_line(line)) is not None:
+                self._report_progress(progress)
+                continue
             level = self._output.level_of(line)
             started = started_application(line)
             if started is not None and started != self._reported and self._submission.on_started is not None:
@@ -389,27 +336,14 @@ class PushdownSubmitHook(SparkConnectionHook):
         if self.driver_id != known and self.driver_id is not None and self._submission.on_submitted is not None:
             self._submission.on_submitted(self.driver_id)
 
-    def _require_rest_server(self) -> None:
-        """Raise if a standalone master has no REST server, because spark-submit would try its other port instead."""
-        drivers = self.drivers()
-        if not isinstance(drivers, StandaloneDrivers):
-            return
-        try:
-            drivers.status("none")
-        except ClusterUnreachableError as error:
-            raise submit_failed(
-                f"deploy mode cluster needs the REST server of the Spark master: {error}; set "
-                "spark.master.rest.enabled=true for the master, and the extra 'rest-port' of the connection"
-            ) from error
-
     def _build_spark_submit_command(self, application: str) -> list[str]:
         """Return the command of the provider, changed for a Python program on a standalone cluster."""
         words = super()._build_spark_submit_command(application)
         if not self.is_standalone_cluster:
             return words
         shared = shared_program(str(self.exchange_place[0]))
-        port = int(self._connection["rest_port"])
-        return standalone_command(words, shared, str(job_archive()), port, self._installation.python)
+        command = standalone_command(words, shared, str(job_archive()), self.rest_port, self._installation.python)
+        return [*command, "--result", self._exchange.result_location]
 
     def _check(self, returncode: int) -> None:
         """Raise unless spark-submit succeeded or the job wrote a result."""

@@ -18,6 +18,7 @@ from airflow_pushdown.hooks.drivers import (
 )
 from airflow_pushdown.hooks.exchange import Exchange
 from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec
+from pushdown_spark.contract.progress import Progress
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
@@ -27,6 +28,8 @@ KILL_SECONDS = 3.0
 REPLACE_SECONDS = 60.0
 """The time that a new try waits for the end of the driver that it replaces."""
 _LONGEST_SLEEP = 0.5
+PROGRESS_SECONDS = 10.0
+"""The time between two requests for the progress of the job."""
 
 
 class TrackedDriver:
@@ -50,13 +53,21 @@ class TrackedDriver:
             prepared = self._exchange.read_spec()
             if prepared is not None and (prepared.run_key, prepared.generation) == (spec.run_key, spec.generation):
                 return self._phase_of_own(status)
-            if status.phase is DriverPhase.ACTIVE:
-                self._log.warning("Driver %s belongs to a cleared task and is ended", self._driver_id)
-                if not end_driver(self._drivers, self._driver_id, REPLACE_SECONDS):
-                    raise unreachable(self._driver_id, "it does not end")
         except ClusterUnreachableError as error:
             raise unreachable(self._driver_id, str(error)) from error
+        self.replace()
         return DriverPhase.MISSING
+
+    def replace(self) -> None:
+        """End the driver before another one is submitted. Raises a retryable error if it may still run."""
+        try:
+            if self._drivers.status(self._driver_id).phase is not DriverPhase.ACTIVE:
+                return
+            self._log.warning("Driver %s of an earlier try or a cleared task is ended", self._driver_id)
+            if not end_driver(self._drivers, self._driver_id, REPLACE_SECONDS):
+                raise unreachable(self._driver_id, "it does not end")
+        except ClusterUnreachableError as error:
+            raise unreachable(self._driver_id, str(error)) from error
 
     def _phase_of_own(self, status: DriverStatus) -> DriverPhase:
         self._log.info("Driver %s of an earlier try: %s", self._driver_id, status)
@@ -67,12 +78,19 @@ class TrackedDriver:
             return DriverPhase.SUCCEEDED
         return DriverPhase.FAILED
 
-    def wait(self, poll_seconds: float, is_killed: Callable[[], bool]) -> DriverStatus:
+    def wait(
+        self, poll_seconds: float, is_killed: Callable[[], bool], on_progress: Callable[[Progress], None]
+    ) -> DriverStatus:
         """Wait until the driver has ended or `is_killed`, and return its status. Raises a retryable error."""
         watch = DriverWatch(self._drivers, self._driver_id)
         interval = max(poll_seconds, self._drivers.shortest_interval)
+        next_progress = time.monotonic() + PROGRESS_SECONDS
         try:
             while (status := watch.poll(self._log)).phase is DriverPhase.ACTIVE:
+                if time.monotonic() >= next_progress:
+                    if (progress := self._exchange.read_progress()) is not None:
+                        on_progress(progress)
+                    next_progress = time.monotonic() + PROGRESS_SECONDS
                 deadline = time.monotonic() + interval
                 # A signal handler that kills the job returns to this loop.
                 while not is_killed() and (left := deadline - time.monotonic()) > 0:

@@ -26,13 +26,21 @@ def open_webhdfs(uri: str, conn_id: str | None) -> WebHDFS:
     The address of the name node is that of the Airflow connection, else that of the Hadoop configuration of this
     worker, else the default port on the host of the URI.
     """
+    if conn_id is not None:
+        return _file_system(_connection_options(conn_id))
+    settings = hadoop_settings(os.environ)
+    candidates = [_file_system(options) for options in _name_nodes(uri, settings)]
+    return next((system for system in candidates if _is_active(system)), candidates[0])
+
+
+def _file_system(options: Mapping[str, object]) -> WebHDFS:
+    """Return the file system of one name node. Raises `ConfigError` without the package for Kerberos."""
     from fsspec.implementations.webhdfs import WebHDFS
 
-    if conn_id is not None:
-        return WebHDFS(**_connection_options(conn_id))
-    settings = hadoop_settings(os.environ)
-    candidates = [WebHDFS(**options) for options in _name_nodes(uri, settings)]
-    return next((system for system in candidates if _is_active(system)), candidates[0])
+    try:
+        return WebHDFS(**options)
+    except ImportError as error:
+        raise config_error(f"exchange_dir: HDFS uses Kerberos ({error}); install requests-kerberos") from error
 
 
 def hadoop_settings(environ: Mapping[str, str]) -> dict[str, str]:

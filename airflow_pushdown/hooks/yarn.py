@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import requests
 
+from airflow_pushdown.hooks.drivers import ClusterUnreachableError
 from airflow_pushdown.hooks.webhdfs import hadoop_settings
 
 if TYPE_CHECKING:
@@ -15,17 +16,15 @@ if TYPE_CHECKING:
 
 TAGS_KEY = "spark.yarn.tags"
 """Spark's setting with the tags of an application."""
+WAIT_KEY = "spark.yarn.submit.waitAppCompletion"
+"""Spark's setting whether spark-submit waits for the end of an application."""
 _ACTIVE = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
 _SECONDS = (3.0, 5.0)
 """The time limits to connect and to read. Airflow kills a task 5 seconds after it has asked it to end."""
 
 
-class ResourceManagerError(Exception):
-    """The resource manager did not answer as expected."""
-
-
 def run_tag(run_key: str) -> str:
-    """Return the tag of all applications of a run, by which they are found although their ids are not known."""
+    """Return the tag of all drivers of a run, by which they are found although their ids are not known."""
     return f"airflow-pushdown-{hashlib.sha256(run_key.encode()).hexdigest()[:32]}"
 
 
@@ -45,17 +44,19 @@ def configured_address() -> str | None:
     return f"{'https' if uses_tls else 'http'}://{address.replace('${yarn.resourcemanager.hostname}', host or '')}"
 
 
-def active_applications(address: str, tag: str, auth: AuthBase | None) -> list[str]:
-    """Return the ids of the applications with a tag that have not ended. Raises `ResourceManagerError`."""
+def applications(address: str, tag: str, auth: AuthBase | None, *, are_active: bool) -> list[str]:
+    """Return the ids of the applications with a tag, the newest first. Raises `ClusterUnreachableError`.
+
+    With `are_active`, only those that have not ended.
+    """
+    states = {"states": _ACTIVE} if are_active else {}
     try:
         response = requests.get(
-            f"{address}/ws/v1/cluster/apps",
-            params={"applicationTags": tag, "states": _ACTIVE},
-            auth=auth,
-            timeout=_SECONDS,
+            f"{address}/ws/v1/cluster/apps", params={"applicationTags": tag, **states}, auth=auth, timeout=_SECONDS
         )
         response.raise_for_status()
-        found = response.json().get("apps") or {}
-        return [str(application["id"]) for application in found.get("app", ())]
-    except (requests.RequestException, ValueError, KeyError, AttributeError) as error:
-        raise ResourceManagerError(f"{address}: {error}") from error
+        found = (response.json().get("apps") or {}).get("app", ())
+        newest_first = sorted(found, key=lambda application: int(application["startedTime"]), reverse=True)
+        return [str(application["id"]) for application in newest_first]
+    except (requests.RequestException, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ClusterUnreachableError(f"{address}: {error}") from error

@@ -6,6 +6,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -24,17 +25,16 @@ from airflow_pushdown.operators.cluster import ClusterOperator
 from airflow_pushdown.operators.data_interval import run_interval
 from airflow_pushdown.operators.literals import check_literals
 from airflow_pushdown.operators.outputs import output_spec
+from airflow_pushdown.operators.progress import ProgressReports, store_progress
 from airflow_pushdown.operators.values import entries, naming_parameters, switch
-from airflow_pushdown.parameters import (
+from airflow_pushdown.parameters import parameters_of, renderers_for, template_fields_for
+from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLink, report_path
+from airflow_pushdown.spark_settings import (
     ParameterConflictError,
     UnsafeSettingError,
-    parameters_of,
     refuse_unsafe_settings,
-    renderers_for,
     session_conf,
-    template_fields_for,
 )
-from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLink, report_path
 from airflow_pushdown.version_compat import TaskDeferralError
 from pushdown_spark.contract import (
     AnySourceSpec,
@@ -57,7 +57,7 @@ _OWN_PROGRAM = ("application", "application_args", "_java_class")
 
 
 @dataclass(frozen=True)
-class Question:
+class JobRequest:
     """The sources of an operator by name, and the query over them with its output, or a scan of each."""
 
     sources: Mapping[str, AnySourceSpec]
@@ -68,8 +68,8 @@ class Question:
 class PushdownBaseOperator(ClusterOperator):
     """An operator that submits one packaged job and returns its `JobResult` as a JSON dict.
 
-    Subclasses convert their parameters to a `Question`. Parameters are validated when the task runs, because templates
-    are rendered after the constructor. The constructor finds mistakes that do not depend on templates.
+    Subclasses convert their parameters to a `JobRequest`. Parameters are validated when the task runs, because
+    templates are rendered after the constructor. The constructor finds mistakes that do not depend on templates.
     """
 
     table_name: ClassVar[str]
@@ -131,7 +131,7 @@ class PushdownBaseOperator(ClusterOperator):
         self.history_page = ""
 
     @abstractmethod
-    def question(self) -> Question:
+    def job_request(self) -> JobRequest:
         """Return sources and query from the rendered parameters. Raises `ConfigError` with the invalid parameter."""
 
     def execute(  # type: ignore[override] # the provider's returns nothing
@@ -199,12 +199,12 @@ class PushdownBaseOperator(ClusterOperator):
         Raises `ConfigError` with the name of the invalid parameter.
         """
         self._refuse_own_program()
-        question = self.question()
-        output = None if question.scans else output_spec(self._output_values())
+        request = self.job_request()
+        output = None if request.scans else output_spec(self._output_values())
         conf = entries("conf", self.conf)
-        formats = frozenset(str(source.format) for source in question.sources.values())
+        formats = frozenset(str(source.format) for source in request.sources.values())
         try:
-            for source in question.sources.values():
+            for source in request.sources.values():
                 if isinstance(source, RemoteSourceSpec):
                     continue
                 # The table of a catalog may have files of any format.
@@ -220,10 +220,10 @@ class PushdownBaseOperator(ClusterOperator):
             return JobSpec(
                 run_key=run_key,
                 generation=generation,
-                sources=dict(question.sources),
-                query=question.query,
+                sources=dict(request.sources),
+                query=request.query,
                 output=output,
-                scans=dict(question.scans),
+                scans=dict(request.scans),
                 conf=mapped,
             )
 
@@ -300,6 +300,7 @@ class PushdownBaseOperator(ClusterOperator):
             class_archives=self.class_archives,
             on_started=lambda started: self._link_to(context, started),
             on_submitted=lambda driver_id: self._remember_driver(context, driver_id),
+            on_progress=ProgressReports(self.log.info, partial(store_progress, ti) if self.do_xcom_push else None),
         )
 
     def _read_interval(self, context: Context) -> None:
@@ -368,8 +369,7 @@ class PushdownBaseOperator(ClusterOperator):
             yarn_track_via_rm_api=self._yarn_track_via_rm_api,
             yarn_rm_auth=self._yarn_rm_auth,
         )
-        if self._should_defer(hook):
-            hook.track_driver()
+        self._follow_driver(hook)
         return hook
 
     def _refuse_own_program(self) -> None:

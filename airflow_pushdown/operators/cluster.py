@@ -42,6 +42,15 @@ class ClusterOperator(SparkSubmitOperator):
                 "principal, or deferrable=False"
             )
 
+    def submit_job(self, context: Context) -> str | None:
+        """Submit the job, unless an earlier try died after it had submitted a driver and before it stored its id."""
+        driver_id = self._pushdown_hook().earlier_driver() if self.durable else None
+        if driver_id is None:
+            submitted: str | None = super().submit_job(context)
+            return submitted
+        self._remember_driver(context, driver_id)
+        return driver_id
+
     def get_job_status(self, external_id: JsonValue, context: Context) -> str:
         """Return the phase of the driver of an earlier try, for the decision whether to submit another one."""
         return self._pushdown_hook().phase_of(str(external_id)).value
@@ -115,6 +124,14 @@ class ClusterOperator(SparkSubmitOperator):
     def _pushdown_hook(self) -> PushdownSubmitHook:
         """Return the hook of the provider's operator with its actual type."""
         return cast("PushdownSubmitHook", self._hook)
+
+    def _follow_driver(self, hook: PushdownSubmitHook) -> None:
+        """Decide who waits for the driver: a trigger, this task or spark-submit."""
+        if self._should_defer(hook):
+            hook.defer()
+        elif self.durable and not hook.track_application():
+            # The provider's operator would raise, because a retry cannot continue with the application.
+            self.durable = False
 
     def _should_defer(self, hook: PushdownSubmitHook) -> bool:
         """Return whether the task is deferred while its driver runs. The default is Airflow's own setting.

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.operators.base import PushdownBaseOperator, Question
+from airflow_pushdown.operators.base import JobRequest, PushdownBaseOperator
 from airflow_pushdown.operators.values import entries, listed, naming_parameters, switch
-from airflow_pushdown.parameters import effective_value
+from airflow_pushdown.spark_settings import effective_value
 from pushdown_spark.contract import ONLY_SOURCE, OrcOptions, QuerySpec, SourceFormat, SourceSpec, TableSourceSpec
 
 _FILE_DEFAULTS: Mapping[str, object] = {
@@ -72,7 +72,7 @@ class PushdownFilesOperator(PushdownBaseOperator):
         """Return the ORC options. A `conf` entry for `sarg_to_filter` keeps `reader="auto"` from changing it."""
         return OrcOptions(sarg_to_filter=self.resolved_switch("sarg_to_filter", None))
 
-    def question(self) -> Question:
+    def job_request(self) -> JobRequest:
         """Return one file source, and columns, predicate and limit over it."""
         with naming_parameters({}):
             query = QuerySpec.model_validate(
@@ -87,7 +87,7 @@ class PushdownFilesOperator(PushdownBaseOperator):
             source = self._source()
         if not isinstance(source, SourceSpec) or source.format is SourceFormat.ORC:
             source = source.model_copy(update={"orc": self.orc_options()})
-        return Question(sources={ONLY_SOURCE: source}, query=query)
+        return JobRequest(sources={ONLY_SOURCE: source}, query=query)
 
     def _source(self) -> SourceSpec | TableSourceSpec:
         """Return the source. Raises `ConfigError` unless it has either a path or a table."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pydantic import TypeAdapter
 
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.operators.base import PushdownBaseOperator, Question, all_renderers, all_template_fields
+from airflow_pushdown.operators.base import JobRequest, PushdownBaseOperator, all_renderers, all_template_fields
 from airflow_pushdown.operators.declared_sources import declared_paths, declared_source, source_connections
 from airflow_pushdown.operators.values import naming_parameters
 from airflow_pushdown.parameters import DEFAULT_DP_THRESHOLD, JOIN
@@ -107,7 +107,7 @@ class PushdownJoinOperator(PushdownBaseOperator):
         self._declare_assets(declared_paths(self.sources))
         self._check_literals(PushdownJoinOperator)
 
-    def question(self) -> Question:
+    def job_request(self) -> JobRequest:
         """Return the sources and one query over them."""
         with naming_parameters({"": "sources"}):
             declared = _SOURCES.validate_python(self.sources)
@@ -132,7 +132,7 @@ class PushdownJoinOperator(PushdownBaseOperator):
             )
         with naming_parameters({"": "query"}):
             query = QuerySpec(sql=TypeAdapter(str).validate_python(self.query), joins=joins)
-        return Question(sources=sources, query=query)
+        return JobRequest(sources=sources, query=query)
 
     def _source_secrets(self) -> SecretValues:
         """Return the credentials of the object store and the connections to the databases."""

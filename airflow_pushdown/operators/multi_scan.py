@@ -13,7 +13,7 @@ from airflow_pushdown.assets import inlets_of, outlet_of, record_output
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.credentials import airflow_connection
 from airflow_pushdown.hooks.databases import database_connection
-from airflow_pushdown.operators.base import PushdownBaseOperator, Question, all_renderers, all_template_fields
+from airflow_pushdown.operators.base import JobRequest, PushdownBaseOperator, all_renderers, all_template_fields
 from airflow_pushdown.operators.data_interval import run_interval
 from airflow_pushdown.operators.declared_sources import declared_paths, declared_source, source_connections
 from airflow_pushdown.operators.outputs import FILES_ONLY, OUTPUT_PARAMETERS, TABLES_ONLY, output_spec
@@ -111,7 +111,7 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
         self._declare_assets(declared_paths(self.scans))
         self._check_literals(PushdownMultiScanOperator)
 
-    def question(self) -> Question:
+    def job_request(self) -> JobRequest:
         """Return a source and a scan of it under each name."""
         sources: dict[str, AnySourceSpec] = {}
         scans: dict[str, ScanSpec] = {}
@@ -131,7 +131,7 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
                         "output": output,
                     }
                 )
-        return Question(sources=sources, scans=scans)
+        return JobRequest(sources=sources, scans=scans)
 
     def _declared(self) -> dict[str, _Declared]:
         """Return the parts of each scan. Raises `ConfigError` unless `scans` is a dict of dicts."""

@@ -11,7 +11,8 @@ from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.operators.base import all_renderers, all_template_fields
 from airflow_pushdown.operators.files import PushdownFilesOperator
 from airflow_pushdown.operators.values import naming_parameters, shown
-from airflow_pushdown.parameters import DEFAULT_MIN_SEEK_SIZE, LAZY_ORC, SOURCE_FORMATS, SPARK_USES_SELECTED
+from airflow_pushdown.parameters import DEFAULT_MIN_SEEK_SIZE, LAZY_ORC, SOURCE_FORMATS
+from airflow_pushdown.spark_settings import SPARK_USES_SELECTED
 from pushdown_spark.contract import ErrorCode, OrcOptions, ReaderChoice
 
 _AUTO = "auto"

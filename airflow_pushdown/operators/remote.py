@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from airflow_pushdown.hooks.credentials import airflow_connection
 from airflow_pushdown.hooks.databases import database_connection
-from airflow_pushdown.operators.base import PushdownBaseOperator, Question, all_renderers, all_template_fields
+from airflow_pushdown.operators.base import JobRequest, PushdownBaseOperator, all_renderers, all_template_fields
 from airflow_pushdown.operators.values import listed, naming_parameters, switch
 from airflow_pushdown.parameters import DEFAULT_FETCH_SIZE, REMOTE
 from pushdown_spark.contract import ONLY_SOURCE, QuerySpec, RemoteSourceSpec, SecretValues
@@ -142,7 +142,7 @@ class RemoteScanOperator(PushdownBaseOperator):
         self._declare_assets(())
         self._check_literals(RemoteScanOperator)
 
-    def question(self) -> Question:
+    def job_request(self) -> JobRequest:
         """Return one database source, and columns, predicate and limit over it."""
         with naming_parameters({}):
             query = QuerySpec.model_validate(
@@ -171,7 +171,7 @@ class RemoteScanOperator(PushdownBaseOperator):
                     "zero_dates_as_null": switch("zero_dates_as_null", self.zero_dates_as_null),
                 }
             )
-        return Question(sources={ONLY_SOURCE: source}, query=query)
+        return JobRequest(sources={ONLY_SOURCE: source}, query=query)
 
     def _source_secrets(self) -> SecretValues:
         """Return the connection to the database, which is never part of the job spec."""

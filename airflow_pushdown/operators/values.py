@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pydantic import TypeAdapter, ValidationError
 
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.parameters import serialize_all
+from airflow_pushdown.spark_settings import serialize_all
 
 _SHOWN_INPUT = 60
 

@@ -10,14 +10,20 @@ from typing import Annotated
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.common.db.common import SessionDep
-from airflow.api_fastapi.core_api.security import requires_access_dag
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
 from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse
 
-from airflow_pushdown.plugin.dag_data import dag_reports
+from airflow_pushdown.plugin.dag_data import dag_reports, dags_with_reports, reports_of
 from airflow_pushdown.plugin.data import Place, task_run
 from airflow_pushdown.plugin.links import NOT_MAPPED
-from airflow_pushdown.plugin.page import CONTENT_SECURITY_POLICY, render_refusal, render_report, render_runs
+from airflow_pushdown.plugin.page import (
+    CONTENT_SECURITY_POLICY,
+    render_overview,
+    render_refusal,
+    render_report,
+    render_runs,
+)
 
 _HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
@@ -26,16 +32,15 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 
+# A report shows the state of a task instance and its XCom value.
+_ENTITIES = (DagAccessEntity.TASK_INSTANCE, DagAccessEntity.XCOM)
+
 
 def application() -> FastAPI:
     """Return the application that Airflow mounts. It only has reports, without API documentation."""
     app = FastAPI(title="airflow_pushdown", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_exception_handler(HTTPException, _refuse)
-    # A report shows the state of a task instance and its XCom value.
-    permissions = [
-        Depends(requires_access_dag("GET", DagAccessEntity.TASK_INSTANCE)),
-        Depends(requires_access_dag("GET", DagAccessEntity.XCOM)),
-    ]
+    permissions = [Depends(requires_access_dag("GET", entity)) for entity in _ENTITIES]
     pages: dict[str, Callable[..., HTMLResponse]] = {
         "/report/{dag_id}/{task_id}": report,
         "/runs/{dag_id}": runs,
@@ -44,6 +49,9 @@ def application() -> FastAPI:
     }
     for path, page in pages.items():
         app.get(path, response_class=HTMLResponse, dependencies=permissions)(page)
+    # These pages ask for the permissions of each DAG.
+    app.get("/overview", response_class=HTMLResponse)(overview)
+    app.get("/tab/overview", response_class=HTMLResponse)(overview_tab)
     return app
 
 
@@ -75,6 +83,32 @@ def runs(dag_id: str, session: SessionDep) -> HTMLResponse:
 def runs_tab(dag_id: str, session: SessionDep) -> HTMLResponse:
     """Return the same list for a tab in Airflow's UI."""
     return HTMLResponse(render_runs(dag_reports(session, dag_id, datetime.now(UTC)), in_airflow=True), headers=_HEADERS)
+
+
+def overview(request: Request, user: GetUserDep, session: SessionDep) -> HTMLResponse:
+    """Return the list of the DAGs with reports that the user may see as a page."""
+    return _overview(request, user, session, in_airflow=False)
+
+
+def overview_tab(request: Request, user: GetUserDep, session: SessionDep) -> HTMLResponse:
+    """Return the same list for Airflow's UI."""
+    return _overview(request, user, session, in_airflow=True)
+
+
+def _overview(request: Request, user: GetUserDep, session: SessionDep, *, in_airflow: bool) -> HTMLResponse:
+    now = datetime.now(UTC)
+    seen = [dag_id for dag_id in dags_with_reports(session, now) if _may_see(request, user, dag_id)]
+    return HTMLResponse(render_overview(reports_of(session, seen, now), in_airflow=in_airflow), headers=_HEADERS)
+
+
+def _may_see(request: Request, user: GetUserDep, dag_id: str) -> bool:
+    """Return whether a user has the permissions for the reports of a DAG."""
+    try:
+        for entity in _ENTITIES:
+            requires_access_dag("GET", entity, dag_id)(request, user)
+    except HTTPException:
+        return False
+    return True
 
 
 def _report(session: SessionDep, place: Place, *, in_airflow: bool) -> HTMLResponse:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from itertools import groupby
+from typing import Any
 
 from airflow.models.dagrun import DagRun
 from airflow.models.xcom import XComModel
 from airflow.sdk.bases.xcom import BaseXCom
-from sqlalchemy import and_, select
+from sqlalchemy import Row, and_, select
 from sqlalchemy.orm import Session, aliased
 
 from airflow_pushdown.plugin.data import Place, report_of
 from airflow_pushdown.plugin.links import PushdownReportLink
-from pushdown_spark.contract import JobResult
+from pushdown_spark.contract import SPARK_REQUESTED, JobResult, known_sum
 
 DAYS = 30
 """The number of days whose runs are listed."""
@@ -43,12 +44,12 @@ class DagRunReports:
     @property
     def bytes_read(self) -> int | None:
         """Bytes that all tasks read, None if one of them is unknown."""
-        return _sum(report.result.bytes_read for report in self.reports)
+        return known_sum(report.result.bytes_read for report in self.reports)
 
     @property
     def bytes_skipped(self) -> int | None:
         """Bytes that were stored and not read, None if unknown for a task."""
-        return _sum(bytes_skipped(report.result) for report in self.reports)
+        return known_sum(bytes_skipped(report.result) for report in self.reports)
 
     @property
     def rows(self) -> int:
@@ -87,18 +88,38 @@ class Fallback:
 
 
 @dataclass(frozen=True)
-class Day:
-    """The sums of one day: runs, bytes read and skipped, and seconds.
+class Sums:
+    """The sums of some runs: bytes read and skipped, and seconds.
 
     `unknown` is the number of reports whose bytes are not all in the sums, because a source does not know them.
     """
 
-    day: date
     runs: int
     bytes_read: int
     bytes_skipped: int
     unknown: int
     seconds: float
+
+    @classmethod
+    def of(cls, runs: Sequence[DagRunReports]) -> Sums:
+        """Return the sums of runs."""
+        results = [report.result for run in runs for report in run.reports]
+        skipped = [bytes_skipped(result) for result in results]
+        return cls(
+            runs=len(runs),
+            bytes_read=sum(result.bytes_read or 0 for result in results),
+            bytes_skipped=sum(count or 0 for count in skipped),
+            unknown=skipped.count(None),
+            seconds=sum(run.seconds for run in runs),
+        )
+
+
+@dataclass(frozen=True)
+class Day:
+    """The sums of the runs of one day."""
+
+    day: date
+    sums: Sums
 
 
 @dataclass(frozen=True)
@@ -111,13 +132,19 @@ class DagReports:
     is_cut: bool = False
 
     @property
+    def sums(self) -> Sums:
+        """The sums of all runs."""
+        return Sums.of(self.runs)
+
+    @property
     def days(self) -> tuple[Day, ...]:
         """The sums of each day, oldest first, also of days without a run."""
         runs_by_day: dict[date, list[DagRunReports]] = {}
         for run in self.runs:
             runs_by_day.setdefault(run.after.date(), []).append(run)
         first = self.until.date() - timedelta(days=DAYS - 1)
-        return tuple(_day(day, runs_by_day.get(day, [])) for day in (first + timedelta(days=n) for n in range(DAYS)))
+        days = (first + timedelta(days=number) for number in range(DAYS))
+        return tuple(Day(day, Sums.of(runs_by_day.get(day, []))) for day in days)
 
     @property
     def fallbacks(self) -> tuple[Fallback, ...]:
@@ -127,7 +154,7 @@ class DagReports:
             for name, reason, count in fallbacks_of(report.result):
                 found.setdefault((report.place.task_id, name, reason), []).append((report.place, count))
         fallbacks = [
-            Fallback(*key, len(uses), _sum(count for _, count in uses), uses[0][0]) for key, uses in found.items()
+            Fallback(*key, len(uses), known_sum(count for _, count in uses), uses[0][0]) for key, uses in found.items()
         ]
         return tuple(sorted(fallbacks, key=lambda fallback: -(fallback.bytes_read or 0)))
 
@@ -142,12 +169,29 @@ def bytes_skipped(result: JobResult) -> int | None:
 def fallbacks_of(result: JobResult) -> Iterator[tuple[str, str, int | None]]:
     """Yield source, reason and bytes read of each source that Spark's reader took instead of ours."""
     for name, source in result.sources.items():
-        if source.reader == "spark" and source.conjuncts and not source.reason.startswith("asked for"):
+        if source.reader == "spark" and source.conjuncts and source.reason != SPARK_REQUESTED:
             yield name, source.reason, source.bytes_read
 
 
 def dag_reports(session: Session, dag_id: str, until: datetime) -> DagReports:
-    """Return the reports of the runs of the last `DAYS` days.
+    """Return the reports of the runs of a DAG in the last `DAYS` days."""
+    return next(iter(reports_of(session, (dag_id,), until)), DagReports(dag_id, until, ()))
+
+
+def dags_with_reports(session: Session, until: datetime) -> tuple[str, ...]:
+    """Return the ids of the DAGs whose runs of the last `DAYS` days have links to reports, in alphabetical order."""
+    query = (
+        select(XComModel.dag_id)
+        .join(DagRun, and_(DagRun.dag_id == XComModel.dag_id, DagRun.run_id == XComModel.run_id))
+        .where(XComModel.key == PushdownReportLink().xcom_key, DagRun.run_after > until - timedelta(days=DAYS))
+        .distinct()
+        .order_by(XComModel.dag_id)
+    )
+    return tuple(session.scalars(query))
+
+
+def reports_of(session: Session, dag_ids: Sequence[str], until: datetime) -> tuple[DagReports, ...]:
+    """Return the reports of the runs of some DAGs in the last `DAYS` days, without DAGs that have none.
 
     Only values of tasks with a link to a report are read, because values of other tasks may be large.
     """
@@ -155,6 +199,7 @@ def dag_reports(session: Session, dag_id: str, until: datetime) -> DagReports:
     rows = session.execute(
         select(
             XComModel.value,
+            XComModel.dag_id,
             XComModel.run_id,
             XComModel.task_id,
             XComModel.map_index,
@@ -172,15 +217,15 @@ def dag_reports(session: Session, dag_id: str, until: datetime) -> DagReports:
             ),
         )
         .where(
-            XComModel.dag_id == dag_id,
+            XComModel.dag_id.in_(dag_ids),
             XComModel.key == BaseXCom.XCOM_RETURN_KEY,
             DagRun.run_after > until - timedelta(days=DAYS),
         )
         .order_by(DagRun.run_after.desc(), DagRun.id.desc(), XComModel.task_id, XComModel.map_index)
         .limit(MOST_REPORTS)
     ).all()
-    runs = []
-    for (run_id, after, state), group in groupby(rows, lambda row: (row.run_id, row.run_after, row.state)):
+    runs: dict[str, list[DagRunReports]] = {}
+    for (dag_id, run_id, after, state), group in groupby(rows, _run_of):
         values = ((row, report_of(XComModel.deserialize_value(row))) for row in group)
         reports = tuple(
             TaskReport(Place(dag_id, row.task_id, run_id, row.map_index), result)
@@ -188,28 +233,10 @@ def dag_reports(session: Session, dag_id: str, until: datetime) -> DagReports:
             if result is not None
         )
         if reports:
-            runs.append(DagRunReports(run_id, after, str(state), reports))
-    return DagReports(dag_id, until, tuple(runs), is_cut=len(rows) == MOST_REPORTS)
+            runs.setdefault(dag_id, []).append(DagRunReports(run_id, after, str(state), reports))
+    is_cut = len(rows) == MOST_REPORTS
+    return tuple(DagReports(dag_id, until, tuple(runs[dag_id]), is_cut) for dag_id in dag_ids if dag_id in runs)
 
 
-def _day(day: date, runs: list[DagRunReports]) -> Day:
-    results = [report.result for run in runs for report in run.reports]
-    skipped = [bytes_skipped(result) for result in results]
-    return Day(
-        day=day,
-        runs=len(runs),
-        bytes_read=sum(result.bytes_read or 0 for result in results),
-        bytes_skipped=sum(count or 0 for count in skipped),
-        unknown=skipped.count(None),
-        seconds=sum(run.seconds for run in runs),
-    )
-
-
-def _sum(counts: Iterable[int | None]) -> int | None:
-    """Return the sum of counts, None if one is unknown."""
-    total = 0
-    for count in counts:
-        if count is None:
-            return None
-        total += count
-    return total
+def _run_of(row: Row[Any]) -> tuple[str, str, datetime, object]:
+    return row.dag_id, row.run_id, row.run_after, row.state

@@ -15,8 +15,9 @@ from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 
 from airflow_pushdown.hooks.application import is_web_address
-from airflow_pushdown.plugin.links import SparkApplicationLink
+from airflow_pushdown.plugin.links import PROGRESS_KEY, SparkApplicationLink
 from pushdown_spark.contract import JobResult
+from pushdown_spark.contract.progress import Progress
 
 HISTORY_LENGTH = 30
 """The number of runs in the history."""
@@ -57,7 +58,8 @@ class TaskRun:
     """One task instance: its state, its report if it has one, and the runs of the task, oldest first.
 
     `spark_page` is the address of Spark's own UI. `stored` is whether the task returned a value, which may be something
-    other than a report. `siblings` is None unless the task is mapped.
+    other than a report. `siblings` is None unless the task is mapped. `progress` are the last figures of the running
+    job, and `progress_at` is when they were stored.
     """
 
     place: Place
@@ -70,6 +72,13 @@ class TaskRun:
     spark_page: str | None
     history: tuple[PastRun, ...]
     siblings: Siblings | None = None
+    progress: Progress | None = None
+    progress_at: datetime | None = None
+
+    @property
+    def version(self) -> str:
+        """A text that changes with what the page of an active task shows besides the progress."""
+        return f"{self.state} {self.try_number} {self.spark_page} {self.stored}"
 
     @property
     def active(self) -> bool:
@@ -89,7 +98,7 @@ def task_run(session: Session, place: Place) -> TaskRun | None:
     ).one_or_none()
     if row is None:
         return None
-    values = _values(session, place)
+    values, stored_at = _values(session, place)
     page = values.get(SparkApplicationLink().xcom_key)
     return TaskRun(
         place=place,
@@ -103,7 +112,17 @@ def task_run(session: Session, place: Place) -> TaskRun | None:
         spark_page=page if isinstance(page, str) and is_web_address(page) else None,
         history=_history(session, place),
         siblings=_siblings(session, place) if place.map_index >= 0 else None,
+        progress=_progress_of(values.get(PROGRESS_KEY)),
+        progress_at=stored_at.get(PROGRESS_KEY),
     )
+
+
+def _progress_of(value: object) -> Progress | None:
+    """Return a value as progress, None if it is not the progress of this version."""
+    try:
+        return Progress.model_validate(value)
+    except ValidationError:
+        return None
 
 
 def _siblings(session: Session, place: Place) -> Siblings:
@@ -128,21 +147,21 @@ def _siblings(session: Session, place: Place) -> Siblings:
     )
 
 
-def _values(session: Session, place: Place) -> dict[str, object]:
-    """Return the XCom values of the task instance that the page needs.
+def _values(session: Session, place: Place) -> tuple[dict[str, object], dict[str, datetime]]:
+    """Return the XCom values of the task instance that the page needs, and when they were stored.
 
     With a custom XCom backend, these are the values in the database, as in the rest of Airflow's web server.
     """
     rows = session.execute(
-        select(XComModel.key, XComModel.value).where(
+        select(XComModel.key, XComModel.value, XComModel.timestamp).where(
             XComModel.dag_id == place.dag_id,
             XComModel.task_id == place.task_id,
             XComModel.run_id == place.run_id,
             XComModel.map_index == place.map_index,
-            XComModel.key.in_((BaseXCom.XCOM_RETURN_KEY, SparkApplicationLink().xcom_key)),
+            XComModel.key.in_((BaseXCom.XCOM_RETURN_KEY, SparkApplicationLink().xcom_key, PROGRESS_KEY)),
         )
-    )
-    return {row.key: XComModel.deserialize_value(row) for row in rows}
+    ).all()
+    return {row.key: XComModel.deserialize_value(row) for row in rows}, {row.key: row.timestamp for row in rows}
 
 
 def _history(session: Session, place: Place) -> tuple[PastRun, ...]:

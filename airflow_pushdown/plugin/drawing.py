@@ -77,20 +77,21 @@ def history_charts(runs: Sequence[PastRun], place: Place, changes: Sequence[Chan
 
 def day_charts(days: Sequence[Day]) -> tuple[Chart, ...]:
     """Return charts of bytes read and skipped and of the duration of each day, oldest on the left."""
-    most = max((day.bytes_read + day.bytes_skipped for day in days), default=0)
-    longest = max((day.seconds for day in days), default=0.0)
+    most = max((day.sums.bytes_read + day.sums.bytes_skipped for day in days), default=0)
+    longest = max((day.sums.seconds for day in days), default=0.0)
     dates = _dates([f"{day.day:%b} {day.day.day}" for day in days])
     sizes, times = [], []
     for number, day in enumerate(days):
-        if not day.runs:
+        sums = day.sums
+        if not sums.runs:
             continue
-        said = f"{day.day}: {day.runs} {'run' if day.runs == 1 else 'runs'}"
-        parts = (_height(day.bytes_read, most), _height(day.bytes_read + day.bytes_skipped, most))
-        unknown = f", unknown for {day.unknown} {'report' if day.unknown == 1 else 'reports'}" if day.unknown else ""
-        label = f"{said}, {human_bytes(day.bytes_read)} read, {human_bytes(day.bytes_skipped)} skipped{unknown}"
+        said = f"{day.day}: {sums.runs} {'run' if sums.runs == 1 else 'runs'}"
+        parts = (_height(sums.bytes_read, most), _height(sums.bytes_read + sums.bytes_skipped, most))
+        unknown = f", unknown for {sums.unknown} {'report' if sums.unknown == 1 else 'reports'}" if sums.unknown else ""
+        label = f"{said}, {human_bytes(sums.bytes_read)} read, {human_bytes(sums.bytes_skipped)} skipped{unknown}"
         left, width = _slot(number, len(days))
-        sizes.append(Bar(left, width, parts, label, is_partial=bool(day.unknown)))
-        times.append(Bar(left, width, (_height(day.seconds, longest),), f"{said}, {human_seconds(day.seconds)}"))
+        sizes.append(Bar(left, width, parts, label, is_partial=bool(sums.unknown)))
+        times.append(Bar(left, width, (_height(sums.seconds, longest),), f"{said}, {human_seconds(sums.seconds)}"))
     return (
         Chart("Bytes read and skipped", human_bytes(most), tuple(sizes), dates, len(days)),
         Chart("Time in Spark", human_seconds(longest), tuple(times), dates, len(days)),

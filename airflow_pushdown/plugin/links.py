@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 PREFIX = "/pushdown"
 """The path of the plugin's pages on the api-server."""
-REPORT_TAB, RUNS_TAB = "pushdown-report", "pushdown-runs"
-"""The last parts of the addresses of the tabs in Airflow's UI."""
+REPORT_TAB, RUNS_TAB, OVERVIEW = "pushdown-report", "pushdown-runs", "pushdown"
+"""The last parts of the addresses of the tabs and of the page in Airflow's UI."""
+PROGRESS_KEY = "_pushdown_progress"
+"""The XCom key of a running job's progress. No scan of a job can have this name."""
 NOT_MAPPED = "{MAP_INDEX}"
 """What Airflow's UI leaves in the address of a tab if the task is not mapped."""
 
@@ -82,8 +84,8 @@ def airflow_task_path(dag_id: str, task_id: str, run_id: str, map_index: int, ta
     return f"{airflow_run_path(dag_id, run_id)}/tasks/{_quoted(task_id)}{mapped}{_plugin(tab)}"
 
 
-def tabs() -> list[dict[str, object]]:
-    """Return the tabs that Airflow's UI shows, as its external views. The UI fills in the names in braces."""
+def views() -> list[dict[str, object]]:
+    """Return the tabs and the page that Airflow's UI shows. The UI fills in the names in braces."""
     root = root_path()
     return [
         {
@@ -99,6 +101,15 @@ def tabs() -> list[dict[str, object]]:
             "href": f"{root}{PREFIX}/tab/runs/{{DAG_ID}}",
             "destination": "dag",
             "url_route": RUNS_TAB,
+            "icon": _icon("#52525b"),
+            "icon_dark_mode": _icon("#a1a1aa"),
+        },
+        {
+            "name": "Pushdown",
+            "href": f"{root}{PREFIX}/tab/overview",
+            "destination": "nav",
+            "category": "browse",
+            "url_route": OVERVIEW,
             "icon": _icon("#52525b"),
             "icon_dark_mode": _icon("#a1a1aa"),
         },

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pushdown_spark.contract import ConjunctReport, Exactness, FileReport, JobResult, ScanReport, SourceReport
+from pushdown_spark.contract import (
+    ConjunctReport,
+    Exactness,
+    FileReport,
+    JobResult,
+    ScanReport,
+    SourceReport,
+    known_sum,
+)
+from pushdown_spark.contract.progress import Progress
 from pushdown_spark.contract.report_text import (
     EXACTNESS_MEANINGS,
     check_line,
@@ -76,14 +85,24 @@ def job_funnel(result: JobResult) -> tuple[Step, ...]:
     """Return the steps of all sources together. A sum is unknown if a source does not know its part."""
     sources = list(result.sources.values())
     rows: list[tuple[str, int | None]] = [
-        ("rows decoded", _sum([source.rows_decoded for source in sources])),
-        ("rows after pushdown", _sum([source.rows_after_pushdown for source in sources])),
+        ("rows decoded", known_sum(source.rows_decoded for source in sources)),
+        ("rows after pushdown", known_sum(source.rows_after_pushdown for source in sources)),
         ("rows written" if result.output else "rows returned", result.rows),
     ]
     return (
         *_byte_steps([("bytes stored", result.bytes_total), ("bytes read", result.bytes_read)]),
         *_row_steps(rows),
     )
+
+
+def rows_meaning(result: JobResult) -> str:
+    """Return what the number of rows of a job means, or why there is none."""
+    noun = "row" if result.rows == 1 else "rows"
+    if result.scans:
+        return f"{noun} in {len(result.scans):,} {'scan' if len(result.scans) == 1 else 'scans'}"
+    if result.rows is None:
+        return "rows, because the job failed" if result.error else "rows written, because the output already exists"
+    return f"{noun} {'written' if result.output else 'returned'}"
 
 
 def rows_written(result: JobResult, name: str) -> int | None:
@@ -161,6 +180,15 @@ def skipped(source: SourceReport) -> tuple[str, ...]:
     )
 
 
+def progress_share(progress: Progress) -> float | None:
+    """Return the part of the scan that is done, by bytes or else by tasks, None if it is unknown."""
+    if progress.bytes_done is not None and progress.bytes_total:
+        return min(progress.bytes_done / progress.bytes_total, 1.0)
+    if progress.tasks_done is not None and progress.tasks_total:
+        return min(progress.tasks_done / progress.tasks_total, 1.0)
+    return None
+
+
 def bytes_or_unknown(count: int | None) -> str:
     """Return a formatted number of bytes, or that it is unknown."""
     return UNKNOWN if count is None else human_bytes(count)
@@ -200,8 +228,3 @@ def _row_steps(counts: Sequence[tuple[str, int | None]]) -> Iterator[Step]:
         else:
             part = human_share(count, whole) if place and whole else ""
             yield Step(label, f"{count:,}", count / most if most else 0.0, part)
-
-
-def _sum(counts: Sequence[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known and len(known) == len(counts) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -15,9 +16,10 @@ from airflow_pushdown.plugin.dag_data import DAYS, MOST_REPORTS, DagReports
 from airflow_pushdown.plugin.data import Place, TaskRun
 from airflow_pushdown.plugin.join_drawing import TreeDrawing, tree_drawings
 from pushdown_spark.contract import Exactness
+from pushdown_spark.contract.progress import progress_text
 from pushdown_spark.contract.report_text import EXACTNESS_MEANINGS, human_bytes, human_seconds, human_share, joins_text
 
-REFRESH_SECONDS = 10
+REFRESH_SECONDS = 5
 """The refresh interval of the page of a running task."""
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -30,10 +32,10 @@ def _hash(text: str) -> str:
 
 
 CONTENT_SECURITY_POLICY = (
-    f"default-src 'none'; style-src {_hash(_STYLE)}; script-src {_hash(_SCRIPT)}; "
+    f"default-src 'none'; style-src {_hash(_STYLE)}; script-src {_hash(_SCRIPT)}; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
-"""The policy allows only the page's own style sheet and its own script."""
+"""The policy allows only the page's own style sheet and its own script, which asks for the page again."""
 
 
 class Links:
@@ -92,6 +94,20 @@ def render_runs(reports: DagReports, *, in_airflow: bool = False) -> str:
     )
 
 
+def render_overview(dags: Sequence[DagReports], *, in_airflow: bool = False) -> str:
+    """Return the page that lists DAGs with their runs."""
+    page = _environment().get_template("overview.html")
+    return page.render(
+        title="Pushdown overview",
+        dags=dags,
+        refresh=None,
+        links=Links(in_airflow=in_airflow),
+        airflow_page=links.root_path() or "/",
+        days=DAYS,
+        most_reports=MOST_REPORTS,
+    )
+
+
 def render_refusal(title: str, detail: str, login: str | None) -> str:
     """Return the page for a report that cannot be shown. `login` is the address to log in, if that helps."""
     page = _environment().get_template("refusal.html")
@@ -126,6 +142,9 @@ def _environment() -> Environment:
         human_share=human_share,
         job_funnel=model.job_funnel,
         joins_text=joins_text,
+        progress_share=model.progress_share,
+        progress_text=progress_text,
+        rows_meaning=model.rows_meaning,
         rows_written=model.rows_written,
         scan_outcome=model.scan_outcome,
         skipped=model.skipped,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from airflow_pushdown.plugin.links import PREFIX, tabs
+from airflow_pushdown.plugin.links import PREFIX, views
 from airflow_pushdown.version_compat import AirflowPlugin
 
 
 class PushdownPlugin(AirflowPlugin):
-    """The plugin that adds the report pages to the api-server, and tabs with them to Airflow's UI."""
+    """The plugin that adds the report pages to the api-server, and tabs and a page with them to Airflow's UI."""
 
     name = "airflow_pushdown"
 
@@ -20,5 +20,5 @@ class PushdownPlugin(AirflowPlugin):
 
     @property
     def external_views(self) -> list[dict[str, object]]:  # type: ignore[override] # a list there
-        """The tabs in Airflow's UI. The address of Airflow is known when the api-server asks."""
-        return tabs()
+        """The tabs and the page in Airflow's UI. The address of Airflow is known when the api-server asks."""
+        return views()

@@ -8,6 +8,7 @@ import os
 import sys
 
 from pushdown_spark.contract import JobSpec
+from pushdown_spark.contract.schema import message_schema
 
 
 def main() -> int:
@@ -19,11 +20,14 @@ def main() -> int:
     commands.add_parser("schema", help="print the JSON schema of job specs")
     arguments = parser.parse_args()
     if arguments.command == "schema":
-        print(json.dumps(JobSpec.model_json_schema(), indent=2))
+        print(json.dumps(message_schema(JobSpec), indent=2))
         return 0
     # The schema needs no pyspark, so that it can be printed in Airflow's environment as well.
-    from pushdown_spark.job import explain, run
-
+    try:
+        from pushdown_spark.job import explain, run
+    except ImportError as error:
+        print(f'{error}; run pip install "pushdown-spark[spark]", without pyspark-client', file=sys.stderr)
+        return 1
     # Workers must run the driver's Python, which may not be the first on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return explain(arguments.spec) if arguments.command == "explain" else run(arguments.spec)

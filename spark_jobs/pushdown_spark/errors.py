@@ -58,7 +58,7 @@ _FINAL_CODES = frozenset(
 
 
 class UnsupportedError(Exception):
-    """Only Spark can do what a step of a planner was asked for. The message is the reason, which the report shows.
+    """A step of a planner cannot do what Spark does. The message is the reason, which the report shows.
 
     It is not a failure of the job: the planner catches it and leaves the scan, the conjunct or the query to Spark.
     `predicted` are the CPU seconds of the readers, if an estimate is the reason.
@@ -160,7 +160,7 @@ class UnreadableFileError(PushdownError):
 
 
 class UnsafeInputError(PushdownError):
-    """Bytes were met that Spark may read in a way byte search cannot follow; Spark's own reader must take the scan."""
+    """Spark may read some bytes in a way that our reader cannot follow; Spark's own reader must take the scan."""
 
     code = ErrorCode.UNSAFE_INPUT
 
@@ -172,16 +172,16 @@ class SchemaConflictError(PushdownError):
 
 
 class RemoteRefusedError(PushdownError):
-    """A database refuses what it is asked: credentials, TLS, a table that is not there, a right that is missing."""
+    """A database rejects the credentials or TLS, or lacks a table or a privilege."""
 
     code = ErrorCode.REMOTE_REFUSED
 
 
 class RemoteFailedError(PushdownError):
-    """A database cannot be reached, or a connection or statement broke off; another try may succeed."""
+    """A database is not reachable, or a connection or statement was interrupted; another try may succeed."""
 
     code = ErrorCode.REMOTE_FAILED
 
 
 class LostConnectionError(RemoteFailedError):
-    """The connection to a database was lost, or could not be made just now."""
+    """The connection to a database was lost, or cannot be opened at the moment."""

@@ -16,14 +16,24 @@ from pyspark import __version__ as pyspark_version
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec, ScanReport, SecretValues
+from pushdown_spark.contract.progress import Progress
 from pushdown_spark.contract.report_text import render_text
 from pushdown_spark.contract.versions import unsupported_spark
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.query_run import QueryRun, SharedApplication
 from pushdown_spark.runtime.error_classification import classify
-from pushdown_spark.runtime.exchange import parse_spec, read_secrets, read_text, write_result
+from pushdown_spark.runtime.exchange import (
+    claim_result,
+    parse_spec,
+    read_secrets,
+    read_text,
+    replaced,
+    write_progress,
+    write_result,
+)
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.parent_watch import watch_parent
+from pushdown_spark.runtime.progress import published_progress
 
 _QUIET = {
     "spark.app.name": "airflow_pushdown",
@@ -58,7 +68,9 @@ class JobRun:
         """
         with contextlib.ExitStack() as stack:
             try:
-                result = self._run(stack.enter_context(self.session()))
+                spark = stack.enter_context(self.session())
+                with published_progress(self._progress, lambda progress: self._publish(spark, progress)):
+                    result = self._run(spark)
             except BaseException as exc:
                 result = self._result(self._error(exc))
             # Spark is still running, because the result may go to a file system of Hadoop.
@@ -131,6 +143,28 @@ class JobRun:
             self._reports[name] = run.report(rows, time.monotonic() - started, error)
         return self._result(None)
 
+    def _progress(self) -> Progress | None:
+        """Return the progress of the query or the scan that runs, None if none does."""
+        if not self._started_runs:
+            return None
+        name, run = list(self._started_runs.items())[-1]
+        progress = run.progress()
+        if progress is None or not name:
+            return progress
+        of_all = {"scan": name, "scan_number": len(self._started_runs), "scans_total": len(self._spec.scans)}
+        return progress.model_copy(update=of_all)
+
+    def _publish(self, spark: SparkSession, progress: Progress) -> None:
+        """Send the progress to the task: in the output of this process, or in a file if the task cannot read that."""
+        if self._spec.result_path is None:
+            return
+        if spark.sparkContext._jsc.sc().deployMode() == "cluster":
+            write_progress(self._spec.result_path, progress, self._path)
+        else:
+            # One write, because the JVM writes to the same stream.
+            sys.stdout.write(f"{progress.line()}\n")
+            sys.stdout.flush()
+
     def _result(self, error: JobError | None) -> JobResult:
         """Return the result. `error` is the reason why the job stopped."""
         runs, reports = self._started_runs, self._reports
@@ -174,16 +208,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job of `--spec`. Return 0 on success, otherwise 1 after one line on stderr with the reason."""
     parser = argparse.ArgumentParser(prog="job.py", description="Run one job of airflow_pushdown.")
     parser.add_argument("--spec", required=True, help="the path or URI of the job spec, a JSON file")
-    return run(parser.parse_args(arguments).spec)
+    parser.add_argument("--result", help="run only a spec with this result, and only if no other driver does")
+    options = parser.parse_args(arguments)
+    return run(options.spec, options.result)
 
 
-def run(spec_path: str) -> int:
-    """Run the job of a spec file and return the exit code. The report is printed if the spec has no result path."""
+def run(spec_path: str, result_path: str | None = None) -> int:
+    """Run the job of a spec file and return the exit code. The report is printed if the spec has no result path.
+
+    With `result_path`, the driver claims the submission with this result before it reads the spec.
+    """
     signal.signal(signal.SIGTERM, _stop)
     watch_parent()
     try:
+        if result_path is not None:
+            claim_result(result_path)
         text = read_text("--spec", spec_path)
         spec = parse_spec(text, spec_path)
+        if result_path not in (None, spec.result_path):
+            raise replaced(str(result_path))
         result = JobRun(spec, text, spec_path).execute()
     except BaseException as exc:
         return _fail(classify(exc))

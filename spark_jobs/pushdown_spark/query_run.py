@@ -25,6 +25,7 @@ from pushdown_spark.contract import (
     TableOutputSpec,
     TableSourceSpec,
 )
+from pushdown_spark.contract.progress import Progress
 from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.output.base import Output
 from pushdown_spark.output.catalog_targets import open_catalog_output
@@ -36,6 +37,7 @@ from pushdown_spark.relations.listing import escaped
 from pushdown_spark.relations.tables import table_directories
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.preflight import needs_python, start_check
+from pushdown_spark.runtime.progress import QueryProgress
 from pushdown_spark.runtime.worker_startup import warm_up_workers
 from pushdown_spark.session import PushdownSession
 
@@ -74,6 +76,7 @@ class QueryRun:
         self._other_outputs = tuple(other_outputs)
         self._output: Output | None = None
         self._checks: tuple[CheckReport, ...] = ()
+        self._running: QueryProgress | None = None
         self.sources: dict[str, SourceReport] = {}
         """The reports of the sources, as far as they are known."""
         self.joins: tuple[JoinReport, ...] = ()
@@ -114,6 +117,11 @@ class QueryRun:
             seconds=round(seconds, 3),
             error=error,
         )
+
+    def progress(self) -> Progress | None:
+        """Return the progress of the query, None unless it runs. Another thread calls this."""
+        running = self._running
+        return None if running is None else running.measure()
 
     def _open_output(self, output: AnyOutputSpec) -> Output:
         run_key, generation = self._spec.run_key, self._spec.generation
@@ -156,12 +164,15 @@ class QueryRun:
             self._application.has_workers = True
         if finish_check is not None and not readers <= {"spark"}:
             finish_check()
+        self._running = QueryProgress(self._spark, query.progress)
         try:
             query.run(action, as_they_come=True)
         except KeyboardInterrupt:
             # Running tasks would write files that the clean-up has just deleted.
             self._spark.sparkContext.cancelAllJobs()
             raise
+        finally:
+            self._running = None
         self.sources, self.joins = query.report(), query.joins()
         self._checks = tuple(self._malformed_checks())
         raise_failed(self._checks)

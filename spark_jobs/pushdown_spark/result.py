@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from typing import TypeVar
@@ -13,6 +13,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import JoinReport, SourceReport
+from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.expressions.parser import shortened
 from pushdown_spark.runtime.error_classification import typed_error
@@ -53,6 +54,13 @@ class PushdownResult(ABC):
     @abstractmethod
     def report(self) -> dict[str, SourceReport]:
         """Return the report of each source: the plan and, after run(), the counts of the run."""
+
+    @abstractmethod
+    def progress(self) -> Sequence[SourceProgress | None] | None:
+        """Return the progress of each scan while run() runs in another thread, None for a scan that does not know it.
+
+        Returns None if a LIMIT may end the scans at any time.
+        """
 
     @abstractmethod
     def explain(self) -> str:
@@ -167,6 +175,10 @@ class ScanResult(PushdownResult):
     def report(self) -> dict[str, SourceReport]:
         """Return the report of the source: the plan and, after run(), the counts of the run."""
         return {self._name: with_advice(self._executed) if self._executed else self._scan.scan.report()}
+
+    def progress(self) -> Sequence[SourceProgress | None] | None:
+        """Return the progress of the scan, None with a LIMIT."""
+        return None if self._limit is not None else (self._scan.scan.progress(),)
 
     def explain(self) -> str:
         """Return the plan as text. Runs nothing."""

@@ -12,8 +12,9 @@ from sqlglot.errors import SqlglotError
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.expressions.parser import read_alike, with_intervals_grouped
 from pushdown_spark.expressions.session_settings import hides_names, is_enabled
-from pushdown_spark.optimizer.catalyst import PrivateViews, SessionVariables
+from pushdown_spark.optimizer.catalyst import SessionVariables
 from pushdown_spark.optimizer.optimizer import QueryOptimizer
+from pushdown_spark.optimizer.private_views import PrivateViews
 from pushdown_spark.optimizer.sql_reader import UnreadableQueryError, as_spec_error
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
 from pushdown_spark.planner import plan_full_pushdown, plan_scan
@@ -43,14 +44,14 @@ class SqlPlanner:
         try:
             return self._plan(sql, joins)
         except (UnreadableQueryError, RecursionError) as problem:
-            unread = as_spec_error(problem)
+            error = as_spec_error(problem)
         reason = (
-            f"the query runs as it is written, because sqlglot cannot read it: {str(unread).removeprefix('query: ')}"
+            f"the query runs as it is written, because sqlglot cannot read it: {str(error).removeprefix('query: ')}"
         )
-        left = self._optimizer(joins).pass_through(sql, reason)
-        if left is None:
-            raise unread
-        return left
+        result = self._optimizer(joins).pass_through(sql, reason)
+        if result is None:
+            raise error
+        return result
 
     def _plan(self, sql: str, joins: JoinOptions) -> PushdownResult:
         tree = self._parse(sql)

@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from environments import environment, libraries_of, wheel, with_spark
 
 from airflow_pushdown.doctor import CheckStatus, Finding, Settings, diagnose
+from pushdown_spark.contract.encryption import KEY_VARIABLE
 
 
 @pytest.fixture
@@ -82,7 +84,7 @@ def test_the_command_finds_connections_in_the_database_and_fails_with_1(
     assert done.returncode == 1
 
 
-def test_a_missing_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_connection_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failure("connection", conn_id="nowhere").startswith("conn_id: there is no Airflow connection 'nowhere'")
 
 
@@ -105,7 +107,7 @@ def test_yarn_without_the_settings_of_hadoop(monkeypatch: pytest.MonkeyPatch) ->
     assert "HADOOP_CONF_DIR" in failure("master", conn_id="hadoop")
 
 
-def test_a_missing_spark_submit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_spark_submit_says_what_to_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("AIRFLOW_PUSHDOWN_SPARK_PYTHON")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "set spark_python to the Python of an environment with pyspark" in failure("spark-submit")
@@ -146,7 +148,36 @@ def test_the_exchange_directory_of_a_cluster(monkeypatch: pytest.MonkeyPatch, tm
     found = findings(conn_id="far", exchange_dir=str(tmp_path))
     assert found["exchange_dir"] == Finding(CheckStatus.OK, "exchange_dir", f"{tmp_path} is writable")
     assert found["Spark Python"].status is CheckStatus.NOTE
+    monkeypatch.setenv(KEY_VARIABLE, "short")
+    assert "the key must be 32 random bytes" in failure("exchange_dir", conn_id="far", exchange_dir=str(tmp_path))
+    monkeypatch.setenv(KEY_VARIABLE, urlsafe_b64encode(bytes(range(32))).decode())
+    found = findings(conn_id="far", exchange_dir=str(tmp_path))
+    assert found["exchange_dir"].text == f"{tmp_path} is writable, and credentials are encrypted with {KEY_VARIABLE}"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_standalone_cluster_needs_a_rest_server_and_a_directory(
+    monkeypatch: pytest.MonkeyPatch, server: int, closed_port: int
+) -> None:
+    def connect_with(rest_port: int) -> None:
+        extra = {"deploy-mode": "cluster", "rest-port": rest_port}
+        connect(monkeypatch, "far", conn_type="spark", host=f"spark://127.0.0.1:{server}", extra=extra)
+
+    connect_with(closed_port)
+    text = failure("REST server", conn_id="far")
+    assert f"127.0.0.1:{closed_port} does not accept connections" in text
+    assert "start the master with spark.master.rest.enabled=true" in text
+    connect_with(server)
+    assert findings(conn_id="far")["REST server"].status is CheckStatus.OK
+    text = failure("exchange_dir", conn_id="far", exchange_dir="s3a://airflow/exchange")
+    assert "a directory that its machines mount, not from s3a://airflow/exchange" in text
+
+
+def test_kerberos_of_hdfs_names_the_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, "far", conn_type="spark", host="yarn", extra={"deploy-mode": "cluster"})
+    connect(monkeypatch, "node", conn_type="webhdfs", host="127.0.0.1", extra={"kerberos": True})
+    text = failure("exchange_dir", conn_id="far", exchange_dir="hdfs://127.0.0.1/tmp", exchange_conn_id="node")
+    assert "install requests-kerberos" in text
 
 
 def test_a_class_archive_directory_that_everybody_may_write_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -165,7 +196,9 @@ def test_jars_come_from_the_installation_or_from_packages() -> None:
     assert found["JDBC"].text == "drivers of PostgreSQL"
 
 
-def test_source_connections(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: int, closed_port: int) -> None:
+def test_source_connections_are_reached_or_say_why_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: int, closed_port: int
+) -> None:
     shop = {"conn_type": "postgres", "host": "127.0.0.1", "schema": "shop", "login": "me", "password": "hush"}
     connect(monkeypatch, "shop", **shop, port=server)
     connect(monkeypatch, "down", **shop, port=closed_port)

@@ -12,13 +12,16 @@ import re
 import shlex
 import subprocess
 import sys
+from datetime import datetime
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import DAG
 
+from airflow_pushdown import operators
 from e2e.documentation import BLOCK, all_blocks, blocks
 from pushdown_spark.contract import JobSpec
 
@@ -98,6 +101,19 @@ def test_dags_load_in_airflow(tmp_path: Path) -> None:
     assert len(found.dags) == len(dags) > 0
 
 
+def test_operators_of_examples_can_be_created() -> None:
+    """Examples with an ellipsis, and whole DAG files, are checked elsewhere."""
+    created = 0
+    for page in PAGES:
+        for code in blocks(page, "python"):
+            if "Operator(" not in code or "..." in code or "with DAG(" in code:
+                continue
+            with DAG("example", schedule=None, start_date=datetime(2026, 1, 1)):
+                exec(compile(code, str(page), "exec"), dict(vars(operators)))
+            created += 1
+    assert created >= 15
+
+
 def test_documented_job_specs_are_valid() -> None:
     found = [json.loads(code) for page in PAGES for code in blocks(page, "json") if '"run_key"' in code]
     assert len(found) == 2
@@ -112,6 +128,15 @@ def test_documented_make_targets_exist() -> None:
         text = page.read_text(encoding="utf-8")
         for target in re.findall(r"(?:`|\$ )make ([a-z0-9-]+)", text):
             assert target in targets, f"{page.name}: make {target}"
+
+
+def test_the_architecture_names_existing_files_and_definitions() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:S|airflow_pushdown)/[\w/]+\.\w+)`(?:: `(\w+)`)?", text)
+    assert len(named) > 20
+    for path, name in named:
+        source = (ROOT / re.sub("^S/", "spark_jobs/pushdown_spark/", path)).read_text(encoding="utf-8")
+        assert not name or re.search(rf"^\s*(?:def |class )?{name}\b", source, re.M), f"{path} has no {name}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
@@ -170,6 +195,15 @@ def test_schema_of_job_specs_is_printed_without_pyspark() -> None:
     done = subprocess.run([sys.executable, "-c", code, "schema"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert {"run_key", "sources", "query", "output"} <= json.loads(done.stdout)["properties"].keys()
+
+
+def test_a_job_without_the_libraries_of_jobs_names_the_extra() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pushdown_spark", "run", "--spec", "job.json"], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert 'run pip install "pushdown-spark[spark]"' in done.stderr
 
 
 def test_the_navigation_of_the_site_has_every_page_once() -> None:

@@ -11,8 +11,7 @@ from airflow.sdk import DAG, Context
 from airflow_pushdown.hooks.submit import Submission
 from airflow_pushdown.metrics import Count, source_counts
 from airflow_pushdown.operators import PushdownScanOperator
-from pushdown_spark.contract import JobError, JobResult, JobSpec, QuerySpec, SourceReport, SourceSpec
-from pushdown_spark.contract.job_result import ErrorCode
+from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec, QuerySpec, SourceReport, SourceSpec
 
 SECONDS = 5.0
 

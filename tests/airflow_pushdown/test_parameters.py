@@ -21,7 +21,6 @@ from airflow_pushdown.operators import (
 from airflow_pushdown.operators.base import PushdownBaseOperator
 from airflow_pushdown.pages import pages
 from airflow_pushdown.parameters import (
-    FIXED_SETTINGS,
     JOIN,
     LAZY_ORC,
     MULTI_SCAN,
@@ -29,13 +28,16 @@ from airflow_pushdown.parameters import (
     PARAMETERS,
     REMOTE,
     SCAN,
+    Parameter,
+    parameters_of,
+)
+from airflow_pushdown.spark_settings import (
+    FIXED_SETTINGS,
     SUBMIT_DEFAULTS,
     UNSAFE_SETTINGS,
-    Parameter,
     ParameterConflictError,
     UnsafeSettingError,
     effective_value,
-    parameters_of,
     refuse_unsafe_settings,
     serialize,
     serialize_all,

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from spark_rows import sorted_rows
 
 from pushdown_spark.contract import ReaderChoice
 from pushdown_spark.session import PushdownSession
@@ -85,8 +86,8 @@ def differences(spark: SparkSession, names: list[str]) -> tuple[list[str], dict[
         for where in PREDICATES:
             for columns in (["*"], ["p", "v"]):
                 result = session.scan(name, columns=columns, where=where)
-                rows = result.run(lambda frame: sorted(map(repr, frame.collect())))
-                expected = sorted(map(repr, spark.table(name).where(where).select(*columns).collect()))
+                rows = result.run(sorted_rows)
+                expected = sorted_rows(spark.table(name).where(where).select(*columns))
                 report = result.report()[name]
                 readers.setdefault(name, [])
                 if report.reader == "pushdown" or not readers[name]:

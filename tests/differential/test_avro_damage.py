@@ -13,15 +13,14 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
 
+import avro_damage
 import fastavro
-import pyarrow as pa
 import pytest
-from avro_damage import outcomes, regions
+from avro_damage import regions
 from avro_files import AVRO, CODECS
-from orc_damage import Outcome, flipped, plain
+from damage import ROW, A, Outcome, Rows, Tally, flipped, outcomes, overwritten, plain, region_of, truncated
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -32,11 +31,10 @@ from test_avro import pushdown_off
 from thirds import third
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
-from pushdown_spark.expressions.bound import Column, Comparison, Op, Or
-from pushdown_spark.expressions.types import LogicalType
+from pushdown_spark.expressions.bound import Comparison, Op, Or
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.schema import parse_schema, spark_schema
-from pushdown_spark.formats.columnar import arrow_schema
+from pushdown_spark.formats.readable_types import arrow_schema
 
 ROWS = 300
 TYPED = {"UnreadableFileError", "UnsafeInputError", "SchemaConflictError", "BadSchemaError"}
@@ -66,13 +64,12 @@ SCHEMA = {
 FILTER = ArrowFilter(
     Or(
         (
-            Comparison(Column(("row",), LogicalType.INTEGER, pa.int64()), Op.GE, 100_200),
-            Comparison(Column(("a",), LogicalType.INTEGER, pa.int32()), Op.EQ, 5),
+            Comparison(ROW, Op.GE, 100_200),
+            Comparison(A, Op.EQ, 5),
         )
     )
 )
-NEEDLE = ArrowFilter(Comparison(Column(("row",), LogicalType.INTEGER, pa.int64()), Op.EQ, 100_100))
-Rows = tuple[str, ...]
+NEEDLE = ArrowFilter(Comparison(ROW, Op.EQ, 100_100))
 
 
 def columns() -> t.StructType:
@@ -86,16 +83,6 @@ def queries() -> dict[str, AvroQuery]:
     wanted = arrow_schema(columns().fields)
     filters = {"all": None, "filter": FILTER, "needle": NEEDLE}
     return {name: AvroQuery(wanted, compiled, corrected_calendar=True) for name, compiled in filters.items()}
-
-
-@dataclass
-class Tally:
-    """The outcomes by region and kind."""
-
-    counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
-
-    def total(self, outcome: str) -> int:
-        return sum(count for (_, found), count in self.counts.items() if found == outcome)
 
 
 def record(rng: random.Random, number: int) -> dict[str, object]:
@@ -193,17 +180,14 @@ def judge(reference: Reference, path: Path, query: str, found: Mapping[str, Outc
 def check(spark: SparkSession, rng: random.Random, codec: str, flips: int, directory: Path, tally: Tally) -> None:
     """Flip bits in every region of a file, one at a time."""
     content = sound(rng, codec, directory / "sound.avro")
-    for region, (begin, end) in regions(directory / "sound.avro").items():
-        for number in range(flips):
-            name = f"{region.replace(' ', '_')}-{number}.avro"
-            (directory / name).write_bytes(flipped(rng, content, begin, end))
-    ours = outcomes(directory, queries())
+    for name, spoilt in flipped(rng, content, regions(directory / "sound.avro"), flips):
+        (directory / f"{name}.avro").write_bytes(spoilt)
+    ours = outcomes(avro_damage.__file__, directory, queries())
     reference = Reference(spark, [directory / name for name, found in ours.items() if not found["all"].error])
     for name, found in ours.items():
-        region = name.split("-")[0].removesuffix(".avro")
         for query in found:
             word = judge(reference, directory / name, query, found, ours["sound.avro"][query].rows)
-            tally.counts[region, word] += 1
+            tally.counts[region_of(name), word] += 1
 
 
 @pytest.mark.nightly
@@ -236,12 +220,10 @@ def test_truncated_files_raise(tmp_path: Path, codec: str) -> None:
     """A file that ends after a complete block is valid, so no reader can detect that."""
     content = sound(random.Random(codec), codec, tmp_path / "sound.avro")
     marker = content[regions(tmp_path / "sound.avro")["first marker"][0] :][:16]
-    rng = random.Random(1)
-    lengths = {*range(1, 20), *range(len(content) - 30, len(content)), *rng.sample(range(len(content)), 40)}
-    for length in lengths:
-        if not content[:length].endswith(marker):
-            (tmp_path / f"cut-{length}.avro").write_bytes(content[:length])
-    for name, found in outcomes(tmp_path, queries()).items():
+    for name, start in truncated(content):
+        if not start.endswith(marker):
+            (tmp_path / f"{name}.avro").write_bytes(start)
+    for name, found in outcomes(avro_damage.__file__, tmp_path, queries()).items():
         errors = {outcome.error for outcome in found.values()}
         assert errors == ({""} if name == "sound.avro" else {"UnreadableFileError"}), (name, found)
 
@@ -251,14 +233,9 @@ def test_overwritten_bytes_do_not_crash_the_reader(tmp_path: Path, codec: str) -
     """This test overwrites ranges in every region with zeros, ones and noise. It checks the decoders, not the rows."""
     rng = random.Random(codec)
     content = sound(rng, codec, tmp_path / "sound.avro")
-    for region, (begin, end) in regions(tmp_path / "sound.avro").items():
-        for number in range(20):
-            start = rng.randrange(begin, end)
-            length = min(rng.choice((2, 8, 50, 1000)), end - start)
-            noise = rng.choice((bytes(length), b"\xff" * length, rng.randbytes(length)))
-            spoilt = content[:start] + noise + content[start + length :]
-            (tmp_path / f"{region.replace(' ', '_')}-{number}.avro").write_bytes(spoilt)
-    found = outcomes(tmp_path, queries())
+    for name, spoilt in overwritten(rng, content, regions(tmp_path / "sound.avro")):
+        (tmp_path / f"{name}.avro").write_bytes(spoilt)
+    found = outcomes(avro_damage.__file__, tmp_path, queries())
     errors = [outcome.error for each in found.values() for outcome in each.values()]
     assert set(errors) <= {"", *TYPED}
     assert errors.count("UnreadableFileError") > len(errors) * 0.3

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import fastavro
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
+from spark_rows import sorted_rows
 
 from pushdown_spark.formats.avro.spark_source import format_name
 from pushdown_spark.session import PushdownSession
@@ -77,20 +78,16 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _rows(frame: DataFrame) -> list[str]:
-    return sorted(map(str, frame.collect()))
-
-
 def _ran(spark: SparkSession, files: Path, reader: str, query: str) -> str:
     """Compare a query's rows with those of Spark's own source. Return the reader that ran."""
     spark.read.format(format_name(spark)).load(str(files)).createOrReplaceTempView("t")
-    expected = _rows(spark.sql(query))
+    expected = sorted_rows(spark.sql(query))
     spark.catalog.dropTempView("t")
     assert expected
     session = PushdownSession(spark)
     session.add_source("t", path=str(files), format="avro", reader=reader)
     result = session.sql(query)
-    assert result.run(_rows) == expected
+    assert result.run(sorted_rows) == expected
     return result.report()["t"].reader
 
 

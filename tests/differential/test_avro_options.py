@@ -12,11 +12,11 @@ import fastavro
 import pyarrow as pa
 import pytest
 from avro_files import AVRO
+from columnar_cases import shown
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from test_avro import pushdown_off
-from test_orc import shown
 
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.session import PushdownSession

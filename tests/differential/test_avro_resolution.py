@@ -5,22 +5,21 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from avro_evolve import evolved
 from avro_files import AVRO, by_fastavro, random_table, records_of, schema_of
-from hypothesis import given, settings
+from columnar_cases import Tally, case_over, check_scans, check_seeds
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from test_avro import Tally, case_over, check_scans, rows_of
-from test_vector_filters import BATCHES, SEEDS
+from test_avro import check_scan, pushdown_off, rows_of
 
 from pushdown_spark.errors import PushdownError, UnsafeInputError
 from pushdown_spark.formats.avro.decoder import AvroQuery
+from pushdown_spark.formats.avro.metrics import AvroMetrics
 from pushdown_spark.formats.avro.schema import parse_schema, spark_schema
-from pushdown_spark.formats.columnar import arrow_schema
+from pushdown_spark.formats.readable_types import arrow_schema
 
 ROWS = 200
 SCHEMAS = 4
@@ -30,7 +29,9 @@ Avro = str | list[str]
 REFUSED = "Spark refuses"
 
 
-def check_schema(spark: SparkSession, rng: random.Random, directory: Path, schema: str, tally: Tally) -> None:
+def check_schema(
+    spark: SparkSession, rng: random.Random, directory: Path, schema: str, tally: Tally[AvroMetrics]
+) -> None:
     """Check one reader schema with many predicates, each with some columns."""
     try:
         frame = spark.read.format(AVRO).option("avroSchema", schema).load(str(directory))
@@ -38,13 +39,13 @@ def check_schema(spark: SparkSession, rng: random.Random, directory: Path, schem
         tally.reasons[REFUSED] += 1
         return
     try:
-        case = case_over(rng, frame, directory, tally, schema)
+        case = case_over(rng, frame, frame.schema, directory, schema, pushdown_off(spark))
     except UnicodeDecodeError:
         # Spark makes strings of any bytes, which Python cannot show.
         tally.reasons["strings that are no UTF-8"] += 1
         return
     if case is not None:
-        check_scans(rng, case, tally, schema)
+        check_scans(case, tally, lambda text, bound: check_scan(rng, case, text, bound, tally, schema))
         return
     tally.reasons[REFUSED] += 1
     with pytest.raises(PushdownError):
@@ -53,27 +54,18 @@ def check_schema(spark: SparkSession, rng: random.Random, directory: Path, schem
         )
 
 
-def check_case(spark: SparkSession, seed: int, tally: Tally) -> None:
-    rng = random.Random(seed)
+def check_case(spark: SparkSession, rng: random.Random, directory: Path, tally: Tally[AvroMetrics]) -> None:
     table = random_table(rng)
     writer = schema_of(table)
-    with TemporaryDirectory() as place:
-        directory = Path(place)
-        by_fastavro(rng, directory / "a.avro", writer, records_of(rng, table, ROWS))
-        for _ in range(SCHEMAS):
-            reader = json.dumps(evolved(rng, writer, rng.choice((0.0, 0.0, 0.0, 0.05))))
-            check_schema(spark, rng, directory, reader, tally)
+    by_fastavro(rng, directory / "a.avro", writer, records_of(rng, table, ROWS))
+    for _ in range(SCHEMAS):
+        reader = json.dumps(evolved(rng, writer, rng.choice((0.0, 0.0, 0.0, 0.05))))
+        check_schema(spark, rng, directory, reader, tally)
 
 
 def _run(spark: SparkSession, cases: int) -> None:
-    tally = Tally()
-
-    @settings(max_examples=cases, **BATCHES)
-    @given(seed=SEEDS)
-    def run(seed: int) -> None:
-        check_case(spark, seed, tally)
-
-    run()
+    tally = Tally(AvroMetrics())
+    check_seeds(cases, lambda _, rng, directory: check_case(spark, rng, directory, tally))
     assert tally.scans > tally.given_up, tally
     assert tally.exact > tally.scans * 0.7, tally
     assert tally.kept > 10 * tally.scans, tally

@@ -76,6 +76,35 @@ def test_headers_without_known_names_are_matched_by_position_as_in_spark(
         assert rows(spark, path, reader, **WAYS[way]) == rows_of(own) == shown(ROWS), reader
 
 
+HEADERS: list[tuple[str, dict[str, str]]] = [
+    ('"name","id"', {}),
+    ("'name','id'", {"quote": "'"}),
+    ("name,id", {"quote": "n", "escape": "e"}),
+    ('"first name",net (EUR)', {}),
+    ("share in %,km/h", {}),
+    ("share in %,km/h", {"escape": "/", "quote": "%"}),
+    (' name ,"id "', {}),
+    (' name ,"id "', {"ignoreLeadingWhiteSpace": "true", "ignoreTrailingWhiteSpace": "true"}),
+    ('"name" ,"id"', {}),
+    ('"a""b","c\\"d"', {}),
+    ('"a,b",c', {}),
+    ('"a.b","A.B"', {}),
+    ('"","id"', {}),
+    ('"-",id', {"nullValue": "-"}),
+    ('"a-b",a:b', {"nullValue": "a-b"}),
+]
+
+
+@pytest.mark.parametrize(("header", "options"), HEADERS)
+def test_headers_give_the_names_of_spark(
+    spark: SparkSession, tmp_path: Path, header: str, options: dict[str, str]
+) -> None:
+    path = written(tmp_path, "plain", f"{header}\n1,2\n", f"{header}\n3,4\n")
+    session = PushdownSession(spark)
+    session.add_source("data", path=path, format="csv", options={"header": "true", **options}, reader="pushdown")
+    assert session.scan("data").df.columns == spark.read.options(header="true", **options).csv(path).columns
+
+
 def test_a_header_after_many_comments_is_found(spark: SparkSession, tmp_path: Path) -> None:
     comments = f"# {'x' * 98}\n" * 2_000
     path = written(tmp_path, "plain", "id,name\n1,Ada\n", f"{comments}name,id\nBo,2\n")

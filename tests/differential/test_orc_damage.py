@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow as pa
+import orc_damage
 import pytest
-from orc_damage import Outcome, flipped, outcomes, plain, regions
+from damage import FILTER, Outcome, Rows, Tally, expected, flipped, outcomes, overwritten, plain, region_of, truncated
+from orc_damage import regions
 from orc_files import storable
 from orc_values import Times, table_of
 from py4j.protocol import Py4JJavaError
@@ -28,8 +27,6 @@ from session_settings import session_settings
 from thirds import third
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
-from pushdown_spark.expressions.bound import Column, Comparison, Op, Or
-from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.orc.file_reader import OrcQuery
 from pushdown_spark.formats.orc.planner import arrow_schema
 
@@ -54,15 +51,6 @@ SCHEMA = t.StructType(
         t.StructField("t", t.StructType([t.StructField("u", t.ByteType()), t.StructField("v", t.BinaryType())])),
     ]
 )
-FILTER = ArrowFilter(
-    Or(
-        (
-            Comparison(Column(("row",), LogicalType.INTEGER, pa.int64()), Op.GE, 150),
-            Comparison(Column(("a",), LogicalType.INTEGER, pa.int32()), Op.EQ, 5),
-        )
-    )
-)
-Rows = tuple[str, ...]
 
 
 def queries() -> dict[str, OrcQuery]:
@@ -75,16 +63,6 @@ def queries() -> dict[str, OrcQuery]:
     return {
         name: OrcQuery(schema, places, compiled, partial, 0, case_sensitive=True) for name, compiled, partial in filters
     }
-
-
-@dataclass
-class Tally:
-    """The outcomes by region and kind."""
-
-    counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
-
-    def total(self, outcome: str) -> int:
-        return sum(count for (_, found), count in self.counts.items() if found == outcome)
 
 
 def sound(rng: random.Random, codec: str, path: Path) -> bytes:
@@ -128,16 +106,6 @@ def spark_rows(spark: SparkSession, paths: list[Path]) -> dict[str, list[dict[st
     return {path.name: found.get(path.name) for path in paths}
 
 
-def expected(rows: list[dict[str, object]], query: str) -> Rows:
-    """Return the rows that a query keeps, as strings."""
-    return tuple(sorted(repr(row) for row in rows if query == "all" or _passes(row)))
-
-
-def _passes(row: Mapping[str, object]) -> bool:
-    number = row["row"]
-    return (isinstance(number, int) and number >= 150) or row["a"] == 5
-
-
 def judge(region: str, outcome: Outcome, theirs: Rows | None, undamaged: Rows, about: str) -> str:
     """Return the kind of outcome of a query over a damaged file. Raises AssertionError for a wrong outcome."""
     if outcome.error:
@@ -164,11 +132,9 @@ def judge(region: str, outcome: Outcome, theirs: Rows | None, undamaged: Rows, a
 def check(spark: SparkSession, rng: random.Random, codec: str, flips: int, directory: Path, tally: Tally) -> None:
     """Flip bits in every region of a file, one at a time."""
     content = sound(rng, codec, directory / "sound.orc")
-    for region, (begin, end) in regions(content).items():
-        for number in range(flips):
-            name = f"{region.replace(' ', '_')}-{number}.orc"
-            (directory / name).write_bytes(flipped(rng, content, begin, end))
-    ours = outcomes(directory, queries())
+    for name, spoilt in flipped(rng, content, regions(content), flips):
+        (directory / f"{name}.orc").write_bytes(spoilt)
+    ours = outcomes(orc_damage.__file__, directory, queries())
     # Damaged runs of integers can make Spark's reader loop forever, so Spark reads only files that our reader can read.
     gave_rows = [name for name, found in ours.items() if not found["all"].error]
     with tolerant(spark):
@@ -176,7 +142,7 @@ def check(spark: SparkSession, rng: random.Random, codec: str, flips: int, direc
     whole = theirs["sound.orc"]
     assert whole is not None
     for name, found in ours.items():
-        region = name.split("-")[0].replace("_", " ").removesuffix(".orc")
+        region = region_of(name)
         rows = theirs.get(name)
         for query, outcome in found.items():
             reference = None if rows is None else expected(rows, query)
@@ -211,11 +177,9 @@ def test_many_files_with_flipped_bits_return_sparks_rows_or_raise(
 @pytest.mark.parametrize("codec", third(CODECS))
 def test_truncated_files_raise(tmp_path: Path, codec: str) -> None:
     content = sound(random.Random(codec), codec, tmp_path / "sound.orc")
-    rng = random.Random(1)
-    lengths = {*range(1, 40), *range(len(content) - 40, len(content)), *rng.sample(range(len(content)), 60)}
-    for length in lengths:
-        (tmp_path / f"cut-{length}.orc").write_bytes(content[:length])
-    for name, found in outcomes(tmp_path, queries()).items():
+    for name, start in truncated(content):
+        (tmp_path / f"{name}.orc").write_bytes(start)
+    for name, found in outcomes(orc_damage.__file__, tmp_path, queries()).items():
         errors = {outcome.error for outcome in found.values()}
         assert errors == ({""} if name == "sound.orc" else {"UnreadableFileError"}), (name, found)
 
@@ -225,14 +189,9 @@ def test_overwritten_bytes_do_not_crash_the_reader(tmp_path: Path, codec: str) -
     """This test overwrites ranges in every region with zeros, ones and noise. It checks the decoders, not the rows."""
     rng = random.Random(codec)
     content = sound(rng, codec, tmp_path / "sound.orc")
-    for region, (begin, end) in regions(content).items():
-        for number in range(25):
-            start = rng.randrange(begin, end)
-            length = min(rng.choice((2, 8, 50, 1000)), end - start)
-            noise = rng.choice((bytes(length), b"\xff" * length, rng.randbytes(length)))
-            spoilt = content[:start] + noise + content[start + length :]
-            (tmp_path / f"{region.replace(' ', '_')}-{number}.orc").write_bytes(spoilt)
-    found = outcomes(tmp_path, queries())
+    for name, spoilt in overwritten(rng, content, regions(content)):
+        (tmp_path / f"{name}.orc").write_bytes(spoilt)
+    found = outcomes(orc_damage.__file__, tmp_path, queries())
     errors = [outcome.error for each in found.values() for outcome in each.values()]
     assert set(errors) <= {"", *TYPED}
     assert errors.count("UnreadableFileError") > len(errors) * 0.3

@@ -18,10 +18,11 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyorc
 import pytest
+from columnar_cases import Row, counted, judge, shown
 from folder import Folder
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
-from test_orc import Row, counted, judge, pushdown_off, rows_of, shown
+from test_orc import pushdown_off, rows_of
 
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter

@@ -8,20 +8,18 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
+import parquet_damage
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from orc_damage import flipped, plain
-from parquet_damage import outcomes, regions
+from damage import FILTER, expected, flipped, outcomes, overwritten, plain, region_of, truncated
+from parquet_damage import regions
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from session_settings import session_settings
 from thirds import third
 
-from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
-from pushdown_spark.expressions.bound import Column, Comparison, Op, Or
-from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.parquet.column_mapping import datetime_calendar, int96_calendar
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery
 
@@ -43,13 +41,10 @@ SCHEMA = pa.schema(
 
 def queries() -> dict[str, ParquetQuery]:
     """Return a scan of all rows, and one with a filter."""
-    row = Column(("row",), LogicalType.INTEGER, pa.int64())
-    five = Column(("a",), LogicalType.INTEGER, pa.int32())
-    condition = ArrowFilter(Or((Comparison(row, Op.GE, 150), Comparison(five, Op.EQ, 5))))
     calendars = (datetime_calendar("CORRECTED"), int96_calendar("CORRECTED"))
     return {
         name: ParquetQuery(SCHEMA, chosen, calendars, case_sensitive=False)
-        for name, chosen in (("all", None), ("filter", condition))
+        for name, chosen in (("all", None), ("filter", FILTER))
     }
 
 
@@ -82,24 +77,14 @@ def spark_rows(spark: SparkSession, path: Path) -> list[dict[str, object]] | Non
             return None
 
 
-def expected(rows: list[dict[str, object]], query: str) -> tuple[str, ...]:
-    return tuple(sorted(repr(row) for row in rows if query == "all" or _passes(row)))
-
-
-def _passes(row: dict[str, object]) -> bool:
-    number = row["row"]
-    return (isinstance(number, int) and number >= 150) or row["a"] == 5
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("codec", CODECS)
 def test_files_with_flipped_bits_return_sparks_rows_or_raise(spark: SparkSession, tmp_path: Path, codec: str) -> None:
     rng = random.Random(codec)
     content = sound(codec, tmp_path / "sound.parquet")
-    for region, (begin, end) in regions(content).items():
-        for number in range(40):
-            (tmp_path / f"{region}-{number}.parquet").write_bytes(flipped(rng, content, begin, end))
-    found = outcomes(tmp_path, queries())
+    for name, spoilt in flipped(rng, content, regions(content), 40):
+        (tmp_path / f"{name}.parquet").write_bytes(spoilt)
+    found = outcomes(parquet_damage.__file__, tmp_path, queries())
     whole = spark_rows(spark, tmp_path / "sound.parquet")
     assert whole is not None
     kinds: dict[str, Counter[str]] = defaultdict(Counter)
@@ -110,8 +95,8 @@ def test_files_with_flipped_bits_return_sparks_rows_or_raise(spark: SparkSession
             assert not outcome.error or outcome.error in TYPED, (name, outcome)
             if not outcome.error and theirs is not None:
                 kind = _kind(name, outcome.rows, expected(theirs, query), expected(whole, query))
-            kinds[name.split("-")[0]][kind] += 1
-    assert kinds["sound.parquet"] == {"the same rows": 2}
+            kinds[region_of(name)][kind] += 1
+    assert kinds["sound"] == {"the same rows": 2}
     assert kinds["data"]["the same rows"] > 10, kinds
 
 
@@ -129,10 +114,9 @@ def _kind(name: str, rows: tuple[str, ...], theirs: tuple[str, ...], undamaged: 
 @pytest.mark.parametrize("codec", third(CODECS))
 def test_truncated_files_raise(tmp_path: Path, codec: str) -> None:
     content = sound(codec, tmp_path / "sound.parquet")
-    rng = random.Random(1)
-    for length in {*range(1, 20), *range(len(content) - 20, len(content)), *rng.sample(range(len(content)), 40)}:
-        (tmp_path / f"cut-{length}.parquet").write_bytes(content[:length])
-    for name, found in outcomes(tmp_path, queries()).items():
+    for name, start in truncated(content):
+        (tmp_path / f"{name}.parquet").write_bytes(start)
+    for name, found in outcomes(parquet_damage.__file__, tmp_path, queries()).items():
         errors = {outcome.error for outcome in found.values()}
         assert errors == ({""} if name == "sound.parquet" else {"UnreadableFileError"}), (name, found)
 
@@ -142,12 +126,9 @@ def test_overwritten_bytes_do_not_crash_the_reader(tmp_path: Path, codec: str) -
     """This test overwrites ranges in every region with zeros, ones and noise. It checks the decoders, not the rows."""
     rng = random.Random(codec)
     content = sound(codec, tmp_path / "sound.parquet")
-    for region, (begin, end) in regions(content).items():
-        for number in range(25):
-            start = rng.randrange(begin, end)
-            length = min(rng.choice((2, 8, 50, 1000)), end - start)
-            noise = rng.choice((bytes(length), b"\xff" * length, rng.randbytes(length)))
-            (tmp_path / f"{region}-{number}.parquet").write_bytes(content[:start] + noise + content[start + length :])
-    errors = [outcome.error for each in outcomes(tmp_path, queries()).values() for outcome in each.values()]
+    for name, spoilt in overwritten(rng, content, regions(content)):
+        (tmp_path / f"{name}.parquet").write_bytes(spoilt)
+    found = outcomes(parquet_damage.__file__, tmp_path, queries())
+    errors = [outcome.error for each in found.values() for outcome in each.values()]
     assert set(errors) <= {"", *TYPED}
     assert errors.count("UnreadableFileError") > len(errors) * 0.3

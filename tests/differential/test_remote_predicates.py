@@ -34,8 +34,9 @@ from remote_values import (
     read_back,
     remote_column,
 )
+from seeds import BATCHES, SEEDS
 from sqlglot import exp
-from test_vector_filters import BATCHES, SEEDS, settings_of
+from test_vector_filters import settings_of
 from typed_rows import ROW, random_predicate
 
 from pushdown_spark.contract import Exactness

@@ -18,8 +18,9 @@ import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from session_settings import session_settings
+from spark_rows import sorted_rows
 
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.session import PushdownSession
@@ -59,10 +60,6 @@ def _spoilt(rng: random.Random, content: bytes, flips: int, cuts: int) -> list[b
     return found + [content[: rng.randrange(1, len(content))] for _ in range(cuts)]
 
 
-def _rows(frame: DataFrame) -> list[str]:
-    return sorted(map(str, frame.collect()))
-
-
 def _answer(read: Callable[[], list[str]]) -> tuple[str, ...]:
     try:
         return tuple(read())
@@ -81,9 +78,9 @@ def _check(spark: SparkSession, folder: Path, source_format: str, suffix: str, f
         session = PushdownSession(spark)
         session.add_source("t", path=str(path), format=source_format, schema=SCHEMA, reader="pushdown")
         result = session.scan("t", where=WHERE)
-        ours = _answer(lambda result=result: result.run(_rows))  # type: ignore[misc]
+        ours = _answer(lambda result=result: result.run(sorted_rows))  # type: ignore[misc]
         native = spark.read.format(source_format).schema(SCHEMA).load(str(path)).where(WHERE)
-        theirs = _answer(lambda native=native: _rows(native))  # type: ignore[misc]
+        theirs = _answer(lambda native=native: sorted_rows(native))  # type: ignore[misc]
         reader = result.report()["t"].reader
         assert ours == theirs, f"{source_format}{suffix} by {reader}: {ours} instead of {theirs}: {spoilt[:40]!r}"
         tally["failed" if ours == FAILED else reader] += 1

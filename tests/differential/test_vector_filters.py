@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pytest
 from folder import Folder
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from random_predicates import Leaf, leaves
+from seeds import BATCHES, SEEDS
 from session_settings import session_settings
 from typed_rows import ROW, random_predicate, random_rows, random_schema
 
@@ -40,13 +40,6 @@ COPIES = 160
 SLICES = 6
 NIGHTLY_CASES = 400
 ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "America/Sao_Paulo")
-SEEDS = st.integers(0, 2**32 - 1)
-BATCHES = {
-    "deadline": None,
-    "database": None,
-    "phases": [Phase.explicit, Phase.generate],
-    "suppress_health_check": list(HealthCheck),
-}
 Answers = tuple[bool | None, ...]
 
 

@@ -1,4 +1,4 @@
-"""Drivers on a standalone cluster: parts are killed while a task waits for its driver, or is deferred meanwhile."""
+"""Drivers on a standalone cluster and on YARN: parts are killed while a task waits for its driver, or is deferred."""
 
 from __future__ import annotations
 
@@ -16,20 +16,25 @@ import pytest
 
 from e2e.checks import rows_of, wait_for_dags, wait_for_run
 from e2e.expected import Row
+from e2e.ports import free_port
 from e2e.processes import wait_for
 
 pytest.importorskip("psycopg2", reason="installed for end-to-end runs alone")
 from test_cluster_kills import SLOW_ROWS, is_one, set_pace  # type: ignore[import-not-found]
 
-from e2e.local import Local, open_connections, product
+from e2e import local as standalone
+from e2e import yarn
+from e2e.local import Local, open_connections
 
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 
 WAIT, DEFER, TIMEOUT, TASK = "driver_wait", "driver_defer", "driver_timeout", "scan"
+LOST_EARLY, LOST_LATE = "driver_lost_early", "driver_lost_late"
 SECONDS_PER_ROW = 0.1
 START_SECONDS = 150.0
 END_SECONDS = 180.0
-DRIVER_JVM, PROGRAM = "org.apache.spark.deploy.worker.DriverWrapper", "pushdown_spark-"
+DRIVER_JVMS = ("org.apache.spark.deploy.worker.DriverWrapper", "org.apache.spark.deploy.yarn.ApplicationMaster")
+PROGRAMS = ("pushdown_spark-", "job.py --spec")
 READING = re.compile("active (FETCH|COPY)")
 ROWS = 2490
 
@@ -97,14 +102,15 @@ class Run:
         return any(READING.match(doing) for doing in open_connections(self.local.database).values())
 
 
-@pytest.fixture(scope="module")
-def local() -> Iterator[Local]:
+@pytest.fixture(scope="module", params=["standalone", "yarn"])
+def local(request: pytest.FixtureRequest) -> Iterator[Local]:
     """Run the product with the DAGs of these tests, and a table with slow rows."""
-    with product(Path(__file__).with_name("dags")) as running:
+    dags = Path(__file__).with_name("dags")
+    with yarn.product("client", dags) if request.param == "yarn" else standalone.product(dags) as running:
         running.database.execute(*SLOW_ROWS)
-        exchange(running).mkdir()
-        wait_for_dags(running.deployment, {WAIT, DEFER, TIMEOUT})
+        wait_for_dags(running.deployment, {WAIT, DEFER, TIMEOUT, LOST_EARLY, LOST_LATE})
         yield running
+        assert_no_password(running)
 
 
 @pytest.fixture
@@ -116,14 +122,9 @@ def slowly(local: Local) -> Iterator[None]:
     wait_for("the end of all drivers", lambda: not jobs(local), END_SECONDS)
 
 
-def exchange(local: Local) -> Path:
-    """Return the exchange directory."""
-    return local.deployment.data_dir / "exchange"
-
-
 def jobs(local: Local) -> list[psutil.Process]:
     """Return the processes of drivers."""
-    return [process for process in local.programs.members() if is_one(process, DRIVER_JVM, PROGRAM)]
+    return [process for process in local.programs.members() if is_one(process, *DRIVER_JVMS, *PROGRAMS)]
 
 
 def assert_nothing_left(local: Local) -> None:
@@ -132,13 +133,22 @@ def assert_nothing_left(local: Local) -> None:
         "the end of all drivers", lambda: not jobs(local) and not local.cluster.running_applications(), END_SECONDS
     )
     assert not open_connections(local.database)
-    wait_for("the end of the exchange", lambda: not list(exchange(local).glob("[0-9a-f]" * 32)), END_SECONDS)
+    wait_for("the end of the exchange", lambda: not local.cluster.exchange_files(), END_SECONDS)
     assert not list((local.deployment.data_dir / "output").glob("*/.*.pushdown/staging-*/*"))
+
+
+def assert_no_password(local: Local) -> None:
+    """Check that no log, event, program or other file of all runs has the password of the database."""
+    password = str(local.database.connection()["password"]).encode()
+    files = (path for path in local.deployment.data_dir.parent.rglob("*") if path.is_file())
+    assert [path for path in files if password in path.read_bytes()] == []
 
 
 def ended_by_kill(run: Run, *parts: str) -> None:
     """Kill the process of the run whose command line contains one of `parts`."""
-    next(process for process in run.local.programs.members() if is_one(process, *parts)).kill()
+    found = (process for process in run.local.programs.members() if is_one(process, *parts))
+    # YARN starts the JVM of a driver by a shell with the same words in its command line.
+    next(process for process in found if process.name() == "java").kill()
 
 
 @pytest.mark.parametrize("dag", [WAIT, DEFER])
@@ -148,7 +158,7 @@ def test_a_driver_on_the_cluster_leaves_one_result_and_no_file(local: Local, dag
     assert list(run.drivers.values()) == ["FINISHED"]
     result = run.result()
     assert result["rows"] == ROWS
-    assert str(result["application_id"]).startswith("app-")
+    assert str(result["application_id"]).startswith(local.deployment.application_prefix)
     assert "Pushdown report" in run.log
 
 
@@ -163,6 +173,54 @@ def test_a_retry_continues_with_the_driver_of_a_killed_task(local: Local) -> Non
     run.wait_for("the next try", lambda: run.task["try_number"] == 2 and run.task["state"] == "running")
     run.wait_for("the reconnection", lambda: "of an earlier try: RUNNING" in run.log)
     set_pace(local, 0)
+    assert run.rows().total() == ROWS
+    assert list(run.drivers.values()) == ["FINISHED"]
+
+
+@pytest.mark.usefixtures("slowly")
+def test_a_retry_continues_with_a_running_driver_whose_id_died_with_its_worker(local: Local) -> None:
+    run = Run(local, LOST_LATE, 9)
+    run.wait_for("the next try", lambda: run.task["try_number"] == 2 and run.task["state"] == "running")
+    run.wait_for("the reconnection", lambda: "of an earlier try: RUNNING" in run.log)
+    set_pace(local, 0)
+    assert run.rows().total() == ROWS
+    assert list(run.drivers.values()) == ["FINISHED"]
+
+
+def test_a_retry_reads_the_result_of_a_driver_whose_id_died_with_its_worker(local: Local) -> None:
+    run = Run(local, LOST_LATE, 10)
+    run.wait_for("the end of the driver", lambda: list(run.drivers.values()) == ["FINISHED"])
+    if run.task["try_number"] == 1:
+        assert run.rows().total() == ROWS
+        assert list(run.drivers.values()) == ["FINISHED"]
+
+
+def test_only_one_of_two_drivers_runs_if_the_next_try_precedes_the_start_of_the_first(local: Local) -> None:
+    run = Run(local, LOST_EARLY, 11)
+    assert run.rows().total() == ROWS
+    wait_for("the end of all drivers", lambda: not {"SUBMITTED", "RUNNING"} & set(run.drivers.values()), END_SECONDS)
+    assert list(run.drivers.values()).count("FINISHED") == 1
+
+
+@pytest.mark.usefixtures("slowly")
+@pytest.mark.parametrize("dag", [WAIT, DEFER])
+def test_another_scheduler_continues_with_the_driver(local: Local, dag: str) -> None:
+    run = Run(local, dag, 12)
+    run.wait_for_middle()
+
+    local.programs.kill(local.programs.by_name("airflow-scheduler"))
+    # The new scheduler takes over the tasks after this many seconds without a heartbeat of the old one.
+    local.services.start_service(
+        "scheduler",
+        AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD="10",
+        AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL="5",
+        # Processes of the old scheduler still use its port.
+        AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT=str(free_port()),
+    )
+    if dag == WAIT:
+        run.wait_for("the reconnection", lambda: "of an earlier try: RUNNING" in run.log)
+    set_pace(local, 0)
+
     assert run.rows().total() == ROWS
     assert list(run.drivers.values()) == ["FINISHED"]
 
@@ -192,7 +250,7 @@ def test_a_retry_replaces_a_killed_driver(local: Local, dag: str) -> None:
     run = Run(local, dag, 4)
     run.wait_for_middle()
 
-    ended_by_kill(run, DRIVER_JVM)
+    ended_by_kill(run, *DRIVER_JVMS)
 
     run.wait_for("the next driver", lambda: len(run.drivers) == 2)
     set_pace(local, 0)

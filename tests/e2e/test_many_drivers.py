@@ -25,7 +25,6 @@ def test_twenty_deferred_tasks_share_one_cluster() -> None:
     # Each driver has a core, and the executors share the others.
     with product(Path(__file__).with_name("dags"), worker_cores=12, worker_memory="12g") as local:
         data = local.deployment.data_dir
-        (data / "exchange").mkdir()
         (data / "many").mkdir()
         rows = ({"id": number, "part": number % TASKS} for number in range(TASKS * ROWS))
         (data / "many" / "rows.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -37,7 +36,7 @@ def test_twenty_deferred_tasks_share_one_cluster() -> None:
         assert sorted(local.cluster.drivers().values()) == ["FINISHED"] * TASKS
         results = [api.return_value(DAG, run, "scan", part) for part in range(TASKS)]
         assert [result["rows"] for result in results if isinstance(result, dict)] == [ROWS] * TASKS
-        assert not list((data / "exchange").glob("[0-9a-f]" * 32))
+        assert local.cluster.exchange_files() == []
 
 
 def test_ten_thousand_small_tasks_leave_no_file(tmp_path: Path) -> None:

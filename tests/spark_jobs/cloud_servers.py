@@ -1,25 +1,34 @@
-"""Real servers with the protocols of Azure and of Google Cloud Storage, from npm and from the Go module proxy."""
+"""Real servers with the protocols of S3, Azure and Google Cloud Storage, from PyPI, npm and the Go module proxy."""
 
 from __future__ import annotations
 
+import hmac
 import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from abc import ABC, abstractmethod
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 import pytest
+from pyspark.sql import SparkSession
+from s3_server import REGION
+from s3_server import ROOT as ROOT_KEYS
 
 from pushdown_spark.relations.azure_settings import AzureSettings
 from pushdown_spark.relations.google_settings import GoogleSettings
-from pushdown_spark.relations.object_store import StoreSettings
+from pushdown_spark.relations.object_store import S3Settings, StoreSettings
 from pushdown_spark.relations.storage import Storage
+from pushdown_spark.runtime.filesystem import HadoopFiles
 
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".cache" / "stores"
@@ -91,6 +100,16 @@ class Azurite(CloudStore):
     def settings(self) -> AzureSettings:
         return AzureSettings("devstoreaccount1", scheme="http", endpoint=f"127.0.0.1:{self.port}", key=AZURE_KEY)
 
+    def expiring_settings(self, seconds: int) -> AzureSettings:
+        """Return the settings of a client whose access ends after some seconds."""
+        expiry = f"{datetime.now(UTC) + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"
+        version, services, kinds, permissions = "2020-02-10", "b", "sco", "rl"
+        signed = ("devstoreaccount1", permissions, services, kinds, "", expiry, "", "https,http", version, "")
+        signature = hmac.digest(b64decode(AZURE_KEY), "\n".join(signed).encode(), "sha256")
+        parameters = {"sv": version, "ss": services, "srt": kinds, "sp": permissions, "se": expiry}
+        token = urlencode(parameters | {"spr": "https,http", "sig": b64encode(signature).decode()})
+        return replace(self.settings, key=None, sas_token=f"?{token}")
+
     @property
     def hadoop(self) -> Mapping[str, str]:
         return {
@@ -116,31 +135,77 @@ class GoogleServer(CloudStore):
         return {"fs.gs.auth.type": "UNAUTHENTICATED", "fs.gs.storage.root.url": f"http://127.0.0.1:{self.port}/"}
 
 
+class S3Server(CloudStore):
+    """A server with Amazon's protocol. It does not check credentials."""
+
+    bucket = "lake"
+    scheme = "s3a"
+    file_system = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+
+    @property
+    def settings(self) -> S3Settings:
+        return S3Settings(REGION, "http", f"127.0.0.1:{self.port}", virtual=False, keys=ROOT_KEYS)
+
+    @property
+    def hadoop(self) -> Mapping[str, str]:
+        return {
+            "fs.s3a.access.key": ROOT_KEYS.access_key,
+            "fs.s3a.secret.key": ROOT_KEYS.secret_key,
+            "fs.s3a.session.token": ROOT_KEYS.token,
+            "fs.s3a.endpoint": f"http://127.0.0.1:{self.port}",
+            "fs.s3a.endpoint.region": REGION,
+            "fs.s3a.path.style.access": "true",
+        }
+
+
 @contextmanager
 def running(kind: type[CloudStore], directory: Path) -> Iterator[CloudStore]:
     """Run a server with its data in a directory. Skips the test if the server cannot be installed."""
     port = _free_port()
-    command = _azurite(port, directory) if kind is Azurite else _google_server(port)
+    command = {Azurite: _azurite, GoogleServer: _google_server, S3Server: _s3_server}[kind](port)
     with (directory / "log.txt").open("w") as log:
         process = subprocess.Popen(command, cwd=directory, stdout=log, stderr=log)
     try:
         _wait(process, port, directory / "log.txt")
         store = kind(port)
-        if kind is Azurite:
-            store.settings.connect().create_dir("lake")
-        else:
+        if kind is GoogleServer:
             address = f"http://127.0.0.1:{port}/storage/v1/b"
             urlopen(Request(address, b'{"name": "lake"}', {"Content-Type": "application/json"})).close()
+        elif kind is S3Server:
+            urlopen(Request(f"http://127.0.0.1:{port}/lake", method="PUT")).close()
+        else:
+            store.settings.connect().create_dir("lake")
         yield store
     finally:
         process.kill()
         process.wait()
 
 
-def _azurite(port: int, directory: Path) -> list[str]:
+@contextmanager
+def mounted(spark: SparkSession, store: CloudStore, folder: Path) -> Iterator[None]:
+    """Let Hadoop show a local directory as `data` in the bucket, and give it the settings of the server.
+
+    Hadoop keeps the opened file system, so that Spark lists and reads it without the classes for the store.
+    """
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    for key, value in store.hadoop.items():
+        hadoop.set(key, value)
+    for name in {store.bucket, store.bucket.rpartition("@")[2]}:
+        hadoop.set(f"fs.viewfs.mounttable.{name}.link./data", folder.as_uri())
+    hadoop.set(f"fs.{store.scheme}.impl", "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme")
+    try:
+        assert HadoopFiles(spark).exists(store.path("data"))
+    finally:
+        hadoop.set(f"fs.{store.scheme}.impl", store.file_system)
+    yield
+    for key in store.hadoop:
+        hadoop.unset(key)
+
+
+def _azurite(port: int) -> list[str]:
     program = CACHE / "node_modules" / ".bin" / "azurite-blob"
     _install(program, ["npm", "install", "--silent", "--prefix", str(CACHE), _requirement("azurite")])
-    listen = ("--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(directory))
+    listen = ("--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", ".")
     return [str(program), *listen, "--skipApiVersionCheck", "--loose"]
 
 
@@ -150,6 +215,10 @@ def _google_server(port: int) -> list[str]:
     address = f"127.0.0.1:{port}"
     listen = ("-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-public-host", address)
     return [str(program), *listen, "-backend", "memory"]
+
+
+def _s3_server(port: int) -> list[str]:
+    return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
 
 
 def _install(program: Path, command: list[str], **environment: str) -> None:

@@ -10,21 +10,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyspark
+import pyspark as installed
 from hadoop_jars import hadoop_jars
 
+PYSPARK = Path(installed.__file__).parent
 _MAIN = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
 _SECONDS = 120
 
 
 @contextmanager
-def running(directory: Path) -> Iterator[str]:
-    """Run the servers with their data in a directory. Yield the URI of the root of the file system."""
+def running(directory: Path, pyspark: Path = PYSPARK) -> Iterator[str]:
+    """Run the servers with their data in a directory. Yield the URI of the root of the file system.
+
+    `pyspark` is the directory of a package whose Spark has the Hadoop of the servers.
+    """
     details = directory / "details.json"
-    jars = [
-        *map(str, hadoop_jars(Path(pyspark.__file__).parents[4])),
-        str(Path(pyspark.__file__).parent / "jars" / "*"),
-    ]
+    jars = [*map(str, hadoop_jars(pyspark.parents[3])), str(pyspark / "jars" / "*")]
     java = str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if "JAVA_HOME" in os.environ else "java"
     options = ("-Xmx512m", f"-Dtest.build.data={directory}", "-cp", os.pathsep.join(jars))
     servers = ("-nomr", "-format", "-datanodes", "1", "-writeDetails", str(details))

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
+from threading import Thread
 from urllib.request import Request, urlopen
 
 import boto3
@@ -17,6 +20,7 @@ from moto.server import ThreadedMotoServer
 from pushdown_spark.relations.object_store import KeyPair, S3Settings
 from pushdown_spark.relations.storage import Storage
 
+HOST = "127.0.0.1"
 REGION = "eu-central-1"
 ROOT = KeyPair("AKIAROOTOFTESTS", "secret+of/the=root", "token+of/the=root")
 """The credentials of clients while the server does not check credentials."""
@@ -99,13 +103,68 @@ class ObjectStore:
         urlopen(Request(url, data=number.encode(), headers={"Content-Type": "text/plain"}, method="POST")).close()
 
 
+class SessionProxy(ThreadingHTTPServer):
+    """A proxy of an S3 server that answers as Amazon does after the session token of a client has expired."""
+
+    def __init__(self, store_host: str) -> None:
+        super().__init__((HOST, 0), _ProxiedRequest)
+        self.store_host = store_host
+        self.is_expired = False
+
+    @property
+    def host(self) -> str:
+        """Host and port of the proxy."""
+        return f"{HOST}:{self.server_port}"
+
+
+class _ProxiedRequest(BaseHTTPRequestHandler):
+    """A request of a client, which Amazon refuses with a body that HEAD requests do not get."""
+
+    _REFUSAL = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
+
+    def do_GET(self) -> None:
+        assert isinstance(self.server, SessionProxy)
+        if self.server.is_expired:
+            self._respond(
+                400, {"Content-Type": "application/xml", "Content-Length": str(len(self._REFUSAL))}, self._REFUSAL
+            )
+            return
+        connection = HTTPConnection(self.server.store_host)
+        connection.request(self.command, self.path, headers=dict(self.headers))
+        answer = connection.getresponse()
+        self._respond(answer.status, dict(answer.getheaders()), answer.read())
+        connection.close()
+
+    do_HEAD = do_GET  # noqa: N815 - the name is the server's
+
+    def _respond(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.send_response_only(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *values: object) -> None:
+        """Log nothing."""
+
+
+@contextmanager
+def session_proxy(store: ObjectStore) -> Iterator[SessionProxy]:
+    """Run a proxy of a server during the block."""
+    with SessionProxy(store.host) as proxy:
+        Thread(target=proxy.serve_forever, daemon=True).start()
+        yield proxy
+        proxy.shutdown()
+
+
 @contextmanager
 def running() -> Iterator[ObjectStore]:
     """Run the server during the block."""
     log, requests = logging.getLogger("werkzeug"), _Requests()
     log.addHandler(requests)
     log.propagate = False
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server = ThreadedMotoServer(ip_address=HOST, port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     yield ObjectStore(f"{host}:{port}", requests)

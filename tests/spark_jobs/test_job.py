@@ -1,3 +1,5 @@
+"""The program of a job, as a process: result, exit code, secrets and signals."""
+
 from __future__ import annotations
 
 import json

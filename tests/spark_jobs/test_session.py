@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from session_settings import session_settings
+from spark_rows import sorted_rows
 
 from pushdown_spark.contract import IntervalSpec, QuerySpec, SourceReport
 from pushdown_spark.errors import (
@@ -28,10 +29,6 @@ from pushdown_spark.session import PushdownSession
 
 OFF = {f"spark.sql.{name}.filterPushdown.enabled": "false" for name in ("json", "csv")}
 SCHEMA = "id bigint, name string, at timestamp, day date, price decimal(10,2), place struct<city: string, zip: int>"
-
-
-def _rows(frame: DataFrame) -> list[str]:
-    return sorted(map(str, frame.collect()))
 
 
 def _session(
@@ -56,7 +53,7 @@ def _both(
         _flat(session, schema, path, reader, source_format, **options)
         with session_settings(spark, OFF):
             result = session.scan("data", where=where)
-            answers[reader] = result.run(_rows), result.report()["data"]
+            answers[reader] = result.run(sorted_rows), result.report()["data"]
     assert answers["spark"][0] == answers["pushdown"][0]
     assert answers["spark"][1].reader == "spark"
     return answers["pushdown"]
@@ -129,7 +126,7 @@ def test_columns_members_and_implicit_columns_agree(spark: SparkSession, folder:
         result = _session(spark, folder, reader, recursiveFileLookup="true").scan(
             "data", columns=columns, where="id IN (3, 700, 1600) AND dir0 LIKE 'y%'"
         )
-        answers.append((result.run(_rows), result.df.columns))
+        answers.append((result.run(sorted_rows), result.df.columns))
         assert result.report()["data"].reader == reader
     assert answers[0] == answers[1]
     assert len(answers[0][0]) == 3
@@ -149,7 +146,7 @@ def test_columns_members_and_implicit_columns_agree(spark: SparkSession, folder:
 )
 def test_sql_returns_the_same_rows_with_both_readers(spark: SparkSession, folder: Path, query: str) -> None:
     answers = [
-        _session(spark, folder, reader, recursiveFileLookup="true").sql(query).run(_rows)
+        _session(spark, folder, reader, recursiveFileLookup="true").sql(query).run(sorted_rows)
         for reader in ("spark", "pushdown")
     ]
     assert answers[0] == answers[1]
@@ -186,9 +183,9 @@ def test_sql_does_not_change_views_of_the_session(spark: SparkSession, folder: P
             with pytest.raises(UnknownColumnError, match="nothing"):
                 session.sql(query)
         else:
-            assert session.sql(query).run(_rows) == ["Row(name='name 77')"]
+            assert session.sql(query).run(sorted_rows) == ["Row(name='name 77')"]
         assert spark.catalog.listTables() == before
-        assert _rows(spark.table("data")) == ["Row(mine=0)", "Row(mine=1)", "Row(mine=2)"]
+        assert sorted_rows(spark.table("data")) == ["Row(mine=0)", "Row(mine=1)", "Row(mine=2)"]
         assert spark.catalog.isCached("data")
     finally:
         spark.catalog.dropTempView("data")
@@ -198,7 +195,7 @@ def test_sql_does_not_change_views_of_the_session(spark: SparkSession, folder: P
 @pytest.mark.parametrize("reader", ["spark", "pushdown"])
 def test_sql_drops_its_views(spark: SparkSession, folder: Path, reader: str) -> None:
     before = spark.catalog.listTables()
-    _session(spark, folder, reader, recursiveFileLookup="true").sql("SELECT id FROM data WHERE id = 1").run(_rows)
+    _session(spark, folder, reader, recursiveFileLookup="true").sql("SELECT id FROM data WHERE id = 1").run(sorted_rows)
     assert spark.catalog.listTables() == before
 
 
@@ -258,7 +255,7 @@ def test_the_error_for_a_truncated_gzip_names_file_and_position(spark: SparkSess
     stored = gzip.compress(b"\n".join(b'{"id":%d,"name":"%x"}' % (n, n * 7919**5) for n in range(100_000)))
     (tmp_path / "cut.json.gz").write_bytes(stored[: len(stored) // 2])
     with pytest.raises(Exception, match=r"cut\.json\.gz") as raised:
-        _session(spark, tmp_path, "pushdown").scan("data", where="id = 99999").run(_rows)
+        _session(spark, tmp_path, "pushdown").scan("data", where="id = 99999").run(sorted_rows)
     assert classify(raised.value).code is UnreadableFileError.code
 
 
@@ -298,7 +295,7 @@ def test_bytes_after_a_gzip_member_fail_as_they_do_in_spark(spark: SparkSession,
         session = PushdownSession(spark)
         _flat(session, "id int", tmp_path, reader, "json")
         with pytest.raises(Exception, match=r"a\.json\.gz") as raised:
-            session.scan("data", where="id = 1").run(_rows)
+            session.scan("data", where="id = 1").run(sorted_rows)
         assert classify(raised.value).code is UnreadableFileError.code
 
 
@@ -310,7 +307,7 @@ def test_limits_of_the_csv_parser_apply_to_every_line(spark: SparkSession, tmp_p
         session = PushdownSession(spark)
         _flat(session, "a int, b string", tmp_path, reader, "csv", **{option: "3"})
         with pytest.raises(Exception, match="Index 3 out of bounds"):
-            session.scan("data", where="b = 'needle'").run(_rows)
+            session.scan("data", where="b = 'needle'").run(sorted_rows)
 
 
 def _late(line: bytes) -> bytes:
@@ -389,7 +386,7 @@ def test_a_struct_named_as_the_source_hides_no_column(spark: SparkSession, tmp_p
     _both(spark, tmp_path, schema, "data.x = 5")
     session = PushdownSession(spark)
     _flat(session, schema, tmp_path, "pushdown", "json")
-    assert session.sql("SELECT x FROM data WHERE data.x = 'abc'").run(_rows) == ["Row(x='abc')"]
+    assert session.sql("SELECT x FROM data WHERE data.x = 'abc'").run(sorted_rows) == ["Row(x='abc')"]
 
 
 @pytest.mark.parametrize(
@@ -439,7 +436,7 @@ def test_double_quotes_enclose_names_whatever_the_case_of_the_setting(
     session = PushdownSession(spark)
     _flat(session, "a string, b string", tmp_path, "pushdown", "json")
     with session_settings(spark, {"spark.sql.ansi.doubleQuotedIdentifiers": value}):
-        assert session.sql('SELECT a, b FROM data WHERE a = "b"').run(_rows) == ["Row(a='x', b='x')"]
+        assert session.sql('SELECT a, b FROM data WHERE a = "b"').run(sorted_rows) == ["Row(a='x', b='x')"]
 
 
 @pytest.mark.parametrize(
@@ -458,8 +455,8 @@ def test_long_predicates_are_planned(spark: SparkSession, folder: Path) -> None:
     many = ", ".join(str(n) for n in range(0, 20_000, 4))
     either = " OR ".join(f"id = {n}" for n in range(0, 600))
     every = " AND ".join(f"id <> {n}" for n in range(0, 600))
-    assert len(session.scan("data", where=f"id IN ({many})").run(_rows)) == 500
-    assert len(session.scan("data", where=either).run(_rows)) == 600
+    assert len(session.scan("data", where=f"id IN ({many})").run(sorted_rows)) == 500
+    assert len(session.scan("data", where=either).run(sorted_rows)) == 600
     assert session.scan("data", where=f"name = 'name 7' AND {every}").run(lambda frame: frame.count()) == 14
 
 
@@ -525,7 +522,9 @@ def timed(spark: SparkSession, tmp_path: Path) -> PushdownSession:
 def test_rows_are_in_the_interval_whatever_the_predicate(
     timed: PushdownSession, where: str | None, rows: list[str]
 ) -> None:
-    assert timed.query(QuerySpec(source="data", columns=("id",), where=where, interval=INTERVAL)).run(_rows) == rows
+    assert (
+        timed.query(QuerySpec(source="data", columns=("id",), where=where, interval=INTERVAL)).run(sorted_rows) == rows
+    )
 
 
 def test_a_predicate_that_leaves_its_parentheses_is_an_error(timed: PushdownSession) -> None:

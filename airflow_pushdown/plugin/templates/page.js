@@ -26,3 +26,35 @@
     copy.click();
   });
 })();
+
+// The page of a running task replaces its figures every few seconds, and has them read aloud every half minute. It loads
+// itself again when anything else has changed, so that the report follows when the task has ended.
+addEventListener("DOMContentLoaded", () => {
+  const shown = document.querySelector("main[data-version]");
+  if (!shown) return;
+  let silent = 0;
+  const wait = () => { setTimeout(refresh, shown.dataset.seconds * 1000); };
+  const refresh = async () => {
+    if (document.hidden) return wait();
+    let page;
+    try {
+      const answer = await fetch(location.href);
+      if (answer.status >= 500) return wait();
+      page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    } catch {
+      return wait();
+    }
+    if (page.querySelector("main")?.dataset.version !== shown.dataset.version) return location.reload();
+    const figures = page.querySelector(".figures");
+    if (figures) {
+      shown.querySelector(".figures").replaceWith(figures);
+      silent += Number(shown.dataset.seconds);
+      if (silent >= 30) {
+        silent = 0;
+        shown.querySelector("[role=status]").textContent = figures.querySelector("p").textContent;
+      }
+    }
+    wait();
+  };
+  wait();
+});

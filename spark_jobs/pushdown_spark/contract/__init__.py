@@ -8,6 +8,7 @@ as data, follows dagster-pipes.
 from pushdown_spark.contract.connections import DatabaseKind, RemoteConnection, SecretValues, Tls, TlsMode
 from pushdown_spark.contract.job_result import (
     MOST_PARTITIONS,
+    SPARK_REQUESTED,
     CheckReport,
     ConjunctReport,
     CostReport,
@@ -18,6 +19,7 @@ from pushdown_spark.contract.job_result import (
     OutputSummary,
     ScanReport,
     SourceReport,
+    known_sum,
 )
 from pushdown_spark.contract.job_spec import (
     AnyOutputSpec,
@@ -59,6 +61,7 @@ __all__ = [
     "FORMATS_WITHOUT_FILES",
     "MOST_PARTITIONS",
     "ONLY_SOURCE",
+    "SPARK_REQUESTED",
     "AnyOutputSpec",
     "AnySourceSpec",
     "CatalogOutputSpec",
@@ -101,4 +104,5 @@ __all__ = [
     "TlsMode",
     "Transport",
     "WideNumbers",
+    "known_sum",
 ]

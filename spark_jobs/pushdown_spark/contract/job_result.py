@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Self
 
@@ -19,6 +19,8 @@ LONGEST_CONJUNCT = 1_000
 """Maximum length of a conjunct in a report, in characters."""
 MOST_PARTITIONS = 100
 """Maximum number of output partitions in a result."""
+SPARK_REQUESTED = "asked for with reader='spark'"
+"""The reason for Spark's reader if the user has chosen it. Every other reason is that of a fallback."""
 _LEAST_ERROR = 1.0
 """The smallest error of a predicted time that a report shows, in seconds."""
 _DERIVED = frozenset({"pushed", "residual"})
@@ -36,9 +38,13 @@ class ConjunctReport(Message):
     """One conjunct of the predicate: how far it was pushed down, as what, and why not further."""
 
     sql: str
+    """The conjunct as Spark SQL, shortened if it is very long."""
     exactness: Exactness
+    """How far the reader evaluates the conjunct."""
     pushed_as: str | None = None
+    """What the reader evaluates, such as a byte pattern. None if it ignores the conjunct."""
     reason: str | None = None
+    """Why Spark evaluates the conjunct."""
 
     @field_validator("sql")
     @classmethod
@@ -48,25 +54,29 @@ class ConjunctReport(Message):
 
 
 class FileReport(Message):
-    """One file: stored bytes read, rows parsed or decoded, and units by kind and outcome."""
+    """What was read of one file."""
 
     path: str
+    """The path or the URI of the file."""
     bytes_read: int
+    """Stored (compressed) bytes that were read."""
     rows_decoded: int
+    """Rows that were parsed, or whose filter columns were decoded."""
     units: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """Numbers of stripes, row groups or blocks, by kind and outcome."""
 
 
 class CostReport(Message):
-    """The estimate that chose a reader: CPU seconds of each reader, and the seconds for which the chosen one ran.
-
-    `measured` is None before a run. `is_off` is set if the tasks ran for at least a second longer or shorter than
-    predicted, and the difference is more than half of the prediction.
-    """
+    """The estimate that chose a reader, and how right it was."""
 
     reader: str
+    """The chosen reader."""
     predicted: dict[str, float]
+    """The estimated CPU seconds of each reader."""
     measured: float | None = None
+    """The seconds for which the tasks of the chosen reader ran. None before a run."""
     is_off: bool = False
+    """Whether the tasks ran for at least a second, and for more than half of the estimate, longer or shorter."""
 
     @classmethod
     def of(cls, reader: str, predicted: Mapping[str, float]) -> Self | None:
@@ -84,40 +94,52 @@ class CostReport(Message):
 
 
 class SourceReport(Message):
-    """The report of one source. Executors count; a count that the reader does not know is None.
-
-    `bytes_total` and `bytes_read` count stored (compressed) bytes. `bytes_searched` counts decompressed bytes that were
-    searched for a byte pattern. `rows_decoded` counts rows of which at least the columns of the predicate were decoded,
-    `rows_after_pushdown` those that the reader returned to Spark. `skipped` counts files and bytes that were never
-    read, by kind. `units` counts the units of a format (stripes, row groups, blocks) by kind and outcome.
-    `bytes_by_purpose` divides `bytes_read` by purpose. `carrier` is where lines of JSON or CSV are searched: `workers`
-    (of Python) or `jvm`. `cost` is None unless an estimate chose the reader. `files` lists the files with the most
-    bytes read, at most `MOST_FILES`. `statements` are the statements sent to a database, without credentials.
-    `malformed_lines` is None unless they were counted. `advice` is what would make the next run read less.
-    """
+    """The report of one source. Executors count; a count that the reader does not know is None."""
 
     reader: str
+    """The reader of the source: `pushdown`, `spark`, `remote`, or `pushdown and spark` for files of several schemas."""
     reason: str
+    """Why this reader was chosen."""
     carrier: str | None = None
+    """Where lines of JSON or CSV are searched: `workers` (of Python) or `jvm`."""
     cost: CostReport | None = None
+    """The estimate that chose the reader, None if no estimate did."""
     conjuncts: tuple[ConjunctReport, ...] = ()
+    """The conjuncts of the predicate."""
     columns: tuple[str, ...] = ()
+    """The columns that were read."""
     files_total: int = 0
+    """Files of the source."""
     files_read: int | None = None
+    """Files that were opened."""
     bytes_total: int = 0
+    """Stored (compressed) bytes of the source."""
     bytes_read: int | None = None
+    """Stored (compressed) bytes that were read."""
     bytes_searched: int | None = None
+    """Decompressed bytes that were searched for a byte pattern."""
     rows_decoded: int | None = None
+    """Rows of which at least the columns of the predicate were decoded."""
     rows_after_pushdown: int | None = None
+    """Rows that the reader returned to Spark."""
     rows_returned: int | None = None
+    """Rows of the query, after Spark has evaluated the residual predicate. None in a query over several sources."""
     malformed_lines: int | None = None
+    """Malformed lines of JSON or CSV, None unless `max_malformed` counts them."""
     skipped: dict[str, int] = Field(default_factory=dict)
+    """Files that were never read and bytes that were never parsed, by kind."""
     units: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """Numbers of stripes, row groups, pages or blocks, by kind and outcome."""
     bytes_by_purpose: dict[str, int] = Field(default_factory=dict)
+    """`bytes_read` divided by purpose, such as metadata and filter columns."""
     files: tuple[FileReport, ...] = ()
+    """The fifty files with the most bytes read."""
     statements: tuple[str, ...] = ()
+    """The SQL sent to a database, without credentials."""
     notes: tuple[str, ...] = ()
+    """What else is worth knowing about the plan, one sentence each."""
     advice: tuple[str, ...] = ()
+    """Changes of the files or the predicate that would let the next run read less."""
 
     @property
     def has_size(self) -> bool:
@@ -136,76 +158,100 @@ class SourceReport(Message):
 
 
 class JobError(Message):
-    """A failure: one line that says what to do, then details."""
+    """A failure of a job."""
 
     code: ErrorCode
+    """What went wrong."""
     message: str
+    """One line that says what is wrong, where, and what to do."""
     retryable: bool
+    """Whether the same task could succeed if it ran again."""
     error_class: str | None = None
+    """Spark's error condition, such as `PATH_NOT_FOUND`."""
     traceback: str | None = None
+    """The traceback of the job."""
 
 
 class CheckReport(Message):
     """One check of the staged output before its commit."""
 
     check: str
+    """The name of the check, such as `min_rows`."""
     required: str
+    """What the check requires."""
     found: str
+    """What the rows have."""
     passed: bool
+    """Whether the rows meet the requirement."""
 
 
 class OutputSummary(Message):
-    """The committed output of a job.
-
-    `mode` is the effective mode, including Spark's setting for dynamic overwrite. `columns` maps column names to Spark
-    types. For files, `files` and `bytes` count the stored files of this run, and `partitions` lists at most
-    `MOST_PARTITIONS` directories that the run wrote, relative to the output; `partitions_total` counts all of them. For
-    a table, `table` is its qualified name, and `location` the directory or URI of a table in Spark's catalog.
-    `is_from_earlier_try` is set if an earlier try of the run has committed the
-    rows, so that this one wrote nothing.
-    """
+    """The committed output of a job."""
 
     mode: OutputMode
+    """The effective mode, including Spark's setting for dynamic overwrite."""
     columns: dict[str, str]
+    """The columns and their Spark types."""
     format: OutputFormat | None = None
+    """The format of the files, None for a table of a database or of a connector."""
     files: int = 0
+    """Files that this run wrote."""
     bytes: int = 0
+    """Bytes of these files."""
     table: str | None = None
+    """The qualified name of a table."""
     location: str | None = None
+    """The directory or URI of a table in Spark's catalog."""
     is_from_earlier_try: bool = False
+    """Whether an earlier try of the run has committed the rows, so that this one wrote nothing."""
     partitions: tuple[str, ...] = ()
+    """The first hundred directories of partitions that the run wrote, relative to the output."""
     partitions_total: int = 0
+    """The number of partitions that the run wrote."""
 
 
 class ScanReport(Message):
     """The outcome of one of several scans of a job. The report of its source is among those of the job."""
 
     rows: int | None = None
+    """Rows written, or returned without an output. None if nothing was written because the output exists."""
     output: str | None = None
+    """The path or table of the committed output."""
     output_summary: OutputSummary | None = None
+    """What was committed."""
     checks: tuple[CheckReport, ...] = ()
+    """The checks of the rows."""
     seconds: float = 0.0
+    """Seconds of the scan."""
     error: JobError | None = None
+    """Why the scan failed."""
 
 
 class JobResult(Message):
-    """The result of a job, on success and on failure.
-
-    A job with several scans has one report for each in `scans`, under its name, without those that did not run. Its
-    `rows` are those of all scans.
-    """
+    """The result of a job, on success and on failure."""
 
     version: int = CONTRACT_VERSION
+    """The version of this document."""
     rows: int | None = None
+    """Rows written, or returned without an output, of all scans together. None if nothing was written."""
     output: str | None = None
+    """The path or table of the committed output."""
     output_summary: OutputSummary | None = None
+    """What was committed."""
     checks: tuple[CheckReport, ...] = ()
+    """The checks of the rows."""
     application_id: str | None = None
+    """Spark's id of the application."""
     sources: dict[str, SourceReport] = Field(default_factory=dict)
+    """The report of each source by its name. An operator with one source calls it `source`."""
     joins: tuple[JoinReport, ...] = ()
+    """The joins of each SELECT with joins."""
     scans: dict[str, ScanReport] = Field(default_factory=dict)
+    """The outcome of each of several scans by its name, without those that did not run."""
     seconds: float = 0.0
+    """Seconds of the job."""
     error: JobError | None = None
+    """Why the job failed."""
 
     def of_scan(self, name: str) -> JobResult:
         """Return the result of one scan of a job with several, like that of a job with only this scan."""
@@ -224,13 +270,12 @@ class JobResult(Message):
     @property
     def bytes_read(self) -> int | None:
         """Bytes read by all sources, or None if one of them is unknown."""
-        return _total([source.bytes_read for source in self.sources.values()])
+        return known_sum(source.bytes_read for source in self.sources.values())
 
     @property
     def bytes_total(self) -> int | None:
         """Bytes of all sources, or None if one of them is unknown."""
-        sizes = [source.bytes_total if source.has_size else None for source in self.sources.values()]
-        return _total(sizes)
+        return known_sum(source.bytes_total if source.has_size else None for source in self.sources.values())
 
     def as_xcom(self) -> dict[str, object]:
         """Return the result as a JSON dict, with the derived lists `pushed` and `residual` of each source."""
@@ -249,10 +294,18 @@ class JobResult(Message):
         return cls.model_validate({**data, "sources": sources})
 
 
-def _total(counts: Sequence[int | None]) -> int | None:
-    """Return the sum of the counts, or None if there are none or one is unknown."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if known and len(known) == len(counts) else None
+def known_sum(counts: Iterable[int | None]) -> int | None:
+    """Return the sum of the counts, None if there are none or one is unknown.
+
+    >>> known_sum([1, 2]), known_sum([1, None]), known_sum([])
+    (3, None, None)
+    """
+    total = None
+    for count in counts:
+        if count is None:
+            return None
+        total = count if total is None else total + count
+    return total
 
 
 def _without_derived(source: object) -> object:

@@ -66,29 +66,33 @@ class OutputMode(StrEnum):
 
 
 class IntervalSpec(Message):
-    """The rows whose date or timestamp column is in an interval: start included, end excluded.
-
-    `column` is the name of a column or of a struct member, in Spark's syntax.
-    """
+    """The rows whose date or timestamp column is in an interval."""
 
     column: str
+    """The name of a column or of a struct member, in Spark's syntax."""
     start: AwareDatetime
+    """The first moment of the interval."""
     end: AwareDatetime
+    """The first moment after the interval."""
 
 
 class QuerySpec(Message):
-    """A query: SQL over all sources, or columns, predicate and limit over one source.
-
-    A row must meet both `where` and `interval`. `joins` sets how the optimizer may change the joins of the SQL.
-    """
+    """A query: SQL over all sources, or columns, predicate and limit over one source."""
 
     sql: str | None = None
+    """The query over the sources, in Spark SQL."""
     source: str | None = None
+    """The name of the only source."""
     columns: tuple[str, ...] | None = None
+    """Column paths. By default, all columns."""
     where: str | None = None
+    """The predicate in Spark SQL."""
     interval: IntervalSpec | None = None
+    """An interval that the rows must be in, in addition to `where`."""
     limit: Annotated[int, Field(ge=0)] | None = None
+    """The maximum number of rows."""
     joins: JoinOptions = JoinOptions()
+    """How the optimizer may change the joins of `sql`."""
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
@@ -103,16 +107,16 @@ class QuerySpec(Message):
 
 
 class OutputChecks(Message):
-    """Conditions that staged rows must meet before they are committed.
-
-    `not_null` lists columns. Each element of `unique` is a key of one or more columns; as in SQL, rows with a NULL in
-    the key never violate it.
-    """
+    """Conditions that staged rows must meet before they are committed."""
 
     min_rows: Annotated[int | None, Field(ge=0)] = None
+    """The minimum number of rows."""
     max_rows: Annotated[int | None, Field(ge=0)] = None
+    """The maximum number of rows."""
     not_null: tuple[str, ...] = ()
+    """Columns without NULL."""
     unique: tuple[tuple[str, ...], ...] = ()
+    """Keys of one or more columns. As in SQL, rows with a NULL in the key never violate it."""
 
     @field_validator("unique", mode="before")
     @classmethod
@@ -130,11 +134,17 @@ class OutputSpec(Message):
     """A directory of files that takes the rows. It is committed completely or not at all."""
 
     path: str
+    """The directory."""
     format: OutputFormat = OutputFormat.PARQUET
+    """The format of the files."""
     mode: OutputMode = OutputMode.ERROR_IF_EXISTS
+    """Action if the output exists."""
     options: dict[str, str] = Field(default_factory=dict)
+    """Writer options with Spark's names."""
     partition_by: tuple[str, ...] = ()
+    """Partition columns."""
     checks: OutputChecks = OutputChecks()
+    """Conditions on the rows."""
 
     @model_validator(mode="after")
     def _has_partitions(self) -> Self:
@@ -160,9 +170,15 @@ class TableRowsSpec(Message):
     """The fields of every table that takes rows: which of its rows a run replaces, and what the new rows must meet."""
 
     mode: OutputMode = OutputMode.ERROR_IF_EXISTS
+    """Action if the table exists."""
     replace_where: str | None = None
+    """Predicate in Spark SQL. Mode `overwrite_partitions` replaces the rows for which it is true. Without it, that mode
+    replaces the partitions that the run writes, which only tables of a catalog have."""
     merge_keys: tuple[str, ...] = ()
+    """Columns of the key. Mode `merge` replaces the rows with the same key and adds the others. In a catalog, only
+    tables of Iceberg and Delta can be merged."""
     checks: OutputChecks = OutputChecks()
+    """Conditions on the rows."""
 
     @model_validator(mode="after")
     def _has_keys_to_merge(self) -> Self:
@@ -172,14 +188,10 @@ class TableRowsSpec(Message):
 
 
 class TableOutputSpec(TableRowsSpec):
-    """A table that takes the rows, in the database of the output's connection. It is changed completely or not at all.
-
-    `table` may be qualified, like that of a source. `overwrite_partitions` replaces the rows for which `replace_where`
-    is true, a predicate in Spark SQL. `merge` replaces the rows with the same values of `merge_keys` and adds the
-    others.
-    """
+    """A table of a database that takes the rows. It is changed completely or not at all."""
 
     table: str
+    """The table, which may be qualified like that of a source."""
 
     @model_validator(mode="after")
     def _has_rows_to_replace(self) -> Self:
@@ -192,18 +204,16 @@ class TableOutputSpec(TableRowsSpec):
 
 
 class CatalogOutputSpec(TableRowsSpec):
-    """A table of Spark's catalog that takes the rows. It is changed completely or not at all.
-
-    `format`, `options` and `partition_by` are those of a new table. If the table exists, `options` and `partition_by`
-    must be those of the table. `overwrite_partitions` replaces the partitions that the run writes, or the rows for
-    which `replace_where` is true, a predicate in Spark SQL. `merge` replaces the rows with the same values of
-    `merge_keys` and adds the others; only tables of Iceberg and Delta can be merged.
-    """
+    """A table of Spark's catalog that takes the rows. It is changed completely or not at all."""
 
     catalog_table: str
+    """The table as `table`, `database.table` or `catalog.database.table`."""
     format: TableFormat = TableFormat.PARQUET
+    """The format of a new table."""
     options: dict[str, str] = Field(default_factory=dict)
+    """Options of a new table. An existing table must have the same."""
     partition_by: tuple[str, ...] = ()
+    """Partition columns of a new table. An existing table must have the same."""
 
     @model_validator(mode="after")
     def _has_what_the_mode_allows(self) -> Self:
@@ -243,34 +253,46 @@ class ScanSpec(Message):
     """One of several scans of a job: columns, predicate and limit over the source with its name, and its own output."""
 
     columns: tuple[str, ...] | None = None
+    """Column paths. By default, all columns."""
     where: str | None = None
+    """The predicate in Spark SQL."""
     interval: IntervalSpec | None = None
+    """An interval that the rows must be in, in addition to `where`."""
     limit: Annotated[int, Field(ge=0)] | None = None
+    """The maximum number of rows."""
     output: AnyOutputSpec | None = None
+    """What takes the rows. Without it, they are only counted."""
 
 
 class JobSpec(Message):
     """A job: named sources, one query over them, one output, and the path of the result.
 
-    Instead of `query` and `output`, a job may have `scans`: one for each source, under the name of the source. They run
-    one after the other in one Spark application, and one that fails does not stop the others.
-
-    `run_key` identifies the logical run and is the same for every retry, so that a retried append replaces the files of
-    earlier tries. `generation` is another text when a user repeats the run on purpose: clears it, or deletes it and
-    creates it again. `conf` holds session settings (`spark.sql.*`) from operator parameters. `secrets_path` is a file
-    of mode 0600 that the job reads once and deletes; the spec itself never contains secrets.
+    Instead of `query` and `output`, a job may have `scans`.
     """
 
     version: int = CONTRACT_VERSION
+    """The version of this document."""
     run_key: str
+    """Identifies the logical run. It is the same for every retry, so that a retried append replaces the files of
+    earlier tries."""
     generation: Annotated[str, Field(max_length=100)] = ""
+    """Another text when a user repeats the run on purpose: clears it, or deletes it and creates it again."""
     sources: Annotated[dict[str, AnySourceSpec], Field(min_length=1)]
+    """The sources by their names."""
     query: QuerySpec | None = None
+    """The query over the sources."""
     output: AnyOutputSpec | None = None
+    """What takes the rows of the query. Without it, they are only counted."""
     scans: dict[str, ScanSpec] = Field(default_factory=dict)
+    """A scan of each source, under the name of the source. They run one after the other in one Spark application, and
+    one that fails does not stop the others."""
     conf: dict[str, str] = Field(default_factory=dict)
+    """Settings of the Spark session."""
     result_path: str | None = None
+    """The file for the report as JSON. Without it, the report is printed."""
     secrets_path: str | None = None
+    """A file of mode 0600 with credentials, which the job reads once and deletes. The spec itself never contains
+    secrets."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

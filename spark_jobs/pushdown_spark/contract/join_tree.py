@@ -11,37 +11,40 @@ from pushdown_spark.contract.message import Message
 
 
 class JoinOptions(Message):
-    """Options of join reordering.
-
-    `reorder` allows join reordering and semi-join reductions. Up to `dp_threshold` relations, dynamic programming finds
-    the cheapest order by estimate; larger queries use a greedy search. `star_schema` joins a detected star first.
-    Sources are not sampled if that takes more than a twentieth of the query's estimated time or, with `min_bytes`, if
-    all sources together have fewer bytes; `min_bytes=0` always samples.
-    """
+    """Options of join reordering."""
 
     reorder: bool = True
+    """Whether to reorder joins, reduce large sources by the keys of small ones, and broadcast small relations."""
     dp_threshold: Annotated[int, Field(ge=2, le=30)] = 12
+    """Up to this many relations, dynamic programming finds the cheapest order. Larger joins use a greedy search."""
     star_schema: bool = False
+    """Whether to join a detected star first."""
     min_bytes: Annotated[int, Field(ge=0)] | None = None
+    """Sources are sampled if they have at least this many bytes together, with 0 always. By default, they are sampled
+    unless that takes more than a twentieth of the query's estimated time."""
 
 
 class JoinTree(Message):
-    """A relation or a join of two trees, with its output rows.
-
-    `source` is the declared source that a relation refers to, None for a sub-query. `hint` is the join hint given to
-    Spark. `estimated` is None without statistics. `actual` is None before a run, and for nodes whose rows Spark does
-    not count separately.
-    """
+    """A relation or a join of two trees, with its output rows."""
 
     relation: str | None = None
+    """The name of a relation in the query, None for a join."""
     source: str | None = None
+    """The declared source that a relation refers to, None for a sub-query."""
     kind: str | None = None
+    """The kind of a join, such as INNER."""
     condition: str | None = None
+    """The condition of a join as SQL."""
     hint: str | None = None
+    """The join hint given to Spark."""
     estimated: float | None = None
+    """The estimated rows, None without statistics."""
     actual: int | None = None
+    """The rows of the run, None before it, and for nodes whose rows Spark does not count separately."""
     left: JoinTree | None = None
+    """The left side of a join."""
     right: JoinTree | None = None
+    """The right side of a join."""
 
     @property
     def sides(self) -> tuple[JoinTree, ...]:
@@ -61,12 +64,19 @@ class JoinTree(Message):
 
 
 class JoinReport(Message):
-    """The joins of one SELECT, as written and as run, and the reason. `seconds` is the time of the optimizer."""
+    """The joins of one SELECT, as written and as run."""
 
     before: JoinTree
+    """The joins in Spark's own order."""
     after: JoinTree
+    """The joins as run."""
     reason: str
+    """Why the joins have this order."""
     reordered: bool = False
+    """Whether the order was changed."""
     method: str | None = None
+    """The search that found the order."""
     star: tuple[str, ...] = ()
+    """The fact table of a detected star, then its dimensions."""
     seconds: float = 0.0
+    """Seconds of the optimizer."""

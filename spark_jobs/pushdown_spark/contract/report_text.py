@@ -146,7 +146,7 @@ def _source(source: SourceReport) -> Iterator[str]:
         yield f"Columns: {', '.join(source.columns)}"
     yield from _cost_lines(source.cost)
     yield from _section("SQL sent", source.statements)
-    if not source.statements:
+    if source.files_total or source.files_read is not None:
         yield _files_line(source)
     yield from _bytes_lines(source)
     yield from _purpose_lines(source)
@@ -197,8 +197,9 @@ def _files_line(source: SourceReport) -> str:
 
 def _bytes_lines(source: SourceReport) -> Iterator[str]:
     total = human_bytes(source.bytes_total)
-    if source.bytes_read is not None and source.bytes_total == 0:
-        yield f"Bytes: {human_bytes(source.bytes_read)} read, total unknown"
+    if not source.has_size:
+        read = "number read and" if source.bytes_read is None else f"{human_bytes(source.bytes_read)} read,"
+        yield f"Bytes: {read} total unknown"
     elif source.bytes_read is None:
         yield f"Bytes: {total} in total, number read unknown"
     else:

@@ -83,41 +83,47 @@ class Transport(StrEnum):
 
 
 class OrcOptions(Message):
-    """Options of lazy ORC scans.
-
-    `sarg_to_filter` sets `orc.sarg.to.filter` of Spark's reader; with None the planner sets it. `use_selected` skips
-    the second evaluation of an exact filter by Spark. `partial_reads` limits the separate reads of select columns in a
-    stripe, after which the rest of the stripe is read at once; with None the gaps decide. A gap of up to
-    `min_seek_size` bytes is read, not skipped.
-    """
+    """Options of lazy ORC scans."""
 
     sarg_to_filter: bool | None = None
+    """The setting `orc.sarg.to.filter` of Spark's reader. By default, the planner decides."""
     use_selected: bool = False
+    """Whether Spark skips its own evaluation of an exact filter."""
     partial_reads: Annotated[int, Field(ge=0)] | None = None
+    """Maximum number of separate reads of select columns in a stripe, after which the rest of the stripe is read at
+    once. By default, the gaps between matches decide."""
     min_seek_size: Annotated[int, Field(ge=0)] = 16 << 10
+    """Gaps of up to this many bytes are read, not skipped."""
 
 
 class SourceSpec(Message):
-    """A named source of files: format, paths, parser options and reader.
-
-    With `max_malformed`, the scan counts malformed lines of JSON and CSV files, and the job fails if there are more. A
-    line is malformed if Spark's parser returns no row for it, or returns NULL for a value that is not null.
-    `implicit_names` renames implicit columns; the key `dir` is the prefix of all directory columns. `implicit_columns`
-    are import paths (`package.module:Class`) of additional implicit columns.
-    """
+    """A named source of files: format, paths, parser options and reader."""
 
     format: SourceFormat
+    """The format of the files."""
     path: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Files, directories or globs."""
     schema_ddl: Annotated[str | None, Field(alias="schema")] = None
+    """The schema as Spark DDL. By default, it is inferred from the files."""
     options: dict[str, str] = Field(default_factory=dict)
+    """Reader options with Spark's names."""
     reader: ReaderChoice = ReaderChoice.AUTO
+    """The reader to use."""
     filter_pushdown: bool = True
+    """Whether the reader evaluates the predicate before it builds rows."""
     orc: OrcOptions = OrcOptions()
+    """Options of lazy ORC scans."""
     on_schema_conflict: OnSchemaConflict = OnSchemaConflict.ERROR
+    """Action for a column whose types in two files have no common type without loss."""
     on_missing_column: OnMissingColumn = OnMissingColumn.NULL
+    """Action for a column that a file lacks."""
     max_malformed: Annotated[int | None, Field(ge=0)] = None
+    """The job fails if more lines of JSON or CSV are malformed: if Spark's parser returns no row for the line, or
+    returns NULL for a value that is not null."""
     implicit_names: dict[str, str] = Field(default_factory=dict)
+    """New names of implicit columns by their original names. The key `dir` is the prefix of all directory columns."""
     implicit_columns: tuple[str, ...] = ()
+    """Import paths (`package.module:Class`) of additional implicit columns."""
 
     @field_validator("format", mode="before")
     @classmethod
@@ -157,49 +163,57 @@ class SourceSpec(Message):
 
 
 class TableSourceSpec(Message):
-    """A named source that is a table or view of Spark's catalog: its name, and reader.
-
-    `table` has the parts that Spark accepts (`table`, `database.table`, `catalog.database.table`). `options` are those
-    of `spark.read.options(...).table(...)`, for example `versionAsOf` of Delta. The other fields are as in
-    `SourceSpec`.
-    """
+    """A named source that is a table or view of Spark's catalog: its name, and reader."""
 
     format: Literal["table"] = TABLE
+    """`table`, which may be left out."""
     table: Annotated[str, Field(min_length=1)]
+    """The table as `table`, `database.table` or `catalog.database.table`."""
     options: dict[str, str] = Field(default_factory=dict)
+    """The options of `spark.read.options(...).table(...)`, for example `versionAsOf` of Delta."""
     reader: ReaderChoice = ReaderChoice.AUTO
+    """The reader to use."""
     filter_pushdown: bool = True
+    """Whether the reader evaluates the predicate before it builds rows."""
     orc: OrcOptions = OrcOptions()
+    """Options of lazy ORC scans."""
     implicit_names: dict[str, str] = Field(default_factory=dict)
+    """As in `SourceSpec`."""
     implicit_columns: tuple[str, ...] = ()
+    """As in `SourceSpec`."""
 
 
 class RemoteSourceSpec(Message):
-    """A named source in a database: a table, or a query in the database's own SQL.
-
-    `table` may be qualified: dots separate the parts, except inside double quotes. `partition_column` is a numeric or
-    date column whose values, between the bounds or else by its statistics, divide the scan into `num_partitions`
-    ranges. Without it, PostgreSQL tables are divided by pages. Without `num_partitions`, the planner estimates the
-    number. With `consistent`, all partitions read one snapshot; databases without shared snapshots then use one
-    partition. The JDBC transport needs the driver's jar on Spark's class path. `fetch_size` is in rows,
-    `statement_timeout` in seconds. With `zero_dates_as_null`, MySQL's zero dates become NULL; otherwise they are an
-    error.
-    """
+    """A named source in a database: a table, or a query in the database's own SQL."""
 
     format: Literal["remote"] = REMOTE
+    """`remote`."""
     table: str | None = None
+    """The table. Dots separate the parts of a qualified name, except inside double quotes."""
     query: str | None = None
+    """The query instead of a table."""
     filter_pushdown: bool = True
+    """Whether the database evaluates the conjuncts that have identical semantics there."""
     partition_column: str | None = None
+    """Numeric or date column whose value ranges divide the scan. By default, PostgreSQL tables are divided by pages."""
     num_partitions: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """The number of partitions. By default, the planner estimates it."""
     lower_bound: str | None = None
+    """Start of the value ranges. By default, it comes from the database's statistics or the smallest value."""
     upper_bound: str | None = None
+    """End of the value ranges, like `lower_bound`."""
     consistent: bool = True
+    """Whether all partitions read one snapshot. Databases without shared snapshots then use one partition."""
     transport: Transport = Transport.AUTO
+    """The transport of the rows. JDBC needs the driver's jar on Spark's class path."""
     fetch_size: Annotated[int, Field(ge=1)] = 10_000
+    """Rows that a connection fetches at a time."""
     statement_timeout: Annotated[float, Field(gt=0)] | None = None
+    """Seconds after which a statement is canceled."""
     wide_numbers: WideNumbers = WideNumbers.ERROR
+    """Action for numbers with more than 38 digits."""
     zero_dates_as_null: bool = False
+    """Whether MySQL's zero dates become NULL. By default, they are an error."""
 
     @field_validator("lower_bound", "upper_bound", mode="before")
     @classmethod

@@ -102,11 +102,11 @@ def table_statistics(
     """
     statement = row_query(table, columns, predicate).sql
     if table.dialect is Dialect.POSTGRES:
-        kept, size = postgresql_estimate(client, statement)
-        few = is_small_result(kept, size)
-        rows = kept if predicate.where is None else postgresql_estimate(client, row_query(table, columns).sql)[0]
+        expected, size = postgresql_estimate(client, statement)
+        is_fetched = is_small_result(expected, size)
+        rows = expected if predicate.where is None else postgresql_estimate(client, row_query(table, columns).sql)[0]
         by_column = {} if table.subquery is not None else _postgresql_columns(client, table, rows)
-        return TableStatistics(float(rows), float(kept), few, by_column, judged=True)
+        return TableStatistics(float(rows), float(expected), is_fetched, by_column, has_selectivity=True)
     if table.subquery is not None:
         return None
     stored = (_mysql if table.dialect.is_mysql else _sqlite)(client, table)
@@ -115,10 +115,10 @@ def table_statistics(
     table_rows, by_column = stored
     if table.dialect.is_mysql:
         estimate = mysql_row_estimate(client, statement)
-        examined, few = float(estimate), estimate <= MAX_FEW_ROWS
+        examined, is_fetched = float(estimate), estimate <= MAX_FEW_ROWS
     else:
-        examined, few = table_rows, expects_few_rows(client, table, statement)
-    return TableStatistics(table_rows, min(examined, table_rows), few, by_column)
+        examined, is_fetched = table_rows, expects_few_rows(client, table, statement)
+    return TableStatistics(table_rows, min(examined, table_rows), is_fetched, by_column)
 
 
 def _postgresql_columns(client: Client, table: RemoteTable, rows: int) -> Mapping[str, ColumnStatistics]:

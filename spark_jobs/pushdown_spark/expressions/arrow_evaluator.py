@@ -93,6 +93,11 @@ class ArrowFilter:
         return without_nulls(self._evaluate(BatchColumns(batch), True))
 
 
+def top_level_names(arrow_filter: ArrowFilter | None) -> frozenset[str]:
+    """Return the top-level columns that a filter reads. No filter reads none."""
+    return frozenset(path[0] for path in arrow_filter.columns) if arrow_filter else frozenset()
+
+
 def all_of(filters: Sequence[ArrowFilter]) -> ArrowFilter:
     """Return a filter for the rows that pass all of some filters."""
     return ArrowFilter(conjunction([part.root for part in filters]))

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Generic
+from typing import ClassVar, Generic
 
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import ConjunctReport, CostReport, FileReport, SourceReport
+from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold
-from pushdown_spark.formats.columnar import bound_conjuncts, first_reason, listed_files
+from pushdown_spark.formats.bound_predicate import bound_conjuncts, first_reason
 from pushdown_spark.formats.scan_task import FileMetrics, FileScanTask, Metrics, Query, sum_metrics
-from pushdown_spark.relations.listing import InputFile, Task, input_uris
+from pushdown_spark.relations.listing import InputFile
+from pushdown_spark.relations.packing import Task
+from pushdown_spark.relations.partition_directories import listed_files
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.storage import storage_for
 from pushdown_spark.scan.incremental import TaskScan
-from pushdown_spark.scan.metrics import TaskCounts, by_file, most_read
-from pushdown_spark.scan.tasks import tasks_of, with_constants
+from pushdown_spark.scan.metrics import WHOLE_SCAN, TaskCounts, by_file, most_read, of_batch
+from pushdown_spark.scan.tasks import progress_of, tasks_of, with_constants
 
 
 @dataclass(frozen=True)
@@ -41,15 +43,15 @@ class ColumnarPlan(Generic[Query]):
 
 
 class ColumnarScan(TaskScan, Generic[Query, Metrics]):
-    """A scan of one source by a columnar reader. `share` is the estimated share of bytes to read."""
+    """A scan of one source by a columnar reader."""
+
+    task_class: type[FileScanTask[Query, Metrics]]
+    """The function that the workers run."""
+    stores_columns_apart: ClassVar[bool] = True
+    """Whether the format stores each column separately, so that only the required ones are read."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        request: ScanRequest,
-        plan: ColumnarPlan[Query],
-        notes: tuple[str, ...] = (),
-        share: float = 1.0,
+        self, spark: SparkSession, request: ScanRequest, plan: ColumnarPlan[Query], notes: tuple[str, ...] = ()
     ) -> None:
         self._spark = spark
         self._request = request
@@ -58,17 +60,12 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
         # Not `TaskCounts[...]()`: its type argument would be pickled, and workers would import this module.
         counts: TaskCounts[dict[str, Metrics]] = TaskCounts()
         self._metrics = spark.sparkContext.accumulator({}, counts)
+        share = len(request.read_schema) / max(len(request.schema), 1) if self.stores_columns_apart else 1.0
         self._tasks = tasks_of(spark, request, plan.files, share=share)
 
-    @abstractmethod
-    def _scan_task(
-        self, tasks: tuple[Task, ...], report: Callable[[int, dict[str, Metrics]], None], cap: int | None
-    ) -> FileScanTask[Query, Metrics]:
-        """Return the function that the workers run."""
-
-    @abstractmethod
     def _skipped(self, total: Metrics, bytes_total: int) -> Mapping[str, int]:
-        """Return the numbers of skipped things other than files, by kind."""
+        """Return what was skipped in addition to files, by kind."""
+        return {"bytes never read": bytes_total - total.bytes_read}
 
     def _details(self, total: Metrics) -> Mapping[str, object]:
         """Return the fields of the report that only this format has."""
@@ -85,7 +82,7 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
 
     @cached_property
     def _all_rows(self) -> DataFrame:
-        return self.run_tasks(self._tasks, 0, None)
+        return self.run_tasks(self._tasks, WHOLE_SCAN, None)
 
     def run_tasks(self, tasks: tuple[Task, ...], batch: int, cap: int | None) -> DataFrame:
         """Return the rows of some tasks. Tasks stop after `cap` rows if all their rows satisfy the predicate."""
@@ -95,11 +92,17 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
             metrics.add({(batch, number): counts})
 
         plan = self._plan
-        scan = self._scan_task(tasks, report, cap if plan.exact else None)
+        scan = self.task_class(tasks, plan.query, report, cap if plan.exact else None)
         numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
         rows = numbers.mapInArrow(scan, self._request.read_schema)
         uris = [plan.files[task.file].uri for task in tasks]
         return with_constants(rows, self._request, uris)
+
+    def progress(self) -> SourceProgress:
+        """Return what the finished tasks of the whole scan have searched."""
+        counts = of_batch(self._metrics.value, WHOLE_SCAN)
+        rows = sum(file.rows_returned for task in counts.values() for file in task.values())
+        return progress_of(self._tasks, counts.keys(), rows)
 
     def report(self) -> SourceReport:
         """Return the plan, and the counts of the tasks that have run."""
@@ -144,5 +147,5 @@ def prepare_files(
     conjuncts = bound_conjuncts(spark, request, fold)
     if request.predicate is not None and not any(conjunct.artifact is not None for conjunct in conjuncts):
         raise UnsupportedError(f"no conjunct can be evaluated over columns: {first_reason(conjuncts)}")
-    storage = storage_for(spark, input_uris(request.native), request.source.options)
+    storage = storage_for(spark, request.uris, request.source.options)
     return conjuncts, listed_files(request, storage)

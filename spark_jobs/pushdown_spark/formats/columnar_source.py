@@ -21,7 +21,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, all_of
-from pushdown_spark.formats.columnar import unknown_type
 from pushdown_spark.formats.data_source_base import (
     TaskPartition,
     boolean_option,
@@ -30,7 +29,9 @@ from pushdown_spark.formats.data_source_base import (
     list_local_files,
     split_filters,
 )
-from pushdown_spark.relations.listing import InputFile, Packing, Task, pack
+from pushdown_spark.formats.readable_types import unknown_type
+from pushdown_spark.relations.listing import InputFile
+from pushdown_spark.relations.packing import Packing, Task, pack
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter

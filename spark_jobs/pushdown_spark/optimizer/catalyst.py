@@ -1,11 +1,9 @@
-"""Access to Spark's Catalyst: tree nodes, temporary views, the SQL parser, session variables and plan equivalence."""
+"""Access to Spark's Catalyst: tree nodes, the SQL parser, session variables and plan equivalence."""
 
 from __future__ import annotations
 
 import re
-import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from py4j.java_gateway import JavaObject
@@ -179,74 +177,3 @@ class SessionVariables:
         case_sensitive = is_case_sensitive(self._spark)
         key = scala_seq(self._spark, [name_key(name, case_sensitive=case_sensitive)])
         return bool(self._variables.get(key).isDefined())
-
-
-class PrivateViews:
-    """Temporary views that stand for DataFrames while Spark analyzes a query.
-
-    The views are registered in the session catalog directly. `createOrReplaceTempView` runs a command for each view,
-    which is slow for queries over many sources, and dropping a view that way uncaches data that users cached.
-    """
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self._catalog = spark._jsparkSession.sessionState().catalog()
-        self._factory: _ViewFactory | None = None
-
-    @contextmanager
-    def registered(self, frames: Mapping[str, DataFrame]) -> Iterator[None]:
-        """Register a view for each DataFrame, and drop the views at the end."""
-        try:
-            for name, frame in frames.items():
-                if self._factory is None:
-                    self._factory = self._new_factory(frame)
-                self._catalog.createTempView(name, self._factory.view(name, frame), True)
-            yield
-        finally:
-            for name in frames:
-                self._catalog.dropTempView(name)
-
-    @contextmanager
-    def shadowing(self, frames: Mapping[str, DataFrame]) -> Iterator[None]:
-        """Register views under names that users chose, and restore the session's views of these names at the end."""
-        with ExitStack() as stack:
-            for name, frame in frames.items():
-                stack.enter_context(self._shadowing(name, frame))
-            yield
-
-    @contextmanager
-    def _shadowing(self, name: str, frame: DataFrame) -> Iterator[None]:
-        shadowed = self._catalog.getRawTempView(name)
-        try:
-            with self.registered({name: frame}):
-                yield
-        finally:
-            if shadowed.isDefined():
-                self._catalog.createTempView(name, shadowed.get(), True)
-
-    def _new_factory(self, frame: DataFrame) -> _ViewFactory:
-        # PySpark creates one view, under a unique name, to show the JVM objects that represent it.
-        name = f"pushdown_{uuid.uuid4().hex}"
-        frame.createOrReplaceTempView(name)
-        try:
-            return _ViewFactory(self._spark, self._catalog.getRawTempView(name).get())
-        finally:
-            self._catalog.dropTempView(name)
-
-
-class _ViewFactory:
-    """Creates the JVM representation of temporary views after the model of one view."""
-
-    def __init__(self, spark: SparkSession, model: JavaObject) -> None:
-        table = model.tableMeta()
-        self._table = java_class(spark, table.getClass().getName())
-        # All views of DataFrames have the same metadata, except for the name.
-        self._metadata = [table.productElement(number) for number in range(1, table.productArity())]
-        self._view = java_class(spark, model.getClass().getName())
-        self._identifier = java_class(spark, f"{CATALYST}.TableIdentifier")
-        self._some = java_class(spark, "scala.Some")
-
-    def view(self, name: str, frame: DataFrame) -> JavaObject:
-        """Return the representation of a view over a DataFrame."""
-        table = self._table(self._identifier(name), *self._metadata)
-        return self._view(table, self._some(frame._jdf.queryExecution().analyzed()))

@@ -19,7 +19,6 @@ from pushdown_spark.optimizer.add_broadcast_hints import broadcast_hint
 from pushdown_spark.optimizer.catalyst import CATALYST, LOGICAL, is_query
 from pushdown_spark.optimizer.dataframe_plan import (
     CatalystChain,
-    SessionTableStatistics,
     column_name,
     computes_columns,
     conjuncts_of,
@@ -40,6 +39,7 @@ from pushdown_spark.optimizer.sql_reader import (
     parse_sql,
 )
 from pushdown_spark.optimizer.statistics.cardinality import RelationStatistics
+from pushdown_spark.optimizer.statistics.session_statistics import SessionTableStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, SourceStatistics, StatisticsRequest
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.runtime.error_classification import typed_error

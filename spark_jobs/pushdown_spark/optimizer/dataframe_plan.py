@@ -1,29 +1,20 @@
-"""Spark's logical plans: chains of joins in the form in which the optimizer orders them, and statistics of relations.
-
-Statistics of tables, views and DataFrames are sampled from files, or guessed by Spark.
-"""
+"""Chains of joins in Spark's logical plans, in the form in which the optimizer orders them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from py4j.java_gateway import JavaObject
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from sqlglot import exp
 
-from pushdown_spark.contract import ReaderChoice, SourceFormat
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.optimizer.catalyst import CATALYST
 from pushdown_spark.optimizer.logical_plan import ChainItem, Conjunct, JoinChain, JoinKind, RelationLeaf
 from pushdown_spark.optimizer.reorder_safety import MAY_FAIL, NONDETERMINISTIC
 from pushdown_spark.optimizer.select_block import SelectBlock
-from pushdown_spark.optimizer.statistics.cardinality import RelationStatistics
-from pushdown_spark.optimizer.statistics.source_statistics import FileTable, SourceStatistics, StatisticsRequest
-from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.listing import decoded, input_uris, is_local
-from pushdown_spark.runtime.jvm_gateway import class_name, elements, java_class, string_map
+from pushdown_spark.runtime.jvm_gateway import class_name, elements, java_class, tree_nodes
 
 _KINDS = {"Inner$": JoinKind.INNER, "Cross$": JoinKind.CROSS}
 _NEVER_FAIL = frozenset(
@@ -35,16 +26,6 @@ _NEVER_FAIL = frozenset(
     }
 )
 """Expressions that fail on no value. Casts are checked by type elsewhere."""
-_FORMATS_BY_NAME = {
-    "Parquet": SourceFormat.PARQUET,
-    "ORC": SourceFormat.ORC,
-    "CSV": SourceFormat.CSV,
-    "JSON": SourceFormat.JSON,
-}
-_FORMATS_BY_SUFFIX = {".parquet": SourceFormat.PARQUET, ".orc": SourceFormat.ORC}
-_UNKNOWN_BYTES = 1 << 60
-"""Sizes from here on mean that Spark does not know the size."""
-_ROW_OVERHEAD_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -98,7 +79,7 @@ class CatalystChain:
             for expression, conjunct in zip(self.expressions, self.chain.conjuncts, strict=True)
             if len(conjunct.names) > 1
         ]
-        if ansi and any(class_name(node) not in _NEVER_FAIL for each in over_several for node in _nodes(each)):
+        if ansi and any(class_name(node) not in _NEVER_FAIL for each in over_several for node in tree_nodes(each)):
             raise UnsupportedError(MAY_FAIL)
 
     def conditions_on(self, number: int) -> Iterator[JavaObject]:
@@ -191,15 +172,6 @@ def _without_casts(expression: JavaObject) -> JavaObject | None:
     return expression if class_name(expression) == "AttributeReference" else None
 
 
-def _nodes(tree: JavaObject) -> Iterator[JavaObject]:
-    """Yield all nodes of an expression."""
-    pending = [tree]
-    while pending:
-        node = pending.pop()
-        yield node
-        pending += reversed(list(elements(node.children())))
-
-
 def _item_name(item: JavaObject, number: int) -> str:
     """Return a unique name for an item that contains its alias."""
     while item.nodeName() in ("Filter", "Project"):
@@ -210,66 +182,3 @@ def _item_name(item: JavaObject, number: int) -> str:
 
 def _attribute_id(attribute: JavaObject) -> int:
     return int(attribute.exprId().id())
-
-
-class SessionTableStatistics:
-    """Statistics of DataFrames by name. With Spark Connect, only local Parquet and ORC files have statistics."""
-
-    def __init__(self, spark: SparkSession, sources: SourceStatistics) -> None:
-        self._spark = spark
-        self._sources = sources
-
-    def statistics_of(self, name: str, frame: DataFrame, request: StatisticsRequest) -> RelationStatistics | None:
-        """Return the statistics of a DataFrame, or None if there are none."""
-        if not isinstance(self._spark, SparkSession):
-            source = _source_of_files(name, frame)
-            statistics = None if source is None else self._sources.statistics_of(FileTable(source, frame), request)
-            if statistics is None:
-                return None
-            # The bounds do not hold: the name may be that of a view that multiplies the rows of its files.
-            return RelationStatistics(statistics.rows, statistics.filtered_rows, statistics.columns)
-        plan = frame._jdf.queryExecution().optimizedPlan()
-        source = _source_of_plan(name, plan)
-        if source is not None:
-            return self._sources.statistics_of(FileTable(source, frame), request)
-        return _statistics_of_plan(plan)
-
-
-def _source_of_plan(name: str, plan: JavaObject) -> Source | None:
-    """Return the files that a plan reads as a source, or None if the plan does more than read files."""
-    if plan.nodeName() != "LogicalRelation" or class_name(plan.relation()) != "HadoopFsRelation":
-        return None
-    relation = plan.relation()
-    source_format = _FORMATS_BY_NAME.get(str(relation.fileFormat().toString()))
-    if source_format is None:
-        return None
-    options = {key.lower(): value for key, value in string_map(relation.options()).items()}
-    return _source(name, source_format, options)
-
-
-def _source_of_files(name: str, frame: DataFrame) -> Source | None:
-    """Return the local files of a DataFrame as a source, or None if they have no common format."""
-    uris = input_uris(frame)
-    paths = [Path(decoded(uri).removeprefix("file:")) for uri in uris]
-    formats = {_FORMATS_BY_SUFFIX.get(path.suffix) for path in paths}
-    source_format = formats.pop() if len(formats) == 1 else None
-    if source_format is None or not all(map(is_local, uris)) or not all(path.exists() for path in paths):
-        return None
-    return _source(name, source_format, {})
-
-
-def _source(name: str, source_format: SourceFormat, options: Mapping[str, str]) -> Source:
-    return Source(name, source_format, (), None, options, ReaderChoice.SPARK, filter_pushdown=True)
-
-
-def _statistics_of_plan(plan: JavaObject) -> RelationStatistics | None:
-    """Return the rows that Spark counted, or guesses from its estimate of the size."""
-    stats = plan.stats()
-    if stats.rowCount().isDefined():
-        rows = float(str(stats.rowCount().get()))
-        return RelationStatistics(rows, rows)
-    size = int(str(stats.sizeInBytes()))
-    if size >= _UNKNOWN_BYTES:
-        return None
-    rows = max(size / (plan.schema().defaultSize() + _ROW_OVERHEAD_BYTES), 1.0)
-    return RelationStatistics(rows, rows)

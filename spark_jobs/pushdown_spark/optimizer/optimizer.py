@@ -22,7 +22,8 @@ from pushdown_spark.contract import JoinOptions
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.optimizer.add_broadcast_hints import add_broadcast_hints
-from pushdown_spark.optimizer.catalyst import PrivateViews, is_lossless, relation_names_in
+from pushdown_spark.optimizer.catalyst import is_lossless, relation_names_in
+from pushdown_spark.optimizer.private_views import PrivateViews
 from pushdown_spark.optimizer.prune_columns import prune_columns
 from pushdown_spark.optimizer.push_predicates import push_predicates
 from pushdown_spark.optimizer.query_context import (

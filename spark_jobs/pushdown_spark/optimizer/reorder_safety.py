@@ -1,7 +1,5 @@
 """Reasons to keep the joins of a query in their written order.
 
-Collecting statistics may cost a twentieth of the estimated time of the query.
-
 In ANSI mode an expression may fail on a value. In another join order it may be evaluated on rows that the written order
 filters out first, so conditions that may fail keep the written order.
 """
@@ -10,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,7 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from pushdown_spark.contract import JoinOptions, SourceFormat
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled
@@ -31,16 +28,6 @@ from pushdown_spark.optimizer.logical_plan import JoinChain, is_nondeterministic
 from pushdown_spark.optimizer.select_block import SelectBlock, merges_columns
 from pushdown_spark.optimizer.sql_reader import ParsedQuery, is_typed_literal
 from pushdown_spark.runtime.jvm_gateway import class_name, elements, java_class, java_string
-
-MAX_ANALYSIS_SHARE = 0.05
-"""Share of the time of a query that collecting statistics may take."""
-_COLUMNAR = frozenset({SourceFormat.PARQUET, SourceFormat.ORC})
-# Bytes of files that one processor joins per second, estimated from the joins of TPC-H over Parquet at scale 1. Text
-# files are about three times as large.
-_COLUMNAR_BYTES_PER_SECOND = 32 << 20
-_OTHER_BYTES_PER_SECOND = 96 << 20
-_RELATION_SECONDS = 0.1
-"""Seconds that Spark needs for a relation of any size, half of them for planning. Measured."""
 
 _EXACT_TYPES = (
     *(t.BooleanType, t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.DecimalType),
@@ -69,64 +56,6 @@ _SAFE_CAST = re.compile(
 )
 """Casts and sums of constants, and casts of bigint columns to a decimal that has room for every bigint."""
 _CONDITION_NODES = ("Join", "Filter")
-
-
-@dataclass(frozen=True)
-class AnalysisCosts:
-    """Seconds that collecting statistics takes for a relation: `cached` if its files were sampled before, else `new`.
-
-    `warmup` is the additional time of the first query of a session, in which the JVM loads classes. The values are
-    estimated from TPC-H and the Join Order Benchmark.
-    """
-
-    new: float = 0.04
-    cached: float = 0.02
-    warmup: float = 6.0
-
-    def expected_seconds(self, relations: int, new: int) -> float:
-        """Return the expected seconds for a number of relations, some of which are new."""
-        return self.cached * (relations - new) + self.new * new
-
-
-def check_statistics_time(
-    options: JoinOptions,
-    costs: AnalysisCosts,
-    sizes: Sequence[tuple[SourceFormat, int | None]],
-    new: int,
-    processors: int,
-) -> None:
-    """Raise UnsupportedError if collecting statistics does not pay for a query. With an unknown size, it pays.
-
-    `sizes` are the formats and bytes of all references to sources. `new` sources have not been sampled before.
-    """
-    known = [(source_format, size) for source_format, size in sizes if size is not None]
-    if not options.reorder or len(known) < len(sizes):
-        return
-    if options.min_bytes is None:
-        query_seconds = estimated_query_seconds(known, processors) + costs.warmup
-        check_analysis_time(costs.expected_seconds(len(sizes), new), query_seconds)
-        return
-    total = sum(size for _, size in known)
-    if total < options.min_bytes:
-        raise UnsupportedError(f"the sources have {total:,} bytes, fewer than join_reorder_min_bytes")
-
-
-def check_analysis_time(analysis_seconds: float, query_seconds: float) -> None:
-    """Raise UnsupportedError if collecting statistics takes too large a share of the time of a query."""
-    if analysis_seconds > MAX_ANALYSIS_SHARE * query_seconds:
-        raise UnsupportedError(
-            f"collecting statistics would take about {analysis_seconds:.2f} s, more than {MAX_ANALYSIS_SHARE:.0%} of "
-            f"the estimated {query_seconds:.1f} s of the query"
-        )
-
-
-def estimated_query_seconds(sizes: Sequence[tuple[SourceFormat, int]], processors: int) -> float:
-    """Return a low estimate of the seconds of a query over sources of these formats and bytes."""
-    seconds = sum(
-        size / (_COLUMNAR_BYTES_PER_SECOND if source_format in _COLUMNAR else _OTHER_BYTES_PER_SECOND)
-        for source_format, size in sizes
-    )
-    return seconds / max(processors, 1) + _RELATION_SECONDS * len(sizes)
 
 
 @dataclass(frozen=True)

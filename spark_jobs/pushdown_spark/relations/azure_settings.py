@@ -70,7 +70,8 @@ class AzureSettings(StoreSettings):
     - `endpoint` is the host and port of an emulator instead.
     """
 
-    access_denied_signs: ClassVar[tuple[str, ...]] = ("AuthorizationFailure", "AuthenticationFailed", " 403 ", " 401 ")
+    access_denied_signs: ClassVar[tuple[str, ...]] = ("AuthorizationFailure", " 403 ", " 401 ")
+    expired_signs: ClassVar[tuple[str, ...]] = ("AuthenticationFailed", "failed to authenticate")
 
     account: str
     domain: str = "core.windows.net"

@@ -33,17 +33,18 @@ class ColumnStatistics:
 
 @dataclass(frozen=True)
 class TableStatistics:
-    """The statistics of a relation: all rows, rows that a predicate keeps, and columns by name.
+    """The statistics of a relation: all rows, the expected rows of a predicate, and columns by name.
 
-    `judged` is whether the selectivity of the predicate was estimated; otherwise `kept` counts the rows that the source
-    looks at. If `few` is set, the driver fetches the rows, so that Spark knows their number.
+    `has_selectivity` is whether the source has estimated the selectivity of the predicate. Otherwise `expected_rows`
+    are the rows that it would examine. If `is_fetched` is set, the driver fetches the rows, so that Spark knows their
+    number.
     """
 
     rows: float
-    kept: float
-    few: bool
+    expected_rows: float
+    is_fetched: bool
     columns: Mapping[str, ColumnStatistics] = field(default_factory=dict)
-    judged: bool = False
+    has_selectivity: bool = False
 
 
 class Relation(ABC):

@@ -14,7 +14,7 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.scope import is_char
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT as AVRO_FILE_FORMAT
-from pushdown_spark.formats.columnar import types_in
+from pushdown_spark.projection.nested_types import types_in
 from pushdown_spark.relations.listing import CATALOG_INDEX, all_partitions, decoded
 from pushdown_spark.runtime.jvm_gateway import class_name, elements, scala_object, string_map
 

@@ -91,7 +91,7 @@ class DatabaseRelation(RelationWithoutFiles):
             # Estimates are optional: a catalog that the user may not read must not fail the query.
             return None
         may_fetch_local = allows_local_fetch(self._remote.spec)
-        return estimates if estimates is None or may_fetch_local else replace(estimates, few=False)
+        return estimates if estimates is None or may_fetch_local else replace(estimates, is_fetched=False)
 
     def scan(self, request: ScanRequest, notes: tuple[str, ...]) -> RemoteScan:
         """Return the scan with every conjunct pushed down that the database evaluates as Spark does."""

@@ -50,7 +50,7 @@ _MAX_OPEN_FILES = 8
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
 """The characters that Java's String.trim removes."""
 
-_PLAIN_NAME = re.compile("[A-Za-z0-9_]+")
+_PLAIN_NAME = re.compile("[A-Za-z0-9_]([A-Za-z0-9_ .:/()%-]*[A-Za-z0-9_)%])?")
 """Names that Spark takes from a header unchanged, with any options for spaces, quotes and empty names."""
 
 Load = Callable[[Sequence[str]], DataFrame]
@@ -86,6 +86,9 @@ def file_schemas(
     }
     results = _map_files(partial(_read_or_error, readers[source.format]), files)
     by_footer: dict[str, t.StructType] = {}
+    if source.schema is None and len({str(result) for result in results}) == 1:
+        # Spark inferred the schema from a file with this footer.
+        by_footer[str(results[0])] = native.schema
     schemas = []
     for file, result in zip(files, results, strict=True):
         if isinstance(result, Exception):
@@ -255,17 +258,22 @@ def _first_line(file: InputFile, syntax: _Csv) -> str | None:
 
 def _header(spark: SparkSession, source: Source, line: str, syntax: _Csv) -> t.StructType:
     """Return the columns of a header. Plain names are unchanged. For others, Spark runs a job."""
-    names = line.split(syntax.sep)
+    names = [_unquoted(name, syntax.quote) for name in line.split(syntax.sep)]
     signs = {source.options.get("nullvalue"), source.options.get("emptyvalue")}
     if (
         all(_PLAIN_NAME.fullmatch(name) for name in names)
         and len({name.lower() for name in names}) == len(names)
         and signs.isdisjoint(names)
-        and not any(sign and sign in line for sign in (syntax.quote, syntax.escape))
+        and not any(sign and sign in name for sign in (syntax.quote, syntax.escape) for name in names)
         and "samplingratio" not in source.options
     ):
         return t.StructType([t.StructField(name, t.StringType()) for name in names])
     return _header_by_spark(spark, source, line)
+
+
+def _unquoted(field: str, quote: str) -> str:
+    """Return a field without the quotes around it."""
+    return field[1:-1] if len(quote) == 1 and field[:1] == field[-1:] == quote and len(field) > 1 else field
 
 
 def _header_by_spark(spark: SparkSession, source: Source, line: str) -> t.StructType:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cache, cached_property, partial
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 from sqlglot import exp
 
@@ -21,24 +18,20 @@ from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.predicate import EVERY_ROW, FILE_METADATA, Predicate
 from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.formats.avro.spark_source import format_name
-from pushdown_spark.projection.file_locations import directories, location, max_depth, root_of, scan_root
-from pushdown_spark.projection.metadata_columns import FileMetadata
+from pushdown_spark.projection.file_locations import location, max_depth, scan_root
 from pushdown_spark.projection.metadata_values import ImplicitValues
-from pushdown_spark.projection.paths import ColumnPath, Elements, parse_paths
+from pushdown_spark.projection.paths import parse_paths
 from pushdown_spark.projection.required_columns import function_names, required_columns
 from pushdown_spark.projection.resolver import FIELDS_COLUMN, ColumnKind, Projection, resolve
 from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.csv_fields import fields_needed
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.file_metadata import listed_metadata
 from pushdown_spark.relations.listing import (
-    InputFile,
     decoded,
-    escaped,
     file_columns,
     input_uris,
-    is_local,
-    listed,
-    local_files,
     partition_columns,
 )
 from pushdown_spark.relations.parquet_schema import with_footers_schema
@@ -49,8 +42,6 @@ from pushdown_spark.runtime.filesystem import HadoopFiles
 
 _SCHEMA_CONDITIONS = frozenset({"UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "UNABLE_TO_INFER_SCHEMA"})
 """Spark's error conditions for a schema that the format does not support, and for files without a schema."""
-_MAX_FREE_FIELDS = 256
-"""Spark parses this many columns at no cost, whether or not the files have them."""
 
 
 class FileRelation(Relation):
@@ -208,7 +199,7 @@ class FileRelation(Relation):
         data = self.data_schema
         if not paths or any(not isinstance(field.dataType, StringType) for field in data.fields):
             return
-        width = _fields_needed(self._spark, self.source, self.uris, paths)
+        width = fields_needed(self._spark, self.source, self.uris, paths)
         if width > len(data):
             self._schema_to_load = StructType([StructField(f"_c{place}", StringType()) for place in range(width)])
             self.table_schema = TableSchema(self.table_schema.rules, notes=self.table_schema.notes)
@@ -307,61 +298,4 @@ class FileRelation(Relation):
         """Return the values of the implicit columns, from Spark's own listing where files are not local."""
         whole = self._whole or self
         roots = self.roots
-        return ImplicitValues(self.source.catalog, roots, cache(lambda: _listed_facts(whole.native, roots)))
-
-
-def _fields_needed(spark: SparkSession, source: Source, uris: Sequence[str], paths: Sequence[ColumnPath]) -> int:
-    """Return the number of fields to parse for the paths of a query, or 0 to keep the number that Spark finds.
-
-    For high positions and slices without an end, the files are read once more to find the widest line. Modes that
-    reject or drop lines of another width, and records of several lines, keep Spark's number.
-    """
-    options = source.options
-    is_permissive = options.get("mode", "PERMISSIVE").upper() == "PERMISSIVE"
-    if not is_permissive or options.get("multiline", "false").lower() == "true":
-        return 0
-    positions = [step.positions for path in paths for step in path.steps if isinstance(step, Elements)]
-    asked = max((position + 1 for each in positions for position in each), default=0)
-    if len(positions) == len(paths) and asked <= _MAX_FREE_FIELDS:
-        return asked
-    return _widest(spark, source, uris)
-
-
-def _widest(spark: SparkSession, source: Source, uris: Sequence[str]) -> int:
-    """Return the number of fields in the widest line: its separators outside quotes, plus one."""
-    options = source.options
-    sep = options.get("sep", options.get("delimiter", ",")).replace("\\t", "\t")
-    quote, escape = options.get("quote", '"'), options.get("escape", "\\")
-    lines = spark.read.options(**{key: options[key] for key in ("linesep",) if key in options})
-    text = f.col("value")
-    kept = lines.text([escaped(decoded(uri)) for uri in uris])
-    if comment := options.get("comment"):
-        kept = kept.where(~text.startswith(comment))
-    if quote:
-        inside = f"[^{re.escape(quote + escape)}]|{re.escape(escape)}.|{re.escape(quote * 2)}"
-        text = f.regexp_replace(text, f.lit(f"{re.escape(quote)}({inside})*{re.escape(quote)}"), f.lit(""))
-    (found,) = kept.select(f.max(f.size(f.split(text, re.escape(sep), -1)))).collect()
-    return int(found[0] or 0)
-
-
-def _local_facts(files: Iterable[InputFile], roots: Sequence[str]) -> Mapping[str, FileMetadata]:
-    """Return the current metadata of local files by location. Raises OSError if a file was deleted."""
-    return {location(file.path): _facts(file.path, file.size, file.modified // 1_000_000, roots) for file in files}
-
-
-def _listed_facts(frame: DataFrame, roots: Sequence[str]) -> Mapping[str, FileMetadata]:
-    """Return the metadata of the files of a DataFrame. For objects it comes from Spark's listing."""
-    uris = input_uris(frame)
-    local = local_files([uri for uri in uris if is_local(uri)])
-    metadata = dict(_local_facts(local, roots))
-    if len(local) < len(uris):
-        entries = (entry for entry in listed(frame) if location(entry.path) not in metadata)
-        metadata.update({location(e.path): _facts(e.path, e.length, e.modified, roots) for e in entries})
-    return metadata
-
-
-def _facts(path: str, size: int, modified: int, roots: Sequence[str]) -> FileMetadata:
-    """`modified` is in milliseconds since 1970, the precision of Hadoop's listings."""
-    at = datetime.fromtimestamp(modified // 1000, UTC).replace(microsecond=modified % 1000 * 1000)
-    below = directories(path, root_of(path, roots) or path)
-    return FileMetadata(location(path), below, size, at)
+        return ImplicitValues(self.source.catalog, roots, cache(lambda: listed_metadata(whole.native, roots)))

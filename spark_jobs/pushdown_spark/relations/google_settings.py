@@ -49,12 +49,8 @@ class GoogleSettings(StoreSettings):
     another server with the same protocol.
     """
 
-    access_denied_signs: ClassVar[tuple[str, ...]] = (
-        "PERMISSION_DENIED",
-        "UNAUTHENTICATED",
-        "http_status_code=401",
-        "http_status_code=403",
-    )
+    access_denied_signs: ClassVar[tuple[str, ...]] = ("PERMISSION_DENIED", "http_status_code=403")
+    expired_signs: ClassVar[tuple[str, ...]] = ("UNAUTHENTICATED", "http_status_code=401")
 
     anonymous: bool = False
     scheme: str = "https"

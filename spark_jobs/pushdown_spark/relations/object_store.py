@@ -30,6 +30,8 @@ class StoreSettings(ABC):
 
     access_denied_signs: ClassVar[tuple[str, ...]]
     """Parts of the messages with which the store denies access."""
+    expired_signs: ClassVar[tuple[str, ...]]
+    """Parts of the messages with which the store denies access, perhaps because the credentials have expired."""
 
     @abstractmethod
     def connect(self) -> pa.fs.FileSystem:
@@ -93,6 +95,8 @@ class S3Settings(StoreSettings):
         "INVALID_SIGNATURE",
         "status 403",
     )
+    # Amazon's answers to HeadObject do not say what is wrong.
+    expired_signs: ClassVar[tuple[str, ...]] = ("ExpiredToken", "status 400) during HeadObject")
 
     region: str
     scheme: str = "https"
@@ -169,13 +173,18 @@ class Bucket:
         except FileNotFoundError:
             failure: OSError = FileNotFoundError("the object no longer exists")
         except (OSError, pa.ArrowException) as problem:
-            message = self.settings.redact(str(problem))
-            is_denied = any(sign in message for sign in self.settings.access_denied_signs)
-            failure = PermissionError(f"access denied: {message}") if is_denied else OSError(message)
+            failure = self._failure(self.settings.redact(str(problem)))
         except ValueError:
             # A client of Google's store closes the file if the version that it opened no longer exists.
             failure = OSError("the store ended the read; the object may have been overwritten")
         raise failure from None
+
+    def _failure(self, message: str) -> OSError:
+        if any(sign in message for sign in self.settings.expired_signs):
+            return PermissionError(f"access denied, the credentials may have expired: {message}")
+        if any(sign in message for sign in self.settings.access_denied_signs):
+            return PermissionError(f"access denied: {message}")
+        return OSError(message)
 
     def _connect(self) -> pa.fs.S3FileSystem:
         if self._file_system is None:

@@ -12,14 +12,15 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat
-from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.errors import MissingPathError, UnsupportedError
 from pushdown_spark.formats.native.scan import NativeScan
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.metadata_values import LINE_LOCATION
 from pushdown_spark.projection.path_tree import same_name
 from pushdown_spark.projection.paths import quote_name, sql_text, sql_type
-from pushdown_spark.relations.listing import InputFile, decoded, partition_columns
+from pushdown_spark.relations.listing import InputFile, decoded, input_files, partition_columns
 from pushdown_spark.relations.request import Directories, ScanRequest
+from pushdown_spark.relations.storage import Storage
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -152,10 +153,19 @@ def _has_only_columns(conjunct: exp.Expr, names: Sequence[str], *, case_sensitiv
     )
 
 
-def in_directories(request: ScanRequest, files: Sequence[InputFile]) -> tuple[InputFile, ...]:
-    """Return the files in the remaining directories."""
+def listed_files(request: ScanRequest, storage: Storage) -> tuple[InputFile, ...]:
+    """Return the source's files without those in pruned directories.
+
+    Raises MissingPathError if a file vanished after Spark listed it.
+    """
+    try:
+        files = input_files(request.native, storage, request.uris)
+    except FileNotFoundError as problem:
+        raise MissingPathError(
+            f"{problem.filename} vanished while the scan was planned; run the task again"
+        ) from problem
     if request.directories is None:
-        return tuple(files)
+        return files
     return tuple(file for file in files if directory_of(file.uri) in request.directories.values)
 
 

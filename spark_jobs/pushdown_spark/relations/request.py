@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice
+from pushdown_spark.contract import SPARK_REQUESTED, ConjunctReport, Exactness, ReaderChoice
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.predicate import FILE_METADATA, UNPARSED, Predicate, reads_file_metadata
 from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.listing import input_uris
 from pushdown_spark.relations.malformed_lines import MalformedLines
 
 
@@ -59,6 +61,11 @@ class ScanRequest:
         """Spark's own DataFrame over the source."""
         return self.loaded()
 
+    @cached_property
+    def uris(self) -> tuple[str, ...]:
+        """URIs of the files, as Spark listed them."""
+        return input_uris(self.native)
+
     @property
     def read_schema(self) -> StructType:
         """The columns to read, in the order of the table, with only the required struct members."""
@@ -77,7 +84,7 @@ class ScanRequest:
     def check_allowed(self) -> None:
         """Raise UnsupportedError if the user turned our readers off, or if only Spark can parse the predicate."""
         if self.source.reader is ReaderChoice.SPARK:
-            raise UnsupportedError("asked for with reader='spark'")
+            raise UnsupportedError(SPARK_REQUESTED)
         if not self.source.filter_pushdown:
             raise UnsupportedError("filter_pushdown=False")
         if self.predicate is not None and self.predicate.tree is None:

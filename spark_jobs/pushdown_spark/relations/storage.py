@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 REMEDY = "replace the file, or leave it out of `path`"
 """What to do about a damaged file."""
+DENIED_REMEDY = "give the job credentials that may read it, or leave it out of `path`"
+"""What to do about a file that the job may not read."""
 
 
 @contextmanager
@@ -27,9 +29,7 @@ def storage_errors_named(path: str) -> Iterator[None]:
     except FileNotFoundError as problem:
         raise MissingPathError(f"{path} vanished while it was read; run the task again") from problem
     except PermissionError as problem:
-        raise AccessDeniedError(
-            f"cannot read {path}: {problem}; let the job's credentials read it, or leave it out of `path`"
-        ) from problem
+        raise AccessDeniedError(f"cannot read {path}: {problem}; {DENIED_REMEDY}") from problem
     except OSError as problem:
         raise UnreadableFileError(f"cannot read {path}: {problem}; {REMEDY}") from problem
 

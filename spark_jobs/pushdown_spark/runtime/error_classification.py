@@ -44,6 +44,8 @@ _DENIALS = frozenset(
         "org.apache.hadoop.security.AccessControlException",
     }
 )
+_EXPIRED = "ExpiredToken"
+"""Amazon's code for credentials that have expired, which Hadoop's exceptions have in their message."""
 _NO_DIRECTORY = (
     "Mkdirs failed to create ",
     "Parent path is not a directory: ",
@@ -290,7 +292,7 @@ def _worker_killed(chain: Sequence[_Link]) -> _Classification | None:
 def _access_denied(chain: Sequence[_Link]) -> _Classification | None:
     """Return a final error for denied access: a retry would have the same credentials."""
     for link in chain:
-        if link.kind in _DENIALS:
+        if link.kind in _DENIALS or _EXPIRED in link.message:
             message = f"access denied: {_sentence(link.message)}; give the job credentials with this permission"
             return _Classification(ErrorCode.BAD_SPEC, message, link.kind)
     return None

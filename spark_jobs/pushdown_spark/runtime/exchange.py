@@ -12,6 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pydantic import ValidationError
 
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues
+from pushdown_spark.contract.driver_claim import claim
 from pushdown_spark.contract.encryption import (
     KEY_ALIAS,
     KEY_VARIABLE,
@@ -20,6 +21,7 @@ from pushdown_spark.contract.encryption import (
     decrypt,
     is_encrypted,
 )
+from pushdown_spark.contract.progress import Progress, progress_path
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.submitted_files import SubmittedFiles, is_remote
@@ -63,6 +65,29 @@ def parse_spec(text: str, path: str) -> JobSpec:
         raise
 
 
+def claim_result(result_path: str) -> None:
+    """Record that this driver runs the submission with this result. Raises `BadSpecError` if it must not.
+
+    Only drivers of a standalone cluster do it. Spark starts them in a directory that has the driver's id as its name.
+    """
+    driver_id = Path.cwd().name
+    try:
+        is_own = claim(result_path, driver_id) == driver_id
+    except FileNotFoundError:
+        is_own = False
+    except OSError as problem:
+        raise BadSpecError(f"--result: cannot claim {result_path}: {problem}") from problem
+    if not is_own:
+        raise replaced(result_path)
+
+
+def replaced(result_path: str) -> BadSpecError:
+    """Return the error of a driver whose task has ended or has submitted another driver."""
+    return BadSpecError(
+        f"--result: the task no longer waits for {result_path}; it has ended or has submitted another driver"
+    )
+
+
 def read_secrets(path: str, spec_text: str = "", *, keep: bool = False) -> SecretValues:
     """Read the file of secrets and delete it, unless `keep`. Encrypted secrets belong to the text of a spec."""
     text = read_text("secrets_path", path, "; it can only be used once")
@@ -78,12 +103,20 @@ def read_secrets(path: str, spec_text: str = "", *, keep: bool = False) -> Secre
 
 
 def write_result(path: str, result: JobResult, spec_path: str | None = None) -> None:
-    """Write the result so that readers see the whole file or none. Local paths do not need a JVM.
+    """Write the result so that readers see the whole file or none. `spec_path` is the location of the spec."""
+    _write_text(path, result.model_dump_json(), spec_path)
 
-    `spec_path` is the location of the spec. If it is a URI without a file, the task was killed and has deleted its
-    files. A result would then stay there.
+
+def write_progress(result_path: str, progress: Progress, spec_path: str | None) -> None:
+    """Write the progress of a driver on a cluster beside the future result, like that."""
+    _write_text(progress_path(result_path), progress.model_dump_json(exclude_none=True), spec_path)
+
+
+def _write_text(path: str, text: str, spec_path: str | None) -> None:
+    """Write a file so that readers see the whole file or none. Local paths do not need a JVM.
+
+    If the spec has a URI without a file, the task was killed and has deleted its files. Another file would stay there.
     """
-    text = result.model_dump_json()
     if is_remote(path):
         files = SubmittedFiles(path)
         if spec_path is None or not is_remote(spec_path) or files.exists(spec_path):

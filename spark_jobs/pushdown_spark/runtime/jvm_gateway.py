@@ -64,6 +64,15 @@ def elements(collection: JavaObject) -> Iterator[JavaObject]:
         yield iterator.next()
 
 
+def tree_nodes(tree: JavaObject) -> Iterator[JavaObject]:
+    """Yield all nodes of a plan or an expression, each before its children."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending += reversed(list(elements(node.children())))
+
+
 def class_name(instance: JavaObject) -> str:
     """Return the name of the class of a JVM object, without its package."""
     return str(instance.getClass().getSimpleName())

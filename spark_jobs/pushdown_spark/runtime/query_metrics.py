@@ -56,18 +56,19 @@ class RowCount:
     With `as_they_come`, the DataFrame gets a filter that every row passes, and Spark's metrics of the query have the
     number of rows that passed. A marker string in the filter identifies it. A number would do as well, but it would be
     a part of the code that Spark generates, which then could not be reused for other queries. Spark does not merge the
-    filter with others because its result depends on the position of the row.
+    filter with others because its result depends on the position of the row. It removes the filter if it has the rows
+    when it plans.
 
-    `DataFrame.observe` is used otherwise. It takes the rows out of the generated code, which is slower. It is also used
-    if Spark has the rows when it plans, because Spark then removes the filter.
+    `DataFrame.observe` is used otherwise. It takes the rows out of the generated code, which is slower.
     """
 
     def __init__(self, spark: SparkSession, frame: DataFrame, *, as_they_come: bool) -> None:
         self._marker = f"rows counted {secrets.token_hex(8)}"
         self._observation: Observation | None = None
-        self.frame = frame.where(_ALWAYS_TRUE.format(self._marker)) if as_they_come else frame
+        self.frame: DataFrame
         """The DataFrame whose rows are counted."""
-        if as_they_come and self._marker in str(self.frame._jdf.queryExecution().optimizedPlan().toString()):
+        if as_they_come:
+            self.frame = frame.where(_ALWAYS_TRUE.format(self._marker))
             self._watch = QueryWatch(spark)
         else:
             self._observation = Observation()
@@ -80,13 +81,20 @@ class RowCount:
         counted = (query for query in self._watch.queries() if self._marker in str(query.physicalPlanDescription()))
         query = next(counted, None)
         if query is None:
-            return None
+            return self._count_planned()
         metric = next(self._metrics(query_number(query)), None)
         if metric is None:
             # Spark removed the filter from the running query, because there are no rows.
             return 0
         value = self._watch.store.executionMetrics(query_number(query)).get(metric.accumulatorId())
         return int(str(value.get()).replace(",", "")) if value.isDefined() else None
+
+    def _count_planned(self) -> int | None:
+        """Return the number of rows that Spark has when it plans, None if it has the filter instead."""
+        plan = self.frame._jdf.queryExecution().optimizedPlan()
+        if self._marker in str(plan.toString()):
+            return None
+        return int(plan.data().size()) if plan.nodeName() == "LocalRelation" else self.frame.count()
 
     def _metrics(self, query: int) -> Iterator[JavaObject]:
         """Yield the metric of the filter if the plan of the query still has the filter."""

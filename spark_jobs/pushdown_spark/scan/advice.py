@@ -44,11 +44,13 @@ def _file_advice(report: SourceReport) -> Iterator[str]:
 
 def _pattern_advice(report: SourceReport) -> Iterator[str]:
     """Yield advice for conjuncts over lines that have no byte pattern because of a function."""
-    if report.units or any(conjunct.pushed_as for conjunct in report.conjuncts):
+    if not report.files_total or report.units or any(conjunct.pushed_as for conjunct in report.conjuncts):
         return
     for conjunct in report.conjuncts:
         tree = parse_predicate(conjunct.sql)
-        if isinstance(tree, exp.EQ) and isinstance(tree.this, _SPELLINGS) and isinstance(tree.this.this, exp.Column):
+        if not isinstance(tree, exp.EQ) or not isinstance(tree.expression, exp.Literal):
+            continue
+        if isinstance(tree.this, _SPELLINGS) and isinstance(tree.this.this, exp.Column):
             column, value = tree.this.this.sql("spark"), tree.expression.sql("spark")
             yield (
                 f"No reader can skip rows by {conjunct.sql}, because a function of a column has no byte pattern and no "
@@ -62,6 +64,8 @@ def _pruning_advice(report: SourceReport) -> Iterator[str]:
     columns = [name for conjunct in report.conjuncts for name in _compared_columns(conjunct)]
     matching = report.rows_after_pushdown
     if not columns or not groups or matching is None or not report.rows_decoded:
+        return
+    if max(outcomes.get("total", 0) for outcomes in report.units.values()) < _MANY_GROUPS:
         return
     if matching <= _FEW_ROWS * report.rows_decoded and not any(map(_prunes, report.units.values())):
         pruned = sum(count for outcome, count in groups.items() if outcome.startswith("pruned"))

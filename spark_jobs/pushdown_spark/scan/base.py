@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import SourceReport
+from pushdown_spark.contract.progress import SourceProgress
 
 
 class IncrementalScan(ABC):
@@ -33,6 +34,10 @@ class Scan(ABC):
     @abstractmethod
     def report(self) -> SourceReport:
         """Return the plan and, after an action over the DataFrame, the counts of the run."""
+
+    def progress(self) -> SourceProgress | None:
+        """Return what the finished tasks have read, None if the scan does not know it. Another thread calls this."""
+        return None
 
     @property
     def is_exact(self) -> bool:

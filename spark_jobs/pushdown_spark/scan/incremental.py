@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from pyspark.sql import DataFrame
 
-from pushdown_spark.relations.listing import Task
+from pushdown_spark.relations.packing import Task
 from pushdown_spark.scan.base import IncrementalScan, Scan
 
 _MAX_DOUBLINGS = 10

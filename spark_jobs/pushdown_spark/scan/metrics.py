@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 MOST_FILES = 50
 """Maximum number of files that a source report lists."""
+WHOLE_SCAN = 0
+"""The number of the batch with all tasks. The batches of an incremental scan have higher numbers."""
 
 Count = TypeVar("Count")
 """Counts of a reader for one task."""
@@ -31,6 +33,11 @@ class TaskCounts(AccumulatorParam[dict[tuple[int, int], Count]], Generic[Count])
         """Add the counts of more tasks."""
         value1.update(value2)
         return value1
+
+
+def of_batch(counts: dict[tuple[int, int], Count], batch: int) -> dict[int, Count]:
+    """Return the counts of the finished tasks of a batch by task, also while Spark adds those of more tasks."""
+    return {task: count for (its_batch, task), count in counts.copy().items() if its_batch == batch}
 
 
 def by_file(tasks: Iterable[Mapping[str, Count]]) -> dict[str, list[Count]]:

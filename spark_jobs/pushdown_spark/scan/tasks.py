@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
+from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.listing import InputFile, Packing, Task, decoded, pack
+from pushdown_spark.relations.listing import InputFile, decoded
+from pushdown_spark.relations.packing import Packing, Task, pack
 from pushdown_spark.relations.partition_directories import columns_by_line, constant_columns, directory_of
 from pushdown_spark.relations.request import ScanRequest
 
@@ -43,6 +45,20 @@ def tasks_of(
     usual = packing(spark)
     limit = int(usual.max_partition_bytes / max(share, _LEAST_SHARE))
     return pack(files, replace(usual, max_partition_bytes=limit), groups=groups)
+
+
+def progress_of(tasks: Sequence[Task], finished: Collection[int], rows_found: int) -> SourceProgress:
+    """Return the progress of a scan, given the numbers of its finished tasks and the rows that they returned."""
+    sizes = [sum(split.end - split.start for split in task.splits) for task in tasks]
+    files = {split.path for task in tasks for split in task.splits}
+    pending = {split.path for number, task in enumerate(tasks) if number not in finished for split in task.splits}
+    return SourceProgress(
+        files_done=len(files) - len(pending),
+        files_total=len(files),
+        bytes_done=sum(sizes[number] for number in finished),
+        bytes_total=sum(sizes),
+        rows_found=rows_found,
+    )
 
 
 def with_constants(frame: DataFrame, request: ScanRequest, uris: Sequence[str]) -> DataFrame:

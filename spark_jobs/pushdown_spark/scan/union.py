@@ -10,7 +10,8 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from pushdown_spark.contract import ConjunctReport, SourceReport
+from pushdown_spark.contract import ConjunctReport, SourceReport, known_sum
+from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.projection.file_locations import location, root_of
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.projection.schema_alignment import SchemaGroup, aligned_columns, ddl, select_columns
@@ -146,6 +147,13 @@ class UnionScan(Scan):
         for group in self._groups:
             group.scan.close()
 
+    def progress(self) -> SourceProgress | None:
+        """Return the sum of the groups' progress, None if one group does not know it."""
+        known = [progress for group in self._groups if (progress := group.scan.progress()) is not None]
+        if len(known) < len(self._groups):
+            return None
+        return SourceProgress(**_sum_by_kind([progress.model_dump() for progress in known]))
+
     def report(self) -> SourceReport:
         """Return the sum of the groups' reports. A count that one group does not know is unknown."""
         reports = [group.scan.report() for group in self._groups]
@@ -156,12 +164,12 @@ class UnionScan(Scan):
             conjuncts=_merge_conjuncts(reports),
             columns=tuple(dict.fromkeys(name for report in reports for name in report.columns)),
             files_total=sum(report.files_total for report in reports),
-            files_read=_sum([report.files_read for report in reports]),
+            files_read=known_sum(report.files_read for report in reports),
             bytes_total=sum(report.bytes_total for report in reports),
-            bytes_read=_sum([report.bytes_read for report in reports]),
-            bytes_searched=_sum([report.bytes_searched for report in reports]),
-            rows_decoded=_sum([report.rows_decoded for report in reports]),
-            rows_after_pushdown=_sum([report.rows_after_pushdown for report in reports]),
+            bytes_read=known_sum(report.bytes_read for report in reports),
+            bytes_searched=known_sum(report.bytes_searched for report in reports),
+            rows_decoded=known_sum(report.rows_decoded for report in reports),
+            rows_after_pushdown=known_sum(report.rows_after_pushdown for report in reports),
             skipped=_sum_by_kind([report.skipped for report in reports]),
             units={
                 kind: _sum_by_kind([report.units.get(kind, {}) for report in reports])
@@ -170,11 +178,6 @@ class UnionScan(Scan):
             bytes_by_purpose=_sum_by_kind([report.bytes_by_purpose for report in reports]),
             notes=tuple(dict.fromkeys(note for report in reports for note in report.notes)),
         )
-
-
-def _sum(counts: Sequence[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
 
 
 def _sum_by_kind(counts: Sequence[dict[str, int]]) -> dict[str, int]:

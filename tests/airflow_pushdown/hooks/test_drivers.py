@@ -14,6 +14,7 @@ import pytest
 from airflow.triggers.base import TriggerEvent
 
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError, SubmitFailedError
+from airflow_pushdown.hooks import tracking
 from airflow_pushdown.hooks.drivers import (
     ClusterUnreachableError,
     DriverPhase,
@@ -31,7 +32,9 @@ from e2e import jvm
 from e2e.ports import HOST, free_port
 from e2e.processes import Programs, wait_for
 from pushdown_spark.contract import JobError, JobResult, JobSpec, QuerySpec, SecretValues, SourceSpec
+from pushdown_spark.contract.driver_claim import REPLACED, claim
 from pushdown_spark.contract.job_result import ErrorCode
+from pushdown_spark.contract.progress import Progress, progress_path
 
 START_SECONDS = 120.0
 SPEC = JobSpec(
@@ -88,9 +91,16 @@ def make_hook(
         f'"extra": {{"deploy-mode": "cluster", "rest-port": {port}}}}}',
     )
 
-    def make(generation: str = "", **options: object) -> PushdownSubmitHook:
-        spec = SPEC.model_copy(update={"generation": generation})
-        submission = Submission(spec=spec, secrets=SECRETS, spark_python=spark_python, exchange_dir=str(tmp_path))
+    def make(
+        generation: str = "", on_progress: Callable[[Progress], None] | None = None, **options: object
+    ) -> PushdownSubmitHook:
+        submission = Submission(
+            spec=SPEC.model_copy(update={"generation": generation}),
+            secrets=SECRETS,
+            spark_python=spark_python,
+            exchange_dir=str(tmp_path),
+            on_progress=on_progress,
+        )
         return PushdownSubmitHook(submission, conn_id="cluster", **options)  # type: ignore[arg-type]
 
     return make
@@ -120,6 +130,28 @@ def test_a_driver_is_submitted_continued_and_killed(
     assert runs(tmp_path) == []
 
 
+def test_a_waiting_task_reads_the_progress_of_its_driver(
+    make_hook: MakeHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracking, "PROGRESS_SECONDS", 0.0)
+    seen = []
+
+    def end(progress: Progress) -> None:
+        seen.append(progress)
+        hook.on_kill()
+
+    hook = make_hook(on_progress=end)
+    driver_id = hook.submit()
+    assert driver_id is not None
+    (directory,) = runs(tmp_path)
+    spec = JobSpec.model_validate_json((directory / "spec.json").read_bytes())
+    Path(progress_path(str(spec.result_path))).write_text('{"tasks_done": 3, "tasks_total": 4}')
+    hook.wait_for_driver(driver_id)
+    assert seen == [Progress(tasks_done=3, tasks_total=4)]
+    hook.release()
+    assert runs(tmp_path) == []
+
+
 def test_a_trigger_ends_the_driver_of_a_task_that_a_user_has_cleared(
     make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path
 ) -> None:
@@ -146,6 +178,46 @@ def test_a_cleared_task_replaces_the_driver(make_hook: MakeHook, drivers: Standa
     driver_id = str(make_hook("0 now").submit())
     assert make_hook("1 now").phase_of(driver_id) is DriverPhase.MISSING
     assert drivers.status(driver_id).state == "KILLED"
+
+
+def test_a_retry_continues_with_a_driver_whose_id_was_not_stored(
+    make_hook: MakeHook, drivers: StandaloneDrivers
+) -> None:
+    hook = make_hook()
+    driver_id = str(hook.submit())
+    # The driver claims its submission when it starts.
+    assert claim(hook._exchange.result_location, driver_id) == driver_id
+
+    assert make_hook().earlier_driver() == driver_id
+    assert make_hook("1 cleared").earlier_driver() is None
+    assert drivers.status(driver_id).state == "KILLED"
+    assert make_hook().earlier_driver() is None
+
+
+def test_a_driver_that_has_not_started_does_not_start_after_a_retry(make_hook: MakeHook) -> None:
+    hook = make_hook()
+    driver_id = str(hook.submit())
+    assert make_hook().earlier_driver() is None
+    assert claim(hook._exchange.result_location, driver_id) == REPLACED
+    hook.on_kill()
+    hook.release()
+
+
+def test_without_an_earlier_try_there_is_no_driver(make_hook: MakeHook) -> None:
+    assert make_hook().earlier_driver() is None
+
+
+def test_a_try_that_does_not_continue_ends_the_earlier_driver(make_hook: MakeHook, drivers: StandaloneDrivers) -> None:
+    hook = make_hook()
+    driver_id = str(hook.submit())
+    claim(hook._exchange.result_location, driver_id)
+
+    retry = make_hook()
+    other_id = str(retry.submit())
+
+    assert (drivers.status(driver_id).state, drivers.status(other_id).state) == ("KILLED", "SUBMITTED")
+    retry.on_kill()
+    retry.release()
 
 
 def test_a_result_that_was_not_read_yet_needs_no_other_driver(make_hook: MakeHook) -> None:

@@ -20,6 +20,7 @@ from pushdown_spark.contract import (
     SourceSpec,
 )
 from pushdown_spark.contract.encryption import KEY_VARIABLE, decrypt
+from pushdown_spark.contract.progress import Progress, progress_path
 
 SPEC = JobSpec(
     run_key="d/t/r/-1",
@@ -90,6 +91,23 @@ def test_a_missing_or_invalid_result_is_none() -> None:
     assert exchange.read_result() is None
     Path(exchange.result_location).write_text(JobResult(rows=3).model_dump_json())
     assert exchange.read_result() == JobResult(rows=3)
+    exchange.discard()
+
+
+def test_missing_or_invalid_progress_is_none(tmp_path: Path) -> None:
+    exchange = Exchange.shared(str(tmp_path), "run")
+    exchange.prepare(SPEC, SecretValues())
+    assert exchange.read_progress() is None
+    path = Path(progress_path(exchange.result_location))
+    path.write_text('{"files_done": 1, ')
+    assert exchange.read_progress() is None
+    path.write_text(Progress(files_done=1, files_total=2).model_dump_json())
+    assert exchange.read_progress() == Progress(files_done=1, files_total=2)
+    exchange.prepare(SPEC, SecretValues())
+    assert exchange.read_progress() is None, "it was the progress of an earlier try"
+    assert not path.exists()
+    path.mkdir()
+    assert Exchange.shared(str(tmp_path), "run").read_progress() is None
     exchange.discard()
 
 

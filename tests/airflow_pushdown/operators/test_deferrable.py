@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from airflow.sdk import DAG, Context
 
 from airflow_pushdown.exceptions import ConfigError, config_error
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
+from airflow_pushdown.hooks.yarn import WAIT_KEY
 from airflow_pushdown.operators import PushdownScanOperator
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -58,6 +60,31 @@ def test_the_default_is_airflows_own_setting(
 def test_airflows_setting_does_not_defer_tasks_with_their_own_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", "True")
     assert not hook_of().is_deferred
+
+
+@pytest.mark.parametrize(
+    ("extra", "conf", "is_polled"),
+    [
+        ({"yarn_resourcemanager_webapp_address": "http://manager:8088"}, {}, True),
+        ({}, {}, False),
+        ({"yarn_resourcemanager_webapp_address": "http://manager:8088"}, {WAIT_KEY: "true"}, False),
+    ],
+    ids=["address", "no address", "spark-submit waits"],
+)
+def test_a_task_polls_its_application_on_yarn_if_it_can(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, extra: dict[str, str], conf: dict[str, str], is_polled: bool
+) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("YARN_CONF_DIR", raising=False)
+    connection = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster", **extra}}
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
+    operator = PushdownScanOperator(
+        task_id="scan", path="/in", format="csv", conn_id="cluster", conf=conf, exchange_dir=str(tmp_path)
+    )
+    operator._submission = Submission(operator.build_spec("k"), exchange_dir=operator.exchange_dir)
+    hook = operator._get_hook()
+    # The provider's operator refuses a durable task whose application it cannot poll.
+    assert (hook.drivers() is not None, operator.durable) == (is_polled, is_polled)
 
 
 class Command(PushdownScanOperator):

@@ -11,20 +11,21 @@ from pydantic import ValidationError
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.hooks.application import Application, history_page, history_server, started_application
-from airflow_pushdown.plugin.dag_data import DagReports, DagRunReports, TaskReport
+from airflow_pushdown.plugin.dag_data import DagReports, DagRunReports, Sums, TaskReport
 from airflow_pushdown.plugin.data import PastRun, Place, TaskRun
 from airflow_pushdown.plugin.drawing import day_charts, history_charts, plan_changes
-from airflow_pushdown.plugin.links import report_path, tabs
+from airflow_pushdown.plugin.links import report_path, views
 from airflow_pushdown.plugin.model import (
     conjunct_rows,
     job_funnel,
+    rows_meaning,
     rows_written,
     scan_outcome,
     skipped,
     source_funnel,
     unit_outcomes,
 )
-from airflow_pushdown.plugin.page import render_report
+from airflow_pushdown.plugin.page import render_overview, render_report
 from pushdown_spark.contract import (
     CheckReport,
     ConjunctReport,
@@ -37,6 +38,7 @@ from pushdown_spark.contract import (
     ScanReport,
     SourceReport,
 )
+from pushdown_spark.contract.progress import Progress
 from pushdown_spark.contract.report_text import render_text
 
 COUNTS = st.none() | st.integers(0, 10**15)
@@ -170,6 +172,56 @@ def test_a_page_shows_no_sum_of_the_known_sources() -> None:
     assert "unknown</td>" in page
 
 
+def test_the_number_of_rows_has_its_meaning() -> None:
+    failed = JobError(code=ErrorCode.SPARK, message="m", retryable=True)
+    scan = ScanReport(rows=1)
+    assert [
+        rows_meaning(result)
+        for result in (
+            JobResult(rows=1),
+            JobResult(rows=2, output="/out"),
+            JobResult(output="/out"),
+            JobResult(error=failed),
+            JobResult(rows=1, scans={"a": scan}, error=failed),
+            JobResult(rows=2, scans={"a": scan, "b": scan}),
+        )
+    ] == [
+        "row returned",
+        "rows written",
+        "rows written, because the output already exists",
+        "rows, because the job failed",
+        "row in 1 scan",
+        "rows in 2 scans",
+    ]
+
+
+def test_empty_files_have_a_known_size() -> None:
+    source = SourceReport(reader="r", reason="w", files_total=1, bytes_read=0)
+    page = render_report(running(JobResult(rows=0, sources={"s": source}), "success"))
+    assert "read of 0 B stored" in page
+
+
+def running(result: JobResult | None, state: str = "running", progress: Progress | None = None) -> TaskRun:
+    at = datetime(2026, 1, 1, 6, tzinfo=UTC)
+    return TaskRun(Place("d", "t", "r"), state, None, None, 1, result, result is not None, None, (), None, progress, at)
+
+
+def test_the_progress_is_shown_while_the_task_runs() -> None:
+    figures = Progress(tasks_done=1, tasks_total=4, scan="<b>", scan_number=1, scans_total=2)
+    page = render_report(running(None, progress=figures))
+    assert "scan 1 of 2 (&lt;b&gt;), 1 of 4 tasks" in page
+    assert 'width="250.0"' in page
+    assert "As of <time" in page
+    assert "1 of 4 tasks" not in render_report(running(None, "failed", figures))
+    assert "1 of 4 tasks" not in render_report(running(JobResult(rows=1), "running", figures))
+
+
+@pytest.mark.parametrize("progress", [None, Progress()])
+def test_unknown_progress_is_shown_as_unknown(progress: Progress | None) -> None:
+    assert "<p>Unknown. The job reports it" in render_report(running(None, progress=progress))
+    assert "<p>Unknown. A deferred task" in render_report(running(None, "deferred", progress))
+
+
 def past_run(number: int, result: JobResult) -> PastRun:
     return PastRun(f"run {number}", datetime(2026, 1, 1 + number, 6, tzinfo=UTC), result)
 
@@ -215,9 +267,13 @@ def test_days_sum_their_runs_and_count_the_unknown_ones() -> None:
     reports = DagReports("dag", datetime(2026, 1, 30, 9, tzinfo=UTC), runs)
     assert [(run.bytes_read, run.bytes_skipped) for run in runs] == [(8, 12), (None, None), (4, 6)]
     *_, third, second, last = reports.days
-    assert (last.runs, last.bytes_read, last.bytes_skipped, last.unknown, last.seconds) == (2, 8, 12, 1, 7)
-    assert second.runs == 0
-    assert third.bytes_read == 4
+    assert last.sums == Sums(runs=2, bytes_read=8, bytes_skipped=12, unknown=1, seconds=7)
+    assert second.sums == Sums(runs=0, bytes_read=0, bytes_skipped=0, unknown=0, seconds=0)
+    assert third.sums.bytes_read == 4
+    assert reports.sums == Sums(runs=3, bytes_read=12, bytes_skipped=18, unknown=1, seconds=9)
+    page = render_overview([reports])
+    assert '12 B<br><span class="soft">unknown for 1 report</span>' in page
+    assert '18 B</td><td class="number">9.0 s' in page
     assert len(reports.days) == 30
     assert "unknown for 1" in day_charts(reports.days)[0].bars[-1].label
 
@@ -253,9 +309,10 @@ def test_the_report_of_any_task_has_an_address() -> None:
 def test_it_lies_below_the_path_of_airflows_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://data.example/airflow/")
     assert report_path("d", "t", "r", 3) == "/airflow/pushdown/report/d/t?run_id=r&map_index=3"
-    assert [tab["href"] for tab in tabs()] == [
+    assert [view["href"] for view in views()] == [
         "/airflow/pushdown/tab/report/{DAG_ID}/{RUN_ID}/{TASK_ID}/{MAP_INDEX}",
         "/airflow/pushdown/tab/runs/{DAG_ID}",
+        "/airflow/pushdown/tab/overview",
     ]
 
 

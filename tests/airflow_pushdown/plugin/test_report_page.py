@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,7 +15,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 import pytest
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
 from airflow.sdk import DAG
+from airflow.utils.session import create_session
 from browser import (  # type: ignore[import-not-found]
     background,
     brightness,
@@ -40,6 +44,10 @@ from report_site import (  # type: ignore[import-not-found]
     orc_result,
     report_dag,
 )
+from sqlalchemy import update
+
+from airflow_pushdown.plugin.data import Place
+from airflow_pushdown.plugin.links import PROGRESS_KEY
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -263,7 +271,7 @@ def test_while_the_task_runs_the_page_waits_and_links_to_spark(
     variables = {
         "AIRFLOW__CORE__DAGS_FOLDER": str(project / "tests" / "e2e" / "dags"),
         "AIRFLOW_PUSHDOWN_SPARK_PYTHON": spark_python,
-        "PYTHONPATH": str(project),
+        "PYTHONPATH": os.pathsep.join((str(project), str(project / "spark_jobs"))),
         "E2E_DATA": str(tmp_path),
         "E2E_HOSTILE": str(project / "tests" / "e2e" / "hostile"),
     }
@@ -285,7 +293,11 @@ def test_while_the_task_runs_the_page_waits_and_links_to_spark(
                 path = f"/pushdown/report/stalled_scan/scan?run_id={quote(run, safe='')}"
                 text = site.get(path, READER)[1]
         assert 'http-equiv="refresh"' in text
-        assert "has not left a report yet" in text
+        while "0 of 1 file" not in text:
+            assert process.poll() is None, log.read_text("utf-8", errors="replace")[-3000:]
+            time.sleep(0.5)
+            text = site.get(path, READER)[1]
+        assert "0 of 1 task" in text
         links = site.get(f"/api/v2/dags/stalled_scan/dagRuns/{quote(run, safe='')}/taskInstances/scan/links", READER)
         assert path in links[1]
         spark = text.partition('<a href="http://')[2].partition('"')[0]
@@ -293,6 +305,67 @@ def test_while_the_task_runs_the_page_waits_and_links_to_spark(
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
+
+
+@pytest.fixture
+def running(runs: list[str]) -> Iterator[tuple[Place, Callable[[str], None]]]:
+    """Let a task without a report run again. Return it, and a function that stores the progress of its job as JSON."""
+    place = Place("reports", "other", runs[0])
+    instance = (TaskInstance.dag_id == place.dag_id, TaskInstance.task_id == place.task_id)
+
+    def set_state(state: str) -> None:
+        with create_session() as session:
+            session.execute(update(TaskInstance).where(*instance, TaskInstance.run_id == runs[0]).values(state=state))
+
+    def store(progress: str) -> None:
+        with create_session() as session:
+            XComModel.set(PROGRESS_KEY, json.loads(progress), **vars(place), session=session)
+
+    set_state("running")
+    yield place, store
+    set_state("success")
+
+
+def test_a_page_follows_the_progress_of_its_task(
+    site: Site, running: tuple[Place, Callable[[str], None]], page: Page, artefacts: Path
+) -> None:
+    place, store = running
+    page.goto(site.address + path_of(place.task_id, place.run_id))
+    assert "unknown" in page.inner_text(".figures").lower()
+    store('{"files_done": 3, "files_total": 12, "bytes_done": 1200, "bytes_total": 4800, "rows_found": 812}')
+    page.evaluate("window.isSamePage = true")
+    page.evaluate("document.querySelector('main').dataset.seconds = 0.2")
+    page.get_by_text("3 of 12 files, 1.2 KiB of 4.7 KiB searched, 812 rows found").wait_for()
+    assert page.locator(".figures .bar").get_attribute("width") == "250.0"
+    assert violations(page) == []
+    page.screenshot(path=artefacts / "progress-dark.png", full_page=True)
+    store(f'{{"tasks_done": 1, "tasks_total": 2, "scan": "{HOSTILE}", "scan_number": 1, "scans_total": 2}}')
+    page.get_by_text(f"scan 1 of 2 ({HOSTILE}), 1 of 2 tasks").wait_for()
+    store('{"tasks_done": "many"}')
+    page.get_by_text("Unknown. The job reports it").wait_for()
+    assert page.evaluate("window.isSamePage")
+    with create_session() as session:
+        session.execute(update(TaskInstance).where(TaskInstance.run_id == place.run_id).values(state="success"))
+    page.get_by_text("not a report of this version").wait_for()
+    assert page.evaluate("window.isSamePage === undefined")
+
+
+def test_all_dags_with_reports_are_in_airflows_navigation(
+    site: Site, runs: list[str], page: Page, artefacts: Path
+) -> None:
+    page.goto(site.address)
+    page.get_by_role("button", name="Browse").click()
+    page.get_by_role("menuitem", name="Pushdown").click()
+    frame = tab(page)
+    assert frame.locator("tbody tr td:first-child").all_inner_texts() == ["gallery", "reports"]
+    assert violations(frame) == []
+    page.screenshot(path=artefacts / "overview.png")
+    frame.get_by_role("link", name="reports").click()
+    page.wait_for_url("**/dags/reports/plugin/pushdown-runs")
+    assert site.get("/pushdown/overview")[0] == 401
+    status, text, _ = site.get("/pushdown/overview", STRANGER)
+    assert (status, "reports</a>" in text) == (200, False), "a user without permissions sees no DAG"
+    assert "reports</a>" in site.get("/pushdown/overview", READER)[1]
 
 
 def only_run(site: Site, dag_id: str) -> str:

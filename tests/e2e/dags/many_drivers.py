@@ -16,7 +16,6 @@ with DAG("many_drivers", schedule=None, start_date=datetime(2026, 1, 1), catchup
     PushdownScanOperator.partial(
         task_id="scan",
         conn_id="spark_cluster",
-        exchange_dir=f"{DATA}/exchange",
         path=f"{DATA}/many/*.json",
         format="json",
         schema="id int, part int",

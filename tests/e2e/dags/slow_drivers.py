@@ -1,28 +1,53 @@
-"""The scan of `slow_scan` with a driver on the cluster: the task waits for it, or is deferred, or has a timeout."""
+"""The scan of `slow_scan` with a driver on the cluster: the task waits for it, or is deferred, or has a timeout.
+
+The workers of two DAGs die after the cluster has accepted the driver and before its id is stored. The next try follows
+before the driver starts, or when it runs.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 from datetime import datetime, timedelta
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Context
 
 from airflow_pushdown.operators import RemoteScanOperator
 
 DATA = os.environ.get("AIRFLOW_PUSHDOWN_DEMO_DIR", "/nowhere")
-AGAIN = {"retries": 1, "retry_delay": timedelta(seconds=1)}
-MODES: dict[str, dict[str, object]] = {
-    "driver_wait": {"deferrable": False},
-    "driver_defer": {"deferrable": True},
-    "driver_timeout": {"deferrable": True, "retries": 0, "execution_timeout": timedelta(seconds=90)},
+FIRST_TRY = 1
+
+
+class DyingWorkerOperator(RemoteScanOperator):
+    """A scan whose worker dies in the first try instead of storing the id of the driver."""
+
+    def _remember_driver(self, context: Context, driver_id: str) -> None:
+        if context["ti"].try_number == FIRST_TRY:
+            os.kill(os.getpid(), signal.SIGKILL)
+        super()._remember_driver(context, driver_id)
+
+
+def after(**delay: int) -> dict[str, object]:
+    """Return the parameters of a task with one retry after a time."""
+    return {"retries": 1, "retry_delay": timedelta(**delay)}
+
+
+MODES: dict[str, tuple[type[RemoteScanOperator], dict[str, object]]] = {
+    "driver_wait": (RemoteScanOperator, {"deferrable": False, **after(seconds=1)}),
+    "driver_defer": (RemoteScanOperator, {"deferrable": True, **after(seconds=1)}),
+    "driver_timeout": (
+        RemoteScanOperator,
+        {"deferrable": True, "retries": 0, "execution_timeout": timedelta(seconds=90)},
+    ),
+    "driver_lost_early": (DyingWorkerOperator, after(seconds=0)),
+    "driver_lost_late": (DyingWorkerOperator, after(seconds=60)),
 }
 
-for name, options in MODES.items():
-    with DAG(name, schedule=None, start_date=datetime(2026, 1, 1), catchup=False, default_args=AGAIN):
-        RemoteScanOperator(
+for name, (operator, options) in MODES.items():
+    with DAG(name, schedule=None, start_date=datetime(2026, 1, 1), catchup=False):
+        operator(
             task_id="scan",
             conn_id="spark_cluster",
-            exchange_dir=f"{DATA}/exchange",
             source_conn_id="flights_db",
             table="slow_rows",
             where="number > 10",

@@ -1,3 +1,5 @@
+"""The text report: what it shows, and how it shows what is unknown."""
+
 from __future__ import annotations
 
 import pytest
@@ -177,6 +179,9 @@ def test_unknown_counts_are_shown_as_unknown() -> None:
     assert "No predicate" in text
     assert "Files: 3 in total, number read unknown" in text
     assert "Bytes: 10 B in total, number read unknown" in text
+    view = render_text(JobResult(rows=1, sources={"s": SourceReport(reader="spark", reason="a view")}))
+    assert "Bytes: number read and total unknown" in view
+    assert "Files: " not in view
 
 
 def test_no_percentage_of_an_unknown_total_is_shown() -> None:

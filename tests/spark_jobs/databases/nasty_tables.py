@@ -10,10 +10,12 @@ from decimal import Decimal
 from pathlib import Path
 
 import psycopg
+import pyarrow as pa
 import pymysql
 from databases import Server
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
 
@@ -226,3 +228,10 @@ def _from_sqlite(row: Sequence[object]) -> Record:
     values[9] = None if row[9] is None else date.fromisoformat(str(row[9]))
     values[10] = None if row[10] is None else datetime.fromisoformat(str(row[10]))
     return tuple(values)
+
+
+def local_frame(spark: SparkSession, table: NastyTable) -> DataFrame:
+    """Return the rows as a local relation, which Spark evaluates without a read."""
+    schema = to_arrow_schema(table.table.spark_schema)
+    arrays = [pa.array(values, kind) for values, kind in zip(zip(*table.rows, strict=True), schema.types, strict=True)]
+    return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=schema))

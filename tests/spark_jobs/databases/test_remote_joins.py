@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from databases import Server
 from pyspark.sql import DataFrame, SparkSession
+from spark_rows import sorted_rows
 
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.relations.base import TableStatistics
@@ -70,15 +71,15 @@ def statistics(session: PushdownSession, name: str, where: str | None, *columns:
 def test_databases_report_the_size_of_a_table(session: PushdownSession) -> None:
     whole = statistics(session, "sale", None, "shop", "k")
     assert whole.rows == pytest.approx(SALES, rel=0.1)
-    assert whole.kept == pytest.approx(whole.rows, rel=0.1)
+    assert whole.expected_rows == pytest.approx(whole.rows, rel=0.1)
     # InnoDB looks at a few pages only.
     assert SHOPS / 3 <= (whole.columns["shop"].distinct or 0) <= SHOPS * 3
     assert whole.columns["k"].distinct == pytest.approx(SALES, rel=0.1)
     needle = statistics(session, "sale", "k = 77", "shop")
     assert needle.rows == pytest.approx(SALES, rel=0.1)
-    assert needle.few
-    assert not statistics(session, "sale", "amount > 1", "shop").few
-    assert statistics(session, "city", "k < 3").few
+    assert needle.is_fetched
+    assert not statistics(session, "sale", "amount > 1", "shop").is_fetched
+    assert statistics(session, "city", "k < 3").is_fetched
 
 
 def test_missing_table_statistics_are_unknown(connection: dict[str, object], spark: SparkSession) -> None:
@@ -89,10 +90,6 @@ def test_missing_table_statistics_are_unknown(connection: dict[str, object], spa
     assert (found is not None) == (connection["kind"] == "postgresql")
 
 
-def rows(frame: DataFrame) -> list[str]:
-    return sorted(map(str, frame.collect()))
-
-
 def test_joins_of_remote_tables_are_reordered_and_small_tables_are_fetched(session: PushdownSession) -> None:
     result = session.sql(QUERY, JoinOptions(min_bytes=0))
     (report,) = result.joins()
@@ -100,7 +97,7 @@ def test_joins_of_remote_tables_are_reordered_and_small_tables_are_fetched(sessi
     plans: list[str] = []
 
     def action(frame: DataFrame) -> list[str]:
-        found = rows(frame)
+        found = sorted_rows(frame)
         plans.append(frame._jdf.queryExecution().executedPlan().toString())
         return found
 
@@ -118,9 +115,9 @@ def test_joins_of_remote_tables_are_reordered_and_small_tables_are_fetched(sessi
 
 def test_small_tables_are_read_when_the_dataframe_runs(session: PushdownSession) -> None:
     result = session.sql("SELECT c.name FROM city c JOIN shop p ON p.city = c.k WHERE c.k = 3 AND p.k < 60")
-    assert rows(result.df) == ["Row(name='city 3')"] * 2
+    assert sorted_rows(result.df) == ["Row(name='city 3')"] * 2
     assert not any(FETCHED in note for report in result.report().values() for note in report.notes)
-    assert result.run(rows) == ["Row(name='city 3')"] * 2
+    assert result.run(sorted_rows) == ["Row(name='city 3')"] * 2
     assert any(FETCHED in note for note in result.report()["city"].notes)
 
 
@@ -132,5 +129,5 @@ def test_a_join_of_a_file_and_a_small_remote_table_returns_sparks_rows(
     session.add_source("visit", path=path, format="parquet", reader="spark")
     query = "SELECT count(*) AS n FROM visit v JOIN shop p ON v.shop = p.k JOIN city c ON p.city = c.k WHERE c.k = 9"
     result = session.sql(query, JoinOptions(min_bytes=0))
-    assert result.run(rows) == ["Row(n=20)"]
+    assert result.run(sorted_rows) == ["Row(n=20)"]
     assert result.joins()[0].reason.startswith("about")

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from databases import Server
-from nasty_tables import NastyTable, mysql_tables, postgres_table, sqlite_table
+from nasty_tables import NastyTable, local_frame, mysql_tables, postgres_table, sqlite_table
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.pandas.types import to_arrow_schema
 from semantics_rows import COLLATIONS, GROUPS, TRANSLATED_WRONGLY, Group, as_markdown
 
 from pushdown_spark.contract import Exactness
@@ -58,13 +56,6 @@ def fold(spark: SparkSession) -> Callable[[str], object]:
 def known_rows() -> Asked:
     """Return a cache of Spark's results, shared by tables with the same content."""
     return {}
-
-
-def _frame(spark: SparkSession, table: NastyTable) -> DataFrame:
-    """Return the rows as a local relation, which Spark filters without a job."""
-    schema = to_arrow_schema(table.table.spark_schema)
-    arrays = [pa.array(values, kind) for values, kind in zip(zip(*table.rows, strict=True), schema.types, strict=True)]
-    return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=schema))
 
 
 def _ids_where(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkException:
@@ -114,7 +105,7 @@ def test_pushed_predicates_return_sparks_rows(
 ) -> None:
     problems = []
     for place, table in tables:
-        frame = _frame(spark, table)
+        frame = local_frame(spark, table)
         for row in group.rows:
             classified = _classified(table, row.predicate, fold)
             if _letter(classified) != row.classes[place]:
@@ -140,7 +131,7 @@ def test_pushed_predicates_return_sparks_rows_without_ansi_mode(
     spark.conf.set("spark.sql.ansi.enabled", "false")
     try:
         for _, table in tables:
-            frame = _frame(spark, table)
+            frame = local_frame(spark, table)
             for group in GROUPS:
                 if group.title not in ("Arithmetic", "Division", "Bits", "Casts", "Choices", "Decimals"):
                     continue

@@ -110,7 +110,7 @@ def test_unknown_statistics_prune_nothing() -> None:
         assert can_match(_root(where), lambda path: ColumnBounds()), where
 
 
-def test_half_open_bounds() -> None:
+def test_one_known_bound_prunes() -> None:
     assert not can_match(_root("i < 10"), _statistics(i=ColumnBounds(low=10)))
     assert can_match(_root("i > 1000"), _statistics(i=ColumnBounds(low=10)))
     assert not can_match(_root("i > 20"), _statistics(i=ColumnBounds(high=20)))

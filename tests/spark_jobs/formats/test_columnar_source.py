@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from spark_rows import sorted_rows
 
 from pushdown_spark.formats.avro import data_source as avro
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT as SPARK_AVRO
@@ -88,17 +89,13 @@ def filter_pushdown(spark: SparkSession) -> Iterator[None]:
     spark.conf.set(_PUSHDOWN, before)
 
 
-def _rows(frame: DataFrame) -> list[str]:
-    return sorted(map(str, frame.collect()))
-
-
 def test_schema_is_the_schema_that_spark_infers(table: Table) -> None:
     assert table.ours().schema == table.native().schema
 
 
 @pytest.mark.parametrize("predicate", ["x > -1.5 AND id < 30", "id = 5 OR name = 'n7'"])
 def test_predicates_return_sparks_rows_without_filter_pushdown(table: Table, predicate: str) -> None:
-    assert _rows(table.ours().where(predicate)) == _rows(table.native().where(predicate))
+    assert sorted_rows(table.ours().where(predicate)) == sorted_rows(table.native().where(predicate))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +113,7 @@ def test_predicates_return_sparks_rows_without_filter_pushdown(table: Table, pre
 @pytest.mark.usefixtures("filter_pushdown")
 def test_pushed_filters_return_sparks_rows(table: Table, predicate: str) -> None:
     ours = table.ours(push_filters="true").where(predicate)
-    assert _rows(ours) == _rows(table.native().where(predicate))
+    assert sorted_rows(ours) == sorted_rows(table.native().where(predicate))
 
 
 @pytest.mark.usefixtures("filter_pushdown")
@@ -130,7 +127,7 @@ def test_spark_does_not_reevaluate_an_exact_filter(table: Table) -> None:
 )
 def test_option_where_returns_sparks_rows(table: Table, predicate: str) -> None:
     ours, native = table.ours(where=predicate), table.native().where(predicate)
-    assert _rows(ours) == _rows(native)
+    assert sorted_rows(ours) == sorted_rows(native)
     assert ours.count() == native.count()
 
 

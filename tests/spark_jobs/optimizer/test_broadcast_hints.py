@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from spark_rows import sorted_rows
 
 from pushdown_spark.contract import JoinOptions, JoinTree
 from pushdown_spark.optimizer.add_broadcast_hints import with_broadcast_hints
 from pushdown_spark.optimizer.join_order.equalities import ClassMember, Equality
+from pushdown_spark.optimizer.join_order.output_columns import RequiredOutputColumns
 from pushdown_spark.optimizer.logical_plan import extract_chain
-from pushdown_spark.optimizer.prune_columns import RequiredOutputColumns
 from pushdown_spark.optimizer.select_block import select_blocks
 from pushdown_spark.optimizer.sql_reader import ColumnNameResolver, parse_query
 from pushdown_spark.optimizer.statistics.cardinality import (
@@ -98,7 +99,9 @@ LEAVING = """SELECT s.amount, count(*) FROM sales s JOIN shop ON s.shop = shop.i
         ("c.name HAVING first(*)", None, None),
     ],
 )
-def test_required_output_columns(more: str, of_sales: set[str] | None, of_shop: set[str] | None) -> None:
+def test_a_join_passes_on_only_the_columns_that_are_needed_above_it(
+    more: str, of_sales: set[str] | None, of_shop: set[str] | None
+) -> None:
     columns = {"sales": "shop amount", "shop": "id city name", "city": "id name country"}
     names = ColumnNameResolver({name: frozenset(listed.split()) for name, listed in columns.items()})
     block = next(select_blocks(parse_query(LEAVING.format(more=more)), names.columns_of))
@@ -159,10 +162,6 @@ def session(spark: SparkSession, tables: Path) -> Iterator[PushdownSession]:
     spark.conf.unset(THRESHOLD)
 
 
-def rows(frame: DataFrame) -> list[str]:
-    return sorted(map(str, frame.collect()))
-
-
 def hinted_joins(tree: JoinTree) -> list[set[str]]:
     """Return the relations of each hinted join."""
     return [
@@ -182,7 +181,7 @@ def test_joined_dimensions_are_broadcast(session: PushdownSession, spark: SparkS
     assert {"shop", "city", "c"} in hinted_joins(report.after)
     assert not shuffled(result.df)
     assert shuffled(spark.sql(QUERY))
-    assert result.run(rows) == rows(spark.sql(QUERY))
+    assert result.run(sorted_rows) == sorted_rows(spark.sql(QUERY))
     assert "JOIN [BROADCAST]" in result.explain()
 
 
@@ -194,7 +193,7 @@ def test_join_results_are_not_hinted_if_spark_broadcasts_the_other_side(
     (report,) = result.joins()
     assert hinted_joins(report.after) == [], "Spark broadcasts every relation, and these wait for nothing"
     assert not shuffled(result.df)
-    assert result.run(rows) == rows(spark.sql(QUERY))
+    assert result.run(sorted_rows) == sorted_rows(spark.sql(QUERY))
 
 
 def test_a_replanned_dataframe_keeps_its_hints(session: PushdownSession, tables: Path) -> None:
@@ -206,7 +205,7 @@ def test_a_replanned_dataframe_keeps_its_hints(session: PushdownSession, tables:
 
 def test_duplicate_keys_do_not_change_the_rows(session: PushdownSession, spark: SparkSession) -> None:
     query = QUERY.replace("JOIN shop ON", "JOIN twin AS shop ON")
-    assert session.sql(query, ALWAYS).run(rows) == rows(spark.sql(query))
+    assert session.sql(query, ALWAYS).run(sorted_rows) == sorted_rows(spark.sql(query))
 
 
 @pytest.mark.parametrize(
@@ -219,7 +218,7 @@ def test_duplicate_keys_do_not_change_the_rows(session: PushdownSession, spark: 
     ],
 )
 def test_enclosing_queries_keep_their_rows(query: str, session: PushdownSession, spark: SparkSession) -> None:
-    assert session.sql(query, ALWAYS).run(rows) == rows(spark.sql(query))
+    assert session.sql(query, ALWAYS).run(sorted_rows) == sorted_rows(spark.sql(query))
 
 
 INSIDE = QUERY.replace("s.amount, shop.name, city.name AS city", "{columns}") + "{more}"
@@ -249,14 +248,14 @@ def test_joins_in_subqueries_of_filters_are_hinted(
     assert [bool(hinted_joins(join.after)) for join in result.joins()] == [hinted]
     analysed = result.df._jdf.queryExecution().analyzed().treeString()
     assert ("strategy=broadcast" in analysed.split("Join Inner", 1)[1].splitlines()[0]) is hinted
-    assert result.run(rows) == rows(spark.sql(query))
+    assert result.run(sorted_rows) == sorted_rows(spark.sql(query))
 
 
 def test_no_hints_if_broadcasts_are_disabled(session: PushdownSession, spark: SparkSession) -> None:
     spark.conf.set(THRESHOLD, "-1")
     result = session.sql(QUERY, ALWAYS)
     assert not hinted_joins(result.joins()[0].after)
-    assert result.run(rows) == rows(spark.sql(QUERY))
+    assert result.run(sorted_rows) == sorted_rows(spark.sql(QUERY))
 
 
 def test_existing_hints_stay(spark: SparkSession, tables: Path) -> None:

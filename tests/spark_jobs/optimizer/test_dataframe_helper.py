@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from spark_rows import sorted_rows
 
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.errors import BadSpecError, UnknownColumnError
@@ -37,10 +38,6 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
         spark.catalog.dropTempView(name)
 
 
-def rows(frame: DataFrame) -> list[str]:
-    return sorted(map(str, frame.collect()))
-
-
 def joined_files(frame: DataFrame, of: str) -> list[str]:
     """Return the tables of a Spark plan from left to right, identified by their unique columns."""
     plan = frame._jdf.queryExecution()
@@ -58,9 +55,9 @@ def test_sql_text_is_reordered_and_its_rows_stay_the_same(spark: SparkSession) -
     assert join.reordered
     assert "Reordered: about" in found.explain()
     assert found.df.columns == spark.sql(QUERY).columns
-    assert rows(found.df) == rows(spark.sql(QUERY))
+    assert sorted_rows(found.df) == sorted_rows(spark.sql(QUERY))
     assert found.sql is not None
-    assert rows(spark.sql(found.sql)) == rows(spark.sql(QUERY))
+    assert sorted_rows(spark.sql(found.sql)) == sorted_rows(spark.sql(QUERY))
 
 
 @pytest.mark.usefixtures("no_broadcasts")
@@ -96,7 +93,7 @@ def test_a_dataframe_is_reordered_and_its_columns_keep_their_meaning(spark: Spar
     assert found.joins[0].reordered
     assert found.df is not plain
     assert found.df.columns == plain.columns
-    assert rows(found.df) == rows(plain)
+    assert sorted_rows(found.df) == sorted_rows(plain)
     assert joined_files(found.df, "optimizedPlan") != joined_files(plain, "optimizedPlan")
     assert joined_files(found.df, "optimizedPlan")[3] == "orders"
     assert regions.columns == ["id", "name"]
@@ -116,7 +113,7 @@ def test_a_hinted_relation_keeps_its_hint_in_any_position(spark: SparkSession) -
     assert join.reordered
     assert joined_files(found.df, "optimizedPlan") != joined_files(plain, "optimizedPlan")
     assert strategies(found.df) == strategies(plain) == 1
-    assert rows(found.df) == rows(plain)
+    assert sorted_rows(found.df) == sorted_rows(plain)
 
 
 @pytest.mark.usefixtures("no_broadcasts")
@@ -127,7 +124,7 @@ def test_a_chain_below_a_hint_is_reordered_and_the_hint_stays(spark: SparkSessio
     found = reorder_joins(spark, plain)
     assert [join.reordered for join in found.joins] == [True]
     assert strategies(found.df) == strategies(plain) == 1
-    assert rows(found.df) == rows(plain)
+    assert sorted_rows(found.df) == sorted_rows(plain)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +141,7 @@ def test_chains_below_other_operators_are_reordered(spark: SparkSession, shaped:
     plain = shaped(frame(spark))  # type: ignore[operator]
     found = reorder_joins(spark, plain)
     assert any(join.reordered for join in found.joins)
-    assert rows(found.df) == rows(plain)
+    assert sorted_rows(found.df) == sorted_rows(plain)
 
 
 def test_joins_by_name_and_self_joins_stay_correct(spark: SparkSession) -> None:
@@ -163,7 +160,7 @@ def test_joins_by_name_and_self_joins_stay_correct(spark: SparkSession) -> None:
     for plain in (by_name, twice):
         found = reorder_joins(spark, plain)
         assert found.df.columns == plain.columns
-        assert rows(found.df) == rows(plain)
+        assert sorted_rows(found.df) == sorted_rows(plain)
 
 
 def test_references_to_common_table_expressions_have_no_statistics(spark: SparkSession) -> None:
@@ -174,7 +171,7 @@ def test_references_to_common_table_expressions_have_no_statistics(spark: SparkS
     found = reorder_joins(spark, plain)
     (join,) = found.joins
     assert "no statistics for c" in join.reason
-    assert rows(found.df) == rows(plain)
+    assert sorted_rows(found.df) == sorted_rows(plain)
 
 
 @pytest.mark.parametrize(

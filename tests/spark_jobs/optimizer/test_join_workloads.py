@@ -80,7 +80,7 @@ def check(spark: SparkSession, session: PushdownSession, text: str) -> bool:
 
 
 @pytest.mark.parametrize("number", range(1, 23))
-def test_tpch(number: int, spark: SparkSession, loaded: Loaded) -> None:
+def test_tpch_queries_return_sparks_rows(number: int, spark: SparkSession, loaded: Loaded) -> None:
     session, workload = loaded(SMALL_TPCH)
     text = without_limit(workload.queries[str(number)])
     check(spark, session, text)
@@ -92,7 +92,7 @@ def test_tpch(number: int, spark: SparkSession, loaded: Loaded) -> None:
 
 
 @pytest.mark.parametrize("number", range(1, 100))
-def test_tpcds(number: int, spark: SparkSession, loaded: Loaded) -> None:
+def test_tpcds_queries_return_sparks_rows(number: int, spark: SparkSession, loaded: Loaded) -> None:
     session, workload = loaded(SMALL_TPCDS)
     text = without_limit(workload.queries[str(number)])
     if most_relations(text) < 4:

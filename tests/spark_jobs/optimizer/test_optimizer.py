@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import pytest
 from pyspark import __version__ as pyspark_version
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
+from spark_rows import sorted_rows
 
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.errors import BadSpecError, UnknownColumnError
 from pushdown_spark.optimizer import reorder_safety
-from pushdown_spark.optimizer.reorder_safety import AnalysisCosts
+from pushdown_spark.optimizer.statistics.collection_time import AnalysisCosts
 from pushdown_spark.relations import open as open_module
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource
@@ -96,13 +97,9 @@ def oracle(spark: SparkSession, tables: dict[str, str]) -> Oracle:
 
     def ask(query: str) -> tuple[list[str], list[tuple[str, str]]]:
         frame = spark.sql(query)
-        return rows(frame), frame.dtypes
+        return sorted_rows(frame), frame.dtypes
 
     return ask
-
-
-def rows(frame: DataFrame) -> list[str]:
-    return sorted(map(str, frame.collect()))
 
 
 QUERIES = {
@@ -192,7 +189,7 @@ def test_the_result_equals_that_of_spark(
     if name == "pivot of a join" and pyspark_version.startswith("4.0."):
         pytest.skip("Spark 4.0 does not parse an alias after PIVOT")
     result = answer(query, joins, reader)
-    found = result.run(lambda frame: (rows(frame), frame.dtypes))
+    found = result.run(lambda frame: (sorted_rows(frame), frame.dtypes))
     if name == "file columns":
         assert len(found[0]) == 8
         return
@@ -222,7 +219,7 @@ def test_predicates_inferred_from_or_reach_each_reader(answer: Answer, oracle: O
         WHERE o.customer = c.id AND c.nation = n.id
         AND (n.id = 1 AND o.note = 'note 1' AND o.total > c.id OR n.id = 4 AND o.note = 'note 2' AND c.name > 'd')"""
     result = answer(query, NEVER)
-    found = result.run(rows)
+    found = result.run(sorted_rows)
     assert found == oracle(query)[0]
     reports = result.report()
     said = {name: [conjunct.sql for conjunct in report.conjuncts] for name, report in reports.items()}
@@ -237,7 +234,7 @@ def test_predicates_inferred_from_or_reach_each_reader(answer: Answer, oracle: O
 def test_each_scan_of_a_source_has_its_own_report(answer: Answer) -> None:
     query = "SELECT a.id FROM customers a JOIN customers b ON a.id = b.nation WHERE b.id < 5 AND a.name LIKE 'c%'"
     result = answer(query, NEVER)
-    result.run(rows)
+    result.run(sorted_rows)
     reports = result.report()
     assert set(reports) == {"customers as a", "customers as b"}
     assert [conjunct.sql for conjunct in reports["customers as b"].conjuncts] == ["id < 5"]
@@ -255,7 +252,7 @@ def test_a_reordered_chain_is_reported_with_row_counts(answer: Answer, oracle: O
     assert planned.method == "dynamic programming"
     assert [node.relation for node in planned.before.nodes() if node.relation] == ["o", "c", "n", "r"]
     assert planned.after != planned.before
-    assert result.run(rows) == oracle(query)[0]
+    assert result.run(sorted_rows) == oracle(query)[0]
     (ran,) = result.joins()
     counts = {node.relation: node.actual for node in ran.after.nodes() if node.relation}
     assert (counts["n"], counts["r"]) == (3, 1)
@@ -304,7 +301,7 @@ def test_a_nested_loop_is_reordered_even_with_small_sources(answer: Answer, orac
     assert report.reordered
     assert [node.relation for node in report.before.nodes() if node.relation] == ["o", "n", "c"]
     assert all(" = " in (node.condition or " = ") for node in report.after.nodes())
-    assert result.run(rows) == oracle(LOOP)[0]
+    assert result.run(sorted_rows) == oracle(LOOP)[0]
 
 
 def test_min_bytes_also_applies_to_nested_loops(answer: Answer) -> None:
@@ -321,7 +318,7 @@ THRICE = """SELECT a.id, b.id, c.id FROM customers a, orders b, customers c
 def test_redundant_equalities_are_removed(joins: JoinOptions, answer: Answer, oracle: Oracle) -> None:
     query = THRICE.format("id", "customer", "nation")
     result = answer(query, joins, "spark")
-    assert result.run(rows) == oracle(query)[0]
+    assert result.run(sorted_rows) == oracle(query)[0]
     (report,) = result.joins()
     said = [node.condition or "" for node in report.after.nodes()]
     assert sum(condition.count("=") for condition in said) == 3, said
@@ -335,7 +332,7 @@ def test_two_columns_equal_to_one_are_compared_with_each_other(
 ) -> None:
     query = f"SELECT c.id, c.name, o.total FROM customers c, orders o WHERE o.customer = c.id AND {second}"
     result = answer(query, joins, "spark")
-    assert result.run(rows) == oracle(query)[0]
+    assert result.run(sorted_rows) == oracle(query)[0]
     (report,) = result.joins()
     conditions = (report.after.condition or "").replace("`", "").split(" AND ")
     assert conditions == ["o.customer = c.id", "o.customer = o.id"], "otherwise the key would have two equal parts"
@@ -354,7 +351,7 @@ def test_other_equalities_are_not_removed(query: str, joins: JoinOptions, answer
     result = answer(query, joins, "spark")
     (report,) = result.joins()
     assert report.after == report.before
-    assert result.run(rows) == oracle(query)[0]
+    assert result.run(sorted_rows) == oracle(query)[0]
 
 
 BELOW = """SELECT {columns} FROM orders o JOIN customers c ON o.customer = c.id CROSS JOIN nations n JOIN regions r
@@ -372,14 +369,14 @@ def test_chains_below_joins_that_preserve_them_are_reordered(
     result = answer(query, ALWAYS, "spark")
     below = [join for join in result.joins() if len([node for node in join.before.nodes() if node.relation]) == 4]
     assert [join.reordered for join in below] == ([True] if "LEFT" in kind else [])
-    assert result.run(rows) == oracle(query)[0]
+    assert result.run(sorted_rows) == oracle(query)[0]
 
 
 @pytest.mark.usefixtures("no_broadcasts")
 def test_a_star_keeps_its_columns_if_a_chain_below_is_reordered(answer: Answer, oracle: Oracle) -> None:
     query = BELOW.format(columns="*", kind="LEFT", more="")
     result = answer(query, ALWAYS, "spark")
-    assert result.run(lambda frame: (rows(frame), frame.dtypes)) == oracle(query)
+    assert result.run(lambda frame: (sorted_rows(frame), frame.dtypes)) == oracle(query)
     assert any(join.reordered for join in result.joins())
 
 
@@ -406,7 +403,7 @@ UNNAMED = {
 @pytest.mark.parametrize("name", UNNAMED)
 def test_subqueries_without_an_alias_are_relations(name: str, answer: Answer, oracle: Oracle) -> None:
     result = answer(UNNAMED[name], ALWAYS, "spark")
-    assert result.run(lambda frame: (rows(frame), frame.dtypes)) == oracle(UNNAMED[name])
+    assert result.run(lambda frame: (sorted_rows(frame), frame.dtypes)) == oracle(UNNAMED[name])
     assert any(join.reordered for join in result.joins()) == (name in ("one", "two and a star", "a name that is taken"))
 
 
@@ -460,4 +457,4 @@ def test_views_of_the_session_are_restored(spark: SparkSession, answer: Answer) 
 )
 def test_ambiguous_syntax_does_not_change_the_result(condition: str, answer: Answer, oracle: Oracle) -> None:
     query = f"SELECT o.id, c.name FROM orders o JOIN customers c ON o.customer = c.id WHERE {condition} AND c.id < 20"
-    assert answer(query, NEVER).run(lambda frame: (rows(frame), frame.dtypes)) == oracle(query)
+    assert answer(query, NEVER).run(lambda frame: (sorted_rows(frame), frame.dtypes)) == oracle(query)

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from pushdown_spark.optimizer.catalyst import PrivateViews
+from pushdown_spark.optimizer.private_views import PrivateViews
 from pushdown_spark.session import PushdownSession
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
+from spark_rows import sorted_rows
 
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.result import PushdownResult
@@ -49,10 +50,6 @@ def plan(spark: SparkSession, tables: Path) -> Plan:
     return plan_query
 
 
-def rows(frame: DataFrame) -> list[str]:
-    return sorted(map(str, frame.collect()))
-
-
 def reduced(result: PushdownResult) -> bool:
     return any(" IN " in conjunct.sql for conjunct in result.report()["events"].conjuncts)
 
@@ -75,7 +72,7 @@ def test_keys_become_a_predicate_and_the_rows_stay_the_same(query: str, plan: Pl
     (listed,) = [each for each in result.report()["events"].conjuncts if " IN " in each.sql]
     assert listed.sql == "device IN ('d005', 'd055', 'd255')"
     assert listed.pushed_as is not None
-    assert result.run(rows) == rows(plan(query, JoinOptions(reorder=False), "spark").df)
+    assert result.run(sorted_rows) == sorted_rows(plan(query, JoinOptions(reorder=False), "spark").df)
     report = result.report()["events"]
     assert report.rows_decoded is not None
     assert report.rows_decoded < 200
@@ -108,7 +105,7 @@ def test_small_sources_spark_readers_and_the_switch_prevent_semi_joins(plan: Pla
 
 def test_a_small_side_without_keys_changes_nothing(plan: Plan) -> None:
     query = JOIN.replace("'me'", "'nobody'")
-    assert plan(query).run(rows) == []
+    assert plan(query).run(sorted_rows) == []
 
 
 def test_keys_that_need_escapes_are_not_listed(spark: SparkSession, tmp_path: Path) -> None:
@@ -122,4 +119,4 @@ def test_keys_that_need_escapes_are_not_listed(spark: SparkSession, tmp_path: Pa
         session.add_source(name, path=str(tmp_path / name), format="json", schema=schema, reader="pushdown")
     result = session.sql("SELECT l.x FROM large l JOIN small s ON l.k = s.k WHERE s.x = 1", SOME)
     assert not any(" IN " in each.sql for each in result.report()["large"].conjuncts)
-    assert len(result.run(rows)) == 20
+    assert len(result.run(sorted_rows)) == 20

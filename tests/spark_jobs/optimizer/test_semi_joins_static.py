@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
+from spark_rows import sorted_rows
 
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.optimizer import reorder_joins
@@ -80,10 +81,6 @@ def plan(spark: SparkSession, tables: Path) -> Plan:
     return plan_query
 
 
-def rows(frame: DataFrame) -> list[str]:
-    return sorted(map(str, frame.collect()))
-
-
 def notes_of(result: PushdownResult) -> str:
     return "; ".join(join.reason for join in result.joins())
 
@@ -114,7 +111,7 @@ def test_keys_become_predicates_on_joined_relations(
 ) -> None:
     result = plan(query, things=things)
     assert f"{keys} of 989 values of id in d became a condition" in notes_of(result)
-    assert result.run(rows) == rows(plan(query, NEVER).df)
+    assert result.run(sorted_rows) == sorted_rows(plan(query, NEVER).df)
     counts = [node.actual for join in result.joins() for node in join.after.nodes() if node.relation == "f"]
     assert f"{counts[0]:,}" == scanned, "of 120,000"
     assert scanned in result.explain()
@@ -143,7 +140,7 @@ def test_keys_become_predicates_on_joined_relations(
 def test_uncertain_or_unselective_keys_yield_no_predicates(query: str, things: str, plan: Plan) -> None:
     result = plan(query, things=things)
     assert "became a condition" not in notes_of(result)
-    assert result.run(rows) == rows(plan(query, NEVER, things).df)
+    assert result.run(sorted_rows) == sorted_rows(plan(query, NEVER, things).df)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +153,7 @@ def test_uncertain_or_unselective_keys_yield_no_predicates(query: str, things: s
 def test_keys_are_used_next_to_outer_joins_and_missing_columns(query: str, things: str, plan: Plan) -> None:
     result = plan(query, things=things)
     assert "values of id in d became a condition" in notes_of(result)
-    assert result.run(rows) == rows(plan(query, NEVER, things).df)
+    assert result.run(sorted_rows) == sorted_rows(plan(query, NEVER, things).df)
 
 
 CONDITIONS = (
@@ -200,7 +197,7 @@ def check_random(plan: Plan, seed: int, count: int) -> None:
         query = random_query(random)
         result = plan(query)
         listed += "became a condition" in notes_of(result)
-        assert result.run(rows) == rows(plan(query, NEVER).df), query
+        assert result.run(sorted_rows) == sorted_rows(plan(query, NEVER).df), query
     assert listed >= count // 10
 
 
@@ -221,10 +218,10 @@ def test_changed_files_are_sampled_again(spark: SparkSession, tables: Path, tmp_
     session.add_source("facts", path=str(tables / "facts.parquet"), format="parquet")
     session.add_source("things", path=str(place), format="parquet")
     query = "SELECT count(*) FROM facts f, things d WHERE f.k = d.id AND d.shelf = 4"
-    assert session.sql(query, ALWAYS).run(rows) == ["Row(count(1)=10182)"]
+    assert session.sql(query, ALWAYS).run(sorted_rows) == ["Row(count(1)=10182)"]
     pq.write_table(dimension().set_column(2, "shelf", pa.array([4, 5] * 500, pa.int16())), place)
     again = session.sql(query, ALWAYS)
-    assert again.run(rows) == rows(session.sql(query, NEVER).df)
+    assert again.run(sorted_rows) == sorted_rows(session.sql(query, NEVER).df)
 
 
 def figures(

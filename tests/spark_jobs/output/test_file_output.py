@@ -1,3 +1,5 @@
+"""Outputs that are directories of files: modes, retries, and failures that leave the output as it was."""
+
 from __future__ import annotations
 
 import os

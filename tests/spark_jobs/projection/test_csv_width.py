@@ -77,6 +77,8 @@ def _as_spark_unquotes(spark: SparkSession, path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("mode", "width"), [("DROPMALFORMED", 3), ("PERMISSIVE", 4)])
-def test_width_of_modes(spark: SparkSession, tmp_path: Path, mode: str, width: int) -> None:
+def test_dropmalformed_keeps_the_width_of_the_first_line(
+    spark: SparkSession, tmp_path: Path, mode: str, width: int
+) -> None:
     (tmp_path / "a.csv").write_text(LINES)
     assert {len(row) for row in _read(spark, tmp_path, ["columns"], "spark", mode=mode)} == {width}

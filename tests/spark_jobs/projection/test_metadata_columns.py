@@ -1,3 +1,5 @@
+"""Implicit columns: their names, types and values, plug-ins, and the array of CSV fields without names."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime

@@ -1,3 +1,5 @@
+"""Values of implicit columns: Spark's expressions equal those of the listing."""
+
 from __future__ import annotations
 
 import json
@@ -43,7 +45,7 @@ def builtin_values(path: str, root: str) -> dict[str, object]:
     return {column.name: family.value(column, metadata) for column in columns if column is not None}
 
 
-def test_values_of_remote_file() -> None:
+def test_columns_of_an_object_have_the_parts_of_its_uri() -> None:
     assert builtin_values("s3a://events/2026/01/a b.json.gz", "s3a://events/2026") == {
         "filename": "a b.json.gz",
         "filepath": "s3a://events/2026/01",
@@ -63,7 +65,7 @@ def test_values_of_local_file_at_the_root_and_elsewhere() -> None:
     assert builtin_values("/database/x/a.json", "/data")["dir0"] is None
 
 
-def test_max_depth_and_root_of() -> None:
+def test_the_deepest_root_contains_a_file() -> None:
     files = ["/d/a.json", "/d/x/y/b.json", "/e/z/c.json"]
     assert max_depth(files, ["/d", "file:///e"]) == 2
     assert max_depth(files, ["/d/x", "/d", "/e"]) == 1

@@ -1,3 +1,5 @@
+"""Column paths merge into a tree of required columns and members."""
+
 from __future__ import annotations
 
 import pytest

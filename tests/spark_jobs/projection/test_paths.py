@@ -1,3 +1,5 @@
+"""The parser of column paths: steps, errors with their position, and the text that parses back."""
+
 from __future__ import annotations
 
 import pytest
@@ -88,7 +90,7 @@ def test_errors_have_the_position(text: str, position: int, found: str) -> None:
     assert "\n" not in message
 
 
-def test_equal_paths_merge() -> None:
+def test_paths_with_the_same_steps_are_one() -> None:
     assert parse_paths(["a", "`a`", " m.b", "m.`b`", "x[1,0]", "x[0, 1]"]) == tuple(
         map(parse_path, ["a", "m.b", "x[0,1]"])
     )

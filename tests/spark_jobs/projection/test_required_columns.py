@@ -1,3 +1,5 @@
+"""Columns and struct members that a predicate may read."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Column paths become outputs with names, types and SQL, or errors that suggest names."""
+
 from __future__ import annotations
 
 import pytest

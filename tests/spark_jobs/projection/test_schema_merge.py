@@ -1,3 +1,5 @@
+"""The schemas of many files become one, in any order of the files, and values are converted to it."""
+
 from __future__ import annotations
 
 import itertools

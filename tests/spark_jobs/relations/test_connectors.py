@@ -12,6 +12,7 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from spark_rows import sorted_rows
 
 from pushdown_spark.contract import Exactness, JoinOptions, SourceReport
 from pushdown_spark.errors import BadSpecError, PushdownError, UnknownColumnError
@@ -83,7 +84,7 @@ def session(spark: SparkSession, lake: Path) -> PushdownSession:
 def scan(session: PushdownSession, name: str, where: str | None, **query: object) -> tuple[list[str], SourceReport]:
     """Return sorted rows of a scan as strings, and the report."""
     result = session.scan(name, where=where, **query)  # type: ignore[arg-type]
-    rows = result.run(lambda frame: sorted(map(repr, frame.collect())))
+    rows = result.run(sorted_rows)
     return rows, result.report()[name]
 
 
@@ -112,7 +113,7 @@ def test_rows_are_those_of_the_connector(spark: SparkSession, session: PushdownS
     expected = spark.table("deltas")
     for where in ("id < 20", "p = 1 AND id BETWEEN 100 AND 110", "v IN ('v5', 'v7')", "id = 5 OR v LIKE 'v399_'"):
         rows, _ = scan(session, name, where)
-        assert rows == sorted(map(repr, expected.where(where).collect()))
+        assert rows == sorted_rows(expected.where(where))
     rows, report = scan(session, name, None, columns=["id"], limit=3)
     assert len(rows) == 3
     assert report.conjuncts == ()
@@ -124,7 +125,7 @@ def test_iceberg_reports_manifests(session: PushdownSession) -> None:
     assert report.reason == "it is a table of iceberg, which Spark reads with its connector"
 
 
-def test_older_versions(spark: SparkSession) -> None:
+def test_an_option_selects_an_older_version(spark: SparkSession) -> None:
     session = PushdownSession(spark)
     session.add_table("old", "deltas", options={"versionAsOf": "1"})
     assert session.scan("old").run(lambda frame: frame.count()) == 1_000

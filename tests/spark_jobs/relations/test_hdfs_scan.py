@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from hdfs_server import running
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from session_settings import session_settings
+from spark_rows import sorted_rows
 
 from pushdown_spark.formats.avro.spark_source import format_name
 from pushdown_spark.runtime.filesystem import HadoopFiles
@@ -56,10 +57,6 @@ def _write(spark: SparkSession, home: str, local: Path) -> None:
     spark.read.schema(SCHEMA).json(f"{home}/json/2024").write.option("compression", "deflate").json(f"{home}/deflate")
 
 
-def _rows(frame: DataFrame) -> list[str]:
-    return sorted(map(str, frame.collect()))
-
-
 def _session(spark: SparkSession, path: str, source_format: str, schema: str | None, reader: str) -> PushdownSession:
     session = PushdownSession(spark)
     options = {"header": "true"} if source_format == "csv" else {}
@@ -73,7 +70,7 @@ def test_json_lines_are_searched_inside_the_jvm(spark: SparkSession, hdfs: str, 
     path = f"{hdfs}/{folder}"
     with session_settings(spark, OFF):
         result = _session(spark, path, "json", SCHEMA, "pushdown").scan("data", where=where)
-        assert result.run(_rows) == _rows(spark.read.schema(SCHEMA).json(path).where(where))
+        assert result.run(sorted_rows) == sorted_rows(spark.read.schema(SCHEMA).json(path).where(where))
     report = result.report()["data"]
     assert (report.reader, report.carrier) == ("pushdown", "jvm"), report.reason
     assert "HDFS" in report.reason
@@ -86,7 +83,7 @@ def test_csv_files_with_headers_in_partitions_are_searched(spark: SparkSession, 
     with session_settings(spark, OFF):
         result = _session(spark, path, "csv", schema, "pushdown").scan("data", where=where)
         native = spark.read.schema(schema).option("header", "true").csv(path)
-        assert result.run(_rows) == _rows(native.where(where))
+        assert result.run(sorted_rows) == sorted_rows(native.where(where))
     assert result.report()["data"].carrier == "jvm", result.report()["data"].reason
 
 
@@ -97,7 +94,7 @@ def test_file_columns_equal_those_of_sparks_reader(spark: SparkSession, hdfs: st
         options = {"recursiveFileLookup": "true"}
         session.add_source("data", path=f"{hdfs}/json", format="json", schema=SCHEMA, options=options, reader=reader)
         result = session.scan("data", columns=COLUMNS, where="at.place = 'needle'")
-        found[reader] = result.run(_rows)
+        found[reader] = result.run(sorted_rows)
         assert result.report()["data"].reader == reader
     assert found["pushdown"] == found["spark"]
     assert any("a b+c%20ü#.json" in row for row in found["spark"])
@@ -116,7 +113,7 @@ def test_a_limit_stops_the_scan(spark: SparkSession, hdfs: str) -> None:
     result = _session(spark, f"{hdfs}/deflate", "json", SCHEMA, "pushdown").scan(
         "data", where="name LIKE 'name%'", limit=3
     )
-    assert len(result.run(_rows)) == 3
+    assert len(result.run(sorted_rows)) == 3
 
 
 def test_the_servers_hold_the_files(spark: SparkSession, hdfs: str) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pushdown_spark.relations.listing import Compression, InputFile, Packing, decoded, is_local, local_files, pack
+from pushdown_spark.relations.listing import Compression, InputFile, decoded, is_local, local_files
+from pushdown_spark.relations.packing import Packing, pack
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from spark_rows import sorted_rows
 
 from pushdown_spark.contract import JobSpec, SourceSpec
 from pushdown_spark.job import JobRun
-from pushdown_spark.session import PushdownResult, PushdownSession
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id int, t string, s struct<x: int>"
 JSON_LINES = [
@@ -44,7 +46,7 @@ def test_the_count_does_not_depend_on_columns_and_predicate(
     spark: SparkSession, files: Path, kind: str, malformed: int, query: dict[str, object]
 ) -> None:
     counted, plain = (scan(spark, files, kind, limit, **query) for limit in (0, None))
-    rows = [result.run(lambda frame: sorted(map(repr, frame.collect()))) for result in (counted, plain)]
+    rows = [result.run(sorted_rows) for result in (counted, plain)]
     assert rows[0] == rows[1]
     report = counted.report()["lines"]
     assert report.malformed_lines == malformed

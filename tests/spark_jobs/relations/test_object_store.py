@@ -9,10 +9,11 @@ import pickle
 import random
 import socket
 import traceback
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from s3_server import REGION, ROOT, ObjectStore
+from s3_server import REGION, ROOT, ObjectStore, session_proxy
 
 from pushdown_spark.errors import BadSpecError, MissingPathError, PushdownError, UnreadableFileError, UnsafeInputError
 from pushdown_spark.formats.text.line_reader import LineReader
@@ -177,6 +178,24 @@ def test_denied_access_raises_an_error_that_is_not_retried(store: ObjectStore, w
     assert isinstance(error, BadSpecError)
     assert "access denied" in str(error)
     assert not error.code.retryable
+
+
+@pytest.mark.parametrize("moment", ["before the read", "during the read"])
+def test_an_expired_session_token_raises_an_error_that_is_not_retried(store: ObjectStore, moment: str) -> None:
+    bucket = store.bucket()
+    content = _numbers(6 << 20)
+    path = store.put(bucket, "data", content)
+    with session_proxy(store) as proxy:
+        storage = Storage({bucket: replace(store.settings(), endpoint=proxy.host)})
+        windows = LineReader(Split(path, 0, len(content), Compression.NONE, storage)).windows()
+        if moment == "during the read":
+            next(windows)
+        proxy.is_expired = True
+        with pytest.raises(BadSpecError, match="the credentials may have expired") as caught:
+            list(windows)
+    assert "give the job credentials that may read it" in str(caught.value)
+    assert not caught.value.code.retryable
+    assert not any(secret in str(caught.value) for secret in SECRETS)
 
 
 def test_a_user_with_read_permission_can_read(store: ObjectStore) -> None:

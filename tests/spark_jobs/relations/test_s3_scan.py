@@ -6,6 +6,7 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
@@ -16,12 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, Row, SparkSession
-from s3_server import REGION, ROOT, ObjectStore
+from s3_server import REGION, ROOT, ObjectStore, session_proxy
 
 from pushdown_spark.contract import SourceReport
+from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.filesystem import HadoopFiles
-from pushdown_spark.session import PushdownResult, PushdownSession
+from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id bigint, name string, at struct<place:string>"
 IMPLICIT = ["filename", "filepath", "fqn", "suffix", "dir0", "dir1"]
@@ -194,6 +196,25 @@ def test_one_source_can_have_local_files_and_objects(spark: SparkSession, bucket
     assert len(rows) == 110
 
 
+def test_ten_thousand_objects(spark: SparkSession, bucket: Bucket) -> None:
+    """The listing has ten pages. Only the objects of one partition are read."""
+    if bucket.mounted:
+        pytest.skip("Hadoop lists a mount without asking the store")
+
+    def put(number: int) -> None:
+        content = b'{"id": %d, "name": "n", "at": {"place": "needle"}}\n' % number
+        bucket.store.put(bucket.name, f"many/p={number % 10}/{number}.json", content)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(put, range(10_000)))
+    session = PushdownSession(spark)
+    path, where = f"s3a://{bucket.name}/many", f"p = 3 AND {NEEDLE}"
+    session.add_source("t", path=path, format="json", schema=f"{SCHEMA}, p int", reader="pushdown")
+    rows, report = _ran(session.scan("t", columns=["id", "p"], where=where))
+    assert report.reader == "pushdown", report.reason
+    assert rows == Counter(Row(id=number, p=3) for number in range(3, 10_000, 10))
+
+
 def test_a_limit_reads_only_a_few_objects(spark: SparkSession, bucket: Bucket) -> None:
     result = _scan(spark, bucket.path(), reader="pushdown", limit=3)
     rows, report = _ran(result)
@@ -239,6 +260,28 @@ def test_denied_access_raises_sparks_error(spark: SparkSession, bucket: Bucket) 
     assert report.reader == "spark"
     assert "access denied" in report.reason
     assert _no_secret_in(report.model_dump_json())
+
+
+def test_a_session_token_that_expires_after_planning(spark: SparkSession, bucket: Bucket) -> None:
+    """Spark's reader takes the scan. It can only succeed if it has other credentials, as for a mount."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    with session_proxy(bucket.store) as proxy:
+        hadoop.set(f"fs.s3a.bucket.{bucket.name}.endpoint", f"http://{proxy.host}")
+        expected, _ = _ran(_scan(spark, bucket.path(), reader="spark"))
+        result = _scan(spark, bucket.path(), reader="pushdown")
+        proxy.is_expired = True
+        if bucket.mounted:
+            rows, report = _ran(result)
+            assert (report.reader, rows) == ("spark", expected)
+            assert "the credentials may have expired" in report.reason
+            return
+        with pytest.raises(Exception, match="expired") as caught:
+            _ran(result)
+    error = classify(caught.value)
+    assert (error.code.value, error.retryable) == ("bad_spec", False)
+    assert error.message.startswith("access denied: ")
+    assert "expired" in error.message
+    assert _no_secret_in(f"{error.model_dump_json()} {caught.value}")
 
 
 def test_the_report_names_a_setting_that_only_hadoop_supports(spark: SparkSession, bucket: Bucket) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from session_settings import session_settings
+from spark_rows import sorted_rows
 
 from pushdown_spark.contract import Exactness, SourceReport
 from pushdown_spark.errors import BadSpecError, MissingPathError, UnknownColumnError
@@ -55,7 +56,7 @@ def scan(
     session = PushdownSession(spark)
     session.add_table("t", table, reader=reader, options=dict(options or {}))
     result = session.scan("t", columns=columns, where=where)
-    rows = result.run(lambda frame: sorted(map(repr, frame.collect())))
+    rows = result.run(sorted_rows)
     return rows, result.report()["t"]
 
 
@@ -66,7 +67,7 @@ def agrees(
     found, report = scan(spark, table, where, columns, reader=reader)
     frame = spark.table(table)
     expected = (frame if where is None else frame.where(where)).select(*columns)
-    assert found == sorted(map(repr, expected.collect())), report
+    assert found == sorted_rows(expected), report
     return report
 
 
@@ -221,7 +222,7 @@ def test_columns_with_a_declared_length(spark: SparkSession, name: str, source_f
         agrees(spark, name, "c = 'a' OR id = 2")
 
 
-def test_columns_with_a_collation(spark: SparkSession, name: str) -> None:
+def test_spark_reads_columns_with_a_collation(spark: SparkSession, name: str) -> None:
     spark.sql(f"CREATE TABLE {name} (id INT, v STRING COLLATE UTF8_LCASE) USING parquet")
     spark.sql(f"INSERT INTO {name} VALUES (1, 'A'), (2, 'a'), (3, 'b')")
     assert agrees(spark, name, "v = 'a'").reader == "spark"
@@ -237,7 +238,7 @@ def test_names_that_differ_in_case(spark: SparkSession, name: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("source_format", ["parquet", "orc"])
-def test_buckets(spark: SparkSession, name: str, source_format: str) -> None:
+def test_spark_takes_scans_that_need_few_buckets(spark: SparkSession, name: str, source_format: str) -> None:
     create(spark, name, source_format, "PARTITIONED BY (p) CLUSTERED BY (id) SORTED BY (v) INTO 4 BUCKETS")
     assert agrees(spark, name, "id = 13").reader == "pushdown"
     assert agrees(spark, name, "v = 'v13' AND p = 1").reader == "pushdown"
@@ -336,7 +337,7 @@ def test_struct_members_of_json_tables(spark: SparkSession, name: str) -> None:
     assert agrees(spark, name, "s.b = 'x'", ["s.a"], reader="spark").reader == "spark"
 
 
-def test_limits_and_file_columns(spark: SparkSession, name: str) -> None:
+def test_limits_and_file_columns_work_as_for_files(spark: SparkSession, name: str) -> None:
     create(spark, name, "parquet")
     session = PushdownSession(spark)
     session.add_table("t", name, reader="pushdown", implicit_names={"filename": "file"})

@@ -1,3 +1,5 @@
+"""Errors of Spark, workers and the system become codes and messages of one line."""
+
 from __future__ import annotations
 
 import gzip
@@ -58,7 +60,7 @@ def truncated(tmp_path: Path) -> Path:
     return path
 
 
-def test_missing_path(spark: SparkSession) -> None:
+def test_a_missing_path_is_named_and_can_be_retried(spark: SparkSession) -> None:
     error = classified(lambda: spark.read.schema("a int").json("/nowhere/*.json"))
     assert (error.code, error.error_class) == (ErrorCode.MISSING_PATH, "PATH_NOT_FOUND")
     assert error.message == "Path does not exist: file:/nowhere/*.json."
@@ -87,7 +89,7 @@ def test_directory_that_cannot_be_created_is_final(spark: SparkSession, tmp_path
         assert str(tmp_path / parent) in error.message
 
 
-def test_file_that_is_not_gzip(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_that_is_not_gzip_is_unreadable(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "a.csv.gz"
     path.write_text("a,b\n1,2\n" * 10)
     error = classified(lambda: spark.read.schema("a int").csv(str(path)).collect())
@@ -172,7 +174,7 @@ def test_other_analysis_error_is_final(spark: SparkSession) -> None:
     assert (error.code, error.retryable) == (ErrorCode.BAD_SPEC, False)
 
 
-def test_existing_output(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_existing_output_is_final(spark: SparkSession, tmp_path: Path) -> None:
     error = classified(lambda: spark.range(1).write.parquet(str(tmp_path)))
     assert (error.code, error.retryable) == (ErrorCode.OUTPUT_EXISTS, False)
 
@@ -222,7 +224,7 @@ def test_error_of_a_worker_keeps_code_and_message(spark: SparkSession) -> None:
     assert "in unsafe" in error.traceback
 
 
-def test_killed_python_worker(spark: SparkSession) -> None:
+def test_a_killed_python_worker_can_be_retried(spark: SparkSession) -> None:
     @udf("int")
     def die(value):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -232,7 +234,7 @@ def test_killed_python_worker(spark: SparkSession) -> None:
     assert (error.code, error.retryable) == (ErrorCode.WORKER_KILLED, True)
 
 
-def test_disk_full_in_worker(spark: SparkSession) -> None:
+def test_a_full_disk_of_a_worker_has_a_code_of_its_own(spark: SparkSession) -> None:
     @udf("int")
     def fill(value):
         with Path("/dev/full").open("wb") as full:
@@ -242,7 +244,7 @@ def test_disk_full_in_worker(spark: SparkSession) -> None:
     assert classified(lambda: spark.range(1).select(fill("id")).collect()).code is ErrorCode.DISK_FULL
 
 
-def test_disk_full_in_driver(spark: SparkSession) -> None:
+def test_a_full_disk_of_the_driver_has_a_code_of_its_own(spark: SparkSession) -> None:
     stream = spark.sparkContext._jvm.java.io.FileOutputStream("/dev/full")
     assert classified(lambda: stream.write(1)).code is ErrorCode.DISK_FULL
     assert classified(lambda: Path("/dev/full").write_text("x")).code is ErrorCode.DISK_FULL
@@ -259,7 +261,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", place], check=True)
 
 
-def test_disk_full_during_a_write(spark: SparkSession, small_disk: Path) -> None:
+def test_a_full_disk_during_a_write_says_what_to_do(spark: SparkSession, small_disk: Path) -> None:
     frame = spark.range(200_000).selectExpr("uuid() AS noise")
     error = classified(lambda: frame.write.csv(str(small_disk / "out")))
     assert error.code is ErrorCode.DISK_FULL
@@ -281,7 +283,7 @@ except Exception as exc:
 """
 
 
-def test_killed_jvm() -> None:
+def test_a_killed_jvm_is_driver_killed() -> None:
     root = str(Path(__file__).resolve().parents[3] / "spark_jobs")
     environment = {**os.environ, "PYTHONPATH": root}
     done = subprocess.run([sys.executable, "-c", LOST_DRIVER], env=environment, capture_output=True, text=True)
@@ -295,7 +297,7 @@ def test_interrupt_is_driver_killed() -> None:
     assert classified(stop).code is ErrorCode.DRIVER_KILLED
 
 
-def test_own_error_inside_a_wrapper() -> None:
+def test_our_error_inside_an_error_of_spark_keeps_its_code() -> None:
     def wrap() -> None:
         try:
             raise PushdownError("conf: unsafe", code=ErrorCode.UNSAFE_SETTING)

@@ -10,10 +10,20 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pushdown_spark.contract import ErrorCode, JobResult
+from pushdown_spark.contract import ErrorCode, JobResult, JobSpec, QuerySpec, SourceSpec
+from pushdown_spark.contract.driver_claim import REPLACED, claim
 from pushdown_spark.contract.encryption import KEY_ALIAS, KEY_VARIABLE, encrypt
+from pushdown_spark.contract.progress import Progress, read_progress
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.runtime.exchange import parse_spec, read_secrets, read_text, write_result
+from pushdown_spark.job import main
+from pushdown_spark.runtime.exchange import (
+    claim_result,
+    parse_spec,
+    read_secrets,
+    read_text,
+    write_progress,
+    write_result,
+)
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.submitted_files import SubmittedFiles, is_remote
 
@@ -129,3 +139,66 @@ def test_an_invalid_spec_has_a_result(tmp_path: Path) -> None:
     error = JobResult.model_validate_json(result.read_text()).error
     assert error is not None
     assert error.code is ErrorCode.BAD_SPEC
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run the test in the directory of a driver, as a worker of a standalone cluster does. Return the driver's id."""
+    directory = tmp_path / "driver-20260131120000-0001"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    return directory.name
+
+
+def test_the_next_try_finds_the_driver_that_has_claimed_its_submission(driver: str, tmp_path: Path) -> None:
+    result = str(tmp_path / "result-1.json")
+    claim_result(result)
+    assert claim(result, REPLACED) == driver
+    # A supervised driver starts again with the same id.
+    claim_result(result)
+
+
+def test_a_driver_that_was_replaced_before_its_start_does_not_run(driver: str, tmp_path: Path) -> None:
+    result = str(tmp_path / "result-1.json")
+    assert claim(result, REPLACED) == REPLACED
+    with pytest.raises(BadSpecError, match="the task no longer waits"):
+        claim_result(result)
+
+
+def test_a_driver_whose_task_has_deleted_its_files_does_not_run(driver: str, tmp_path: Path) -> None:
+    with pytest.raises(BadSpecError, match="the task no longer waits"):
+        claim_result(str(tmp_path / "deleted" / "result-1.json"))
+
+
+def test_a_driver_does_not_run_the_spec_of_another_submission(
+    driver: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = tmp_path / "spec.json"
+    job = JobSpec(
+        run_key="k",
+        sources={"s": SourceSpec.model_validate({"format": "json", "path": ["/x"]})},
+        query=QuerySpec(source="s"),
+        result_path=str(tmp_path / "result-2.json"),
+    )
+    spec.write_text(job.model_dump_json(by_alias=True, exclude_none=True))
+    assert main(["--spec", str(spec), "--result", str(tmp_path / "result-1.json")]) == 1
+    assert "the task no longer waits" in capsys.readouterr().err
+    assert not (tmp_path / "result-2.json").exists()
+
+
+def test_a_claim_without_content_belongs_to_a_process_that_has_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pushdown_spark.contract.driver_claim._SECONDS", 0.0)
+    (tmp_path / "result-1.json.driver").touch()
+    assert claim(str(tmp_path / "result-1.json"), REPLACED) == ""
+
+
+def test_progress_replaces_that_before_it(tmp_path: Path) -> None:
+    for done in (1, 2):
+        write_progress(str(tmp_path / "result-a.json"), Progress(tasks_done=done, tasks_total=2), None)
+    (path,) = tmp_path.iterdir()
+    assert path.name == "progress-a.json"
+    assert read_progress(path.read_bytes()) == Progress(tasks_done=2, tasks_total=2)
+    with pytest.raises(FileNotFoundError):
+        write_progress(str(tmp_path / "deleted" / "result-a.json"), Progress(), None)

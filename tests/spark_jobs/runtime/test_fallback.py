@@ -8,10 +8,11 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
+from spark_rows import sorted_rows
 
 from pushdown_spark.errors import BadPredicateError, BadSpecError
-from pushdown_spark.relations.listing import Task
+from pushdown_spark.relations.packing import Task
 from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id bigint, name string, day date"
@@ -38,7 +39,7 @@ TEXT = (
     "pushdown_spark.formats.text.scan.TextScan.__init__",
     "pushdown_spark.formats.text.scan.with_constants",
 )
-COLUMNAR = ("pushdown_spark.formats.columnar.bind", "pushdown_spark.formats.columnar.check_meaning")
+COLUMNAR = ("pushdown_spark.formats.bound_predicate.bind", "pushdown_spark.formats.bound_predicate.check_meaning")
 STEPS = {
     "json": (
         *EVERY,
@@ -58,7 +59,7 @@ STEPS = {
         "pushdown_spark.formats.columnar_scan.storage_for",
         "pushdown_spark.formats.columnar_scan.listed_files",
         "pushdown_spark.formats.orc.planner.arrow_schema",
-        "pushdown_spark.formats.orc.scan.OrcScanTask",
+        "pushdown_spark.formats.orc.scan.OrcScan.task_class",
         "pushdown_spark.formats.columnar_scan.with_constants",
     ),
     "avro": (
@@ -93,10 +94,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Pat
     return folder
 
 
-def _rows(frame: DataFrame) -> list[str]:
-    return sorted(map(str, frame.collect()))
-
-
 def _session(spark: SparkSession, path: Path, source_format: str, reader: str) -> PushdownSession:
     session = PushdownSession(spark)
     session.add_source("data", path=str(path / source_format), format=source_format, schema=SCHEMA, reader=reader)
@@ -122,7 +119,7 @@ def test_fallback_if_planning_fails(
     assert report.reason == (
         "our reader gave up while it planned the scan: unexpected LookupError: an unexpected error"
     )
-    assert result.run(_rows) == ["Row(id=11, part=1)"]
+    assert result.run(sorted_rows) == ["Row(id=11, part=1)"]
 
 
 @pytest.mark.parametrize("source_format", FORMATS)
@@ -133,7 +130,7 @@ def test_fallback_if_a_task_fails(
     monkeypatch.setattr(f"pushdown_spark.{driver}.tasks_of", lambda *_, **__: (Task(("no split",)),))
     result = _session(spark, folder, source_format, "pushdown").scan("data", columns=["id"], where="id = 11")
     assert result.report()["data"].reader == "pushdown"
-    assert result.run(_rows) == ["Row(id=11)"]
+    assert result.run(sorted_rows) == ["Row(id=11)"]
     assert result.report()["data"].reader == "spark"
     assert "unexpected AttributeError" in result.report()["data"].reason
 
@@ -199,7 +196,7 @@ def test_ranges_without_a_byte_pattern_return_the_matching_rows(
         result = session.scan("data", columns=["id"], where=where)
         assert "gave up" not in result.report()["data"].reason
         assert result.report()["data"].reader == ("pushdown" if reader == "pushdown" else "spark")
-        assert result.run(_rows) == [f"Row(id={number})" for number in ids]
+        assert result.run(sorted_rows) == [f"Row(id={number})" for number in ids]
     finally:
         for key, value in before.items():
             spark.conf.set(key, value)

@@ -1,3 +1,5 @@
+"""Files of Hadoop's file systems: writes, renames and deletions."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -82,7 +82,7 @@ def test_check_passes_without_executors(project: Path, tmp_path: Path) -> None:
     assert on_a_cluster(project, tmp_path, sys.executable, more_than_workers_have, 3) == "accepted"
 
 
-def test_differences_of_versions() -> None:
+def test_differences_of_versions_name_the_host() -> None:
     driver = Versions("d", {"Python": "3.11.7", "pyspark": "4.3.0", "pyarrow": "26.0.1", "isal": None})
     same = Versions("e", {"Python": "3.11.2", "pyspark": "4.3.0", "pyarrow": "26.0.0", "isal": "1.7.0"})
     other = Versions("e", {"Python": "3.12.7", "pyspark": "4.3.1", "pyarrow": None, "isal": None})

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.contract import SourceReport
+from pushdown_spark.contract import ConjunctReport, Exactness, SourceReport
+from pushdown_spark.scan.advice import with_advice
 from pushdown_spark.session import PushdownSession
 
 ROWS = 100_000
@@ -77,3 +78,19 @@ def test_a_plain_comparison_has_a_byte_pattern(spark: SparkSession, flights: Dat
     assert after.rows_returned == before.rows_returned
     assert (after.rows_decoded or 0) < 1_000
     assert after.advice == ()
+
+
+def test_advice_that_would_not_help_is_not_given() -> None:
+    def advice(sql: str, **counts: object) -> tuple[str, ...]:
+        conjunct = ConjunctReport(sql=sql, exactness=Exactness.UNSUPPORTED)
+        values = {"reader": "spark", "reason": "r", "conjuncts": [conjunct], **counts}
+        return with_advice(SourceReport.model_validate(values)).advice
+
+    assert len(advice("upper(a) = 'X'", files_total=1)) == 1
+    assert advice("upper(a) = 'X'") == (), "a table of a database has no files"
+    assert advice("upper(a) = upper(b)", files_total=1) == (), "the column has no constant to be compared with"
+    rows = {"rows_decoded": 1_000, "rows_after_pushdown": 1}
+    equal = ConjunctReport(sql="a = 1", exactness=Exactness.EXACT)
+    for groups, given in ((1, 0), (20, 1)):
+        units = {"row groups": {"total": groups}}
+        assert len(advice("a = 1", conjuncts=[equal], files_total=1, units=units, **rows)) == given

@@ -15,25 +15,27 @@ from functools import cache
 
 from pushdown_spark.expressions.byte_patterns.facts import AllOf, EqualsAny, Fact, HasSubstrings, InRange, NotNull
 from pushdown_spark.expressions.byte_patterns.ranges import Period, fixed_width_regex
-from pushdown_spark.expressions.byte_patterns.text import (
+from pushdown_spark.expressions.byte_patterns.spellings import (
     MAX_PERIODS,
     TIMESTAMPS,
     ZONE_DAYS,
+    calendar_periods,
+    day_of,
+    fraction_spellings,
+    integer_spellings,
+    single_days,
+    whole_years,
+)
+from pushdown_spark.expressions.byte_patterns.text import (
     BytePattern,
     Fields,
     alternation,
-    calendar_periods,
     character_class,
-    day_of,
     describe,
-    fraction_spellings,
-    integer_spellings,
     literal,
     patterns,
     searched_length,
-    single_days,
     value_summary,
-    whole_years,
 )
 from pushdown_spark.expressions.byte_patterns.times import Offsets, minute_spellings
 from pushdown_spark.expressions.types import FLOATING, LogicalType

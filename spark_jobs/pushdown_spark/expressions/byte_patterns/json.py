@@ -14,21 +14,23 @@ import pyarrow as pa
 
 from pushdown_spark.expressions.byte_patterns.facts import AllOf, EqualsAny, Fact, HasSubstrings, InRange, NotNull
 from pushdown_spark.expressions.byte_patterns.ranges import Period, fixed_width_regex
-from pushdown_spark.expressions.byte_patterns.text import (
+from pushdown_spark.expressions.byte_patterns.spellings import (
     MAX_PERIODS,
     TIMESTAMPS,
-    BytePattern,
-    alternation,
     calendar_periods,
-    describe,
     fraction_spellings,
     integer_spellings,
+    single_days,
+    whole_years,
+)
+from pushdown_spark.expressions.byte_patterns.text import (
+    BytePattern,
+    alternation,
+    describe,
     literal,
     patterns,
     searched_length,
-    single_days,
     value_summary,
-    whole_years,
 )
 from pushdown_spark.expressions.byte_patterns.times import Offsets, minute_spellings
 from pushdown_spark.expressions.types import FLOATING, LogicalType

@@ -14,9 +14,10 @@ from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import AvroScanTask
 from pushdown_spark.formats.avro.planner import container_files
 from pushdown_spark.formats.avro.schema import parse_schema, spark_schema
-from pushdown_spark.formats.columnar import arrow_schema
 from pushdown_spark.formats.columnar_source import ColumnarSource, no_report
-from pushdown_spark.relations.listing import InputFile, Task
+from pushdown_spark.formats.readable_types import arrow_schema
+from pushdown_spark.relations.listing import InputFile
+from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.storage import LOCAL
 
 FORMAT = "pushdown_avro"

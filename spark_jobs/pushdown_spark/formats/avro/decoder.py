@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import PushdownError, UnsupportedError
-from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, top_level_names
 from pushdown_spark.expressions.byte_patterns.avro import block_patterns
 from pushdown_spark.formats.avro.assembler import ColumnAssembler
-from pushdown_spark.formats.avro.block_search import BlockSearch, locate
+from pushdown_spark.formats.avro.block_search import BlockSearch
 from pushdown_spark.formats.avro.bytecode import Bytecode, compile_bytecode
+from pushdown_spark.formats.avro.column_encodings import locate
 from pushdown_spark.formats.avro.container_file import AvroHeader, Buffer
 from pushdown_spark.formats.avro.executor import Executor, RecordRuns, SlotValues
 from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
@@ -47,11 +48,6 @@ class AvroQuery:
     case_sensitive: bool = False
     corrected_calendar: bool = False
     block_search: bool = True
-
-    @property
-    def filter_names(self) -> frozenset[str]:
-        """Top-level columns that the filter needs."""
-        return frozenset(path[0] for path in self.filter.columns) if self.filter else frozenset()
 
 
 @dataclass(frozen=True)
@@ -97,7 +93,7 @@ class Decoder:
         self._writer = parse_schema(schema)
         self._reader = parse_schema(query.reader_schema) if query.reader_schema is not None else None
         fields = list(query.schema)
-        filter_names = query.filter_names
+        filter_names = top_level_names(query.filter)
         self._filter_fields = [field for field in fields if field.name in filter_names]
         self._select_fields = [field for field in fields if field.name not in filter_names]
         self._filter = Executor(self._compile(self._filter_fields)) if query.filter else None

@@ -19,8 +19,10 @@ from pushdown_spark.formats.avro.container_file import AvroHeader, read_header
 from pushdown_spark.formats.avro.cost import estimate
 from pushdown_spark.formats.avro.decoder import AvroQuery, check_schema, search_label
 from pushdown_spark.formats.avro.spark_source import AvroSettings, avro_settings
-from pushdown_spark.formats.columnar import arrow_schema, check_columns, combined, has_map, is_exact, read_fields
+from pushdown_spark.formats.bound_predicate import combined, is_exact
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files
+from pushdown_spark.formats.readable_types import arrow_schema, check_columns
+from pushdown_spark.projection.nested_types import has_map
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import Compression, InputFile
 from pushdown_spark.relations.request import ScanRequest
@@ -58,7 +60,7 @@ def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan
 def _check_request(request: ScanRequest) -> None:
     """Raise UnsupportedError if Spark's reader must take the scan."""
     request.check_allowed()
-    for field in read_fields(request):
+    for field in request.read_schema.fields:
         if DECLARED_TYPE in field.metadata:
             raise UnsupportedError(f"column {field.name} is declared with a length, which only Spark's reader checks")
         if has_map(field.dataType):
@@ -82,7 +84,7 @@ def _query(
     spark: SparkSession, request: ScanRequest, settings: AvroSettings, combined_filter: ArrowFilter | None
 ) -> AvroQuery:
     return AvroQuery(
-        arrow_schema(read_fields(request)),
+        arrow_schema(request.read_schema.fields),
         combined_filter,
         reader_schema=settings.reader_schema,
         case_sensitive=is_case_sensitive(spark),

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import AvroScanTask
 from pushdown_spark.formats.avro.metrics import AvroMetrics
 from pushdown_spark.formats.columnar_scan import ColumnarScan
-from pushdown_spark.relations.listing import Task
 
 
 class AvroScan(ColumnarScan[AvroQuery, AvroMetrics]):
     """A scan of one Avro source that skips blocks by their bytes."""
 
-    is_exact = False
-
-    def _scan_task(
-        self, tasks: tuple[Task, ...], report: Callable[[int, dict[str, AvroMetrics]], None], cap: int | None
-    ) -> AvroScanTask:
-        return AvroScanTask(tasks, self._plan.query, report, cap)
+    task_class = AvroScanTask
+    stores_columns_apart = False
 
     def _skipped(self, total: AvroMetrics, bytes_total: int) -> Mapping[str, int]:
         return {"rows never decoded": total.records - total.rows_decoded}

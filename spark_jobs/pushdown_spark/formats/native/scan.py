@@ -13,7 +13,7 @@ from pushdown_spark.contract import ConjunctReport, CostReport, Exactness, Reade
 from pushdown_spark.expressions.predicate import EVERY_ROW
 from pushdown_spark.formats.avro.spark_source import rebase_mode
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.listing import decoded, input_files, input_uris, listed
+from pushdown_spark.relations.listing import decoded, input_files, listed
 from pushdown_spark.relations.request import ScanRequest, unsupported
 from pushdown_spark.relations.storage import LOCAL
 from pushdown_spark.scan.base import Scan
@@ -107,7 +107,7 @@ class NativeScan(Scan):
         request = self._request
         if request.implicit_values is None:
             return request.native
-        added = request.implicit_values.by_file(request.implicit, list(map(decoded, input_uris(request.native))))
+        added = request.implicit_values.by_file(request.implicit, list(map(decoded, request.uris)))
         return request.native.selectExpr(*map(quote_name, request.native.columns), *added)
 
     def report(self) -> SourceReport:
@@ -121,7 +121,7 @@ class NativeScan(Scan):
     def _plan_report(self) -> SourceReport:
         """The plan, computed once because Spark plans every conjunct."""
         request = self._request
-        sizes = _file_sizes(request.native)
+        sizes = _file_sizes(request)
         return SourceReport(
             reader="spark",
             reason=self._reason,
@@ -163,9 +163,9 @@ class NativeScan(Scan):
         return ""
 
 
-def _file_sizes(frame: DataFrame) -> list[int]:
+def _file_sizes(request: ScanRequest) -> list[int]:
     """Return the sizes of the files. If one of them is gone, the sizes are those that Spark listed."""
     try:
-        return [file.size for file in input_files(frame, LOCAL)]
+        return [file.size for file in input_files(request.native, LOCAL, request.uris)]
     except FileNotFoundError:
-        return [entry.length for entry in listed(frame)]
+        return [entry.length for entry in listed(request.native)]

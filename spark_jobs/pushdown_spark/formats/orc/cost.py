@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import astuple, dataclass, field
 from enum import StrEnum
 
+from pushdown_spark.expressions.arrow_evaluator import top_level_names
 from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery, open_orc
 from pushdown_spark.formats.orc.metrics import OrcMetrics
 from pushdown_spark.relations.listing import InputFile
@@ -118,7 +119,7 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
             )
         sample = _sample(sources, rows)
     seconds = reader_seconds(
-        sample, len(query.schema), len(query.filter_names), query.filter.list_lengths if query.filter else ()
+        sample, len(query.schema), len(top_level_names(query.filter)), query.filter.list_lengths if query.filter else ()
     )
     seconds[OrcReader.LAZY] += startup
     if not may_filter:

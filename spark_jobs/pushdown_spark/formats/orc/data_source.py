@@ -15,7 +15,7 @@ from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
 from pushdown_spark.formats.orc.file_schema import read_schema
 from pushdown_spark.formats.orc.planner import arrow_schema, has_times
 from pushdown_spark.formats.orc.time_zones import UTC_ZONES
-from pushdown_spark.relations.listing import Task
+from pushdown_spark.relations.packing import Task
 
 FORMAT = "pushdown_orc"
 _NUMBERS = ("partial_reads", "min_seek_size")

@@ -40,11 +40,6 @@ class OrcQuery:
     zone: Zone = UTC
     declared: int | None = None
 
-    @property
-    def filter_names(self) -> frozenset[str]:
-        """Top-level columns that the filter needs."""
-        return frozenset(path[0] for path in self.filter.columns) if self.filter else frozenset()
-
     def columns_of(self, tail: FileTail) -> OrcColumns:
         """Return the wanted columns of one file."""
         columns = match_columns(

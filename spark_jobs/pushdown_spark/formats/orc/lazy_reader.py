@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, top_level_names
 from pushdown_spark.formats.orc.coalesced_reads import CoalescedReader, FetchedRanges, plan_reads, split_range
 from pushdown_spark.formats.orc.column_mapping import MatchedColumn, ReadOptions, has_local_times, to_wanted_type
 from pushdown_spark.formats.orc.file_tail import FileTail
@@ -76,7 +76,7 @@ class OrcColumns:
         partial_reads: int | None,
         options: ReadOptions,
     ) -> None:
-        names = frozenset(path[0] for path in compiled.columns) if compiled else frozenset()
+        names = top_level_names(compiled)
         self.filter = compiled
         self.partial_reads = partial_reads
         self.options = options

@@ -16,20 +16,14 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled, setting
-from pushdown_spark.formats.columnar import (
-    check_columns,
-    combined,
-    count_leaves,
-    first_type,
-    has_map,
-    is_exact,
-    read_fields,
-)
+from pushdown_spark.formats.bound_predicate import combined, is_exact
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files
 from pushdown_spark.formats.orc.column_mapping import PADDED
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
 from pushdown_spark.formats.orc.file_reader import OrcQuery
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
+from pushdown_spark.formats.readable_types import check_columns
+from pushdown_spark.projection.nested_types import count_leaves, first_type, has_map
 from pushdown_spark.relations.file_schemas import check_broken_files
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.jvm_gateway import java_class
@@ -121,7 +115,7 @@ def _check_maps(spark: SparkSession, request: ScanRequest) -> None:
     sorts them by key (`OrcMap` is a `TreeMap`). Spark chooses it by settings and by the number of columns
     (`OrcFileFormat.supportBatch`). The number here is that of complete columns, which is the most that Spark may read.
     """
-    column = next((field.name for field in read_fields(request) if has_map(field.dataType)), None)
+    column = next((field.name for field in request.read_schema.fields if has_map(field.dataType)), None)
     if column is None:
         return
     is_vectorized = all(is_enabled(spark, key, default=True) for key in _VECTORIZED)
@@ -135,7 +129,7 @@ def _check_padding(spark: SparkSession, request: ScanRequest) -> None:
     pads = is_enabled(spark, "spark.sql.readSideCharPadding", default=True)
     if pads and not is_enabled(spark, "spark.sql.legacy.charVarcharAsString"):
         return
-    for column in read_fields(request):
+    for column in request.read_schema.fields:
         if is_char(column):
             raise UnsupportedError(f"column {column.name} is a char(n), which Spark is not to pad in this session")
 
@@ -158,7 +152,7 @@ def has_times(data_type: t.DataType) -> bool:
 
 
 def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
-    """Return the Arrow schema in which Spark expects some columns."""
+    """Return the Arrow schema in which Spark expects some columns, with a mark for char(n), whose values are padded."""
     return pa.schema([_arrow_field(field) for field in fields])
 
 
@@ -168,7 +162,7 @@ def _arrow_field(field: t.StructField) -> pa.Field:
 
 
 def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilter | None) -> OrcQuery:
-    fields = read_fields(request)
+    fields = request.read_schema.fields
     positions = {name: position for position, name in enumerate(request.schema.fieldNames())}
     return OrcQuery(
         arrow_schema(fields),

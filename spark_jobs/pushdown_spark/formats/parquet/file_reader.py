@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError
-from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, top_level_names
 from pushdown_spark.expressions.bound import Column
 from pushdown_spark.formats.parquet.address import Address
 from pushdown_spark.formats.parquet.column_mapping import Calendar, FileColumns, has_sound_statistics, match_columns
@@ -40,11 +40,6 @@ class ParquetQuery:
     filter: ArrowFilter | None
     calendars: tuple[Calendar, Calendar]
     case_sensitive: bool
-
-    @property
-    def filter_names(self) -> frozenset[str]:
-        """Top-level columns that the filter needs."""
-        return frozenset(path[0] for path in self.filter.columns) if self.filter else frozenset()
 
     @property
     def filtered_structs(self) -> frozenset[str]:
@@ -112,7 +107,8 @@ class OpenParquet:
     def sample(self, group: int, rows: int) -> pa.RecordBatch:
         """Return the filter's columns of the first rows of a row group."""
         columns, query = self.columns, self._query
-        schema = pa.schema([field for field in query.schema if field.name in query.filter_names])
+        filter_names = top_level_names(query.filter)
+        schema = pa.schema([field for field in query.schema if field.name in filter_names])
         names = {field.name: columns.names[field.name] for field in schema}
         paths = [self.footer.schema.column(leaf).path for name in names for leaf in columns.leaves.get(name, ())]
         count = min(rows, self.footer.row_group(group).num_rows)

@@ -14,13 +14,14 @@ from pushdown_spark.errors import UnsafeInputError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled
-from pushdown_spark.formats.columnar import arrow_schema, check_columns, combined, is_exact, read_fields
+from pushdown_spark.formats.bound_predicate import combined, is_exact
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files
 from pushdown_spark.formats.parquet.address import check_store
 from pushdown_spark.formats.parquet.column_mapping import Calendar, datetime_calendar, int96_calendar
 from pushdown_spark.formats.parquet.cost import estimate
 from pushdown_spark.formats.parquet.file_parts import ParquetInput, parquet_inputs
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
+from pushdown_spark.formats.readable_types import arrow_schema, check_columns
 from pushdown_spark.relations.file_schemas import check_broken_files
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.worker_startup import startup_cost
@@ -74,7 +75,7 @@ def _check_request(spark: SparkSession, request: ScanRequest) -> None:
         raise UnsupportedError("no predicate to push")
     request.check_any_reader()
     check_columns(request)
-    for field in read_fields(request):
+    for field in request.read_schema.fields:
         if is_char(field):
             raise UnsupportedError(f"column {field.name} is a char(n), which only Spark pads")
     _check_settings(spark, request)
@@ -100,7 +101,7 @@ def _check_settings(spark: SparkSession, request: ScanRequest) -> None:
 
 def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilter | None) -> ParquetQuery:
     return ParquetQuery(
-        arrow_schema(read_fields(request)),
+        arrow_schema(request.read_schema.fields),
         combined_filter,
         _calendars(spark, request),
         is_case_sensitive(spark),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from pyspark.sql import SparkSession
 
@@ -21,6 +22,8 @@ _BLOCK_BYTES = 64 << 10
 """Number of bytes read at each position."""
 _MAX_BLOCKS = 8
 """Number of sampled positions, spread over all files."""
+_FIRST_BLOCKS = 2
+"""Number of sampled positions that are enough if every pattern matches most of their lines."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,9 @@ def sample(
     filter_matches = [0] * len(filters)
     quoted = [f'"{key}"'.encode() for key in keys]
     before_keys = [0] * len(keys)
-    for split in _sampled_blocks(files, blocks):
+    for done, split in enumerate(_sampled_blocks(files, blocks)):
+        if done == _FIRST_BLOCKS and min((*matches, *filter_matches), default=0) > counts.lines / 2:
+            break
         reader = LineReader(split, carriage_returns=syntax.carriage_returns)
         window = next(reader.windows(), None)
         if window is None:
@@ -212,19 +217,23 @@ def _count(counts: _Counts, content: bytes, lines: int, marks: LineMarks) -> Non
 
 
 def _sampled_blocks(files: Sequence[InputFile], number: int) -> list[Split]:
-    """Return evenly spread blocks, weighted by file size. In compressed files, they are at the start."""
-    total = sum(file.size for file in files)
-    step = max(total // number, 1)
-    blocks: list[Split] = []
+    """Return evenly spread blocks, weighted by file size: the first, the one in the middle, then the others.
+
+    In compressed files, they are at the start.
+    """
+    blocks = list(islice(_spread_blocks(files, max(sum(file.size for file in files) // number, 1)), number))
+    if blocks:
+        blocks.insert(1, blocks.pop(len(blocks) // 2))
+    return blocks
+
+
+def _spread_blocks(files: Sequence[InputFile], step: int) -> Iterator[Split]:
+    """Yield a block after each step of bytes through all files."""
     passed = 0
     for file in files:
-        first = -(-passed // step) * step
-        for position in range(first, passed + file.size, step):
-            blocks.append(_block(file, position - passed))
-            if len(blocks) >= number:
-                return blocks
+        for position in range(-(-passed // step) * step, passed + file.size, step):
+            yield _block(file, position - passed)
         passed += file.size
-    return blocks
 
 
 def _block(file: InputFile, start: int) -> Split:

@@ -21,7 +21,7 @@ from pushdown_spark.formats.text.line_parser import parse_lines
 from pushdown_spark.formats.text.planner import JvmTextPlan
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.text_source import text_lines
-from pushdown_spark.runtime.jvm_gateway import elements
+from pushdown_spark.runtime.jvm_gateway import tree_nodes
 from pushdown_spark.scan.base import Scan
 from pushdown_spark.scan.tasks import with_constants_of_lines
 
@@ -127,7 +127,7 @@ class JvmTextScan(Scan):
         """Return the number of lines that were read, and of candidates. Both are 0 before a run."""
         if "_candidates" not in self.__dict__:
             return 0, 0
-        nodes = list(_nodes(self._candidates._jdf.queryExecution().executedPlan()))
+        nodes = list(tree_nodes(self._candidates._jdf.queryExecution().executedPlan()))
         filters = [node for node in nodes if node.nodeName() == "Filter"]
         return _rows_of(nodes[-1]), _rows_of(filters[-1]) if filters else 0
 
@@ -149,14 +149,6 @@ def _error(problem: str) -> Column:
         f.input_file_name(), f.lit(f" has {problem} ('"), excerpt, f.lit("'...); read it with reader='spark'")
     )
     return f.concat(f.lit(f"\n{kind}: "), found)
-
-
-def _nodes(plan: JavaObject) -> list[JavaObject]:
-    """Return the nodes of a plan without branches, from its root to its leaf."""
-    nodes = [plan]
-    while children := list(elements(nodes[-1].children())):
-        nodes.append(children[0])
-    return nodes
 
 
 def _rows_of(node: JavaObject) -> int:

@@ -12,7 +12,8 @@ import pyarrow as pa
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_reader import LineReader, Window
-from pushdown_spark.relations.listing import Split, Task
+from pushdown_spark.relations.listing import Split
+from pushdown_spark.relations.packing import Task
 from pushdown_spark.runtime.worker import freeze_imports, unexpected_errors_as_unsafe_input
 
 _BOM = b"\xef\xbb\xbf"

@@ -13,7 +13,7 @@ from isal import igzip_lib
 
 from pushdown_spark.errors import AccessDeniedError, MissingPathError, UnreadableFileError, UnsafeInputError
 from pushdown_spark.relations.listing import Compression, Split
-from pushdown_spark.relations.storage import RangeFile
+from pushdown_spark.relations.storage import DENIED_REMEDY, REMEDY, RangeFile
 
 WINDOW = 1 << 20
 """Size of a window in bytes. It fits into the cache of a core, because several searches run over it."""
@@ -91,14 +91,11 @@ class LineReader:
         except FileNotFoundError as problem:
             raise MissingPathError(f"{split.path} vanished before it was read; run the task again") from problem
         except PermissionError as problem:
-            raise AccessDeniedError(
-                f"cannot read {split.path}: {problem}; let the job's credentials read it, or leave it out of `path`"
-            ) from problem
+            raise AccessDeniedError(f"cannot read {split.path}: {problem}; {DENIED_REMEDY}") from problem
         except (EOFError, OSError, _GZIP_ERROR, pa.ArrowException) as problem:
             where = f"{split.path} near byte {split.start + self.bytes_read}: {problem}"
             if isinstance(problem, OSError) and split.compression is Compression.NONE:
-                message = f"cannot read {where}; replace the file, or leave it out of `path`"
-                raise UnreadableFileError(message) from problem
+                raise UnreadableFileError(f"cannot read {where}; {REMEDY}") from problem
             raise UnsafeInputError(f"{where}; read it with reader='spark'") from problem
 
     def _compressed_windows(self) -> Iterator[Window]:

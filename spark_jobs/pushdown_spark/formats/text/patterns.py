@@ -19,7 +19,7 @@ from pushdown_spark.expressions.byte_patterns.text import BytePattern
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.expressions.session_settings import is_enabled
-from pushdown_spark.formats.columnar import scope_of
+from pushdown_spark.formats.bound_predicate import scope_of
 from pushdown_spark.formats.text.text_options import TextOptions
 from pushdown_spark.relations.request import ScanRequest
 

@@ -19,7 +19,6 @@ from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 from pushdown_spark.expressions.byte_patterns.text import BytePattern
 from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.expressions.session_settings import is_enabled, setting
-from pushdown_spark.formats.columnar import count_leaves, listed_files
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.cost import LineMarks, LineSample, TextCosts, check_size, sample
 from pushdown_spark.formats.text.headers import header_lines
@@ -35,8 +34,10 @@ from pushdown_spark.formats.text.text_options import (
     uses_current_date_rules,
 )
 from pushdown_spark.formats.text.zone_offsets import zone_offsets
+from pushdown_spark.projection.nested_types import count_leaves
 from pushdown_spark.relations.hadoop_storage import HadoopStorage
-from pushdown_spark.relations.listing import InputFile, input_uris
+from pushdown_spark.relations.listing import InputFile
+from pushdown_spark.relations.partition_directories import listed_files
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.storage import storage_for
 
@@ -148,7 +149,7 @@ def _open_input(spark: SparkSession, request: ScanRequest) -> _Input:
     """Return the files of a scan, and whether only the JVM can read them."""
     options = request.source.options
     try:
-        files = listed_files(request, storage_for(spark, input_uris(request.native), options))
+        files = listed_files(request, storage_for(spark, request.uris, options))
     except UnsupportedError as problem:
         return _Input(listed_files(request, HadoopStorage(spark, options)), str(problem))
     if unsupported := next((file.path for file in files if file.compression is None), None):

@@ -12,15 +12,16 @@ from functools import cached_property
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import CostReport, FileReport, SourceReport
+from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.formats.text.line_filter import LineFilterTask, TextTask, total
 from pushdown_spark.formats.text.line_parser import parse_lines
 from pushdown_spark.formats.text.planner import TextPlan
-from pushdown_spark.relations.listing import Task
+from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.scan.base import IncrementalScan, Scan
 from pushdown_spark.scan.incremental import batch_size
-from pushdown_spark.scan.metrics import TaskCounts, by_file, most_read
-from pushdown_spark.scan.tasks import tasks_of, with_constants
+from pushdown_spark.scan.metrics import WHOLE_SCAN, TaskCounts, by_file, most_read, of_batch
+from pushdown_spark.scan.tasks import progress_of, tasks_of, with_constants
 
 _LINE_SCHEMA = "value string"
 
@@ -53,7 +54,7 @@ class TextScan(Scan):
 
     @cached_property
     def _all_rows(self) -> DataFrame:
-        return self.run_tasks(self._tasks, 0, (), None)
+        return self.run_tasks(self._tasks, WHOLE_SCAN, (), None)
 
     def run_tasks(self, tasks: tuple[Task, ...], batch: int, skip: tuple[int, ...], cap: int | None) -> DataFrame:
         """Return the rows of some tasks. Each task skips `skip` candidates and returns the next `cap` candidates."""
@@ -107,6 +108,12 @@ class TextScan(Scan):
             ),
             notes=self._notes,
         )
+
+    def progress(self) -> SourceProgress:
+        """Return what the finished tasks of the whole scan have searched. The rows are the candidate lines."""
+        counts = of_batch(self._counts.value, WHOLE_SCAN)
+        lines = sum(file.candidate_lines for task in counts.values() for file in task.files.values())
+        return progress_of(self._tasks, counts.keys(), lines)
 
     def incremental(self, limit: int) -> IncrementalScan:
         """Return the scan in batches of tasks."""

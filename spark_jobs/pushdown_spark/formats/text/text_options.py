@@ -26,8 +26,8 @@ from pushdown_spark.expressions.byte_patterns.text import BytePattern, alternati
 from pushdown_spark.expressions.byte_patterns.times import Offsets
 from pushdown_spark.expressions.scope import is_char
 from pushdown_spark.expressions.session_settings import check_meaning, setting
-from pushdown_spark.formats.columnar import types_in
 from pushdown_spark.formats.text.line_filter import LineSyntax
+from pushdown_spark.projection.nested_types import types_in
 from pushdown_spark.relations.request import ScanRequest
 
 _UTF8 = frozenset({"utf-8", "utf8"})

@@ -32,6 +32,7 @@ from pushdown_spark.optimizer.join_order.enumeration import (
     relation_mask,
 )
 from pushdown_spark.optimizer.join_order.equalities import ChainEqualities, ColumnKey, Equality
+from pushdown_spark.optimizer.join_order.output_columns import RequiredOutputColumns
 from pushdown_spark.optimizer.logical_plan import (
     ChainItem,
     ChainTree,
@@ -46,7 +47,6 @@ from pushdown_spark.optimizer.logical_plan import (
     heuristic_order,
     relation_names,
 )
-from pushdown_spark.optimizer.prune_columns import RequiredOutputColumns
 from pushdown_spark.optimizer.reduce_semi_joins import KeyPredicate, reduce_by_known_keys
 from pushdown_spark.optimizer.reorder_safety import ColumnTypes
 from pushdown_spark.optimizer.select_block import SelectBlock

@@ -28,7 +28,6 @@ from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.constant_folding import value_of
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.expressions.session_settings import is_case_sensitive
-from pushdown_spark.optimizer.reorder_safety import AnalysisCosts
 from pushdown_spark.optimizer.sql_reader import to_sql
 from pushdown_spark.optimizer.statistics.cardinality import (
     JoinColumnStatistics,
@@ -36,6 +35,7 @@ from pushdown_spark.optimizer.statistics.cardinality import (
     RelationStatistics,
     guess_selectivity,
 )
+from pushdown_spark.optimizer.statistics.collection_time import AnalysisCosts
 from pushdown_spark.optimizer.statistics.sampling import SourceSample, sample_files
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import Source
@@ -300,13 +300,13 @@ def _reported_statistics(relation: Relation, request: StatisticsRequest) -> Rela
         for name, column in table.columns.items()
         if column.distinct is not None
     }
-    filtered_rows = table.kept
-    if not table.judged:
+    filtered_rows = table.expected_rows
+    if not table.has_selectivity:
         distinct = {("", key[1]): column.distinct for key, column in columns.items()}
         guesses = (guess_selectivity(condition, distinct) for condition in request.conditions)
         filtered_rows = min(filtered_rows, table.rows * math.prod(guesses))
     width = _FIXED_WIDTH * max(len(request.read_columns or ()), 1)
-    file_bytes = filtered_rows * width if table.few else None
+    file_bytes = filtered_rows * width if table.is_fetched else None
     return RelationStatistics(table.rows, filtered_rows, columns, file_bytes=file_bytes)
 
 

@@ -32,7 +32,8 @@ from pushdown_spark.expressions.bound import (
 from pushdown_spark.expressions.byte_patterns.avro import block_patterns
 from pushdown_spark.expressions.byte_patterns.avro_encoding import GREGORIAN_DAY, GREGORIAN_MICROS, interval, zigzag
 from pushdown_spark.expressions.types import LogicalType
-from pushdown_spark.formats.avro.block_search import BlockSearch, locate
+from pushdown_spark.formats.avro.block_search import BlockSearch
+from pushdown_spark.formats.avro.column_encodings import locate
 from pushdown_spark.formats.avro.resolution import NameMatcher
 from pushdown_spark.formats.avro.schema import parse_schema
 

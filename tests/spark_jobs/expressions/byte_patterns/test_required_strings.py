@@ -26,7 +26,7 @@ from pushdown_spark.expressions.byte_patterns.required_strings import required_s
         (["long", "along"], {b"long"}),
     ],
 )
-def test_strings_of_expressions(expressions: list[str], strings: set[bytes]) -> None:
+def test_every_match_contains_one_of_the_required_strings(expressions: list[str], strings: set[bytes]) -> None:
     found = required_strings(expressions, 10)
     assert found is not None
     assert set(found) == strings

@@ -6,14 +6,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
+from spark_rows import sorted_rows
 
 from pushdown_spark.formats.avro.data_source import FORMAT, register
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
-
-
-def _rows(frame: DataFrame) -> list[str]:
-    return sorted(map(str, frame.collect()))
 
 
 def test_map_columns_raise_unless_the_schema_leaves_them_out(spark: SparkSession, tmp_path: Path) -> None:
@@ -22,7 +19,7 @@ def test_map_columns_raise_unless_the_schema_leaves_them_out(spark: SparkSession
     with pytest.raises(PySparkException, match="m is a map, whose entries"):
         spark.read.format(FORMAT).load(str(tmp_path / "maps")).collect()
     ours = spark.read.format(FORMAT).schema("id BIGINT").load(str(tmp_path / "maps"))
-    assert _rows(ours) == ["Row(id=0)", "Row(id=1)", "Row(id=2)"]
+    assert sorted_rows(ours) == ["Row(id=0)", "Row(id=1)", "Row(id=2)"]
 
 
 def test_option_avro_schema_adds_defaults_and_drops_columns(spark: SparkSession, tmp_path: Path) -> None:
@@ -34,7 +31,11 @@ def test_option_avro_schema_adds_defaults_and_drops_columns(spark: SparkSession,
     ours = spark.read.format(FORMAT).option("avroSchema", schema).load(path)
     native = spark.read.format(FILE_FORMAT).option("avroSchema", schema).load(path)
     assert ours.schema == native.schema
-    assert _rows(ours.where("name = 'n7'")) == _rows(native.where("name = 'n7'")) == ["Row(name='n7', more=7)"] * 6
+    assert (
+        sorted_rows(ours.where("name = 'n7'"))
+        == sorted_rows(native.where("name = 'n7'"))
+        == ["Row(name='n7', more=7)"] * 6
+    )
 
 
 def test_option_avro_schema_reads_bytes_as_strings_even_if_they_are_not_utf8(
@@ -47,6 +48,6 @@ def test_option_avro_schema_reads_bytes_as_strings_even_if_they_are_not_utf8(
         {"name": "b", "type": ["string", "null"]}, {"name": "id", "type": ["long", "null"]}]}"""
     ours = spark.read.format(FORMAT).option("avroSchema", schema).load(str(tmp_path / "bytes"))
     shown = ours.where("id > 1").selectExpr("id", "hex(b) AS b")
-    assert _rows(shown) == ["Row(id=2, b='64C3A9')", "Row(id=3, b='FF01')", "Row(id=4, b=None)"]
+    assert sorted_rows(shown) == ["Row(id=2, b='64C3A9')", "Row(id=3, b='FF01')", "Row(id=4, b=None)"]
     native = spark.read.format(FILE_FORMAT).option("avroSchema", schema).load(str(tmp_path / "bytes"))
-    assert _rows(native.where("id > 1").selectExpr("id", "hex(b) AS b")) == _rows(shown)
+    assert sorted_rows(native.where("id > 1").selectExpr("id", "hex(b) AS b")) == sorted_rows(shown)

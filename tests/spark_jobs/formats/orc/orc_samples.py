@@ -14,8 +14,8 @@ from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery
 from pushdown_spark.formats.orc.file_tail import FileTail, ReadRange, read_tail
 from pushdown_spark.formats.orc.metadata import footer_bytes, post_script_bytes, stripe_footer_bytes
 from pushdown_spark.formats.orc.metrics import OrcMetrics
-from pushdown_spark.formats.orc.row_group_slice import ColumnSelection, RowGroupRange, slice_file, stream_slices
-from pushdown_spark.formats.orc.stripe import Stripe
+from pushdown_spark.formats.orc.row_group_slice import ColumnSelection, slice_file, stream_slices
+from pushdown_spark.formats.orc.stripe import RowGroupRange, Stripe
 
 CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
 

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from pushdown_spark.formats.orc.coalesced_reads import CoalescedReader, ReadPurpose
+from pushdown_spark.formats.orc.coalesced_reads import CoalescedReader
+from pushdown_spark.formats.orc.metrics import ReadPurpose
 
 CONTENT = bytes(random.Random(1).randbytes(10_000))
 

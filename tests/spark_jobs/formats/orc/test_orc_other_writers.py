@@ -7,7 +7,8 @@ from pathlib import Path
 import pyorc
 import pytest
 from orc_samples import Sample
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
+from spark_rows import sorted_rows
 
 from pushdown_spark.errors import ErrorCode
 from pushdown_spark.formats.orc.metadata import footer_bytes, post_script_bytes, stripe_footer_bytes
@@ -22,10 +23,6 @@ NONE, LZO = b"\x10\x00", b"\x10\x03"
 MAGIC = b"\x82\xf4\x03\x03ORC"
 """The field of a postscript that has the magic."""
 ROWS = 3_000
-
-
-def _rows(frame: DataFrame) -> list[str]:
-    return sorted(map(str, frame.collect()))
 
 
 def _written(path: Path, *, rows: int = ROWS, **options: object) -> bytes:
@@ -72,9 +69,9 @@ def _all_agree(spark: SparkSession, path: Path, where: str | None = None) -> dic
         session = PushdownSession(spark)
         session.add_source("data", path=str(path), format="orc", reader=reader)
         result = session.scan("data", where=where)
-        found[reader] = result.run(_rows), result.report()["data"]
+        found[reader] = result.run(sorted_rows), result.report()["data"]
     expected = spark.read.orc(str(path))
-    wanted = _rows(expected if where is None else expected.where(where))
+    wanted = sorted_rows(expected if where is None else expected.where(where))
     assert wanted
     for rows, _ in found.values():
         assert rows == wanted
@@ -137,5 +134,5 @@ def test_the_error_names_an_unreadable_file(spark: SparkSession, tmp_path: Path)
         session = PushdownSession(spark)
         session.add_source("data", path=str(tmp_path), format="orc", reader=reader)
         with pytest.raises(Exception, match=r"b\.orc") as raised:
-            session.scan("data").run(_rows)
+            session.scan("data").run(sorted_rows)
         assert classify(raised.value).code is ErrorCode.UNREADABLE_FILE

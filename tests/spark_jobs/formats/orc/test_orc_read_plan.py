@@ -7,7 +7,7 @@ import random
 import pytest
 
 from pushdown_spark.formats.orc.coalesced_reads import BRIDGED_GROUPS, plan_reads, split_range
-from pushdown_spark.formats.orc.row_group_slice import RowGroupRange
+from pushdown_spark.formats.orc.stripe import RowGroupRange
 
 
 def spread(runs: tuple[RowGroupRange, ...]) -> list[int]:

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from pushdown_spark.formats.orc.file_tail import OrcTypeKind
-from pushdown_spark.formats.orc.row_group_slice import ColumnSelection, RowGroupRange, stream_slices
-from pushdown_spark.formats.orc.stripe import StreamKind
+from pushdown_spark.formats.orc.row_group_slice import ColumnSelection, stream_slices
+from pushdown_spark.formats.orc.stripe import RowGroupRange, StreamKind
 
 ROWS = 1200
 

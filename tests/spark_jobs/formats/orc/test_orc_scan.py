@@ -23,9 +23,8 @@ from pushdown_spark.expressions.bound import BooleanConstant
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.orc import lazy_reader
-from pushdown_spark.formats.orc.coalesced_reads import ReadPurpose
 from pushdown_spark.formats.orc.file_reader import OrcQuery
-from pushdown_spark.formats.orc.metrics import OrcMetrics, OrcOutcome
+from pushdown_spark.formats.orc.metrics import OrcMetrics, OrcOutcome, ReadPurpose
 from pushdown_spark.formats.orc.stripe import StreamKind
 from pushdown_spark.formats.scan_task import sum_metrics
 

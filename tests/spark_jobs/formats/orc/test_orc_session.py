@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 from session_settings import session_settings
+from spark_rows import sorted_rows
 
 from pushdown_spark.contract import ErrorCode
 from pushdown_spark.errors import BadSpecError, PushdownError, UnreadableFileError
@@ -229,9 +230,9 @@ def test_padded_strings_are_those_of_spark(spark: SparkSession, tmp_path: Path) 
             expected = spark.read.orc(str(path)) if schema is None else spark.read.schema(schema).orc(str(path))
             session = PushdownSession(spark)
             session.add_source("t", path=str(path), format="orc", reader="pushdown", schema=schema)
-            found = session.scan("t", where=where).run(lambda frame: frame.collect())
+            found = session.scan("t", where=where).run(sorted_rows)
             assert session.scan("t", where=where).report()["t"].reader == "pushdown" or "c " in where
-            assert sorted(map(repr, found)) == sorted(map(repr, expected.where(where).collect())), (schema, where)
+            assert found == sorted_rows(expected.where(where)), (schema, where)
 
 
 def test_a_damaged_file_is_named(spark: SparkSession, table: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from session_settings import session_settings
+from spark_rows import sorted_rows
 
 from pushdown_spark.contract import JoinOptions, SourceReport
 from pushdown_spark.errors import PushdownError
@@ -41,7 +42,7 @@ def scan(
     session = PushdownSession(spark)
     session.add_source("t", path=str(path), format="parquet", reader=reader, schema=schema, options=options or {})
     result: PushdownResult = session.scan("t", columns=columns, where=where, limit=limit)
-    rows = result.run(lambda frame: sorted(map(repr, frame.collect())))
+    rows = result.run(sorted_rows)
     return rows, result.report()["t"]
 
 
@@ -59,7 +60,7 @@ def agrees(
         frame = spark.read.options(**(options or {}))
         frame = frame if schema is None else frame.schema(schema)
         expected = frame.parquet(str(path)).where(where).select(*(columns or ["*"]))
-        expected_rows = sorted(map(repr, expected.collect()))
+        expected_rows = sorted_rows(expected)
     found, report = scan(spark, path, where, columns, schema=schema, options=options)
     assert found == expected_rows, report.reason
     return report
@@ -174,7 +175,7 @@ def test_names_of_columns_may_have_any_character(spark: SparkSession, tmp_path: 
     assert agrees(spark, tmp_path / "t.parquet", where).reader == "pushdown"
 
 
-def test_partition_columns(spark: SparkSession, tmp_path: Path) -> None:
+def test_partition_columns_are_read_and_prune_files(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.range(100).selectExpr("id", "id % 3 AS p", "IF(id % 2 = 0, 'x=y', NULL) AS q")
     rows.write.partitionBy("p", "q").parquet(str(tmp_path / "t"))
     report = agrees(spark, tmp_path / "t", "p = 1 AND id < 50", ["q", "id", "p"])
@@ -247,7 +248,9 @@ def test_some_types_are_left_to_spark(spark: SparkSession, tmp_path: Path, array
 
 @pytest.mark.parametrize("unit", ["us", "ms"])
 @pytest.mark.parametrize("zone", ["UTC", None])
-def test_timestamps(spark: SparkSession, tmp_path: Path, unit: str, zone: str | None) -> None:
+def test_timestamps_of_each_unit_and_zone_are_compared(
+    spark: SparkSession, tmp_path: Path, unit: str, zone: str | None
+) -> None:
     moments = [datetime(2020, 1, 1), datetime(1970, 1, 1), datetime(1, 1, 2), datetime(9999, 12, 31), None]
     pq.write_table(pa.table({"at": pa.array(moments, pa.timestamp(unit, zone))}), tmp_path / "t.parquet")
     kind = "TIMESTAMP" if zone else "TIMESTAMP_NTZ"
@@ -257,7 +260,7 @@ def test_timestamps(spark: SparkSession, tmp_path: Path, unit: str, zone: str | 
 
 @pytest.mark.parametrize("kind", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
 @pytest.mark.parametrize("mode", ["CORRECTED", "LEGACY"])
-def test_calendars(spark: SparkSession, tmp_path: Path, kind: str, mode: str) -> None:
+def test_files_in_the_old_calendar_are_left_to_spark(spark: SparkSession, tmp_path: Path, kind: str, mode: str) -> None:
     settings = {
         "spark.sql.parquet.outputTimestampType": kind,
         "spark.sql.parquet.datetimeRebaseModeInWrite": mode,
@@ -329,7 +332,7 @@ def test_keys_of_a_small_source_reach_a_large_one(spark: SparkSession, table: Pa
         session.add_source("t", path=str(table), format="parquet", reader=reader)
         session.add_source("small", path=str(tmp_path / "small.parquet"), format="parquet", reader=reader)
         result = session.sql(query, JoinOptions(min_bytes=1_000))
-        rows[reader] = result.run(lambda frame: sorted(map(repr, frame.collect())))
+        rows[reader] = result.run(sorted_rows)
         if reader == "pushdown":
             report = result.report()["t"]
             assert report.reader == "pushdown"

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from session_settings import session_settings
+from spark_rows import sorted_rows
 
 from pushdown_spark.formats.text.planner import CARRIER_SETTING
-from pushdown_spark.session import PushdownResult, PushdownSession
+from pushdown_spark.result import PushdownResult
+from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id bigint, name string, at struct<place:string>"
 PUSHDOWN = "spark.sql.json.filterPushdown.enabled"
@@ -44,15 +46,11 @@ def _scan(
     return session.scan("t", columns=columns, where=where)
 
 
-def _rows(frame: DataFrame) -> list[str]:
-    return sorted(map(str, frame.collect()))
-
-
 def test_the_report_shows_lines_and_bytes(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "data.json"
     path.write_text(_json(100))
     result = _scan(spark, path, "at.place = 'needle'")
-    assert len(result.run(_rows)) == 10
+    assert len(result.run(sorted_rows)) == 10
     report = result.report()["t"]
     assert (report.reader, report.carrier) == ("pushdown", "jvm")
     assert report.bytes_read == path.stat().st_size
@@ -68,7 +66,7 @@ def test_files_with_a_codec_of_hadoop_are_searched(spark: SparkSession, tmp_path
     spark.read.text(str(tmp_path / "data.json")).write.option("compression", "deflate").text(packed)
     with session_settings(spark, {CARRIER_SETTING: carrier}):
         result = _scan(spark, Path(packed), "at.place = 'needle' AND id > 100")
-        assert result.run(_rows) == _rows(
+        assert result.run(sorted_rows) == sorted_rows(
             spark.read.schema(SCHEMA).json(packed).where("at.place = 'needle' AND id > 100")
         )
     assert result.report()["t"].carrier == "jvm", result.report()["t"].reason
@@ -83,7 +81,9 @@ def test_partitions_and_file_columns(spark: SparkSession, tmp_path: Path) -> Non
     where = "at.place = 'needle' AND (day > DATE'2024-01-01' OR day IS NULL)"
     schema = f"{SCHEMA}, day date, sub string"
     result = _scan(spark, tmp_path, where, schema=schema, columns=columns)
-    assert result.run(_rows) == _scan(spark, tmp_path, where, schema=schema, columns=columns, reader="spark").run(_rows)
+    assert result.run(sorted_rows) == _scan(spark, tmp_path, where, schema=schema, columns=columns, reader="spark").run(
+        sorted_rows
+    )
     report = result.report()["t"]
     assert report.carrier == "jvm", report.reason
     assert report.files_total == 2
@@ -95,11 +95,11 @@ def test_a_header_with_a_string_of_the_predicate_is_not_a_row(spark: SparkSessio
     (tmp_path / "b.csv").write_text("# name\n\n#x\nid,name\n3,name\n")
     schema, where = "id int, name string", "name = 'name'"
     result = _scan(spark, tmp_path, where, "csv", schema, header="true", comment="#")
-    assert result.run(_rows) == ["Row(id=2, name='name')", "Row(id=3, name='name')"]
+    assert result.run(sorted_rows) == ["Row(id=2, name='name')", "Row(id=3, name='name')"]
     assert result.report()["t"].reader == "spark"
     assert "header" in result.report()["t"].reason
     other = _scan(spark, tmp_path, "name = 'Ada'", "csv", schema, header="true", comment="#")
-    assert other.run(_rows) == ["Row(id=1, name='Ada')"]
+    assert other.run(sorted_rows) == ["Row(id=1, name='Ada')"]
     assert other.report()["t"].carrier == "jvm"
 
 
@@ -109,7 +109,9 @@ def test_lines_in_another_encoding_use_spark(spark: SparkSession, tmp_path: Path
     line = '{"id":1,"name":"x","at":{"place":"needle"}}'
     path.write_bytes(_json(20).encode() + line.encode(encoding) + b"\n")
     result = _scan(spark, path, "at.place = 'needle'")
-    assert result.run(_rows) == _rows(spark.read.schema(SCHEMA).json(str(path)).where("at.place = 'needle'"))
+    assert result.run(sorted_rows) == sorted_rows(
+        spark.read.schema(SCHEMA).json(str(path)).where("at.place = 'needle'")
+    )
     assert result.report()["t"].reader == "spark"
 
 
@@ -118,11 +120,15 @@ def test_byte_order_marks_and_invalid_bytes(spark: SparkSession, tmp_path: Path)
     line = b'{"id":1,"name":"x","at":{"place":"needle"}}\n'
     path.write_bytes(b"\xef\xbb\xbf" + line + b"\xef\xbb\xbf" + line)
     result = _scan(spark, path, "at.place = 'needle'")
-    assert result.run(_rows) == _rows(spark.read.schema(SCHEMA).json(str(path)).where("at.place = 'needle'"))
+    assert result.run(sorted_rows) == sorted_rows(
+        spark.read.schema(SCHEMA).json(str(path)).where("at.place = 'needle'")
+    )
     assert result.report()["t"].carrier == "jvm"
     path.write_bytes(line + line.replace(b"needle", b"n\xc1\xa5edle"))
     result = _scan(spark, path, "at.place = 'needle'")
-    assert result.run(_rows) == _rows(spark.read.schema(SCHEMA).json(str(path)).where("at.place = 'needle'"))
+    assert result.run(sorted_rows) == sorted_rows(
+        spark.read.schema(SCHEMA).json(str(path)).where("at.place = 'needle'")
+    )
     assert "UTF-8" in result.report()["t"].reason
 
 
@@ -130,7 +136,7 @@ def test_a_range_has_no_strings(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("1,a\n20,b\n")
     result = _scan(spark, path, "id > 7", "csv", "id int, name string")
-    assert result.run(_rows) == ["Row(id=20, name='b')"]
+    assert result.run(sorted_rows) == ["Row(id=20, name='b')"]
     assert "string" in result.report()["t"].reason
 
 
@@ -156,7 +162,7 @@ def test_long_lines_do_not_exhaust_the_stack(spark: SparkSession, tmp_path: Path
     path.write_text("\n".join(lines) + "\n")
     schema = "id bigint, name string, tags array<string>, at struct<place:string>"
     result = _scan(spark, path, "at.place = 'needle' AND tags IS NOT NULL", schema=schema)
-    assert len(result.run(_rows)) == 2
+    assert len(result.run(sorted_rows)) == 2
     assert result.report()["t"].carrier == "jvm", result.report()["t"].reason
 
 
@@ -179,6 +185,6 @@ def test_file_columns_of_both_sides_of_a_join(spark: SparkSession, tmp_path: Pat
         "SELECT l.id, l.filename AS one, r.filename AS other FROM left l JOIN right r ON l.id = r.id "
         "WHERE l.at.place = 'needle' AND r.at.place = 'needle'"
     )
-    found = query.run(_rows)
+    found = query.run(sorted_rows)
     assert found == [f"Row(id={n}, one='left.json', other='right.json')" for n in (13, 3)]
     assert [report.carrier for report in query.report().values()] == ["jvm", "jvm"]

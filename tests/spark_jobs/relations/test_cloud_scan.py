@@ -1,9 +1,10 @@
-"""Scans of objects in Azure and Google stores return the rows of Spark's own reader. The servers are real."""
+"""Scans of objects in S3, Azure and Google stores return the rows of Spark's own reader. The servers are real."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,15 +13,17 @@ import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet
 import pytest
-from cloud_servers import AZURE_KEY, Azurite, CloudStore, GoogleServer, running
+from cloud_servers import AZURE_KEY, Azurite, CloudStore, GoogleServer, S3Server, mounted, running
 from fastavro import writer as write_avro
 from pyspark.sql import DataFrame, SparkSession
 
+from pushdown_spark.errors import AccessDeniedError
+from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.relations.azure_settings import AzureSettings
+from pushdown_spark.relations.listing import Compression, Split
 from pushdown_spark.relations.object_store import ObjectFile
 from pushdown_spark.relations.storage import Storage
 from pushdown_spark.runtime.error_classification import classify
-from pushdown_spark.runtime.filesystem import HadoopFiles
 from pushdown_spark.session import PushdownSession
 
 pytestmark = pytest.mark.nightly
@@ -32,20 +35,26 @@ AVRO_SCHEMA = {
     "name": "row",
     "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}],
 }
+ODD_KEYS = (
+    *("%2F%25.json", "q?x=1&y=2;z.json", "{a,b}[0]*.json", 'it\'s "quoted".json', "back\\slash.json", "^~`|<>.json"),
+    *("日本語/😀.json", "e\u0301.json", " space.json", "space.json ", "+.json", "x=1/$HOME.json", "no suffix"),
+)
 JSON = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
 
 
-@pytest.fixture(scope="module", params=[Azurite, GoogleServer])
+@pytest.fixture(scope="module", params=[Azurite, GoogleServer, S3Server])
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CloudStore]:
     with running(request.param, tmp_path_factory.mktemp("store")) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def tables(store: CloudStore, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Store files of several formats. Spark reads a mount of the same files, and Python workers read the server."""
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with files of several formats."""
     folder = tmp_path_factory.mktemp("data")
-    for name, content in {"json/2026/a b+c%20ü#.json": JSON, "json/z.json.gz": gzip.compress(JSON[:5000])}.items():
+    json_files = {"json/2026/a b+c%20ü#.json": JSON, "json/z.json.gz": gzip.compress(JSON[:5000])}
+    json_files |= {f"keys/{key}": b'{"id": %d, "name": "odd"}\n' % number for number, key in enumerate(ODD_KEYS)}
+    for name, content in json_files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     (folder / "orc").mkdir()
@@ -55,28 +64,17 @@ def tables(store: CloudStore, spark: SparkSession, tmp_path_factory: pytest.Temp
         write_avro(file, AVRO_SCHEMA, ROWS, sync_interval=20_000)
     (folder / "parquet").mkdir()
     pyarrow.parquet.write_table(pa.Table.from_pylist(ROWS), folder / "parquet" / "t.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tables(store: CloudStore, spark: SparkSession, folder: Path) -> Iterator[str]:
+    """Store the files. Spark reads a mount of the same files, and Python workers read the server."""
     for file in folder.rglob("*"):
         if file.is_file():
             store.put(f"data/{file.relative_to(folder)}", file.read_bytes())
-    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
-    for key, value in store.hadoop.items():
-        hadoop.set(key, value)
-    _mount(spark, store, folder)
-    yield store.path("data")
-    for key in store.hadoop:
-        hadoop.unset(key)
-
-
-def _mount(spark: SparkSession, store: CloudStore, folder: Path) -> None:
-    """Let Hadoop keep an opened file system that shows a local directory as the bucket."""
-    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
-    for name in {store.bucket, store.bucket.rpartition("@")[2]}:
-        hadoop.set(f"fs.viewfs.mounttable.{name}.link./data", folder.as_uri())
-    hadoop.set(f"fs.{store.scheme}.impl", "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme")
-    try:
-        assert HadoopFiles(spark).exists(store.path("data"))
-    finally:
-        hadoop.set(f"fs.{store.scheme}.impl", store.file_system)
+    with mounted(spark, store, folder):
+        yield store.path("data")
 
 
 @pytest.mark.parametrize("where", ["id = 4711", "name = 'name 42' AND id > 100", "id IN (11, 19999)"])
@@ -98,7 +96,23 @@ def test_rows_equal_those_of_sparks_reader(spark: SparkSession, tables: str, sou
     assert found["spark"]
 
 
-def test_parquet_is_left_to_spark(spark: SparkSession, tables: str) -> None:
+def test_rows_of_objects_with_odd_keys(spark: SparkSession, tables: str) -> None:
+    found = {}
+    for reader in ("pushdown", "spark"):
+        session = PushdownSession(spark)
+        options = {"recursiveFileLookup": "true"}
+        session.add_source("t", path=f"{tables}/keys", format="json", schema=SCHEMA, options=options, reader=reader)
+        result = session.scan("t", columns=["id", "filename", "filepath", "fqn"], where="name LIKE 'o%' AND id >= 0")
+        found[reader] = Counter(result.run(DataFrame.collect))
+        report = result.report()["t"]
+        assert report.reader == reader, report.reason
+    assert found["pushdown"] == found["spark"]
+    assert found["spark"].total() == len(ODD_KEYS)
+
+
+def test_parquet_is_left_to_spark(spark: SparkSession, store: CloudStore, tables: str) -> None:
+    if store.scheme == "s3a":
+        pytest.skip("Python workers read it from S3")
     session = PushdownSession(spark)
     session.add_source("t", path=f"{tables}/parquet", format="parquet", reader="pushdown")
     result = session.scan("t", where="id = 4711")
@@ -108,7 +122,11 @@ def test_parquet_is_left_to_spark(spark: SparkSession, tables: str) -> None:
 
 
 def test_a_setting_that_only_hadoop_supports_is_named(spark: SparkSession, store: CloudStore, tables: str) -> None:
-    key = {"abfs": "fs.azure.encryption.encoded.client-provided-key", "gs": "fs.gs.encryption.key"}[store.scheme]
+    key = {
+        "abfs": "fs.azure.encryption.encoded.client-provided-key",
+        "gs": "fs.gs.encryption.key",
+        "s3a": "fs.s3a.encryption.key",
+    }[store.scheme]
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     hadoop.set(key, "hush")
     try:
@@ -137,12 +155,11 @@ def test_an_object_that_vanishes_names_its_path(spark: SparkSession, store: Clou
         store.put("data/json/2026/a b+c%20ü#.json", JSON)
 
 
-@pytest.mark.parametrize("is_longer", [True, False])
-def test_an_object_that_is_overwritten_during_a_read_fails(store: CloudStore, is_longer: bool) -> None:
-    content = b"old\n" * 1_000_000
-    store.put("changing", content)
+@pytest.mark.parametrize("lines", [500_000, 1_000_000, 2_000_000], ids=["shorter", "of the same size", "longer"])
+def test_an_object_that_is_overwritten_during_a_read_fails(store: CloudStore, lines: int) -> None:
+    store.put("changing", b"old\n" * 1_000_000)
     with pytest.raises(OSError, match=r"overwritten|fewer than|no longer exists"):
-        _read_while_it_changes(store, b"new\n" * (2_000_000 if is_longer else 500_000))
+        _read_while_it_changes(store, b"new\n" * lines)
 
 
 def _read_while_it_changes(store: CloudStore, content: bytes) -> None:
@@ -178,6 +195,30 @@ def test_denied_access_shows_no_secret(store: CloudStore) -> None:
             Storage({store.bucket: settings}).open(store.path("bytes"))
         assert "hush" not in str(caught.value)
         assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("moment", ["before the read", "during the read"])
+def test_a_signature_that_expires_raises_a_final_error(store: CloudStore, moment: str) -> None:
+    if not isinstance(store, Azurite):
+        pytest.skip("the server does not check credentials")
+    content = b"line\n" * 2_000_000
+    path = store.put("expiring", content)
+    seconds = 4
+    settings = store.expiring_settings(seconds)
+    started = time.monotonic()
+    storage = Storage({store.bucket: settings})
+    windows = LineReader(Split(path, 0, len(content), Compression.NONE, storage)).windows()
+    assert next(windows).length > 0
+    if moment == "before the read":
+        windows = LineReader(Split(path, 0, len(content), Compression.NONE, storage)).windows()
+    # The server's clock has whole seconds.
+    time.sleep(max(seconds + 1 - (time.monotonic() - started), 0))
+    with pytest.raises(AccessDeniedError, match="the credentials may have expired") as caught:
+        list(windows)
+    error = classify(caught.value)
+    assert (error.code.value, error.retryable) == ("bad_spec", False)
+    assert path in error.message
+    assert not any(secret in str(caught.value) for secret in (AZURE_KEY, settings.sas_token))
 
 
 def test_an_object_with_a_content_encoding_is_rejected_by_google(store: CloudStore) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import JoinOptions, ReaderChoice, SourceFormat
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.optimizer.reorder_safety import (
+from pushdown_spark.optimizer.statistics.collection_time import (
     AnalysisCosts,
     check_analysis_time,
     check_statistics_time,

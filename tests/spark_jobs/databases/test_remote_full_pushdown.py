@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from databases import Server
 from every_type import sqlite_file
-from nasty_tables import NAMES, NastyTable, mysql_table, postgres_table, sqlite_table
-from pyspark.sql import DataFrame, SparkSession
+from nasty_tables import NAMES, NastyTable, local_frame, mysql_table, postgres_table, sqlite_table
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.pandas.types import to_arrow_schema
 from thirds import somewhere
 
 from pushdown_spark.databases.remote_query import (
@@ -63,13 +61,6 @@ def tables(
         table.close()
 
 
-def local(spark: SparkSession, table: NastyTable) -> DataFrame:
-    """Return the rows as a local relation, which Spark sorts without a read."""
-    schema = to_arrow_schema(table.table.spark_schema)
-    arrays = [pa.array(values, kind) for values, kind in zip(zip(*table.rows, strict=True), schema.types, strict=True)]
-    return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=schema))
-
-
 def aggregates(table: NastyTable, wanted: list[Aggregate], group_by: Sequence[str] = ()) -> RemoteQuery | None:
     """Return the query, or None if the database's result may differ from Spark's."""
     try:
@@ -81,7 +72,7 @@ def aggregates(table: NastyTable, wanted: list[Aggregate], group_by: Sequence[st
 @pytest.mark.parametrize("place", PLACES)
 def test_pushed_order_by_equals_sparks(place: str, tables: dict[str, NastyTable], spark: SparkSession) -> None:
     table = tables[place]
-    frame = local(spark, table)
+    frame = local_frame(spark, table)
     for name in NAMES:
         for descending, nulls_first in ((False, None), (True, None), (False, False), (True, True)):
             keys = (Ordering(name, descending, nulls_first), Ordering("id"))
@@ -99,7 +90,7 @@ def test_pushed_order_by_equals_sparks(place: str, tables: dict[str, NastyTable]
 @pytest.mark.parametrize("place", PLACES)
 def test_pushed_group_by_equals_sparks(place: str, tables: dict[str, NastyTable], spark: SparkSession) -> None:
     table = tables[place]
-    frame = local(spark, table)
+    frame = local_frame(spark, table)
     counts = [Aggregate(AggregateFunction.COUNT_ALL, "n"), Aggregate(AggregateFunction.MAX, "last", "id")]
     apart = {"f", *NOT_ORDERED[place]} - ({"s", "c"} if place == "mariadb no pad" else set())
     for name in NAMES:
@@ -114,7 +105,7 @@ def test_pushed_group_by_equals_sparks(place: str, tables: dict[str, NastyTable]
 @pytest.mark.parametrize("place", PLACES)
 def test_pushed_minima_and_maxima_equal_sparks(place: str, tables: dict[str, NastyTable], spark: SparkSession) -> None:
     table = tables[place]
-    frame = local(spark, table)
+    frame = local_frame(spark, table)
     for name in NAMES:
         wanted = [Aggregate(AggregateFunction.MIN, "low", name), Aggregate(AggregateFunction.MAX, "high", name)]
         query = aggregates(table, wanted)

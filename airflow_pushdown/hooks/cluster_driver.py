@@ -1,0 +1,109 @@
+"""The driver of a job on a cluster: a hook waits for it, continues with the one of an earlier try, or ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from airflow_pushdown.hooks.connection import SparkConnectionHook
+from airflow_pushdown.hooks.drivers import ClusterUnreachableError, DriverPhase, DriverStatus, StandaloneDrivers
+from airflow_pushdown.hooks.exchange import Exchange
+from airflow_pushdown.hooks.failures import submit_failed
+from airflow_pushdown.hooks.tracking import TrackedDriver, unreachable
+from pushdown_spark.contract import JobSpec
+from pushdown_spark.contract.driver_claim import REPLACED, claim
+from pushdown_spark.contract.progress import Progress
+
+
+class ClusterDriverHook(SparkConnectionHook):
+    """A hook that follows the driver of its job on a cluster. Subclasses submit the job."""
+
+    _spec: JobSpec
+    _exchange: Exchange
+    _killed = False
+    _status: DriverStatus | None = None
+    """The status of a driver that has ended."""
+    _on_progress: Callable[[Progress], None] | None = None
+
+    def tracked_driver(self) -> TrackedDriver | None:
+        """Return the driver on the cluster. None if there is none, or if spark-submit itself waits for it."""
+        drivers, driver_id = self.drivers(), self.driver_id
+        if drivers is None or driver_id is None:
+            return None
+        return TrackedDriver(drivers, driver_id, self._exchange, self.log)
+
+    def phase_of(self, driver_id: str) -> DriverPhase:
+        """Return whether this submission can continue with the driver of an earlier try."""
+        self.attach(driver_id)
+        driver = self.tracked_driver()
+        return DriverPhase.MISSING if driver is None else driver.phase_for(self._spec)
+
+    def earlier_driver(self) -> str | None:
+        """Return the driver that an earlier try has submitted without storing its id, if this one can continue with it.
+
+        If that driver has not started yet, it will not start anymore.
+        """
+        driver_id = self._driver_without_stored_id()
+        if driver_id is None or self.phase_of(driver_id) not in (DriverPhase.ACTIVE, DriverPhase.SUCCEEDED):
+            return None
+        return driver_id
+
+    def wait_for_driver(self, driver_id: str) -> None:
+        """Wait until a driver has ended. `collect` returns its result."""
+        self.attach(driver_id)
+        driver = self.tracked_driver()
+        if driver is None:
+            return
+        try:
+            self._status = driver.wait(self._status_poll_interval, lambda: self._killed, self._report_progress)
+        finally:
+            self._run_post_submit_commands()
+
+    def driver_ended(self, driver_id: str, status: DriverStatus) -> None:
+        """Take the status of a driver that a trigger has waited for."""
+        self.attach(driver_id)
+        self._status = status
+        self._run_post_submit_commands()
+
+    def _report_progress(self, progress: Progress) -> None:
+        if self._on_progress is not None:
+            self._on_progress(progress)
+
+    def _driver_without_stored_id(self) -> str | None:
+        """Return the last driver of the run according to its tag or to the driver itself, None without one.
+
+        Raises a retryable error if the cluster manager does not answer, because a second driver might be the result.
+        """
+        if not self.is_standalone_cluster:
+            try:
+                return next(iter(self.tagged_drivers(are_active=False)), None)
+            except ClusterUnreachableError as error:
+                raise unreachable("of an earlier try", str(error)) from error
+        if self._exchange.read_spec() is None:
+            return None
+        owner = claim(self._exchange.result_location, REPLACED)
+        return owner if owner not in ("", REPLACED) else None
+
+    def _end_earlier_driver(self) -> None:
+        """End the driver of an earlier try, which this one has not continued with."""
+        self.end_applications()
+        if self.is_standalone_cluster:
+            self._attach_to_earlier_driver()
+            if (driver := self.tracked_driver()) is not None:
+                driver.replace()
+
+    def _attach_to_earlier_driver(self) -> None:
+        if (driver_id := self._driver_without_stored_id()) is not None:
+            self.attach(driver_id)
+
+    def _require_rest_server(self) -> None:
+        """Raise if a standalone master has no REST server, because spark-submit would try its other port instead."""
+        drivers = self.drivers()
+        if not isinstance(drivers, StandaloneDrivers):
+            return
+        try:
+            drivers.status("none")
+        except ClusterUnreachableError as error:
+            raise submit_failed(
+                f"deploy mode cluster needs the REST server of the Spark master: {error}; set "
+                "spark.master.rest.enabled=true for the master, and the extra 'rest-port' of the connection"
+            ) from error

@@ -1,0 +1,107 @@
+"""The progress of a running job: the figures that its driver reports every few seconds, and their text."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import ValidationError
+
+from pushdown_spark.contract.message import Message
+from pushdown_spark.contract.report_text import human_bytes, human_seconds
+
+_LINE = "airflow_pushdown: progress "
+_RESULT = re.compile(r"result([-\w]*\.json)$")
+
+
+class SourceProgress(Message):
+    """The finished tasks of one scan: their files, the stored bytes of their splits, and the rows that they returned.
+
+    A file is done when all its splits are.
+    """
+
+    files_done: int
+    files_total: int
+    bytes_done: int
+    bytes_total: int
+    rows_found: int
+
+
+class Progress(Message):
+    """The progress of a job. A figure that is unknown is None.
+
+    Files and bytes are those of all sources whose reader counts them. `rows_found` is None for several sources. The
+    tasks are those of Spark's running stages. `seconds_left` is the estimated time until the scan has ended. `scan` is
+    the name of the running scan if the job has several, `scan_number` counts them from 1.
+    """
+
+    files_done: int | None = None
+    files_total: int | None = None
+    bytes_done: int | None = None
+    bytes_total: int | None = None
+    rows_found: int | None = None
+    tasks_done: int | None = None
+    tasks_total: int | None = None
+    seconds_left: float | None = None
+    scan: str | None = None
+    scan_number: int | None = None
+    scans_total: int | None = None
+
+    def line(self) -> str:
+        """Return the line of the driver's output that has the progress."""
+        return f"{_LINE}{self.model_dump_json(exclude_none=True)}"
+
+
+def progress_of_line(line: str) -> Progress | None:
+    """Return the progress in a line of a driver's output, None for other lines."""
+    return read_progress(line.removeprefix(_LINE)) if line.startswith(_LINE) else None
+
+
+def read_progress(text: str | bytes) -> Progress | None:
+    """Return the progress of a JSON text, None if it has none."""
+    try:
+        return Progress.model_validate_json(text)
+    except ValidationError:
+        return None
+
+
+def progress_path(result_path: str) -> str:
+    """Return the path or URI of the file with the progress of a job on a cluster, given that of its result.
+
+    >>> progress_path("s3a://exchange/a1.result-c0ffee.json")
+    's3a://exchange/a1.progress-c0ffee.json'
+    """
+    return _RESULT.sub(r"progress\1", result_path)
+
+
+def progress_text(progress: Progress) -> str:
+    """Return the known figures as one line, an empty string if there are none.
+
+    >>> progress_text(Progress(files_done=3, files_total=12, rows_found=812, seconds_left=40.2))
+    '3 of 12 files, 812 rows found, about 40 s left to scan'
+    """
+    parts = [
+        f"scan {progress.scan_number} of {progress.scans_total} ({progress.scan})" if progress.scan else "",
+        _part_of_whole(progress.files_done, progress.files_total, "file"),
+        _bytes(progress.bytes_done, progress.bytes_total),
+        _counted(progress.rows_found, "row", " found"),
+        _part_of_whole(progress.tasks_done, progress.tasks_total, "task"),
+        "" if progress.seconds_left is None else f"about {_rounded(progress.seconds_left)} left to scan",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _part_of_whole(done: int | None, total: int | None, noun: str) -> str:
+    return "" if done is None else f"{done:,} of {_counted(total, noun)}"
+
+
+def _bytes(done: int | None, total: int | None) -> str:
+    return "" if done is None or total is None else f"{human_bytes(done)} of {human_bytes(total)} searched"
+
+
+def _counted(count: int | None, noun: str, after: str = "") -> str:
+    return "" if count is None else f"{count:,} {noun}{'' if count == 1 else 's'}{after}"
+
+
+def _rounded(seconds: float) -> str:
+    """Return an estimated duration, which is not more exact than a second."""
+    return f"{round(seconds)} s" if seconds < 59.5 else human_seconds(seconds)

@@ -1,0 +1,215 @@
+"""The encodings of columns in records, with the bytes that may stand next to their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from pushdown_spark.errors import PushdownError
+from pushdown_spark.expressions.byte_patterns.avro import Locate
+from pushdown_spark.expressions.byte_patterns.avro_encoding import EncodedColumn, Encoding, byte_class
+from pushdown_spark.expressions.types import Path
+from pushdown_spark.formats.avro.resolution import NameMatcher, source_fields, split_nullable
+from pushdown_spark.formats.avro.schema import AvroKind, AvroType
+
+# The patterns of a conjunct are the encoded bytes of its constants. To make them rarer, they also name the bytes that
+# may stand directly before and after the column's value: the last byte of the previous field and the first byte of the
+# next one. This module derives these sets of bytes from the schema.
+
+_ANY_BYTE = frozenset(range(256))
+_EVEN = frozenset(range(0, 256, 2))
+_LAST_OF_VARINT = frozenset(range(128))
+_ONE_BYTE_INDEXES = 64
+"""Branches or symbols whose index takes one byte."""
+_BOOLEANS = frozenset({0, 1})
+_LOGICAL_ENCODINGS = {
+    (AvroKind.INT, ""): Encoding.NUMBER,
+    (AvroKind.INT, "date"): Encoding.NUMBER,
+    (AvroKind.LONG, ""): Encoding.NUMBER,
+    (AvroKind.LONG, "timestamp-micros"): Encoding.NUMBER,
+    (AvroKind.LONG, "local-timestamp-micros"): Encoding.NUMBER,
+    (AvroKind.LONG, "timestamp-millis"): Encoding.MILLIS,
+    (AvroKind.LONG, "local-timestamp-millis"): Encoding.MILLIS,
+}
+_ENCODINGS = {
+    AvroKind.INT: Encoding.NUMBER,
+    AvroKind.LONG: Encoding.NUMBER,
+    AvroKind.FLOAT: Encoding.FLOAT,
+    AvroKind.DOUBLE: Encoding.DOUBLE,
+    AvroKind.BYTES: Encoding.STRING,
+    AvroKind.STRING: Encoding.STRING,
+    AvroKind.FIXED: Encoding.FIXED,
+    AvroKind.ENUM: Encoding.ENUM,
+}
+_EQUAL_ENCODINGS = {
+    (AvroKind.INT, AvroKind.LONG),
+    (AvroKind.BYTES, AvroKind.STRING),
+    (AvroKind.STRING, AvroKind.BYTES),
+}
+_DECIMALS = {AvroKind.BYTES: Encoding.DECIMAL, AvroKind.FIXED: Encoding.FIXED_DECIMAL}
+
+
+@dataclass(frozen=True)
+class _Neighbor:
+    """The bytes that may stand next to a value, on one side. With `at_edge`, the value may be at the block's edge."""
+
+    bytes: frozenset[int]
+    at_edge: bool
+
+    def expression(self, edge: str) -> str:
+        """Return the expression for one such byte, or an empty one if all bytes may stand there."""
+        if self.bytes == _ANY_BYTE:
+            return ""
+        one = byte_class(sorted(self.bytes))
+        return f"(?:{edge}|{one})" if self.at_edge else one
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A column or a struct around it: its type as written and as read, and its neighbors."""
+
+    writer: AvroType
+    reader: AvroType
+    before: _Neighbor
+    after: _Neighbor
+
+
+def locate(writer: AvroType, reader: AvroType | None, names: NameMatcher) -> Locate:
+    """Return a function from a column's path to its place in records of `writer`, resolved with `reader` if given."""
+    root = _Value(
+        writer, reader or writer, _neighbor([writer], _last_bytes, None), _neighbor([writer], _first_bytes, None)
+    )
+
+    def find(path: Path) -> EncodedColumn | None:
+        value: _Value | None = root
+        try:
+            for name in path:
+                value = _member(_in_union(value), name, names)
+        except PushdownError:
+            return None
+        return _place(_in_union(value))
+
+    return find
+
+
+def _in_union(value: _Value | None) -> _Value | None:
+    """Return the only branch that is not null, for a value in a union. Return None if there are several."""
+    if value is None:
+        return None
+    reader = value.reader
+    if reader.kind is AvroKind.UNION:
+        _, others = split_nullable(reader)
+        if len(others) != 1:
+            return None
+        reader = reader.branches[others[0]]
+    if value.writer.kind is not AvroKind.UNION:
+        return _Value(value.writer, reader, value.before, value.after)
+    _, others = split_nullable(value.writer)
+    if len(others) != 1 or others[0] >= _ONE_BYTE_INDEXES:
+        return None
+    branch_index = _Neighbor(frozenset({2 * others[0]}), False)
+    return _Value(value.writer.branches[others[0]], reader, branch_index, value.after)
+
+
+def _member(value: _Value | None, name: str, names: NameMatcher) -> _Value | None:
+    if value is None or value.writer.kind is not AvroKind.RECORD or value.reader.kind is not AvroKind.RECORD:
+        return None
+    target = names.finder(value.reader.fields)(name)
+    source = None if target is None else source_fields(value.writer, value.reader, "").get(target)
+    if target is None or source is None:
+        return None
+    types = [field.type for field in value.writer.fields]
+    before = _neighbor(reversed(types[:source]), _last_bytes, value.before)
+    after = _neighbor(types[source + 1 :], _first_bytes, value.after)
+    return _Value(types[source], value.reader.fields[target].type, before, after)
+
+
+def _place(value: _Value | None) -> EncodedColumn | None:
+    if value is None:
+        return None
+    writer, reader = value.writer, value.reader
+    if writer.kind is not reader.kind and (writer.kind, reader.kind) not in _EQUAL_ENCODINGS:
+        return None
+    before, after = value.before.expression("\\A"), value.after.expression("\\z")
+    if reader.logical == "decimal" and reader.kind in _DECIMALS:
+        encoding = _DECIMALS[reader.kind]
+        # Writers may store a decimal longer than necessary, so bytes that repeat its sign may stand before it.
+        return EncodedColumn(encoding, "" if encoding is Encoding.DECIMAL else before, after, writer.size, reader.scale)
+    plain = _LOGICAL_ENCODINGS.get((reader.kind, reader.logical), _ENCODINGS.get(writer.kind))
+    return None if plain is None else EncodedColumn(plain, before, after, writer.size, 0, writer.symbols)
+
+
+_EdgeBytes = Callable[[AvroType], tuple[frozenset[int], bool]]
+"""Returns the bytes at one end of an encoded value, and whether the value may be empty."""
+
+
+def _neighbor(types: Iterable[AvroType], edge_bytes: _EdgeBytes, beyond: _Neighbor | None) -> _Neighbor:
+    """Return the neighbor if values of these types follow, the nearest first, and then `beyond`: None for the edge."""
+    bytes_, may_be_empty = _edge_of_sequence(types, edge_bytes)
+    if not may_be_empty:
+        return _Neighbor(bytes_, beyond is None)
+    return _Neighbor(bytes_ | beyond.bytes, beyond.at_edge) if beyond is not None else _Neighbor(_ANY_BYTE, True)
+
+
+def _edge_of_sequence(types: Iterable[AvroType], edge_bytes: _EdgeBytes) -> tuple[frozenset[int], bool]:
+    """Return the edge of a sequence of values, the outermost first."""
+    union: frozenset[int] = frozenset()
+    for type_ in types:
+        bytes_, may_be_empty = edge_bytes(type_)
+        union |= bytes_
+        if not may_be_empty:
+            return union, False
+    return union, True
+
+
+def _first_bytes(type_: AvroType) -> tuple[frozenset[int], bool]:
+    match type_.kind:
+        case AvroKind.NULL:
+            return frozenset(), True
+        case AvroKind.BOOLEAN:
+            return _BOOLEANS, False
+        case AvroKind.STRING | AvroKind.BYTES:
+            return _EVEN, False
+        case AvroKind.ENUM:
+            return _first_bytes_of_indexes(len(type_.symbols)), False
+        case AvroKind.UNION:
+            return _first_bytes_of_indexes(len(type_.branches)), False
+        case AvroKind.FIXED:
+            return _ANY_BYTE, type_.size == 0
+        case AvroKind.RECORD:
+            return _edge_of_sequence([field.type for field in type_.fields], _first_bytes)
+    return _ANY_BYTE, False
+
+
+def _last_bytes(type_: AvroType) -> tuple[frozenset[int], bool]:
+    match type_.kind:
+        case AvroKind.NULL:
+            return frozenset(), True
+        case AvroKind.BOOLEAN:
+            return _BOOLEANS, False
+        case AvroKind.INT | AvroKind.LONG | AvroKind.ENUM:
+            return _LAST_OF_VARINT, False
+        case AvroKind.ARRAY | AvroKind.MAP:
+            return frozenset({0}), False
+        case AvroKind.UNION:
+            return _last_bytes_of_union(type_), False
+        case AvroKind.FIXED:
+            return _ANY_BYTE, type_.size == 0
+        case AvroKind.RECORD:
+            return _edge_of_sequence([field.type for field in reversed(type_.fields)], _last_bytes)
+    return _ANY_BYTE, False
+
+
+def _last_bytes_of_union(type_: AvroType) -> frozenset[int]:
+    union: frozenset[int] = frozenset()
+    for index, branch in enumerate(type_.branches):
+        bytes_, may_be_empty = _last_bytes(branch)
+        union |= bytes_
+        if may_be_empty:
+            union |= frozenset({2 * index}) if index < _ONE_BYTE_INDEXES else _LAST_OF_VARINT
+    return union
+
+
+def _first_bytes_of_indexes(count: int) -> frozenset[int]:
+    """Return the first bytes of the indexes below `count`."""
+    return frozenset(range(0, 2 * count, 2)) if count <= _ONE_BYTE_INDEXES else _EVEN

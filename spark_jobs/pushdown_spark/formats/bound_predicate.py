@@ -1,0 +1,56 @@
+"""The conjuncts of a scan's predicate, bound to the columns of its table, and the filter that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+
+from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.bound import Node, conjunction
+from pushdown_spark.expressions.pushdown import Pushdown
+from pushdown_spark.expressions.scope import Fold, Scope
+from pushdown_spark.expressions.session_settings import check_meaning, is_case_sensitive, setting
+from pushdown_spark.relations.request import ScanRequest
+
+
+def scope_of(spark: SparkSession, request: ScanRequest, fold: Fold) -> Scope:
+    """Return the scope to which the request's predicate is bound. `fold` evaluates constants that need Spark."""
+    return Scope(
+        request.schema,
+        case_sensitive=is_case_sensitive(spark),
+        plain_strings=not (request.predicate is not None and request.predicate.has_backslashes)
+        and setting(spark, "spark.sql.session.collation.default", "UTF8_BINARY") == "UTF8_BINARY",
+        fold=fold,
+    )
+
+
+def bound_conjuncts(spark: SparkSession, request: ScanRequest, fold: Fold) -> list[Pushdown[Node]]:
+    """Bind each conjunct of the predicate. Empty without a predicate that the parser can read."""
+    predicate = request.predicate
+    if predicate is None:
+        return []
+    try:
+        check_meaning(spark, predicate.sql)
+    except UnsupportedError as problem:
+        return [Pushdown.unsupported(conjunct, str(problem)) for conjunct in predicate.conjuncts]
+    scope = scope_of(spark, request, fold)
+    return [bind(conjunct, scope) for conjunct in predicate.conjuncts]
+
+
+def combined(conjuncts: Sequence[Pushdown[Node]]) -> ArrowFilter | None:
+    """Return the filter of all supported conjuncts, None without conjuncts."""
+    roots = [conjunct.artifact for conjunct in conjuncts if conjunct.artifact is not None]
+    return ArrowFilter(conjunction(roots)) if conjuncts else None
+
+
+def first_reason(conjuncts: Sequence[Pushdown[Node]]) -> str:
+    """Return why the first unsupported conjunct is unsupported."""
+    return next((conjunct.reason or "" for conjunct in conjuncts if conjunct.artifact is None), "there is none")
+
+
+def is_exact(conjuncts: Sequence[Pushdown[Node]]) -> bool:
+    """Return whether the combined filter keeps exactly the rows that pass the predicate."""
+    return all(conjunct.is_exact for conjunct in conjuncts)

@@ -1,0 +1,130 @@
+"""The progress of a running query, measured and published by a thread of the driver.
+
+Nothing here may fail or delay the query: the thread only reads counts that Spark and the readers keep anyway, it
+ignores its own errors, and it is a daemon.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from py4j.java_gateway import JavaObject
+from pyspark.sql import SparkSession
+
+from pushdown_spark.contract.progress import Progress, SourceProgress
+
+INTERVAL_SECONDS = 5.0
+"""The time between two measurements."""
+_LONGEST_WAIT_SECONDS = 0.5
+"""The time that the job waits for a measurement that is under way when the job ends. A killed job has 2 seconds."""
+
+
+@contextmanager
+def published_progress(measure: Callable[[], Progress | None], publish: Callable[[Progress], None]) -> Iterator[None]:
+    """Publish the progress of what runs in the block every few seconds, and none if `measure` returns None."""
+    ended = threading.Event()
+
+    def publish_until_the_end() -> None:
+        while not ended.wait(INTERVAL_SECONDS):
+            with suppress(Exception):
+                progress = measure()
+                if progress is not None and not ended.is_set():
+                    publish(progress)
+
+    thread = threading.Thread(target=publish_until_the_end, name="progress", daemon=True)
+    with suppress(RuntimeError):  # no more threads
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        # Spark should not stop while the thread asks it.
+        if thread.ident is not None:
+            thread.join(_LONGEST_WAIT_SECONDS)
+
+
+class QueryProgress:
+    """The progress of a query that starts when this object is created.
+
+    `scans` returns the progress of each scan, None for a scan that does not know it, or None if a LIMIT may end the
+    scans at any time.
+    """
+
+    def __init__(self, spark: SparkSession, scans: Callable[[], Sequence[SourceProgress | None] | None]) -> None:
+        self._spark = spark
+        self._scans = scans
+        self._estimate = TimeLeft(time.monotonic())
+
+    def measure(self) -> Progress | None:
+        """Return the figures that are known now, None if there are none."""
+        stages = self._running_stages()
+        scans = self._scans()
+        known = [scan for scan in scans or () if scan is not None]
+        files_total, bytes_total = (sum(scan.files_total for scan in known), sum(scan.bytes_total for scan in known))
+        progress = Progress(
+            files_done=sum(scan.files_done for scan in known) if known else None,
+            files_total=files_total if known else None,
+            bytes_done=sum(scan.bytes_done for scan in known) if known else None,
+            bytes_total=bytes_total if known else None,
+            rows_found=known[0].rows_found if scans is not None and len(scans) == len(known) == 1 else None,
+            tasks_done=sum(int(stage.numCompletedTasks()) for stage in stages) if stages else None,
+            tasks_total=sum(int(stage.numTasks()) for stage in stages) if stages else None,
+        )
+        if progress == Progress():
+            return None
+        return progress.model_copy(update={"seconds_left": self._seconds_left(scans, progress, stages)})
+
+    def _seconds_left(
+        self, scans: Sequence[SourceProgress | None] | None, progress: Progress, stages: Sequence[JavaObject]
+    ) -> float | None:
+        """Return the estimate: by bytes if all scans count them, or else by the tasks of the only stage of one scan."""
+        if scans is None:
+            return None
+        now = time.monotonic()
+        if None not in scans and progress.bytes_done is not None and progress.bytes_total is not None:
+            return self._estimate.seconds("bytes", progress.bytes_done, progress.bytes_total, now)
+        if len(scans) == len(stages) == 1 and progress.tasks_done is not None and progress.tasks_total is not None:
+            stage = f"stage {stages[0].stageId()}"
+            return self._estimate.seconds(stage, progress.tasks_done, progress.tasks_total, now)
+        return None
+
+    def _running_stages(self) -> list[JavaObject]:
+        """Return the stages that have running tasks."""
+        tracker = self._spark.sparkContext._jsc.sc().statusTracker()
+        found = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
+        return [stage.get() for stage in found if stage.isDefined()]
+
+
+class TimeLeft:
+    """An estimate of the time that work takes, from the part that is done.
+
+    Finished tasks change the part in steps. The speed is that until the last step, so that the estimate falls steadily
+    between two steps.
+    """
+
+    def __init__(self, started: float) -> None:
+        """Set when the work starts, in seconds of any clock."""
+        self._unit = ""
+        self._started = self._at = started
+        self._first = self._done = 0
+
+    def seconds(self, unit: str, done: int, total: int, now: float) -> float | None:
+        """Return the seconds left, None if they are unknown. With another unit or less done, the work starts again.
+
+        >>> left = TimeLeft(started=0.0)
+        >>> [left.seconds("tasks", done, 10, now) for done, now in ((0, 5.0), (2, 10.0), (2, 15.0), (10, 50.0))]
+        [None, 40.0, 35.0, 0.0]
+        """
+        if self._unit and (unit != self._unit or done < self._done):
+            self._started = self._at = now
+            self._first = self._done = done
+        self._unit = unit
+        if done > self._done:
+            self._done, self._at = done, now
+        if self._done == self._first:
+            return None
+        seconds_each = (self._at - self._started) / (self._done - self._first)
+        return max(0.0, seconds_each * (total - self._done) - (now - self._at))

@@ -1,0 +1,267 @@
+"""What the tests of ORC, Avro and Parquet share: cases of random files, Spark's results, and comparisons with them.
+
+A case is a directory of random files of one table, and many predicates, which Spark evaluates in one job. The reader's
+tasks run in the process of the test, which takes milliseconds, and a few scans in a session.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Generic
+
+import pyarrow as pa
+from folder import Folder
+from hypothesis import given, settings
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
+from random_predicates import leaves
+from seeds import BATCHES, SEEDS
+from typed_rows import random_predicate
+
+from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, top_level_names
+from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.bound import Node
+from pushdown_spark.expressions.parser import parse_predicate
+from pushdown_spark.expressions.pushdown import Pushdown
+from pushdown_spark.expressions.scope import Scope
+from pushdown_spark.formats.scan_task import FileScanTask, Metrics, sum_metrics
+from pushdown_spark.session import PushdownSession
+
+PREDICATES = 60
+Row = tuple[str, ...]
+
+
+@dataclass
+class Tally(Generic[Metrics]):
+    """The numbers of comparisons, so that the test notices if nothing is compared."""
+
+    counts: Metrics
+    scans: int = 0
+    exact: int = 0
+    kept: int = 0
+    given_up: int = 0
+    left_to_spark: int = 0
+    whole: int = 0
+    whole_by_us: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def assert_compared(self) -> None:
+        """Fail unless most scans were ours, most filters exact, and many rows passed."""
+        assert self.scans > self.given_up + self.left_to_spark, self
+        assert self.exact > self.scans * 0.7, self
+        assert self.kept > 10 * self.scans, self
+        assert self.whole_by_us > 0, self
+
+
+@dataclass(frozen=True)
+class Case:
+    """A directory of files and Spark's results.
+
+    These are the values of each column as strings, and the result of each predicate.
+    """
+
+    spark: SparkSession
+    directory: Path
+    schema: t.StructType
+    columns: dict[str, list[str]]
+    answers: dict[str, list[bool | None]]
+    folder: Folder
+    about: str
+
+    def expected(self, predicate: str, names: Sequence[str]) -> Counter[Row]:
+        """Return the rows that Spark keeps."""
+        answers = self.answers[predicate]
+        rows = list(zip(*(self.columns[name] for name in names), strict=True)) if names else [()] * len(answers)
+        return Counter(row for row, answer in zip(rows, answers, strict=True) if answer)
+
+
+def shown(table: pa.Table) -> dict[str, list[str]]:
+    """Return a value as a string that distinguishes NaN, -0.0 and null."""
+    return {name: [repr(_ordered(value)) for value in table[name].to_pylist()] for name in table.schema.names}
+
+
+def _ordered(value: object) -> object:
+    """Return maps, which are lists of pairs, in a fixed order, because Spark changes it when it gathers rows."""
+    if isinstance(value, dict):
+        return {name: _ordered(member) for name, member in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(_ordered, value))
+    if isinstance(value, list):
+        items = list(map(_ordered, value))
+        return sorted(items, key=repr) if items and isinstance(items[0], tuple) else items
+    return value
+
+
+def counted(table: pa.Table) -> Counter[Row]:
+    """Return the rows of a table as a multiset."""
+    return Counter(zip(*shown(table).values(), strict=True))
+
+
+def judge(frame: DataFrame, names: list[str], predicates: list[str]) -> pa.Table | None:
+    """Return columns, and predicates as columns. None if Spark fails."""
+    items = [*names, *(f"({text}) AS `{text.replace('`', '``')}`" for text in predicates)]
+    try:
+        return frame.selectExpr(*items).toArrow()
+    except (PySparkException, Py4JJavaError):
+        return None
+
+
+def evaluate_predicates(
+    frame: DataFrame, names: list[str], predicates: list[str]
+) -> dict[str, list[bool | None]] | None:
+    """Return Spark's results without the predicates that raise. None if the columns cannot be read."""
+    table = judge(frame, names, predicates)
+    if table is not None:
+        return {text: table[text].to_pylist() for text in predicates}
+    if not predicates:
+        return None
+    half = len(predicates) // 2
+    if not half:
+        return {} if judge(frame, names, []) is not None else None
+    halves = [evaluate_predicates(frame, names, part) for part in (predicates[:half], predicates[half:])]
+    return None if None in halves else {text: found for part in halves for text, found in (part or {}).items()}
+
+
+def predicates_over(rng: random.Random, table: t.StructType) -> list[str]:
+    """Return predicates over all columns. Maps have only null tests."""
+    columns = [(name, kind) for name, kind in leaves(table)]
+    maps = [f"{name} IS {rng.choice(('', 'NOT '))}NULL" for name, kind in columns if isinstance(kind, t.MapType)]
+    others = [(name, kind) for name, kind in columns if not isinstance(kind, t.MapType)]
+    drawn = [random_predicate(rng, others, mixed=False) for _ in range(PREDICATES)]
+    return list(dict.fromkeys([*maps, *drawn]))
+
+
+def case_over(
+    rng: random.Random,
+    frame: DataFrame,
+    schema: t.StructType,
+    directory: Path,
+    about: str,
+    pushdown_off: AbstractContextManager[None],
+) -> Case | None:
+    """Return Spark's rows of a DataFrame and its results without pushdown, None if its own reader fails."""
+    names, predicates = schema.fieldNames(), predicates_over(rng, schema)
+    with pushdown_off:
+        # One query is usually enough. Several are needed if a predicate raises or the files cannot be read.
+        whole = judge(frame, names, predicates)
+        answers = None if whole is None else {text: whole[text].to_pylist() for text in predicates}
+        if whole is None:
+            whole = judge(frame, names, [])
+            answers = None if whole is None else evaluate_predicates(frame, names, predicates)
+    if whole is None or answers is None:
+        return None
+    spark = frame.sparkSession
+    return Case(spark, directory, schema, shown(whole.select(names)), answers, Folder(spark), about)
+
+
+CheckScan = Callable[[str, Pushdown[Node]], None]
+"""Checks one predicate, given as text and as it is bound."""
+
+
+def check_scans(case: Case, tally: Tally[Metrics], check_scan: CheckScan) -> None:
+    """Check each predicate that can be evaluated over columns."""
+    parsed = {text: parse_predicate(text) for text in case.answers}
+    case.folder.prepare([predicate for predicate in parsed.values() if predicate is not None], case.schema)
+    for text, predicate in parsed.items():
+        assert predicate is not None, text
+        bound = bind(predicate, Scope(case.schema, fold=case.folder, plain_strings="\\" not in text))
+        if bound.artifact is None:
+            tally.left_to_spark += 1
+        else:
+            check_scan(text, bound)
+
+
+def drawn_fields(
+    rng: random.Random, schema: t.StructType, bound: Pushdown[Node]
+) -> tuple[ArrowFilter, list[t.StructField]]:
+    """Return the filter of a predicate, and the columns that it needs with random others."""
+    assert bound.artifact is not None
+    arrow_filter = ArrowFilter(bound.artifact)
+    needed = top_level_names(arrow_filter)
+    share = rng.choice((0.0, 0.3, 1.0))
+    return arrow_filter, [f for f in schema.fields if f.name in needed or rng.random() < share]
+
+
+def check_rows(
+    case: Case,
+    text: str,
+    bound: Pushdown[Node],
+    names: list[str],
+    about: str,
+    read: Callable[[list[Metrics]], Counter[Row]],
+    tally: Tally[Metrics],
+) -> None:
+    """Compare the rows that tasks in this process read with Spark's. `read` appends the counts of the tasks."""
+    counts: list[Metrics] = []
+    try:
+        found = read(counts)
+    except UnsafeInputError as problem:
+        tally.given_up += 1
+        tally.reasons[str(problem).partition(": ")[2].split(" is stored")[0][:60]] += 1
+        return
+    expected = case.expected(text, names)
+    missing, more = expected - found, found - expected
+    assert not missing, f"{about}\nmissing {missing}\nmore {more}"
+    assert not more or not bound.is_exact, f"{about}\nmore {more}"
+    tally.scans += 1
+    tally.exact += bound.is_exact
+    tally.kept += expected.total()
+    tally.counts = sum_metrics([tally.counts, *counts])
+
+
+def run_tasks(scan: FileScanTask[Any, Metrics], schema: pa.Schema) -> Counter[Row]:
+    """Run all tasks of a scan in this process, and return their rows."""
+    numbers = pa.RecordBatch.from_pydict({"id": pa.array(range(len(scan.tasks)), pa.int64())})
+    rows: Counter[Row] = Counter()
+    for batch in scan(iter([numbers])):
+        assert batch.schema == schema
+        batch.validate(full=True)
+        columns = shown(pa.Table.from_batches([batch]))
+        rows += Counter(zip(*columns.values(), strict=True)) if columns else Counter({(): batch.num_rows})
+    return rows
+
+
+def check_session(rng: random.Random, case: Case, text: str, tally: Tally[Metrics], **source: Any) -> None:
+    """Check one predicate in a session, over a source with these parameters, with and without a limit."""
+    session = PushdownSession(case.spark)
+    names = rng.sample(case.schema.fieldNames(), rng.randint(1, len(case.schema)))
+    session.add_source("t", path=str(case.directory), **source)
+    about = f"{case.about}: {text} of {names}, {source}"
+    expected = case.expected(text, names)
+    result = session.scan("t", columns=names, where=text)
+    found = counted(result.run(lambda frame: frame.toArrow()))
+    report = result.report()["t"]
+    assert found == expected, f"{about}, {report.reason}\nmissing {expected - found}\nmore {found - expected}"
+    assert report.rows_returned == found.total(), about
+    some = session.scan("t", columns=names, where=text, limit=7).run(lambda frame: frame.toArrow())
+    assert counted(some) <= expected, f"{about}\nmore {counted(some) - expected}"
+    assert some.num_rows == min(7, expected.total()), about
+    tally.whole += 1
+    tally.whole_by_us += report.reader == "pushdown"
+    tally.reasons[f"{source['reader']}: {report.reader}: {report.reason}"[:150]] += 1
+
+
+def drawn_reader(rng: random.Random) -> str:
+    """Return the reader of a session: mostly ours."""
+    return rng.choice(("pushdown", "pushdown", "auto"))
+
+
+def check_seeds(cases: int, check_case: Callable[[int, random.Random, Path], None]) -> None:
+    """Check cases of random seeds, each in a directory of its own."""
+
+    @settings(max_examples=cases, **BATCHES)
+    @given(seed=SEEDS)
+    def run(seed: int) -> None:
+        with TemporaryDirectory() as directory:
+            check_case(seed, random.Random(seed + 1), Path(directory))
+
+    run()

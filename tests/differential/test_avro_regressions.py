@@ -1,0 +1,20 @@
+"""Cases that nightly runs found, identified by their seeds."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from columnar_cases import Tally
+from pyspark.sql import SparkSession
+from test_avro import check_case
+
+from pushdown_spark.formats.avro.metrics import AvroMetrics
+
+
+@pytest.mark.parametrize("seed", [2648])
+def test_decimals_with_redundant_bytes_are_found_after_the_branch_of_a_union(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    check_case(spark, seed, random.Random(seed + 1), tmp_path, 3, Tally(AvroMetrics()))
