@@ -310,6 +310,33 @@ def test_an_attempt_that_continues_after_a_later_run_does_not_undo_it(
     assert stored(spark, table) == sorted([*kept[mode], *later])
 
 
+@pytest.mark.parametrize("mode", EXPECTED)
+def test_a_commit_of_another_run_in_between_is_kept(
+    spark: SparkSession, table: str, mode: OutputMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other run commits after the rows were written to a branch. An overwrite comes after it."""
+    create(spark, table)
+    output = output_of(spark, table, mode)
+    holder = output._table
+    step = "_is_picked" if hasattr(holder, "_is_picked") else "change"
+    method: Callable[..., object] = getattr(holder, step)
+    other = (9, "c", "nine")
+
+    def delayed(*given: object) -> object:
+        monkeypatch.undo()
+        write(spark, output_of(spark, table, OutputMode.APPEND, "other"), [other])
+        return method(*given)
+
+    monkeypatch.setattr(holder, step, delayed)
+    write(spark, output)
+    assert output.summary is not None
+    assert not output.summary.is_from_earlier_try
+    kept = [] if mode is OutputMode.OVERWRITE else [other]
+    assert stored(spark, table) == sorted([*EXPECTED[mode], *kept])
+    again = write(spark, output_of(spark, table, mode))
+    assert again.committed_rows == 2
+
+
 @pytest.mark.parametrize("runs", [("a", "b"), ("a", "a")], ids=["two runs", "one run twice"])
 def test_concurrent_appends(spark: SparkSession, table: str, runs: tuple[str, str]) -> None:
     create(spark, table)
