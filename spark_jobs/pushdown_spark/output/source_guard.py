@@ -112,17 +112,18 @@ class SourceGuard:
         literal = _LITERAL_PART.match(source.pattern)
         assert literal is not None, "the pattern matches an empty start"
         is_literal = literal.end() == len(source.pattern)
-        if is_literal:
-            start = self._hadoop.canonical(_ESCAPE.sub(r"\1", source.pattern))
-            paths = [start]
-        else:
-            directory, slash, _ = literal.group().rpartition("/")
-            start = self._hadoop.canonical(_ESCAPE.sub(r"\1", directory) or slash or ".")
-            paths = [self._hadoop.canonical(path) for path in self._hadoop.expanded(source.pattern)]
-        for path in paths:
+        directory, slash, _ = (literal.group(), "", "") if is_literal else literal.group().rpartition("/")
+        start = self._hadoop.canonical(_ESCAPE.sub(r"\1", directory) or slash or ".")
+        has_links = local_path(self._target) is not None
+        if not has_links and not _is_in(start, self._target) and not _is_in(self._target, start):
+            # Listing an object store takes time.
+            return
+        found = [start] if is_literal else map(self._hadoop.canonical, self._hadoop.expanded(source.pattern))
+        for path in found:
             yield _Root(source, path, start if source.owner == OWN_SOURCE else None, is_literal)
-            for target in _link_targets(path):
-                yield _Root(source, target, None, is_literal=True)
+            for target in _link_targets(path) if has_links else ():
+                if not _is_in(target, path):
+                    yield _Root(source, target, None, is_literal=True)
 
 
 def _may_share_store(pattern: str, target: str) -> bool:

@@ -68,6 +68,7 @@ SOURCES = [
     "{lake}/links",
     "{lake}/links/*",
     "{above}/*/raw/events",
+    "/*/{below_root}/raw/events",
 ]
 OUTPUTS = ["{lake}/raw", "{lake}/raw/", "file://{lake}/other/../raw", "{relative}/raw", "{lake}/same/raw"]
 
@@ -90,7 +91,8 @@ def lake(tmp_path: Path) -> Path:
 
 def named(lake: Path, path: str) -> str:
     # The JVM's working directory cannot change, so relative paths start with "..".
-    return path.format(lake=lake, above=lake.parent, relative=os.path.relpath(lake))
+    below_root = "/".join(lake.parts[2:])
+    return path.format(lake=lake, above=lake.parent, relative=os.path.relpath(lake), below_root=below_root)
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -137,6 +139,8 @@ def test_overwrite_may_read_other_directories(spark: SparkSession, lake: Path, s
 def test_overwrite_may_read_the_output(spark: SparkSession, tmp_path: Path, source: str) -> None:
     out = tmp_path / "out"
     write(out / "day=1" / "part-0.json")
+    if source in ("{out}", "{out}/"):
+        (out / ".latest").symlink_to(out / "day=1")
     output: dict[str, object] = {"path": str(out), "partition_by": ["day"]}
     assert run(spark, {"path": source.format(out=out)}, output) == 1
     (part,) = out.glob("day=1/part-*.json")
