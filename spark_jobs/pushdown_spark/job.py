@@ -122,6 +122,7 @@ class JobRun:
                 secrets.of_scan(name),
                 records_commit=True,
                 other_sources=[source for other, source in spec.sources.items() if other != name],
+                other_outputs=[scan.output for other, scan in spec.scans.items() if other != name],
             )
             for name in spec.scans
         }

@@ -16,6 +16,7 @@ from pushdown_spark.contract import (
     JobError,
     JobSpec,
     JoinReport,
+    OutputSpec,
     RemoteSourceSpec,
     ScanReport,
     SecretValues,
@@ -30,7 +31,7 @@ from pushdown_spark.output.base import Output
 from pushdown_spark.output.catalog_targets import open_catalog_output
 from pushdown_spark.output.checks import raise_failed
 from pushdown_spark.output.database_output import open_database_output
-from pushdown_spark.output.source_guard import ReadPath
+from pushdown_spark.output.source_guard import OTHER_OUTPUT, OTHER_SOURCE, OWN_SOURCE, ReadPath
 from pushdown_spark.output.writer import open_output
 from pushdown_spark.relations.listing import escaped
 from pushdown_spark.relations.tables import table_directories
@@ -60,10 +61,11 @@ class QueryRun:
         *,
         records_commit: bool = False,
         other_sources: Iterable[AnySourceSpec] = (),
+        other_outputs: Iterable[AnyOutputSpec | None] = (),
     ) -> None:
         """With `records_commit`, a retry recognizes a committed output, until `finish` is called.
 
-        `other_sources` are those of the other scans of the job, which the output must not delete.
+        `other_sources` and `other_outputs` are those of the other scans of the job, which the output must not delete.
         """
         self._application = application
         self._spark = application.spark
@@ -71,6 +73,7 @@ class QueryRun:
         self._secrets = secrets
         self._records_commit = records_commit
         self._other_sources = tuple(other_sources)
+        self._other_outputs = tuple(other_outputs)
         self._output: Output | None = None
         self._checks: tuple[CheckReport, ...] = ()
         self._running: QueryProgress | None = None
@@ -133,7 +136,7 @@ class QueryRun:
         return open_output(self._spark, output, run_key, generation=recorded, sources=sources)
 
     def _source_paths(self) -> Iterator[ReadPath]:
-        """Yield the paths of the sources, with glob characters, and the directories of tables, without any."""
+        """Yield the paths of the sources, with glob characters, and the directories of tables and other outputs."""
         for source in (*self._spec.sources.values(), *self._other_sources):
             paths: Iterable[str] = ()
             if isinstance(source, SourceSpec):
@@ -143,7 +146,11 @@ class QueryRun:
                 with suppress(PushdownError) if source in self._other_sources else nullcontext():
                     paths = map(escaped, table_directories(self._spark, source))
             for path in paths:
-                yield ReadPath(path, _is_recursive(source), is_of_other_scan=source in self._other_sources)
+                owner = OTHER_SOURCE if source in self._other_sources else OWN_SOURCE
+                yield ReadPath(path, _is_recursive(source), owner)
+        for output in self._other_outputs:
+            if isinstance(output, OutputSpec):
+                yield ReadPath(escaped(output.path), owner=OTHER_OUTPUT)
 
     def _rows(self, action: Callable[[DataFrame], None]) -> int | None:
         in_python = [source.format for source in self._spec.sources.values() if needs_python(source)]

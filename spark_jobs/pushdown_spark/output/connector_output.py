@@ -175,20 +175,24 @@ class ConnectorOutput(Output):
             )
 
     def _write(self, exists: bool) -> None:
-        if not exists:
-            self._create()
-        elif self._output.mode is OutputMode.MERGE:
-            self._merge()
+        if exists:
+            self._table.change(self._change)
         else:
-            writer = self._writer_to(self._table.sql)
-            match self._output.mode:
-                case OutputMode.APPEND:
-                    self._table.append(self._writer_to)
-                case OutputMode.OVERWRITE:
-                    writer.overwrite(f.lit(True))
-                case _:
-                    where = self._output.replace_where
-                    writer.overwritePartitions() if where is None else writer.overwrite(f.expr(where))
+            self._create()
+
+    def _change(self, table: str) -> None:
+        where = self._output.replace_where
+        match self._output.mode:
+            case OutputMode.MERGE:
+                self._merge(table)
+            case OutputMode.APPEND:
+                self._writer_to(table).append()
+            case OutputMode.OVERWRITE:
+                self._writer_to(table).overwrite(f.lit(True))
+            case _ if where is None:
+                self._writer_to(table).overwritePartitions()
+            case _:
+                self._writer_to(table).overwrite(f.expr(where))
 
     def _writer_to(self, table: str) -> DataFrameWriterV2:
         return self._staged.writeTo(table).options(**self._table.write_options(self._count))
@@ -202,12 +206,12 @@ class ConnectorOutput(Output):
             writer = writer.partitionedBy(first, *others)
         writer.create()
 
-    def _merge(self) -> None:
+    def _merge(self, table: str) -> None:
         keys = " AND ".join(f"t.{quote_name(key)} = s.{quote_name(key)}" for key in self._output.merge_keys)
         self._staged.createOrReplaceTempView(_STAGED)
         try:
             self._spark.sql(
-                f"MERGE INTO {self._table.sql} AS t USING {_STAGED} AS s ON {keys} "
+                f"MERGE INTO {table} AS t USING {_STAGED} AS s ON {keys} "
                 "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
             )
         finally:

@@ -7,29 +7,33 @@ import json
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import OutputMode
+from pushdown_spark.errors import OutputConflictError
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.runtime.jvm_gateway import class_name, java_class
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
-    from pyspark.sql import DataFrameWriterV2, SparkSession
+    from pyspark.sql import SparkSession
 
-WriterTo = Callable[[str], "DataFrameWriterV2"]
-"""Returns the writer of the staged rows to a table, by its name in SQL."""
 _REPEATABLE = (OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE)
 """Modes in which a run can be repeated without adding rows twice."""
 _PICKED = "published-wap-id"
 """Iceberg's property of a snapshot that was picked: the `wap.id` of the original."""
 _MAX_AGE_MS = 2 * 86_400_000
+_MAX_CHANGES = 10
+_CONFLICTS = frozenset({"ValidationException", "DuplicateWAPCommitException", "CommitFailedException"})
+"""Iceberg's exceptions if another commit is in the way of a pick."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +97,12 @@ class ConnectorTable(ABC):
     def fence(self) -> None:  # noqa: B027 - only some connectors have something to delete
         """Keep earlier attempts of the run from committing, and delete what they have left."""
 
-    def append(self, writer_to: WriterTo) -> None:
-        """Add rows in one version, unless the run has a version already."""
-        writer_to(self.sql).append()
+    def change(self, write: Callable[[str], None]) -> None:
+        """Change the table in one version, unless the run has a version already.
+
+        `write` makes the change, given the name in SQL of the table or of a branch of it.
+        """
+        write(self.sql)
 
     @abstractmethod
     def write_options(self, rows: int) -> Mapping[str, str]:
@@ -138,8 +145,9 @@ class ConnectorTable(ABC):
 class IcebergTable(ConnectorTable):
     """A table of Iceberg. The summary of a snapshot names the run.
 
-    An append is written to a branch of its own and then picked into the main branch. Iceberg picks one snapshot for
-    each `wap.id`, and checks that in the same step in which it replaces the metadata of the table.
+    Each change is made on a branch of its own and then picked into the main branch, in the one step in which Iceberg
+    replaces the metadata of the table. Iceberg picks an append once for each `wap.id`, and other changes only if no
+    commit came in between. So an attempt that continues after its retry cannot add rows twice or undo later runs.
     """
 
     provider = "iceberg"
@@ -152,23 +160,46 @@ class IcebergTable(ConnectorTable):
             if name.startswith(self._branches):
                 table.manageSnapshots().removeBranch(name).commit()
 
-    def append(self, writer_to: WriterTo) -> None:
-        """Add rows in one snapshot. Raises Py4JJavaError if the run has a snapshot already."""
-        table = self._iceberg()
-        branch = f"{self._branches}{uuid.uuid4().hex[:8]}"
-        # The age lets the table's own maintenance remove the branch of a run that was killed and never retried.
-        table.manageSnapshots().createBranch(branch).setMaxRefAgeMs(branch, _MAX_AGE_MS).commit()
-        try:
-            writer_to(f"{self.sql}.{quote_name(f'branch_{branch}')}").append()
-            table.refresh()
-            self._publish(table, int(table.snapshot(branch).snapshotId()))
-        finally:
-            table.refresh()
-            if branch in table.refs():
-                table.manageSnapshots().removeBranch(branch).commit()
+    def change(self, write: Callable[[str], None]) -> None:
+        """Change the table in one snapshot, again after each commit of others that is in the way."""
+        for _ in range(_MAX_CHANGES):
+            table = self._iceberg()
+            if table.currentSnapshot() is None:
+                # Without a first snapshot, no change could be picked that is not an append.
+                table.newFastAppend().commit()
+            branch = f"{self._branches}{uuid.uuid4().hex[:8]}"
+            # The age lets the table's own maintenance remove the branch of a run that was killed and never retried.
+            table.manageSnapshots().createBranch(branch).setMaxRefAgeMs(branch, _MAX_AGE_MS).commit()
+            try:
+                # The branch exists already, so that a commit after this look is in the way of the pick.
+                if self.committed() is not None:
+                    return
+                write(f"{self.sql}.{quote_name(f'branch_{branch}')}")
+                if self._is_picked(table, branch):
+                    return
+            finally:
+                # A retry, or the expiry of snapshots, drops a branch that stays.
+                with suppress(PySparkException, Py4JJavaError):
+                    table.manageSnapshots().removeBranch(branch).commit()
+        raise OutputConflictError(
+            f"output: other programs have changed {self.name} {_MAX_CHANGES} times while this run was changing it. "
+            "Nothing was committed; run the task again when they write less often"
+        )
 
-    def _publish(self, table: JavaObject, snapshot: int) -> None:
-        table.manageSnapshots().cherrypick(snapshot).commit()
+    def _is_picked(self, table: JavaObject, branch: str) -> bool:
+        """Pick the snapshot of a branch into the main branch. Return False if another commit is in the way."""
+        table.refresh()
+        snapshot = table.snapshot(branch)
+        if snapshot is None:
+            # A retry has dropped the branch.
+            return False
+        try:
+            table.manageSnapshots().cherrypick(snapshot.snapshotId()).commit()
+        except Py4JJavaError as problem:
+            if class_name(problem.java_exception) not in _CONFLICTS:
+                raise
+            return False
+        return True
 
     def _iceberg(self) -> JavaObject:
         """Return the table of Iceberg's own interface in its current state."""

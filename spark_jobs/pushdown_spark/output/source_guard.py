@@ -21,6 +21,7 @@ from pushdown_spark.runtime.filesystem import HadoopFiles
 
 _LITERAL_PART = re.compile(r"(?:[^*?\[{\\]|\\.)*")
 """The start of a path before its first glob character. A backslash makes the next character a plain one."""
+OWN_SOURCE, OTHER_SOURCE, OTHER_OUTPUT = "source", "source of another scan", "output of another scan"
 _ESCAPE = re.compile(r"\\(.)")
 
 
@@ -28,13 +29,13 @@ _ESCAPE = re.compile(r"\\(.)")
 class ReadPath:
     """A path that a job reads, which may have glob characters.
 
-    `is_recursive` is whether directories are read at any depth, not only those of partitions. `is_of_other_scan` is
-    whether another scan of the job reads it, which must find its files whatever this scan replaces.
+    `is_recursive` is whether directories are read at any depth, not only those of partitions. `owner` is what the path
+    belongs to. Only the scan's own source may read what the scan replaces.
     """
 
     pattern: str
     is_recursive: bool = False
-    is_of_other_scan: bool = False
+    owner: str = OWN_SOURCE
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class SourceGuard:
                 if self._is_lost(root, deleted):
                     raise BadSpecError(
                         f"output: overwriting {f'partition {partition} of ' if partition else ''}{name} would delete "
-                        f"the source {root.source.pattern}, which reads {root.path}; write to another directory"
+                        f"the {root.source.owner} {root.source.pattern} ({root.path}); write to another directory"
                     )
 
     def _is_lost(self, root: _Root, deleted: str) -> bool:
@@ -112,17 +113,18 @@ class SourceGuard:
         literal = _LITERAL_PART.match(source.pattern)
         assert literal is not None, "the pattern matches an empty start"
         is_literal = literal.end() == len(source.pattern)
-        if is_literal:
-            start = self._hadoop.canonical(_ESCAPE.sub(r"\1", source.pattern))
-            paths = [start]
-        else:
-            directory, slash, _ = literal.group().rpartition("/")
-            start = self._hadoop.canonical(_ESCAPE.sub(r"\1", directory) or slash or ".")
-            paths = [self._hadoop.canonical(path) for path in self._hadoop.expanded(source.pattern)]
-        for path in paths:
-            yield _Root(source, path, None if source.is_of_other_scan else start, is_literal)
-            for target in _link_targets(path):
-                yield _Root(source, target, None, is_literal=True)
+        directory, slash, _ = (literal.group(), "", "") if is_literal else literal.group().rpartition("/")
+        start = self._hadoop.canonical(_ESCAPE.sub(r"\1", directory) or slash or ".")
+        has_links = local_path(self._target) is not None
+        if not has_links and not _is_in(start, self._target) and not _is_in(self._target, start):
+            # Listing an object store takes time.
+            return
+        found = [start] if is_literal else map(self._hadoop.canonical, self._hadoop.expanded(source.pattern))
+        for path in found:
+            yield _Root(source, path, start if source.owner == OWN_SOURCE else None, is_literal)
+            for target in _link_targets(path) if has_links else ():
+                if not _is_in(target, path):
+                    yield _Root(source, target, None, is_literal=True)
 
 
 def _may_share_store(pattern: str, target: str) -> bool:

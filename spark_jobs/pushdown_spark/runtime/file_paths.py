@@ -31,10 +31,12 @@ def one_spelling(path: str) -> str:
 
     >>> one_spelling("s3://lake/raw/"), one_spelling("wasb://lake@store.blob.core.windows.net/raw")
     ('s3a://lake/raw', 'abfss://lake@store.dfs.core.windows.net/raw')
+    >>> one_spelling("file:///"), one_spelling("hdfs://node:8020/")
+    ('file:', 'hdfs://node')
     """
     local = local_path(path)
     if local is not None:
-        return f"file:{os.path.realpath(local)}"
+        return f"file:{os.path.realpath(local)}".rstrip("/")
     scheme, separator, rest = path.partition("://")
     scheme = _STORE_NAMES.get(scheme, scheme)
     authority, slash, key = rest.partition("/")

@@ -75,7 +75,14 @@ class HadoopFiles:
         """Return the names of the entries of a directory, none if it does not exist."""
         if not self.exists(directory):
             return []
-        return [str(status.getPath().getName()) for status in self._system(directory).listStatus(self._path(directory))]
+        try:
+            statuses = self._system(directory).listStatus(self._path(directory))
+        except Py4JJavaError:
+            # Another process may delete an empty directory at any time.
+            if self.exists(directory):
+                raise
+            return []
+        return [str(status.getPath().getName()) for status in statuses]
 
     def matching(self, directory: str, pattern: str) -> list[str]:
         """Return the paths that match a glob pattern relative to a directory."""

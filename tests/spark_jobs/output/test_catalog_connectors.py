@@ -256,7 +256,7 @@ def test_errors_leave_the_table_as_it_was(spark: SparkSession, table: str) -> No
     assert versions(spark, table) == before
 
 
-@pytest.mark.parametrize("step", ["append", "_publish"])
+@pytest.mark.parametrize("step", ["change", "_is_picked"])
 @pytest.mark.parametrize("is_empty", [True, False])
 def test_an_attempt_that_continues_after_its_retry_adds_nothing(
     spark: SparkSession, table: str, step: str, is_empty: bool, monkeypatch: pytest.MonkeyPatch
@@ -281,6 +281,60 @@ def test_an_attempt_that_continues_after_its_retry_adds_nothing(
     assert stored(spark, table) == (NEW if is_empty else EXPECTED[OutputMode.APPEND])
     if table.startswith(CATALOG):
         assert [row["name"] for row in spark.table(f"{table}.refs").collect()] == ["main"]
+
+
+@pytest.mark.parametrize("mode", [OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE])
+@pytest.mark.parametrize("step", ["_write", "_change"])
+def test_an_attempt_that_continues_after_a_later_run_does_not_undo_it(
+    spark: SparkSession, table: str, mode: OutputMode, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The retry and a later run commit between the last look of the first attempt and its commit."""
+    create(spark, table)
+    output = output_of(spark, table, mode)
+    method: Callable[[object], None] = getattr(output, step)
+    later = [(2, "b", "later 2"), (4, "b", "later 4")]
+
+    def resumed(given: object) -> None:
+        monkeypatch.undo()
+        write(spark, output_of(spark, table, mode))
+        write(spark, output_of(spark, table, mode, "later"), later)
+        method(given)
+
+    monkeypatch.setattr(output, step, resumed)
+    write(spark, output)
+    kept: dict[OutputMode, Rows] = {
+        OutputMode.OVERWRITE: [],
+        OutputMode.OVERWRITE_PARTITIONS: OLD[:1],
+        OutputMode.MERGE: [OLD[0], OLD[2]],
+    }
+    assert stored(spark, table) == sorted([*kept[mode], *later])
+
+
+@pytest.mark.parametrize("mode", EXPECTED)
+def test_a_commit_of_another_run_in_between_is_kept(
+    spark: SparkSession, table: str, mode: OutputMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other run commits after the rows were written to a branch. An overwrite comes after it."""
+    create(spark, table)
+    output = output_of(spark, table, mode)
+    holder = output._table
+    step = "_is_picked" if hasattr(holder, "_is_picked") else "change"
+    method: Callable[..., object] = getattr(holder, step)
+    other = (9, "c", "nine")
+
+    def delayed(*given: object) -> object:
+        monkeypatch.undo()
+        write(spark, output_of(spark, table, OutputMode.APPEND, "other"), [other])
+        return method(*given)
+
+    monkeypatch.setattr(holder, step, delayed)
+    write(spark, output)
+    assert output.summary is not None
+    assert not output.summary.is_from_earlier_try
+    kept = [] if mode is OutputMode.OVERWRITE else [other]
+    assert stored(spark, table) == sorted([*EXPECTED[mode], *kept])
+    again = write(spark, output_of(spark, table, mode))
+    assert again.committed_rows == 2
 
 
 @pytest.mark.parametrize("runs", [("a", "b"), ("a", "a")], ids=["two runs", "one run twice"])

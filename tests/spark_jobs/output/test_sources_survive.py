@@ -68,6 +68,7 @@ SOURCES = [
     "{lake}/links",
     "{lake}/links/*",
     "{above}/*/raw/events",
+    "/*/{below_root}/raw/events",
 ]
 OUTPUTS = ["{lake}/raw", "{lake}/raw/", "file://{lake}/other/../raw", "{relative}/raw", "{lake}/same/raw"]
 
@@ -90,7 +91,8 @@ def lake(tmp_path: Path) -> Path:
 
 def named(lake: Path, path: str) -> str:
     # The JVM's working directory cannot change, so relative paths start with "..".
-    return path.format(lake=lake, above=lake.parent, relative=os.path.relpath(lake))
+    below_root = "/".join(lake.parts[2:])
+    return path.format(lake=lake, above=lake.parent, relative=os.path.relpath(lake), below_root=below_root)
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -137,6 +139,8 @@ def test_overwrite_may_read_other_directories(spark: SparkSession, lake: Path, s
 def test_overwrite_may_read_the_output(spark: SparkSession, tmp_path: Path, source: str) -> None:
     out = tmp_path / "out"
     write(out / "day=1" / "part-0.json")
+    if source in ("{out}", "{out}/"):
+        (out / ".latest").symlink_to(out / "day=1")
     output: dict[str, object] = {"path": str(out), "partition_by": ["day"]}
     assert run(spark, {"path": source.format(out=out)}, output) == 1
     (part,) = out.glob("day=1/part-*.json")
@@ -252,10 +256,20 @@ def test_unreachable_source_of_another_scan_does_not_matter(
     assert scan_beside(spark, lake, other).run() == 1
 
 
-def scan_beside(spark: SparkSession, lake: Path, other: dict[str, object]) -> QueryRun:
-    """Return a scan that overwrites `raw`, in a job with another scan of the given source."""
+def test_overwrite_is_rejected_if_it_would_delete_the_output_of_another_scan(spark: SparkSession, lake: Path) -> None:
+    output = {"path": f"{lake}/link", "format": "json", "mode": "append"}
+    scan = scan_beside(spark, lake, {"format": "json", "path": [f"{lake}/other"]}, output)
+    with pytest.raises(BadSpecError, match="would delete the output of another scan"):
+        scan.run()
+
+
+def scan_beside(
+    spark: SparkSession, lake: Path, other: dict[str, object], output: dict[str, object] | None = None
+) -> QueryRun:
+    """Return a scan that overwrites `raw`, in a job with another scan of the given source and output."""
     own = {"format": "json", "schema": "n INT, day INT", "path": [f"{lake}/other/events"]}
-    scans = {"own": {"output": {"path": f"{lake}/same/raw", "format": "json", "mode": "overwrite"}}, "other": {}}
+    scans = {"own": {"output": {"path": f"{lake}/same/raw", "format": "json", "mode": "overwrite"}}}
+    scans["other"] = {} if output is None else {"output": output}
     spec = JobSpec.model_validate({"run_key": "run", "sources": {"own": own, "other": other}, "scans": scans})
     return JobRun(spec)._queries(SharedApplication(spark))["own"]
 
