@@ -158,7 +158,10 @@ class Bucket:
         self._file_system = None
 
     def open(self, key: str) -> pa.NativeFile:
-        """Open an object. This requests its size and version, but no content."""
+        """Open an object. This requests its size and version, but no content.
+
+        A file that nothing was read from need not be closed. For Google's store, pyarrow would request the content.
+        """
         path = self.settings.object_path(self.name, key)
         return self.request(lambda: self._connect().open_input_file(path))
 
@@ -274,7 +277,8 @@ class ObjectFile(RawIOBase):
     def close(self) -> None:
         """Close the object and release the buffer."""
         if not self.closed:
-            self._file.close()
+            if self.fetched:
+                self._file.close()
             self._buffer = bytearray()
             self._buffer_end = self._buffer_start
         super().close()
@@ -318,6 +322,5 @@ class ObjectFile(RawIOBase):
         self.fetched += len(view)
 
     def _check_version(self) -> None:
-        with self._bucket.open(self._key) as current:
-            if self._bucket.version(current) != self._version:
-                raise OSError("the object was overwritten while it was read")
+        if self._bucket.version(self._bucket.open(self._key)) != self._version:
+            raise OSError("the object was overwritten while it was read")

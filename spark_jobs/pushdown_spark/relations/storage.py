@@ -92,8 +92,7 @@ class Storage:
         bucket, key = _bucket_and_key(path)
         if not bucket:
             return os.stat(path).st_size  # noqa: PTH116
-        with self._buckets[bucket].open(key) as file:
-            return int(file.size())
+        return int(self._buckets[bucket].open(key).size())
 
 
 LOCAL = Storage()

@@ -44,8 +44,8 @@ _DENIALS = frozenset(
         "org.apache.hadoop.security.AccessControlException",
     }
 )
-_EXPIRED = "ExpiredToken"
-"""Amazon's code for credentials that have expired, which Hadoop's exceptions have in their message."""
+_REJECTION = "org.apache.hadoop.fs.s3a.AWSBadRequestException"
+"""Hadoop's exception for a request that Amazon rejects, as with an expired token. Often it has no reason."""
 _NO_DIRECTORY = (
     "Mkdirs failed to create ",
     "Parent path is not a directory: ",
@@ -233,8 +233,9 @@ def _worker_killed(chain: Sequence[Link]) -> _Classification | None:
 def _access_denied(chain: Sequence[Link]) -> _Classification | None:
     """Return a final error for denied access: a retry would have the same credentials."""
     for link in chain:
-        if link.kind in _DENIALS or _EXPIRED in link.message:
-            message = f"access denied: {_sentence(link.message)}; give the job credentials with this permission"
+        if link.kind in _DENIALS or link.kind == _REJECTION:
+            hint = ", the credentials may have expired" if link.kind == _REJECTION else ""
+            message = f"access denied{hint}: {_sentence(link.message)}; give the job credentials with this permission"
             return _Classification(ErrorCode.BAD_SPEC, message, link.kind)
     return None
 

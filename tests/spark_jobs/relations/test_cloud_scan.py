@@ -125,7 +125,7 @@ def test_a_setting_that_only_hadoop_supports_is_named(spark: SparkSession, store
     key = {
         "abfs": "fs.azure.encryption.encoded.client-provided-key",
         "gs": "fs.gs.encryption.key",
-        "s3a": "fs.s3a.encryption.key",
+        "s3a": "fs.s3a.requester.pays.enabled",
     }[store.scheme]
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     hadoop.set(key, "hush")

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import hdfs_server
 import pytest
@@ -82,6 +83,12 @@ def test_one_query_over_four_stores(tmp_path: Path, spark_python: str, postgresq
         _check_reports(found["reports"])
 
 
-def _check_reports(reports: dict[str, dict[str, object]]) -> None:
-    """Check that the report of each source says what reached it."""
-    print(json.dumps(reports, indent=1))
+def _check_reports(reports: dict[str, dict[str, Any]]) -> None:
+    """Check that the conjuncts about each source reached it, and that the report says so."""
+    orders, users, clicks, shops = (reports[name] for name in ("orders", "users", "clicks", "shops"))
+    assert {"day = 2", "amount > 900"} <= set(orders["pushed"])
+    assert orders["skipped"]["files"] > 0
+    assert {"country = 'NL'", "id > 110"} <= set(users["pushed"])
+    assert clicks["reader"] == "pushdown"
+    assert "at.kind = 'buy'" in clicks["pushed"]
+    assert any("LIKE" in statement for statement in shops["statements"])

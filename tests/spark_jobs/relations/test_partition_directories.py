@@ -99,6 +99,20 @@ def test_pruned_directories_are_skipped_and_reported(spark: SparkSession, places
     assert searched.pushed_as
 
 
+@pytest.mark.parametrize("name", ["json", "orc", "csv", "avro"])
+def test_sparks_reader_reports_pruned_directories(spark: SparkSession, places: dict[str, str], name: str) -> None:
+    session = PushdownSession(spark)
+    session.add_source("t", path=places[name], format=name, schema=DECLARED, reader="spark")
+    result = session.scan("t", columns=["a", "k"], where="k = 1 AND a + k > 13")
+    rows = result.run(lambda frame: sorted(tuple(row) for row in frame.collect()))
+    report = result.report()["t"]
+    pruning, both = report.conjuncts
+    assert (pruning.exactness, pruning.pushed_as) == (Exactness.EXACT, "partition pruning")
+    assert both.exactness is Exactness.UNSUPPORTED
+    assert rows
+    assert all(k == 1 and a + k > 13 for a, k in rows)
+
+
 def test_partition_columns_have_declared_types(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "typed")
     kinds = "a BIGINT, i SMALLINT, d DECIMAL(10,2), x DOUBLE, t TIMESTAMP, o BOOLEAN"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -36,6 +37,10 @@ FILTER_SETTINGS = {
 _ROW_BY_ROW = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.AVRO})
 """Formats whose readers evaluate filters for each row."""
 _UNPLANNED = "not planned for the report"
+_PARTITION_FILTERS = re.compile(r"PartitionFilters: \[(?!\])")
+"""Filters in a plan with which Spark selects the directories to read."""
+_FILTER = re.compile(r"^\W*(?:\*\(\d+\) )?Filter ", re.MULTILINE)
+"""The operator with which Spark evaluates what the scan does not."""
 
 
 class NativeScan(Scan):
@@ -66,7 +71,7 @@ class NativeScan(Scan):
         """Whether the reader returns all rows that it decodes. Row-based readers drop rows by pushed filters."""
         if self._request.source.format not in _ROW_BY_ROW:
             return True
-        return all(conjunct.pushed_as is None for conjunct in self._plan_report.conjuncts)
+        return all(conjunct.exactness is not Exactness.INEXACT for conjunct in self._plan_report.conjuncts)
 
     @property
     def session_conf(self) -> Mapping[str, str]:
@@ -141,26 +146,34 @@ class NativeScan(Scan):
     def _conjunct(self, sql: str, *, is_planned: bool = True) -> ConjunctReport:
         if self._unfiltered is not None:
             return unsupported(sql, self._unfiltered)
-        pushed = self._pushed(sql) if is_planned else _UNPLANNED
+        if not is_planned or len(sql) > _MAX_PLANNED_LENGTH:
+            pushed = _UNPLANNED
+        else:
+            plan = self._plan(sql)
+            if _PARTITION_FILTERS.search(plan) and not _FILTER.search(plan):
+                return ConjunctReport(sql=sql, exactness=Exactness.EXACT, pushed_as="partition pruning")
+            pushed = _pushed_filters(plan)
         if not pushed:
             return unsupported(sql, "Spark does not push it into this format")
         return ConjunctReport(sql=sql, exactness=Exactness.INEXACT, pushed_as=f"Spark's reader: {pushed}")
 
-    def _pushed(self, sql: str) -> str:
-        """Return the filters that Spark pushes for one conjunct, without the null checks that Spark adds."""
-        if len(sql) > _MAX_PLANNED_LENGTH:
-            return _UNPLANNED
+    def _plan(self, sql: str) -> str:
+        """Return Spark's plan of a query with one conjunct, empty if Spark cannot plan it."""
         try:
-            plan = self.frame().where(sql)._jdf.queryExecution().executedPlan().toString()
+            return str(self.frame().where(sql)._jdf.queryExecution().executedPlan().toString())
         except PySparkException:
             # A constant that fails in ANSI mode. The query itself raises the error.
             return ""
-        for line in str(plan).splitlines():
-            _, found, rest = line.partition("PushedFilters: [")
-            if found:
-                text = rest.partition("], ")[0]
-                return "" if text.startswith("IsNotNull") and "), " not in text and "," not in text else text
-        return ""
+
+
+def _pushed_filters(plan: str) -> str:
+    """Return the filters of a plan's scan, empty if they are only a null check, which Spark adds."""
+    for line in plan.splitlines():
+        _, found, rest = line.partition("PushedFilters: [")
+        if found:
+            text = rest.partition("], ")[0]
+            return "" if text.startswith("IsNotNull") and "), " not in text and "," not in text else text
+    return ""
 
 
 def _file_sizes(request: ScanRequest) -> list[int]:
