@@ -219,6 +219,22 @@ def test_a_killed_try_leaves_the_driver_and_the_files_to_the_later_try_that_wait
     assert runs(tmp_path) == []
 
 
+def test_the_first_try_of_a_new_dag_run_owns_the_files_of_a_deleted_one(
+    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path
+) -> None:
+    lost = make_hook("0 monday", try_number=2)
+    lost.submit()
+    hook = make_hook("0 tuesday")
+    driver_id = str(hook.submit())
+
+    hook.on_kill()
+    hook.release()
+
+    assert drivers.status(driver_id).state == "KILLED"
+    assert runs(tmp_path) == []
+    lost.on_kill()
+
+
 def test_a_driver_that_has_not_started_does_not_start_after_a_retry(make_hook: MakeHook) -> None:
     hook = make_hook()
     driver_id = str(hook.submit())

@@ -372,6 +372,7 @@ def test_all_dags_with_reports_are_in_airflows_navigation(
 @pytest.mark.parametrize(
     ("allowed", "is_seen"), [({"TASK_INSTANCE", "XCOM"}, True), ({"TASK_INSTANCE"}, False), ({"XCOM"}, False)]
 )
+@pytest.mark.usefixtures("runs")
 def test_a_user_sees_a_dag_with_both_permissions_for_it(
     monkeypatch: pytest.MonkeyPatch, allowed: set[str], is_seen: bool
 ) -> None:
