@@ -143,6 +143,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         """
         self._validate_yarn_track_via_rm_api_config()
         self._require_rest_server()
+        self.require_wait()
         self._end_earlier_driver()
         self.detach()
         if self.is_cluster:
