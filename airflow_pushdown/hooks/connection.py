@@ -40,6 +40,8 @@ _KNOWN_EXTRAS = frozenset(
         EXCHANGE_CONNECTION_EXTRA,
     }
 )
+_KUBERNETES_WAIT_KEY = "spark.kubernetes.submission.waitAppCompletion"
+"""Spark's setting whether spark-submit waits for the end of a driver pod."""
 _MASTERS = ("local", "spark", "yarn", "k8s")
 """The beginnings of the masters that spark-submit accepts."""
 
@@ -88,10 +90,18 @@ class SparkConnectionHook(SparkSubmitHook):
         return int(self._connection["rest_port"])
 
     def defer(self) -> None:
-        """Let spark-submit end when the cluster has accepted the driver, because the task is deferred until its end."""
+        """Let spark-submit end when the cluster has accepted the driver, because the task is deferred until its end.
+
+        Raises `ConfigError` if the namespace of the driver pod is not known.
+        """
         self.is_deferred = True
         self._yarn_track_via_rm_api = bool(self._is_yarn_cluster_mode)
         self._track_driver_via_k8s_api = bool(self._is_kubernetes and self.is_cluster)
+        if self._track_driver_via_k8s_api and not self._connection["namespace"]:
+            raise config_error(
+                f"conn_id: connection {self._conn_id!r} has no namespace, in which the trigger follows the driver pod; "
+                "set its extra 'namespace', or spark.kubernetes.namespace in conf"
+            )
 
     def track_application(self) -> bool:
         """Let the task instead of spark-submit wait for an application on YARN, so that a retry can continue with it.
@@ -100,9 +110,14 @@ class SparkConnectionHook(SparkSubmitHook):
         """
         if not self._is_yarn_cluster_mode:
             return True
-        if WAIT_KEY not in self._conf and self._resource_manager is not None:
+        if self._conf.get(WAIT_KEY, "false").strip().lower() == "false" and self._resource_manager is not None:
             self._yarn_track_via_rm_api = True
         return self._yarn_track_via_rm_api
+
+    def require_wait(self) -> None:
+        """Let spark-submit wait for a driver on a cluster if nothing else does. The task would miss the result."""
+        if self.is_cluster and self.drivers() is None:
+            self._conf[WAIT_KEY if self._is_yarn else _KUBERNETES_WAIT_KEY] = "true"
 
     def drivers(self) -> Drivers | None:
         """Return the drivers of the cluster. None if spark-submit itself waits for the driver."""

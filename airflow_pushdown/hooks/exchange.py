@@ -147,9 +147,9 @@ class Exchange:
         self._files.write(_OWNER, str(try_number))
 
     def is_taken_over(self, try_number: int) -> bool:
-        """Return whether a later try than this one uses the files."""
+        """Return whether a later try than this one uses the files. It may be about to write its number."""
         content = self._files.read(_OWNER)
-        return content is not None and int(content) > try_number
+        return content is not None and (not content or int(content) > try_number)
 
     def check(self) -> None:
         """Write and read a file, then delete everything. Raises a `PushdownTaskError` or `OSError` if that fails.

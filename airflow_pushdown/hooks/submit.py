@@ -143,11 +143,13 @@ class PushdownSubmitHook(ClusterDriverHook):
         """
         self._validate_yarn_track_via_rm_api_config()
         self._require_rest_server()
+        self.require_wait()
         self._end_earlier_driver()
         self.detach()
-        self._exchange.prepare(self._spec, self._submission.secrets)
-        if self._try_number > 1:
+        if self.is_cluster:
+            # A deleted DAG run with the same id may have left the number of a later try.
             self._exchange.take_over(self._try_number)
+        self._exchange.prepare(self._spec, self._submission.secrets)
         command = self._hide_secrets(self._build_spark_submit_command(str(job_program())))
         try:
             returncode = self._run(command)

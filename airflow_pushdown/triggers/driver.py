@@ -131,6 +131,8 @@ class DriverTrigger(BaseTrigger):
             self._end()
 
     def _end(self) -> None:
+        """End the driver and delete its files, unless the next try of a cleared task has replaced them meanwhile."""
+        result = self._result_location()
         self.log.info("Ending driver %s", self.driver_id)
         try:
             if not end_driver(drivers_of(self.kind, self.settings), self.driver_id, _KILL_SECONDS):
@@ -138,10 +140,23 @@ class DriverTrigger(BaseTrigger):
         except ClusterUnreachableError as error:
             self.log.warning("Driver %s cannot be ended and may still run: %s", self.driver_id, error)
         try:
-            directory, run_key, conn_id = self.exchange
-            Exchange.shared(directory, str(run_key), conn_id).discard()
+            exchange = self._opened_exchange()
+            # Each job has its own result.
+            if result in (None, exchange.result_location):
+                exchange.discard()
         except PushdownTaskError as error:
             self.log.warning("The spec of driver %s was not deleted: %s", self.driver_id, error)
+
+    def _result_location(self) -> str | None:
+        """Return the location of the driver's result, None if it is not known."""
+        try:
+            return self._opened_exchange().result_location
+        except PushdownTaskError:
+            return None
+
+    def _opened_exchange(self) -> Exchange:
+        directory, run_key, conn_id = self.exchange
+        return Exchange.shared(directory, str(run_key), conn_id)
 
     def _is_still_deferred(self) -> bool:
         """Return whether the task still waits. Airflow also cancels triggers that it gives to another triggerer."""

@@ -6,6 +6,7 @@ import importlib
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 from importlib import metadata
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from airflow._shared.providers_discovery import _create_provider_info_schema_validator
 from jsonschema import ValidationError
+from packaging.requirements import Requirement
 
 import airflow_pushdown
 import pushdown_spark
@@ -39,6 +41,14 @@ def test_all_modules_of_the_description_can_be_imported() -> None:
     assert isinstance(links, list)
     for module, _, name in (link.rpartition(".") for link in links):
         assert hasattr(importlib.import_module(module), name)
+
+
+def test_a_spark_provider_without_the_attributes_of_its_operator_is_not_accepted(project: Path) -> None:
+    declared = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    requirements = [Requirement(text) for text in declared]
+    (spark,) = [one for one in requirements if one.name == "apache-airflow-providers-apache-spark"]
+    # 6.1 has no `durable`, and releases before it do not follow drivers on YARN and Kubernetes.
+    assert [spark.specifier.contains(version) for version in ("5.3.0", "6.1.0", "6.2.0")] == [False, False, True]
 
 
 def test_integrations_are_declared() -> None:

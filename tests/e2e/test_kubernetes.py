@@ -275,6 +275,15 @@ def test_an_api_server_that_is_away_does_not_lead_to_a_second_driver(
         make_hook().phase_of(driver_id)
 
 
+def test_a_deferred_task_needs_the_namespace_of_its_pod(
+    make_hook: MakeHook, api: KubernetesApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extra = {"deploy-mode": "cluster", "exchange-dir": str(tmp_path / "exchange")}
+    monkeypatch.setenv("AIRFLOW_CONN_K8S", json.dumps({"conn_type": "spark", "host": api.master, "extra": extra}))
+    with pytest.raises(ConfigError, match=r"conn_id: connection 'k8s' has no namespace.*set its extra 'namespace'"):
+        make_hook().defer()
+
+
 def test_a_worker_without_access_to_kubernetes_is_an_error_that_names_the_settings(
     make_hook: MakeHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,10 +22,12 @@ from airflow_pushdown.hooks.drivers import (
     DriverWatch,
     StandaloneDrivers,
     drivers_of,
+    end_driver,
 )
 from airflow_pushdown.hooks.standalone import SharedProgram, standalone_command, standalone_environment
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
 from airflow_pushdown.operators import PushdownScanOperator
+from airflow_pushdown.triggers import driver as trigger_module
 from airflow_pushdown.triggers.driver import DriverEvent, DriverTrigger
 from airflow_pushdown.version_compat import TaskDeferralError
 from e2e import jvm
@@ -178,6 +180,30 @@ def test_a_trigger_ends_the_driver_of_a_task_that_a_user_has_cleared(
     assert drivers.status(driver_id).state == "KILLED"
 
 
+def test_a_trigger_keeps_the_files_of_the_next_try(
+    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = make_hook("0 now")
+    driver_id = str(hook.submit())
+    following = make_hook("1 cleared", try_number=2)
+
+    def end_slowly(*arguments: object) -> bool:
+        following._exchange.prepare(following._spec, SECRETS)
+        return end_driver(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(trigger_module, "end_driver", end_slowly)
+    trigger = DriverTrigger(drivers.kind, drivers.settings(), driver_id, list(hook.exchange_place), 0.1)
+    asyncio.run(trigger.on_kill())
+
+    assert drivers.status(driver_id).state == "KILLED"
+    spec = following._exchange.read_spec()
+    assert spec is not None
+    assert spec.generation == "1 cleared"
+    following.on_kill()
+    following.release()
+    assert runs(tmp_path) == []
+
+
 def test_a_cleared_task_replaces_the_driver(make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path) -> None:
     driver_id = str(make_hook("0 now").submit())
     assert make_hook("1 now").phase_of(driver_id) is DriverPhase.MISSING
@@ -217,6 +243,22 @@ def test_a_killed_try_leaves_the_driver_and_the_files_to_the_later_try_that_wait
     second.release()
     assert drivers.status(driver_id).state == "KILLED"
     assert runs(tmp_path) == []
+
+
+def test_the_first_try_of_a_new_dag_run_owns_the_files_of_a_deleted_one(
+    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path
+) -> None:
+    lost = make_hook("0 monday", try_number=2)
+    lost.submit()
+    hook = make_hook("0 tuesday")
+    driver_id = str(hook.submit())
+
+    hook.on_kill()
+    hook.release()
+
+    assert drivers.status(driver_id).state == "KILLED"
+    assert runs(tmp_path) == []
+    lost.on_kill()
 
 
 def test_a_driver_that_has_not_started_does_not_start_after_a_retry(make_hook: MakeHook) -> None:

@@ -137,6 +137,16 @@ def test_a_late_result_of_an_earlier_try_is_ignored(tmp_path: Path) -> None:
     assert exchange.read_result() is None
 
 
+def test_a_later_try_takes_over_even_while_it_writes_its_number(tmp_path: Path) -> None:
+    exchange = Exchange.shared(str(tmp_path), "run")
+    assert not exchange.is_taken_over(1)
+    (directory(exchange) / "owner").touch()
+    assert exchange.is_taken_over(1)
+    exchange.take_over(2)
+    assert (exchange.is_taken_over(1), exchange.is_taken_over(2)) == (True, False)
+    exchange.discard()
+
+
 @pytest.mark.parametrize("given", [None, "", "/nowhere/at/all", "file:///nowhere/at/all"])
 def test_cluster_mode_requires_a_shared_directory(given: str | None) -> None:
     with pytest.raises(ConfigError, match="exchange_dir"):

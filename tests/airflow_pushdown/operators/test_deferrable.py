@@ -68,8 +68,10 @@ def test_airflows_setting_does_not_defer_tasks_with_their_own_driver(monkeypatch
         ({"yarn_resourcemanager_webapp_address": "http://manager:8088"}, {}, True),
         ({}, {}, False),
         ({"yarn_resourcemanager_webapp_address": "http://manager:8088"}, {WAIT_KEY: "true"}, False),
+        ({"yarn_resourcemanager_webapp_address": "http://manager:8088"}, {WAIT_KEY: "false"}, True),
+        ({}, {WAIT_KEY: "false"}, False),
     ],
-    ids=["address", "no address", "spark-submit waits"],
+    ids=["address", "no address", "spark-submit waits", "spark-submit does not wait", "nothing could wait"],
 )
 def test_a_task_polls_its_application_on_yarn_if_it_can(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, extra: dict[str, str], conf: dict[str, str], is_polled: bool
@@ -85,6 +87,8 @@ def test_a_task_polls_its_application_on_yarn_if_it_can(
     hook = operator._get_hook()
     # The provider's operator refuses a durable task whose application it cannot poll.
     assert (hook.drivers() is not None, operator.durable) == (is_polled, is_polled)
+    hook.require_wait()
+    assert hook._conf.get(WAIT_KEY) == (conf.get(WAIT_KEY) if is_polled else "true")
 
 
 class Command(PushdownScanOperator):

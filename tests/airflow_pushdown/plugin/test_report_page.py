@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 import pytest
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.sdk import DAG
@@ -46,6 +47,7 @@ from report_site import (  # type: ignore[import-not-found]
 )
 from sqlalchemy import update
 
+from airflow_pushdown.plugin import app
 from airflow_pushdown.plugin.data import Place
 from airflow_pushdown.plugin.links import PROGRESS_KEY
 
@@ -368,6 +370,25 @@ def test_all_dags_with_reports_are_in_airflows_navigation(
     status, text, _ = site.get("/pushdown/overview", STRANGER)
     assert (status, "reports</a>" in text) == (200, False), "a user without permissions sees no DAG"
     assert "reports</a>" in site.get("/pushdown/overview", READER)[1]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "is_seen"), [({"TASK_INSTANCE", "XCOM"}, True), ({"TASK_INSTANCE"}, False), ({"XCOM"}, False)]
+)
+@pytest.mark.usefixtures("runs")
+def test_a_user_sees_a_dag_with_both_permissions_for_it(
+    monkeypatch: pytest.MonkeyPatch, allowed: set[str], is_seen: bool
+) -> None:
+    class Manager:
+        """An auth manager with the parameters of Airflow 3.1.0."""
+
+        def is_authorized_dag(
+            self, *, method: str, user: object, access_entity: DagAccessEntity, details: DagDetails
+        ) -> bool:
+            return (method, user, details.id) == ("GET", "a user", "reports") and access_entity.name in allowed
+
+    monkeypatch.setattr(app, "get_auth_manager", Manager)
+    assert app.may_see("a user", "reports") is is_seen  # type: ignore[arg-type]
 
 
 def only_run(site: Site, dag_id: str) -> str:
