@@ -86,9 +86,6 @@ def file_schemas(
     }
     results = _map_files(partial(_read_or_error, readers[source.format]), files)
     by_footer: dict[str, t.StructType] = {}
-    if source.schema is None and len({str(result) for result in results}) == 1:
-        # Spark inferred the schema from a file with this footer.
-        by_footer[str(results[0])] = native.schema
     schemas = []
     for file, result in zip(files, results, strict=True):
         if isinstance(result, Exception):
