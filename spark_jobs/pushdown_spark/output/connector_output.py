@@ -25,7 +25,7 @@ from pushdown_spark.errors import (
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.output.base import Output
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failed, require_columns
-from pushdown_spark.output.connector_tables import ConnectorTable
+from pushdown_spark.output.connector_tables import Commit, ConnectorTable
 from pushdown_spark.output.target_names import check_column_names
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.runtime.error_classification import typed_error
@@ -176,7 +176,7 @@ class ConnectorOutput(Output):
 
     def _write(self, exists: bool) -> None:
         if exists:
-            self._table.change(self._change)
+            self._table.change(self._change, reads_table=self._output.mode is OutputMode.MERGE)
         else:
             self._create()
 
@@ -219,6 +219,9 @@ class ConnectorOutput(Output):
 
     def _summarize(self) -> OutputSummary:
         found = self._table.committed()
+        if found is None and self._count == 0 and self._output.mode is OutputMode.OVERWRITE_PARTITIONS:
+            # A run without rows replaces no partition, and Iceberg makes no version for it.
+            found = Commit(rows=0, files=0, bytes=0)
         if found is None:
             raise PushdownError(f"output_table: {self.name} has no version of this run", code=ErrorCode.SPARK)
         columns = {field.name: field.dataType.simpleString() for field in self._table.schema().fields}

@@ -33,7 +33,7 @@ _PICKED = "published-wap-id"
 _MAX_AGE_MS = 2 * 86_400_000
 _MAX_CHANGES = 10
 _CONFLICTS = frozenset({"ValidationException", "DuplicateWAPCommitException", "CommitFailedException"})
-"""Iceberg's exceptions if another commit is in the way of a pick."""
+"""Iceberg's exceptions if another commit is in the way."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,13 @@ class ConnectorTable(ABC):
         """Return the current version of the table that the run has written, None if there is none."""
 
     def fence(self) -> None:  # noqa: B027 - only some connectors have something to delete
-        """Keep earlier attempts of the run from committing, and delete what they have left."""
+        """Delete what earlier attempts of the run have left."""
 
-    def change(self, write: Callable[[str], None]) -> None:
+    def change(self, write: Callable[[str], None], *, reads_table: bool) -> None:
         """Change the table in one version, unless the run has a version already.
 
-        `write` makes the change, given the name in SQL of the table or of a branch of it.
+        `write` makes the change, given the name in SQL of the table or of a branch of it. `reads_table` is whether the
+        change depends on the rows of the table.
         """
         write(self.sql)
 
@@ -146,21 +147,22 @@ class IcebergTable(ConnectorTable):
     """A table of Iceberg. The summary of a snapshot names the run.
 
     Each change is made on a branch of its own and then picked into the main branch, in the one step in which Iceberg
-    replaces the metadata of the table. Iceberg picks an append once for each `wap.id`, and other changes only if no
-    commit came in between. So an attempt that continues after its retry cannot add rows twice or undo later runs.
+    replaces the metadata of the table. An append is picked once for each `wap.id`, a replacement of partitions if no
+    commit has changed them in between, and others if there was no commit at all. So an attempt that continues after its
+    retry cannot add rows twice or undo later runs.
     """
 
     provider = "iceberg"
     _PROPERTY = "airflow-pushdown-"
 
     def fence(self) -> None:
-        """Delete the branches of earlier attempts. One that is still writing fails without its branch."""
+        """Delete the branches of earlier attempts."""
         table = self._iceberg()
         for name in list(table.refs()):
             if name.startswith(self._branches):
-                table.manageSnapshots().removeBranch(name).commit()
+                self._drop(table, name)
 
-    def change(self, write: Callable[[str], None]) -> None:
+    def change(self, write: Callable[[str], None], *, reads_table: bool) -> None:
         """Change the table in one snapshot, again after each commit of others that is in the way."""
         for _ in range(_MAX_CHANGES):
             table = self._iceberg()
@@ -168,38 +170,59 @@ class IcebergTable(ConnectorTable):
                 # Without a first snapshot, no change could be picked that is not an append.
                 table.newFastAppend().commit()
             branch = f"{self._branches}{uuid.uuid4().hex[:8]}"
-            # The age lets the table's own maintenance remove the branch of a run that was killed and never retried.
-            table.manageSnapshots().createBranch(branch).setMaxRefAgeMs(branch, _MAX_AGE_MS).commit()
+            start = self._create(table, branch)
+            if start is None:
+                continue
             try:
                 # The branch exists already, so that a commit after this look is in the way of the pick.
                 if self.committed() is not None:
                     return
                 write(f"{self.sql}.{quote_name(f'branch_{branch}')}")
-                if self._is_picked(table, branch):
+                if self._is_picked(table, branch, start, reads_table):
                     return
             finally:
-                # A retry, or the expiry of snapshots, drops a branch that stays.
-                with suppress(PySparkException, Py4JJavaError):
-                    table.manageSnapshots().removeBranch(branch).commit()
+                self._drop(table, branch)
         raise OutputConflictError(
             f"output: other programs have changed {self.name} {_MAX_CHANGES} times while this run was changing it. "
             "Nothing was committed; run the task again when they write less often"
         )
 
-    def _is_picked(self, table: JavaObject, branch: str) -> bool:
+    def _create(self, table: JavaObject, branch: str) -> int | None:
+        """Create a branch. Return the snapshot from which it starts, None if another commit is in the way."""
+        # The age lets the table's own maintenance remove the branch of a run that was killed and never retried.
+        update = table.manageSnapshots().createBranch(branch).setMaxRefAgeMs(branch, _MAX_AGE_MS)
+        if not _succeeds(update.commit):
+            return None
+        table.refresh()
+        snapshot = table.snapshot(branch)
+        return None if snapshot is None else int(snapshot.snapshotId())
+
+    def _drop(self, table: JavaObject, branch: str) -> None:
+        """Remove a branch. A retry, or the expiry of snapshots, removes one that stays."""
+        with suppress(PySparkException, Py4JJavaError):
+            table.manageSnapshots().removeBranch(branch).commit()
+
+    def _is_picked(self, table: JavaObject, branch: str, start: int, reads_table: bool) -> bool:
         """Pick the snapshot of a branch into the main branch. Return False if another commit is in the way."""
         table.refresh()
+        # The update replaces the metadata that is compared here, or fails.
+        update = table.manageSnapshots()
         snapshot = table.snapshot(branch)
         if snapshot is None:
             # A retry has dropped the branch.
             return False
-        try:
-            table.manageSnapshots().cherrypick(snapshot.snapshotId()).commit()
-        except Py4JJavaError as problem:
-            if class_name(problem.java_exception) not in _CONFLICTS:
-                raise
+        if snapshot.snapshotId() == start:
+            # Iceberg makes no snapshot if a run without rows replaces the partitions of its rows.
+            return True
+        if snapshot.parentId() != start:
+            # A retry has dropped the branch during the write, and Iceberg has created it again from the main branch.
             return False
-        return True
+        if not reads_table:
+            return _succeeds(lambda: update.cherrypick(snapshot.snapshotId()).commit())
+        # Iceberg calls a merge without matches an append, which a pick adds to rows that the merge has not seen.
+        if table.currentSnapshot().snapshotId() != start:
+            return False
+        return _succeeds(lambda: update.fastForwardBranch("main", branch).commit())
 
     def _iceberg(self) -> JavaObject:
         """Return the table of Iceberg's own interface in its current state."""
@@ -282,6 +305,17 @@ class DeltaTable(ConnectorTable):
             "spark.databricks.delta.write.txnAppId": f"airflow_pushdown_{self._run}",
             "spark.databricks.delta.write.txnVersion": "1",
         }
+
+
+def _succeeds(commit: Callable[[], object]) -> bool:
+    """Commit to a table of Iceberg. Return False if another commit is in the way."""
+    try:
+        commit()
+    except Py4JJavaError as problem:
+        if class_name(problem.java_exception) not in _CONFLICTS:
+            raise
+        return False
+    return True
 
 
 def _number(text: object) -> int | None:

@@ -81,7 +81,9 @@ class SourceGuard:
             return not names_output and self._is_read_by_accident(root, deleted)
         if not _is_in(root.path, deleted):
             return False
-        return root.is_literal or not names_output or not self._is_part_of_output(root.path, deleted)
+        if not names_output or not self._is_part_of_output(root.path, deleted):
+            return True
+        return root.is_literal and not self._is_read_as_a_whole
 
     def _is_read_by_accident(self, root: _Root, deleted: str) -> bool:
         """Return whether Spark reads a directory far below a root that is not just one of the root's partitions."""
@@ -101,6 +103,11 @@ class SourceGuard:
     @cached_property
     def _target(self) -> str:
         return self._hadoop.canonical(self._output)
+
+    @cached_property
+    def _is_read_as_a_whole(self) -> bool:
+        """Whether the scan's own source is the output. A table of the catalog is its directory and its partitions."""
+        return any(root.path == self._target and root.start is not None for root in self._roots)
 
     @cached_property
     def _roots(self) -> list[_Root]:

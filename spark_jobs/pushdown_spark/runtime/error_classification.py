@@ -7,7 +7,6 @@ import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -18,11 +17,8 @@ from pyspark.sql import SparkSession
 from pushdown_spark import errors
 from pushdown_spark.contract import ErrorCode, JobError
 from pushdown_spark.projection.file_locations import location
-from pushdown_spark.runtime.filesystem import HadoopFiles
-
-if TYPE_CHECKING:
-    pass
 from pushdown_spark.runtime.exception_chain import BRACKETED_CONDITION, Link, exception_chain
+from pushdown_spark.runtime.filesystem import HadoopFiles
 
 MAX_TRACEBACK = 8 * 1024
 """The size limit of `JobError.traceback` in bytes of UTF-8."""

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import pytest
 from interrupted_files import KilledError
+from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -26,6 +27,8 @@ from pushdown_spark.errors import (
 )
 from pushdown_spark.output.catalog_targets import open_catalog_output
 from pushdown_spark.output.connector_output import ConnectorOutput
+from pushdown_spark.output.connector_tables import IcebergTable
+from pushdown_spark.runtime.jvm_gateway import java_class
 
 pytestmark = pytest.mark.nightly
 
@@ -272,9 +275,9 @@ def test_an_attempt_that_continues_after_its_retry_adds_nothing(
         pytest.skip("Delta appends in one step")
     method: Callable[..., object] = getattr(holder, step)
 
-    def resumed(*given: object) -> object:
+    def resumed(*given: object, **named: object) -> object:
         write(spark, output_of(spark, table, OutputMode.APPEND))
-        return method(*given)
+        return method(*given, **named)
 
     monkeypatch.setattr(holder, step, resumed)
     write(spark, output)
@@ -322,10 +325,10 @@ def test_a_commit_of_another_run_in_between_is_kept(
     method: Callable[..., object] = getattr(holder, step)
     other = (9, "c", "nine")
 
-    def delayed(*given: object) -> object:
+    def delayed(*given: object, **named: object) -> object:
         monkeypatch.undo()
         write(spark, output_of(spark, table, OutputMode.APPEND, "other"), [other])
-        return method(*given)
+        return method(*given, **named)
 
     monkeypatch.setattr(holder, step, delayed)
     write(spark, output)
@@ -335,6 +338,62 @@ def test_a_commit_of_another_run_in_between_is_kept(
     assert stored(spark, table) == sorted([*EXPECTED[mode], *kept])
     again = write(spark, output_of(spark, table, mode))
     assert again.committed_rows == 2
+
+
+def test_a_merge_without_matches_sees_the_keys_that_another_run_adds_in_between(
+    spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Iceberg calls such a merge an append, which could be picked after any other commit."""
+    write(spark, output_of(spark, table, OutputMode.OVERWRITE, "earlier"), [])
+    output = output_of(spark, table, OutputMode.MERGE)
+    holder = output._table
+    step = "_is_picked" if hasattr(holder, "_is_picked") else "change"
+    method: Callable[..., object] = getattr(holder, step)
+
+    def delayed(*given: object, **named: object) -> object:
+        monkeypatch.undo()
+        write(spark, output_of(spark, table, OutputMode.MERGE, "other"), [(2, "b", "other 2")])
+        return method(*given, **named)
+
+    monkeypatch.setattr(holder, step, delayed)
+    write(spark, output)
+    assert stored(spark, table) == NEW
+
+
+def test_an_overwrite_that_continues_on_a_branch_without_its_start_is_not_picked(
+    spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The retry drops the branch during the write. Iceberg creates it again from the version of the later run."""
+    create(spark, table)
+    output = output_of(spark, table, OutputMode.OVERWRITE)
+    holder = output._table
+    if not isinstance(holder, IcebergTable):
+        pytest.skip("Delta writes to the table itself")
+    method: Callable[..., object] = holder._is_picked
+    later = [(7, "c", "seven")]
+
+    def resumed(of_iceberg: JavaObject, branch: str, *given: object) -> object:
+        monkeypatch.undo()
+        write(spark, output_of(spark, table, OutputMode.OVERWRITE))
+        write(spark, output_of(spark, table, OutputMode.OVERWRITE, "later"), later)
+        every_row = java_class(spark, "org.apache.iceberg.expressions.Expressions").alwaysTrue()
+        holder._iceberg().newOverwrite().overwriteByRowFilter(every_row).toBranch(branch).commit()
+        return method(of_iceberg, branch, *given)
+
+    monkeypatch.setattr(holder, "_is_picked", resumed)
+    write(spark, output)
+    assert stored(spark, table) == later
+
+
+def test_a_run_without_rows_replaces_no_partition(spark: SparkSession, table: str) -> None:
+    if not table.startswith(CATALOG):
+        pytest.skip("Iceberg makes no version for it")
+    create(spark, table)
+    output = write(spark, output_of(spark, table, OutputMode.OVERWRITE_PARTITIONS), [])
+    assert output.summary is not None
+    assert (output.summary.files, output.summary.is_from_earlier_try) == (0, False)
+    assert stored(spark, table) == OLD
+    assert versions(spark, table) == 1
 
 
 @pytest.mark.parametrize("runs", [("a", "b"), ("a", "a")], ids=["two runs", "one run twice"])

@@ -285,3 +285,14 @@ def test_overwrite_of_a_table_is_rejected_if_it_would_delete_a_source(
     spark.sql("ALTER TABLE survivors.t ADD PARTITION (day = 1)")
     output: dict[str, object] = {"catalog_table": "survivors.t", "mode": "overwrite_partitions", **replaced}
     check_rejected(spark, table, {"path": source.format(table=table, above=tables)}, output)
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "overwrite_partitions"])
+def test_overwrite_of_a_table_may_read_the_table(spark: SparkSession, tables: Path, mode: str) -> None:
+    table = tables / "table"
+    spark.sql(f"CREATE TABLE survivors.t (n INT, day INT) USING json PARTITIONED BY (day) LOCATION '{table.as_uri()}'")
+    write(table / "day=1" / "part-0.json")
+    spark.sql("ALTER TABLE survivors.t ADD PARTITION (day = 1)")
+    assert run(spark, {"format": "table", "table": "survivors.t"}, {"catalog_table": "survivors.t", "mode": mode}) == 1
+    (part,) = table.glob("day=1/part-*.json")
+    assert part.name != "part-0.json"
