@@ -34,12 +34,14 @@ spark.hadoop.fs.defaultFS file:///
 spark.hadoop.hadoop.security.credential.provider.path {provider}
 spark.driver.host {host}
 spark.driver.bindAddress {host}
+spark.yarn.appMasterEnv.SPARK_LOCAL_IP {host}
 spark.driver.memory 512m
 spark.executor.memory 512m
 spark.executor.instances 1
 spark.sql.shuffle.partitions 2
 """
-"""Paths of the example DAGs without a scheme are those of this machine, on which all containers run."""
+"""Paths of the example DAGs without a scheme are those of this machine, on which all containers run. In deploy mode
+cluster, Spark ignores `spark.driver.host` and takes the address from the environment of the driver."""
 
 
 @contextmanager

@@ -399,16 +399,17 @@ def test_a_run_without_rows_replaces_no_partition(spark: SparkSession, table: st
 @pytest.mark.parametrize("runs", [("a", "b"), ("a", "a")], ids=["two runs", "one run twice"])
 def test_concurrent_appends(spark: SparkSession, table: str, runs: tuple[str, str]) -> None:
     create(spark, table)
+    # Two runs are two applications. The settings that name a run in Delta belong to the session.
+    sessions = [SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession()) for _ in runs]
     for number in range(50):
         before = len(stored(spark, table))
-        outputs = [output_of(spark, table, OutputMode.APPEND, f"{run}{number}") for run in runs]
 
-        def attempt(output: ConnectorOutput) -> None:
+        def attempt(session: SparkSession, run: str) -> None:
             with suppress(PushdownError):
-                write(spark, output)
+                write(session, output_of(session, table, OutputMode.APPEND, run))
 
         with ThreadPoolExecutor(2) as threads:
-            list(threads.map(attempt, outputs))
+            list(threads.map(attempt, sessions, [f"{run}{number}" for run in runs]))
         for run in runs:
             write(spark, output_of(spark, table, OutputMode.APPEND, f"{run}{number}"))
         assert len(stored(spark, table)) - before == 2 * len(set(runs))
