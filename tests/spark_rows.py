@@ -6,5 +6,5 @@ from pyspark.sql import DataFrame
 
 
 def sorted_rows(frame: DataFrame) -> list[str]:
-    """Return the rows as sorted texts. A text shows the names of columns, and the difference between null and NaN."""
+    """Return the rows as sorted strings, which show the names of columns and the difference between null and NaN."""
     return sorted(map(str, frame.collect()))

@@ -1,8 +1,8 @@
 """The file by which a driver and the next try of its task decide which of them owns a submission.
 
 A worker may die after the cluster has accepted a driver and before the worker knows its id. The next try cannot ask the
-cluster, which does not know to which task a driver belongs. So the first of both creates this file: the driver with its
-id, or the next try, which prevents the start of the driver.
+cluster, which does not know to which task a driver belongs. So whichever comes first creates this file: the driver with
+its id, or the next try, which prevents the start of the driver.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SECONDS, _POLL_SECONDS = 10.0, 0.1
 def claim(result_path: str, owner: str) -> str:
     """Claim the submission with this result for an owner, unless it has one. Return the owner.
 
-    Returns an empty text if the other process has died while it claimed the submission. Raises `OSError`, for example
+    Returns an empty string if the other process has died while it claimed the submission. Raises `OSError`, for example
     if the task has ended and its directory is deleted.
     """
     path = Path(result_path + _SUFFIX)

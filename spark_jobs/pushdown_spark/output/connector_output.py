@@ -120,7 +120,7 @@ class ConnectorOutput(Output):
         self.summary = self._summarize()
 
     def abort(self) -> None:
-        """Forget the staged rows. Spark deletes them."""
+        """Release the staged rows. Spark deletes them."""
         self._rows = None
 
     @property

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _REPEATABLE = (OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE)
 """Modes in which a run can be repeated without adding rows twice."""
-_PICKED = "published-wap-id"
+_WAP_ID = "published-wap-id"
 """Iceberg's property of a snapshot that was picked: the `wap.id` of the original."""
 _MAX_AGE_MS = 2 * 86_400_000
 _MAX_CHANGES = 10
@@ -241,7 +241,7 @@ class IcebergTable(ConnectorTable):
         history = self._spark.table(f"{self.sql}.history").where("is_current_ancestor").select("snapshot_id")
         found = (
             snapshots.join(history.distinct(), "snapshot_id", "left_semi")
-            .where((f.col("summary")[f"{self._PROPERTY}run"] == self._run) | (f.col("summary")[_PICKED] == self._run))
+            .where((f.col("summary")[f"{self._PROPERTY}run"] == self._run) | (f.col("summary")[_WAP_ID] == self._run))
             .orderBy(f.col("committed_at").desc())
             .select("summary")
             .head()

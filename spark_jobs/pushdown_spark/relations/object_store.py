@@ -95,7 +95,7 @@ class S3Settings(StoreSettings):
         "INVALID_SIGNATURE",
         "status 403",
     )
-    # Amazon's answers to HeadObject do not say what is wrong.
+    # Amazon's responses to HeadObject do not say what is wrong.
     expired_signs: ClassVar[tuple[str, ...]] = ("ExpiredToken", "status 400) during HeadObject")
 
     region: str

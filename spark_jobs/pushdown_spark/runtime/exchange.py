@@ -108,7 +108,7 @@ def write_result(path: str, result: JobResult, spec_path: str | None = None) -> 
 
 
 def write_progress(result_path: str, progress: Progress, spec_path: str | None) -> None:
-    """Write the progress of a driver on a cluster beside the future result, like that."""
+    """Write the progress of a driver on a cluster to the directory of its result."""
     _write_text(progress_path(result_path), progress.model_dump_json(exclude_none=True), spec_path)
 
 

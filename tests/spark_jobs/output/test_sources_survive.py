@@ -89,7 +89,7 @@ def lake(tmp_path: Path) -> Path:
     return lake
 
 
-def named(lake: Path, path: str) -> str:
+def spelled_path(lake: Path, path: str) -> str:
     # The JVM's working directory cannot change, so relative paths start with "..".
     below_root = "/".join(lake.parts[2:])
     return path.format(lake=lake, above=lake.parent, relative=os.path.relpath(lake), below_root=below_root)
@@ -97,7 +97,7 @@ def named(lake: Path, path: str) -> str:
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_overwrite_is_rejected_if_it_would_delete_a_source(spark: SparkSession, lake: Path, source: str) -> None:
-    check_rejected(spark, lake, {"path": named(lake, source)}, {"path": f"{lake}/raw"})
+    check_rejected(spark, lake, {"path": spelled_path(lake, source)}, {"path": f"{lake}/raw"})
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
@@ -105,7 +105,7 @@ def test_overwrite_is_rejected_if_it_would_delete_a_source(spark: SparkSession, 
 def test_overwrite_is_rejected_for_each_spelling_of_the_output(
     spark: SparkSession, lake: Path, source: str, output: str
 ) -> None:
-    check_rejected(spark, lake, {"path": named(lake, source)}, {"path": named(lake, output)})
+    check_rejected(spark, lake, {"path": spelled_path(lake, source)}, {"path": spelled_path(lake, output)})
 
 
 @pytest.mark.parametrize("reader", ["auto", "spark", "pushdown"])
@@ -130,7 +130,7 @@ def test_overwrite_is_rejected_below_a_source_that_is_read_recursively(spark: Sp
 def test_overwrite_may_read_other_directories(spark: SparkSession, lake: Path, source: str) -> None:
     (lake / "links" / "a.json").unlink()
     write(lake / "links" / "a.json")
-    assert run(spark, {"path": named(lake, source)}, {"path": f"{lake}/raw"}) == 1
+    assert run(spark, {"path": spelled_path(lake, source)}, {"path": f"{lake}/raw"}) == 1
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_escaped_glob_characters_are_plain_ones(spark: SparkSession, tmp_path: P
 def test_overwrite_is_rejected_if_it_would_delete_the_source_of_another_scan(
     spark: SparkSession, lake: Path, other: str
 ) -> None:
-    scan = scan_beside(spark, lake, {"format": "json", "path": [named(lake, other)]})
+    scan = scan_beside(spark, lake, {"format": "json", "path": [spelled_path(lake, other)]})
     before = content(lake)
     with pytest.raises(BadSpecError, match="would delete"):
         scan.run()

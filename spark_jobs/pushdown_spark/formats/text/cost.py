@@ -174,8 +174,8 @@ def sample(
     filter_matches = [0] * len(filters)
     quoted = [f'"{key}"'.encode() for key in keys]
     before_keys = [0] * len(keys)
-    for done, split in enumerate(_sampled_blocks(files, blocks)):
-        if done == _FIRST_BLOCKS and min((*matches, *filter_matches), default=0) > counts.lines / 2:
+    for number, split in enumerate(_sampled_blocks(files, blocks)):
+        if number == _FIRST_BLOCKS and min((*matches, *filter_matches), default=0) > counts.lines / 2:
             break
         reader = LineReader(split, carriage_returns=syntax.carriage_returns)
         window = next(reader.windows(), None)
@@ -195,16 +195,16 @@ def sample(
             filter_matches[index] += sum(map(wanted.matches, lines))
         for index, key in enumerate(quoted):
             before_keys[index] += sum(len(line.partition(key)[0]) for line in lines)
-    number = max(counts.lines, 1)
+    lines_read = max(counts.lines, 1)
     return LineSample(
         counts.lines,
-        counts.size / number,
-        tuple(n / number for n in matches),
-        tuple(n / number for n in filter_matches),
+        counts.size / lines_read,
+        tuple(n / lines_read for n in matches),
+        tuple(n / lines_read for n in filter_matches),
         counts.size / max(counts.stored, 1),
         tuple(position / max(counts.size, 1) for position in before_keys),
-        counts.values / number,
-        counts.quotes / 2 / number,
+        counts.values / lines_read,
+        counts.quotes / 2 / lines_read,
     )
 
 
