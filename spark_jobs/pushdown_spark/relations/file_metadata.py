@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from pyspark.sql import DataFrame
-
 from pushdown_spark.projection.file_locations import directories, location, root_of
 from pushdown_spark.projection.metadata_columns import FileMetadata
-from pushdown_spark.relations.listing import InputFile, input_uris, is_local, listed, local_files
+from pushdown_spark.relations.listing import InputFile, Listing, is_local, listed, local_files
 
 
-def listed_metadata(frame: DataFrame, roots: Sequence[str]) -> Mapping[str, FileMetadata]:
-    """Return the metadata of the files of a DataFrame. For objects it comes from Spark's listing."""
-    uris = input_uris(frame)
+def listed_metadata(listing: Listing, roots: Sequence[str]) -> Mapping[str, FileMetadata]:
+    """Return the metadata of the files that Spark listed. For objects it comes from the listing."""
+    uris = listing.uris
     local = local_files([uri for uri in uris if is_local(uri)])
     metadata = dict(_local_metadata(local, roots))
     if len(local) < len(uris):
-        entries = (entry for entry in listed(frame) if location(entry.path) not in metadata)
+        entries = (entry for entry in listed(listing.frame) if location(entry.path) not in metadata)
         metadata.update({location(e.path): _metadata(e.path, e.length, e.modified, roots) for e in entries})
     return metadata
 

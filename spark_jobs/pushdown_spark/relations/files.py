@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,12 +30,11 @@ from pushdown_spark.relations.csv_fields import fields_needed
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.file_metadata import listed_metadata
 from pushdown_spark.relations.listing import (
+    Listing,
     decoded,
     file_columns,
-    input_uris,
-    partition_columns,
 )
-from pushdown_spark.relations.parquet_schema import with_footers_schema
+from pushdown_spark.relations.parquet_schema import footer_schema
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.schema_discovery import TYPED_FORMATS, TableSchema, discover_schema
 from pushdown_spark.runtime.error_classification import typed_error
@@ -52,7 +52,7 @@ class FileRelation(Relation):
         super().__init__(spark, source)
         self._whole = whole
         self._schema_to_load: StructType | None = None
-        self._native: DataFrame | None = None
+        self._listing: Listing | None = None
         is_inferred = source.format not in TYPED_FORMATS
         self.table_schema = TableSchema(
             MergeRules(source.on_schema_conflict, self._case_sensitive, is_inferred=is_inferred)
@@ -65,27 +65,32 @@ class FileRelation(Relation):
         Raises BadSpecError, BadSchemaError, MissingPathError and SchemaConflictError, which name the parameter.
         """
         relation = cls(spark, source)
-        relation._native = relation.load()
+        relation._listing = Listing(relation.load())
         relation.table_schema = relation._discover_schema()
         return relation
 
     def open_group(self, source: Source) -> FileRelation:
         """Return the relation of a file group. `source` declares its files and their common schema."""
         group = FileRelation(self._spark, source, self)
-        group._native = group.load()
+        group._listing = Listing(group.load())
         group.table_schema = TableSchema(self.table_schema.rules)
         return group
 
     @property
     def native(self) -> DataFrame:
         """Spark's own lazy DataFrame over the files."""
-        assert self._native is not None, "use FileRelation.open"
-        return self._native
+        return self.listing.frame
 
-    @cached_property
+    @property
+    def listing(self) -> Listing:
+        """The files that Spark listed when it loaded the DataFrame."""
+        assert self._listing is not None, "use FileRelation.open"
+        return self._listing
+
+    @property
     def uris(self) -> tuple[str, ...]:
-        """URIs of the files, as Spark listed them when it first loaded the DataFrame."""
-        return input_uris(self.native)
+        """URIs of the files, as Spark listed them."""
+        return self.listing.uris
 
     @property
     def schema(self) -> StructType:
@@ -102,10 +107,9 @@ class FileRelation(Relation):
         """The partition columns."""
         return StructType([self.schema[name] for name in self._partition_names])
 
-    @cached_property
+    @property
     def _partition_names(self) -> tuple[str, ...]:
-        # They do not depend on the schema that Spark loads the DataFrame with.
-        return partition_columns(self.native)
+        return self.listing.partition_columns
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -129,8 +133,8 @@ class FileRelation(Relation):
                 reader = reader.schema(settled)
             elif source.schema is not None:
                 reader = reader.schema(source.schema)
-            else:
-                reader = with_footers_schema(self._spark, reader, source)
+            elif (known := footer_schema(self._spark, source)) is not None:
+                reader._jreader.schema(known)
         except (AnalysisException, ParseException) as problem:
             raise typed_error(problem, about=source.parameter("schema"), text_error=ErrorCode.BAD_SCHEMA) from problem
         try:
@@ -139,11 +143,13 @@ class FileRelation(Relation):
             parameter = "schema" if problem.getCondition() in _SCHEMA_CONDITIONS else "path"
             raise typed_error(problem, about=source.parameter(parameter)) from problem
 
-    def _load_files(self, paths: Sequence[str]) -> DataFrame:
-        """Return a DataFrame over some files, with the columns that Spark finds in them."""
+    def _infer_schema(self, paths: Sequence[str]) -> StructType:
+        """Return the schema that Spark infers for some files."""
         options = {key: value for key, value in self.source.options.items() if key != "basepath"}
-        source = replace(self.source, paths=tuple(paths), options=options)
-        return with_footers_schema(self._spark, self._reader(options), source).load(list(paths))
+        known = footer_schema(self._spark, replace(self.source, paths=tuple(paths), options=options))
+        if known is not None:
+            return StructType.fromJson(json.loads(str(known.asNullable().json())))
+        return self._reader(options).load(list(paths)).schema
 
     def _reader(self, options: Mapping[str, str]) -> DataFrameReader:
         source_format = self.source.format
@@ -155,7 +161,7 @@ class FileRelation(Relation):
         source, rules = self.source, self.table_schema.rules
         try:
             self._check_partition_columns()
-            table_schema = discover_schema(self._spark, source, self.native, lambda: self.uris, self._load_files, rules)
+            table_schema = discover_schema(self._spark, source, self.listing, self._infer_schema, rules)
         except UnsupportedError as problem:
             if source.on_missing_column is OnMissingColumn.ERROR:
                 raise BadSpecError(
@@ -164,7 +170,7 @@ class FileRelation(Relation):
             return TableSchema(rules, notes=(f"the columns of single files are unknown: {problem}",))
         if table_schema.table is not None and table_schema.table != self.data_schema:
             self._schema_to_load = table_schema.table
-            self._native = self.load()
+            self._listing = Listing(self.load())
         return table_schema
 
     def projection(self, columns: Sequence[str] | None) -> Projection:
@@ -203,7 +209,7 @@ class FileRelation(Relation):
         if width > len(data):
             self._schema_to_load = StructType([StructField(f"_c{place}", StringType()) for place in range(width)])
             self.table_schema = TableSchema(self.table_schema.rules, notes=self.table_schema.notes)
-            self._native = self.load()
+            self._listing = Listing(self.load())
 
     def _origin(self, column: str) -> str:
         """Return where a column's type comes from, for error messages."""
@@ -236,7 +242,7 @@ class FileRelation(Relation):
             self.table_schema.require(pruned)
         return ScanRequest(
             self.source,
-            lambda: self.native,
+            lambda: self.listing,
             data,
             tuple(name for name in self.schema.fieldNames() if name in columns),
             tuple(sorted(implicit)),
@@ -298,4 +304,4 @@ class FileRelation(Relation):
         """Return the values of the implicit columns, from Spark's own listing where files are not local."""
         whole = self._whole or self
         roots = self.roots
-        return ImplicitValues(self.source.catalog, roots, cache(lambda: listed_metadata(whole.native, roots)))
+        return ImplicitValues(self.source.catalog, roots, cache(lambda: listed_metadata(whole.listing, roots)))

@@ -42,7 +42,7 @@ from pushdown_spark.relations.catalog import (
 )
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.files import FileRelation
-from pushdown_spark.relations.listing import input_uris, is_local, listed_bytes, local_files
+from pushdown_spark.relations.listing import Listing, is_local, listed_bytes, local_files
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.schema_discovery import TableSchema
 from pushdown_spark.relations.spark_relations import SparkRelation
@@ -112,7 +112,7 @@ class TableRelation(FileRelation):
         super().__init__(spark, opened)
         self._declared = source
         self._table = table
-        self._native = plan_dataframe(spark, plan_below_names(frame))
+        self._listing = Listing(plan_dataframe(spark, plan_below_names(frame)))
         note = f"{source.table} is a table of {table.format} files in {', '.join(map(location, table.roots[:1]))}"
         rules = MergeRules(source.on_schema_conflict, self._case_sensitive, is_inferred=False)
         self.table_schema = TableSchema(rules, notes=(note,))
@@ -136,9 +136,8 @@ class TableRelation(FileRelation):
         try:
             if self._is_cached:
                 raise UnsupportedError("the table is cached in Spark, which reads the cached rows")
-            frame = self._prune_partitions(request.predicate)
-            request = replace(request, loaded=lambda: frame)
-            _check_listing(frame)
+            request = request.reloaded(self._prune_partitions(request.predicate))
+            _check_listing(request.listing)
             self._check_buckets(request)
             for field in (*request.read_schema.fields, *self.partition_schema.fields):
                 check_column(field)
@@ -186,17 +185,16 @@ class TableRelation(FileRelation):
             raise UnsupportedError("Spark reads only the buckets that the predicate selects")
 
 
-def _check_listing(frame: DataFrame) -> None:
+def _check_listing(listing: Listing) -> None:
     """Raise UnsupportedError if local files have changed since Spark listed them.
 
     Spark keeps the listing of a table for the session, and reads the files that it has in the sizes that it has.
     """
-    uris = input_uris(frame)
-    if not all(map(is_local, uris)):
+    if not all(map(is_local, listing.uris)):
         return
     try:
-        size = sum(file.size for file in local_files(uris))
+        size = sum(file.size for file in local_files(listing.uris))
     except OSError as problem:
         raise UnsupportedError(_STALE) from problem
-    if size != listed_bytes(frame):
+    if size != listed_bytes(listing.frame):
         raise UnsupportedError(_STALE)

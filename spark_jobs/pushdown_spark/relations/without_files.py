@@ -10,6 +10,7 @@ from pushdown_spark.errors import UnknownColumnError
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.projection.resolver import Projection, resolve
 from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.listing import Listing
 from pushdown_spark.relations.request import ScanRequest
 
 
@@ -43,4 +44,4 @@ class RelationWithoutFiles(Relation):
             tree = predicate.tree
             columns |= set(self.schema.fieldNames()) if tree is None else self.referenced_columns(tree)
         selected = tuple(name for name in self.schema.fieldNames() if name in columns)
-        return ScanRequest(self.source, lambda: self.native, self.schema, selected, (), predicate)
+        return ScanRequest(self.source, lambda: Listing(self.native), self.schema, selected, (), predicate)
