@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
@@ -17,6 +17,8 @@ _HARMLESS = frozenset({"compression", "datetimerebasemode", "int96rebasemode"})
 """Options that change neither the files to read nor their schema."""
 _WILD = frozenset("*?[]{}\\")
 _SUMMARIES = ("_metadata", "_common_metadata")
+_MAX_OBJECTS = 100
+"""Number of objects in a store from which on Spark's own inference is as fast. Each takes three calls of the JVM."""
 
 
 def footer_schema(spark: SparkSession, source: Source) -> JavaObject | None:
@@ -34,7 +36,7 @@ def footer_schema(spark: SparkSession, source: Source) -> JavaObject | None:
         hadoop = spark._jsparkSession.sessionState().newHadoopConf()
         file = _first_file(spark, source.paths[0], hadoop)
         return None if file is None else _schema(spark, file, hadoop)
-    except Py4JError:
+    except (Py4JError, OSError):
         return None
 
 
@@ -42,15 +44,29 @@ def _first_file(spark: SparkSession, path: str, hadoop: JavaObject) -> JavaObjec
     """Return the file whose footer Spark reads: the first file of a flat directory without summary files."""
     place = java_class(spark, "org.apache.hadoop.fs.Path")(path)
     system = place.getFileSystem(hadoop)
-    known = system.getFileStatus(place)
-    if known.isFile():
-        return known if path.endswith(".parquet") else None
-    listed: Sequence[JavaObject] = list(system.listStatus(place))
-    names = {str(each.getPath().getName()): each for each in listed}
-    if not all(each.isFile() for each in listed) or not names.keys().isdisjoint(_SUMMARIES):
+    status = system.getFileStatus(place)
+    if status.isFile():
+        return status if path.endswith(".parquet") else None
+    names = _file_names(system, place)
+    if names is None or not names.isdisjoint(_SUMMARIES):
         return None
-    seen = sorted(name for name in names if not name.startswith(("_", ".")))
-    return names[seen[0]] if seen and all(name.endswith(".parquet") for name in seen) else None
+    data = sorted(name for name in names if not name.startswith(("_", ".")))
+    if not data or not all(name.endswith(".parquet") for name in data):
+        return None
+    return system.getFileStatus(java_class(spark, "org.apache.hadoop.fs.Path")(place, data[0]))
+
+
+def _file_names(system: JavaObject, directory: JavaObject) -> set[str] | None:
+    """Return the names of the files of a directory, None if it has directories or more objects than are worth it."""
+    if system.getUri().getScheme() == "file":
+        with os.scandir(str(directory.toUri().getPath())) as entries:
+            is_file = {entry.name: entry.is_file() for entry in entries}
+    else:
+        statuses = system.listStatus(directory)
+        if len(statuses) > _MAX_OBJECTS:
+            return None
+        is_file = {str(status.getPath().getName()): bool(status.isFile()) for status in statuses}
+    return set(is_file) if all(is_file.values()) else None
 
 
 def _schema(spark: SparkSession, file: JavaObject, hadoop: JavaObject) -> JavaObject | None:
