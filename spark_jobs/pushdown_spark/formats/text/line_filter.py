@@ -176,6 +176,8 @@ class LineMatcher:
         self._ambiguous = ambiguous
         self._syntax = syntax
         self._header_pending = syntax.header
+        self.hits = 0
+        """Number of matches so far. A line may have several, also in fields that do not count."""
 
     def lines(self, window: Window, path: str, *, at_start: bool) -> list[bytes]:
         """Return the candidate lines of a window, without terminators.
@@ -187,6 +189,7 @@ class LineMatcher:
             raise UnsafeInputError(f"{path} has a NUL byte and may not be UTF-8; read it with reader='spark'")
         begin = self._header_end(window) if at_start and self._header_pending else 0
         hits = self._required.hits(data, length)
+        self.hits += len(hits)
         return self._lines_at(hits, data, length, begin)
 
     def _lines_at(self, hits: Sequence[int], data: bytearray, length: int, begin: int) -> list[bytes]:

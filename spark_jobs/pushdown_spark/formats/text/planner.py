@@ -222,24 +222,27 @@ class _Choice:
         raise UnsupportedError("; ".join(problems), predicted)
 
     def _workers(self) -> Iterator[_Candidate]:
-        """Yield the plan with the pattern that matches the fewest sampled lines, unless workers cannot run."""
+        """Yield the plan with the cheapest pattern, unless workers cannot run."""
         if not self._searchers:
             return
-        shares = zip(self._sampled.shares, self._searchers, strict=True)
-        share, required = min(shares, key=lambda pair: (pair[0], pair[1].pattern.size))
+        cost = self._costs.workers
+        share, hits, required = min(
+            zip(self._sampled.shares, self._sampled.hits, self._searchers, strict=True),
+            key=lambda each: (cost(each[0], hits=each[1]), each[2].pattern.size),
+        )
         chosen = required.pattern
         if chosen.general and share > _GENERAL_PATTERN_SHARE:
             general = Searcher(chosen.general)
-            general_share = self._sample([general], []).shares[0]
-            if general_share < share / 2:
-                share, required = general_share, general
+            sampled = self._sample([general], [])
+            if sampled.shares[0] < share / 2:
+                share, hits, required = sampled.shares[0], sampled.hits[0], general
         reason = f"about {share:.2%} of the lines can match (sample of {self._sampled.lines:,} lines)"
         conjuncts = self._patterns.reports(chosen, "byte pattern")
 
         def build(reason: str) -> TextPlan:
             return TextPlan(self._found.files, self._options, reason, conjuncts, required, Searcher(self._ambiguous))
 
-        yield _Candidate("workers", self._costs.workers(share), reason, build)
+        yield _Candidate("workers", cost(share, hits=hits), reason, build)
 
     def _jvm(self) -> Iterator[_Candidate]:
         """Yield the plan with the string filter of the lowest cost, if there is one."""
