@@ -204,7 +204,7 @@ class IcebergTable(ConnectorTable):
                 f"output: another attempt of this run has begun to write {self.name}; the rows of this attempt were "
                 "deleted"
             )
-        return type(error)(message, code=error.code)
+        return error if message == str(error) else type(error)(message, code=error.code)
 
     def _create(self, table: JavaObject, branch: str) -> int | None:
         """Create a branch. Return the snapshot from which it starts, None if another commit is in the way."""
