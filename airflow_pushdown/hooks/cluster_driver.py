@@ -40,6 +40,7 @@ class ClusterDriverHook(SparkConnectionHook):
 
     def phase_of(self, driver_id: str) -> DriverPhase:
         """Return whether this submission can continue with the driver of an earlier try."""
+        self._require_latest_try()
         self.attach(driver_id)
         driver = self.tracked_driver()
         phase = DriverPhase.MISSING if driver is None else driver.phase_for(self._spec)
@@ -52,6 +53,7 @@ class ClusterDriverHook(SparkConnectionHook):
 
         If that driver has not started yet, it will not start anymore.
         """
+        self._require_latest_try()
         driver_id = self._driver_without_stored_id()
         if driver_id is None or self.phase_of(driver_id) not in _CONTINUABLE:
             return None
@@ -110,6 +112,17 @@ class ClusterDriverHook(SparkConnectionHook):
             self.log.warning("It is not known whether a later try uses the driver: %s", error)
             return False
 
+    def _require_latest_try(self) -> None:
+        """Raise if a later try of the same run has begun, because this one would replace its driver and its files.
+
+        A deleted DAG run with the same id may have left the number of a later try.
+        """
+        if not self.is_cluster or not self._exchange.is_taken_over(self._try_number):
+            return
+        prepared = self._exchange.read_spec()
+        if prepared is not None and prepared.generation == self._spec.generation:
+            raise submit_failed("the next try of this task has begun, so this one submits nothing")
+
     def _driver_without_stored_id(self) -> str | None:
         """Return the last driver of the run according to its tag or to the driver itself, None without one.
 
@@ -127,6 +140,7 @@ class ClusterDriverHook(SparkConnectionHook):
 
     def _end_earlier_driver(self) -> None:
         """End the drivers of earlier tries, which this one has not continued with. Raises if one may still run."""
+        self._require_latest_try()
         if self.is_standalone_cluster:
             self._attach_to_earlier_driver()
             if (driver := self.tracked_driver()) is not None:

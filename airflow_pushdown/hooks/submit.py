@@ -150,7 +150,6 @@ class PushdownSubmitHook(ClusterDriverHook):
         self._end_earlier_driver()
         self.detach()
         if self.is_cluster:
-            # A deleted DAG run with the same id may have left the number of a later try.
             self._exchange.take_over(self._try_number)
         self._exchange.prepare(self._spec, self._submission.secrets)
         command = self._hide_secrets(self._build_spark_submit_command(str(job_program())))

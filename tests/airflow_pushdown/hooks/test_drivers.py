@@ -267,6 +267,26 @@ def test_a_killed_try_leaves_the_driver_and_the_files_to_a_next_try_that_has_not
     assert runs(tmp_path) == []
 
 
+def test_a_try_that_is_late_does_not_replace_the_driver_of_the_next_try(
+    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path
+) -> None:
+    first, second = make_hook(), make_hook(try_number=2)
+    driver_id = str(second.submit())
+    result = second._exchange.result_location
+
+    for step in (first.earlier_driver, first.submit, lambda: first.phase_of(driver_id)):
+        with pytest.raises(SubmitFailedError, match="the next try of this task has begun"):
+            step()
+    first.on_kill()
+    first.release()
+
+    assert drivers.status(driver_id).phase is DriverPhase.ACTIVE
+    assert second._exchange.result_location == result
+    second.on_kill()
+    second.release()
+    assert runs(tmp_path) == []
+
+
 def test_the_first_try_of_a_new_dag_run_owns_the_files_of_a_deleted_one(
     make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path
 ) -> None:
