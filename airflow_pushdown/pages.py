@@ -15,6 +15,7 @@ from pathlib import Path
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from airflow_pushdown import operators
+from airflow_pushdown.hooks.drivers import KubernetesDrivers, StandaloneDrivers, YarnDrivers
 from airflow_pushdown.message_pages import message_pages
 from airflow_pushdown.parameters import (
     JOIN,
@@ -38,6 +39,29 @@ class _OperatorPage:
     links: Mapping[str, str]
 
 
+_INTERVALS = (
+    f"{StandaloneDrivers.shortest_interval:.0f} s on a standalone cluster, {YarnDrivers.shortest_interval:.0f} s on "
+    f"YARN and {KubernetesDrivers.shortest_interval:.0f} s on Kubernetes"
+)
+_DIFFERENT = {
+    "conn_id": "The Spark connection. A missing one is an error.",
+    "archives": "Archives that Spark unpacks in the working directories of driver and executors, such as a packed "
+    "Python environment, separated by commas.",
+    "status_poll_interval": "Seconds between two requests for the status of a driver on a cluster, at least "
+    f"{_INTERVALS}. See [drivers on a cluster](../drivers.md).",
+    "env_vars": "Environment variables of spark-submit, and on YARN and Kubernetes also of the driver. A standalone "
+    "cluster has no such variables in deploy mode `cluster`. (templated)",
+    "track_driver_via_k8s_api": "Whether spark-submit ends when the driver pod exists, and the task polls the API of "
+    "Kubernetes at `status_poll_interval`. `deferrable=True` sets it.",
+    "yarn_track_via_rm_api": "Whether spark-submit ends when YARN has accepted the application, and the task polls the "
+    "ResourceManager at `status_poll_interval`. It is set if `durable` or `deferrable` is, and if the address of the "
+    "ResourceManager is known: from the extra `yarn_resourcemanager_webapp_address` of the connection, or from "
+    "`yarn-site.xml`.",
+    "durable": "Whether a retry continues with a driver of an earlier try that still runs, or reads its result "
+    "(Airflow 3.3). The default is `True`. `False` ends the earlier driver and submits another one. See "
+    "[retries](../drivers.md#retries-continue-with-the-driver).",
+}
+"""Descriptions of parameters of `SparkSubmitOperator` that the operators treat in another way than their provider."""
 _OWN_PROGRAM = ("application", "application_args", "java_class")
 """Parameters of `SparkSubmitOperator` that the operators set themselves."""
 _COMMON_LINKS = {"../pushdown.md": "How pushdown works", "../projection.md": "Columns"}
@@ -90,8 +114,8 @@ def _operator(name: str, page: _OperatorPage, dag: str) -> str:
         "## Parameters of SparkSubmitOperator",
         "",
         "The operator also has the parameters of Airflow's `BaseOperator`, such as `retries` and `pool`, and these of",
-        "`SparkSubmitOperator`. Their descriptions come from Airflow's Spark provider. `None` uses the value of the",
-        "connection, or Spark's own default.",
+        "`SparkSubmitOperator`. Descriptions come from Airflow's Spark provider where the operators do the same.",
+        "`None` uses the value of the connection, or Spark's own default.",
         "",
         *_inherited_table(name),
         "",
@@ -173,12 +197,13 @@ def _inherited_table(operator: str) -> list[str]:
     """Return the lines of the table of the parameters that an operator inherits from `SparkSubmitOperator`."""
     text = inspect.getdoc(SparkSubmitOperator) or ""
     documented = dict(re.findall(r"^:param (\w+): (.*?)(?=^:param |\Z)", text, re.MULTILINE | re.DOTALL))
+    described = {name: _plain(description) for name, description in documented.items()} | _DIFFERENT
     own = {row.name for row in parameters_of(operator)}
     lines = ["| Parameter | Type | Default | Description |", "|---|---|---|---|"]
     for name, parameter in inspect.signature(SparkSubmitOperator.__init__).parameters.items():
         if parameter.kind is not parameter.KEYWORD_ONLY or name in own or name in _OWN_PROGRAM:
             continue
-        lines.append(_row(name, str(parameter.annotation), f"`{parameter.default}`", _plain(documented.get(name, ""))))
+        lines.append(_row(name, str(parameter.annotation), f"`{parameter.default}`", described.get(name, "")))
     return lines
 
 

@@ -27,6 +27,9 @@ class ClusterDriverHook(SparkConnectionHook):
     _status: DriverStatus | None = None
     """The status of a driver that has ended."""
     _on_progress: Callable[[Progress], None] | None = None
+    _leaves_driver: Callable[[], bool] | None = None
+    _is_left = False
+    """Whether this try was killed and has left its driver and files to the next one."""
 
     def tracked_driver(self) -> TrackedDriver | None:
         """Return the driver on the cluster. None if there is none, or if spark-submit itself waits for it."""
@@ -37,6 +40,7 @@ class ClusterDriverHook(SparkConnectionHook):
 
     def phase_of(self, driver_id: str) -> DriverPhase:
         """Return whether this submission can continue with the driver of an earlier try."""
+        self._require_latest_try()
         self.attach(driver_id)
         driver = self.tracked_driver()
         phase = DriverPhase.MISSING if driver is None else driver.phase_for(self._spec)
@@ -49,6 +53,7 @@ class ClusterDriverHook(SparkConnectionHook):
 
         If that driver has not started yet, it will not start anymore.
         """
+        self._require_latest_try()
         driver_id = self._driver_without_stored_id()
         if driver_id is None or self.phase_of(driver_id) not in _CONTINUABLE:
             return None
@@ -88,16 +93,35 @@ class ClusterDriverHook(SparkConnectionHook):
             self._run_post_submit_commands()
         return driver is not None
 
-    def _is_taken_over(self) -> bool:
-        """Return whether a later try uses the driver and the files of this one.
+    def _leave_driver(self) -> bool:
+        """Leave the driver and the files of a killed try to the next one, if there is one. Return whether there is."""
+        asked = self._leaves_driver if self.driver_id is not None else None
+        self._is_left = self._is_taken_over() or (asked is not None and asked())
+        return self._is_left
 
-        After the end of a scheduler, Airflow starts the next try before it ends the earlier one.
+    def _is_taken_over(self) -> bool:
+        """Return whether a later try uses the driver and the files of this one, or will use them.
+
+        After the end of a scheduler, Airflow starts the next try, and independently of that ends the earlier one.
         """
+        if self._is_left:
+            return True
         try:
             return self.is_cluster and self._exchange.is_taken_over(self._try_number)
         except PushdownTaskError as error:
             self.log.warning("It is not known whether a later try uses the driver: %s", error)
             return False
+
+    def _require_latest_try(self) -> None:
+        """Raise if a later try of the same run has begun, because this one would replace its driver and its files.
+
+        A deleted DAG run with the same id may have left the number of a later try.
+        """
+        if not self.is_cluster or not self._exchange.is_taken_over(self._try_number):
+            return
+        prepared = self._exchange.read_spec()
+        if prepared is not None and prepared.generation == self._spec.generation:
+            raise submit_failed("the next try of this task has begun, so this one submits nothing")
 
     def _driver_without_stored_id(self) -> str | None:
         """Return the last driver of the run according to its tag or to the driver itself, None without one.
@@ -115,12 +139,25 @@ class ClusterDriverHook(SparkConnectionHook):
         return owner if owner not in ("", REPLACED) else None
 
     def _end_earlier_driver(self) -> None:
-        """End the driver of an earlier try, which this one has not continued with."""
-        self.end_applications()
+        """End the drivers of earlier tries, which this one has not continued with. Raises if one may still run."""
+        self._require_latest_try()
         if self.is_standalone_cluster:
             self._attach_to_earlier_driver()
             if (driver := self.tracked_driver()) is not None:
                 driver.replace()
+        elif (drivers := self.reachable_drivers()) is not None:
+            for driver_id in self._tagged_earlier_drivers():
+                TrackedDriver(drivers, driver_id, self._exchange, self.log).replace()
+
+    def _tagged_earlier_drivers(self) -> list[str]:
+        """Return the drivers of earlier tries that have not ended. Raises if that is not known."""
+        try:
+            return self.tagged_drivers(are_active=True)
+        except ClusterUnreachableError as error:
+            if self._try_number > 1 or self._exchange.read_spec() is not None:
+                raise unreachable("of an earlier try", str(error)) from error
+            self.log.warning("This is the first try, so no driver of it runs, but none can be ended either: %s", error)
+            return []
 
     def _attach_to_earlier_driver(self) -> None:
         if (driver_id := self._driver_without_stored_id()) is not None:

@@ -121,11 +121,16 @@ class SparkConnectionHook(SparkSubmitHook):
 
     def drivers(self) -> Drivers | None:
         """Return the drivers of the cluster. None if spark-submit itself waits for the driver."""
+        is_waiting = self._is_yarn_cluster_mode and not self._should_track_yarn_application_via_rm_api()
+        return None if is_waiting else self.reachable_drivers()
+
+    def reachable_drivers(self) -> Drivers | None:
+        """Return the drivers of the cluster, also if spark-submit waits. None if no address of the cluster is known."""
         if self.is_standalone_cluster:
             return StandaloneDrivers(rest_addresses(self.master, str(self._connection["rest_scheme"]), self.rest_port))
-        if self._should_track_yarn_application_via_rm_api():
+        if self._is_yarn_cluster_mode and self._resource_manager is not None:
             uses_kerberos = bool(self._connection["keytab"] and self._connection["principal"])
-            return YarnDrivers(self._get_yarn_rm_base_url(), uses_kerberos, self._yarn_rm_auth)
+            return YarnDrivers(self._resource_manager, uses_kerberos, self._yarn_rm_auth)
         return KubernetesDrivers() if self._should_track_driver_via_k8s_api() else None
 
     @property
@@ -160,8 +165,7 @@ class SparkConnectionHook(SparkSubmitHook):
         Applications of YARN are killed through the REST API of the resource manager, because workers rarely have
         Hadoop's commands. The provider's hook starts `yarn`. On Kubernetes, it deletes the pod whose name it has read.
         """
-        has_manager = self._is_yarn_cluster_mode and self._resource_manager is not None
-        if not has_manager and not self._should_track_driver_via_k8s_api():
+        if self.is_standalone_cluster or self.reachable_drivers() is None:
             super().on_kill()
             return
         if self._submit_sp is not None and self._submit_sp.poll() is None:
@@ -172,13 +176,13 @@ class SparkConnectionHook(SparkSubmitHook):
 
     def end_applications(self) -> None:
         """End the run's drivers on YARN or Kubernetes that have not ended, also those that an earlier try has left."""
+        drivers = self.reachable_drivers()
+        if drivers is None:
+            return
         try:
             for driver_id in self.tagged_drivers(are_active=True):
                 self.log.info("Driver %s of this run is ended", driver_id)
-                if self._is_yarn:
-                    self._kill_yarn_application(driver_id)
-                else:
-                    KubernetesDrivers().kill(driver_id)
+                drivers.kill(driver_id)
         except ClusterUnreachableError as error:
             self.log.warning("Drivers of this run may still run on the cluster: %s", error)
 
@@ -187,14 +191,12 @@ class SparkConnectionHook(SparkSubmitHook):
 
         With `are_active`, only those that have not ended. Raises `ClusterUnreachableError`.
         """
-        if self._run_tag is None:
+        drivers = self.reachable_drivers()
+        if self._run_tag is None or drivers is None or isinstance(drivers, StandaloneDrivers):
             return []
-        if self._should_track_driver_via_k8s_api():
-            namespace = str(self._connection["namespace"])
-            return KubernetesDrivers().tagged(namespace, self._run_tag, are_active=are_active)
-        address = self._resource_manager if self._is_yarn_cluster_mode else None
-        if address is None:
-            return []
+        if isinstance(drivers, KubernetesDrivers):
+            return drivers.tagged(str(self._connection["namespace"]), self._run_tag, are_active=are_active)
+        address = self._get_yarn_rm_base_url()
         return applications(address, self._run_tag, self._resolved_yarn_rm_auth, are_active=are_active)
 
     def tag_applications(self, tag: str) -> None:

@@ -118,6 +118,12 @@ class Exchange:
         files.write("spark.properties", properties)
         return Path(files.location("spark.properties"))
 
+    def delete_hidden(self) -> None:
+        """Delete the private file with settings, which only spark-submit needs."""
+        if self._hidden is not None:
+            shutil.rmtree(self._hidden, ignore_errors=True)
+            self._hidden = None
+
     def read_result(self) -> JobResult | None:
         """Return the result of the job, None if it is missing or invalid."""
         content = self._files.read(self._result_name())
@@ -167,8 +173,7 @@ class Exchange:
 
     def discard(self) -> None:
         """Delete all files of the job."""
-        if self._hidden is not None:
-            shutil.rmtree(self._hidden, ignore_errors=True)
+        self.delete_hidden()
         result = self._result_name()
         self._files.delete(_SECRETS, result, progress_path(result), _OWNER, _SPEC)
         self._files.close()

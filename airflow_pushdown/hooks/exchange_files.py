@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+from uuid import uuid4
 
 from airflow_pushdown.exceptions import config_error, exception_for
 from airflow_pushdown.hooks.webhdfs import open_webhdfs
@@ -73,13 +74,16 @@ class DirectoryFiles:
         return str(self.directory / name)
 
     def write(self, name: str, text: str) -> None:
-        """Write a new file. An existing file, which may have another mode, is deleted."""
-        path = self.directory / name
-        path.unlink(missing_ok=True)
+        """Write a new file and let it replace an existing one, which may have another mode, in one step."""
+        path = self.directory / f".{name}-{uuid4().hex}"
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            os.fchmod(file.fileno(), self._mode & 0o666)
-            file.write(text)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                os.fchmod(file.fileno(), self._mode & 0o666)
+                file.write(text)
+            path.replace(self.directory / name)
+        finally:
+            path.unlink(missing_ok=True)
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a file, None if it does not exist."""

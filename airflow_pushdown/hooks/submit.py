@@ -56,7 +56,8 @@ class Submission:
     `spark_home`, `spark_python`, `exchange_dir`, `exchange_conn_id` and `class_archives` are the operator's parameters
     of the same names. `try_number` is that of the task. `on_started` is called with the Spark application when it
     starts, if its driver runs on this machine or on YARN. `on_submitted` is called with the id of a driver as soon as a
-    cluster has accepted it. `on_progress` is called with the progress of the job every few seconds, if the task can
+    cluster has accepted it. `leaves_driver` returns whether a killed task leaves its driver to the next try, which
+    continues with it. `on_progress` is called with the progress of the job every few seconds, if the task can
     read it.
     """
 
@@ -70,6 +71,7 @@ class Submission:
     try_number: int = 1
     on_started: Callable[[Application], None] | None = None
     on_submitted: Callable[[str], None] | None = None
+    leaves_driver: Callable[[], bool] | None = None
     on_progress: Callable[[Progress], None] | None = None
 
 
@@ -97,6 +99,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         self._spec = submission.spec
         self._try_number = submission.try_number
         self._on_progress = submission.on_progress
+        self._leaves_driver = submission.leaves_driver
         self._job: JobProcess | None = None
         self._has_failed = False
         self._reported: Application | None = None
@@ -147,7 +150,6 @@ class PushdownSubmitHook(ClusterDriverHook):
         self._end_earlier_driver()
         self.detach()
         if self.is_cluster:
-            # A deleted DAG run with the same id may have left the number of a later try.
             self._exchange.take_over(self._try_number)
         self._exchange.prepare(self._spec, self._submission.secrets)
         command = self._hide_secrets(self._build_spark_submit_command(str(job_program())))
@@ -168,7 +170,7 @@ class PushdownSubmitHook(ClusterDriverHook):
     def collect(self) -> JobResult:
         """Return the result of the job and delete the exchange directory. Raises if there is no result."""
         if self._is_taken_over():
-            raise submit_failed("a later try of this task continues with the driver")
+            raise submit_failed("the next try of this task continues with the driver")
         result = self._exchange.read_result()
         self._exchange.discard()
         if self._killed:
@@ -190,13 +192,14 @@ class PushdownSubmitHook(ClusterDriverHook):
 
     def release(self) -> None:
         """Delete spec and credentials, unless a driver on a cluster may still need them."""
+        self._exchange.delete_hidden()
         if (self._killed or self._has_failed or not self.is_cluster) and not self._is_taken_over():
             self._exchange.discard()
 
     def on_kill(self) -> None:
         """End every process of the job within 5 seconds. On a cluster, also stop the driver."""
         self._killed = True
-        is_own = not self._is_taken_over()
+        is_own = not self._leave_driver()
         if is_own and not self._kill_driver() and self.is_cluster:
             super().on_kill()
         if self._job is not None:
@@ -347,13 +350,17 @@ class PushdownSubmitHook(ClusterDriverHook):
             self._submission.on_submitted(self.driver_id)
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
-        """Return the command of the provider, changed for a Python program on a standalone cluster."""
+        """Return the command of the provider, changed for a Python program on a standalone cluster.
+
+        A driver on a cluster gets the location of its result, by which it knows whether the task still waits for it.
+        """
         words = super()._build_spark_submit_command(application)
+        result = ["--result", self._exchange.result_location] if self.is_cluster else []
         if not self.is_standalone_cluster:
-            return words
+            return [*words, *result]
         shared = shared_program(str(self.exchange_place[0]))
         command = standalone_command(words, shared, str(job_archive()), self.rest_port, self._installation.python)
-        return [*command, "--result", self._exchange.result_location]
+        return [*command, *result, "--claim"]
 
     def _check(self, returncode: int) -> None:
         """Raise unless spark-submit succeeded or the job wrote a result."""

@@ -121,5 +121,8 @@ class TrackedDriver:
 
 def unreachable(driver_id: str, problem: str) -> PushdownTaskError:
     """Return the error for a driver that may still run, although the cluster does not give its status."""
-    message = f"driver {driver_id} may still run, and no other was submitted: {problem}; a retry continues with it"
+    message = (
+        f"driver {driver_id} may still run, and no other was submitted: {problem}; a retry asks again, so check that "
+        "workers reach the cluster manager"
+    )
     return exception_for(JobError(code=ErrorCode.SUBMIT_FAILED, message=message, retryable=True))

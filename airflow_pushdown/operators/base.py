@@ -301,6 +301,7 @@ class PushdownBaseOperator(ClusterOperator):
             try_number=getattr(ti, "try_number", 1),
             on_started=lambda started: self._link_to(context, started),
             on_submitted=lambda driver_id: self._remember_driver(context, driver_id),
+            leaves_driver=lambda: self._leaves_driver(context),
             on_progress=ProgressReports(self.log.info, partial(store_progress, ti) if self.do_xcom_push else None),
         )
 

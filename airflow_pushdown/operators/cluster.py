@@ -13,6 +13,7 @@ from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.drivers import DriverPhase
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.hooks.tracking import unreachable
+from airflow_pushdown.task_state import has_next_try, is_true_in_time, task_state
 from airflow_pushdown.triggers.driver import DriverEvent, DriverTrigger
 from airflow_pushdown.version_compat import AirflowTaskTimeout, conf
 
@@ -115,6 +116,26 @@ class ClusterOperator(SparkSubmitOperator):
         store = _state_store(context)
         driver_id = None if store is None else store.get(self.external_id_key)
         return None if driver_id is None else str(driver_id)
+
+    def _leaves_driver(self, context: Context) -> bool:
+        """Return whether a try that Airflow ends now has a next one that can continue with the driver.
+
+        After the end of a scheduler, another one starts the next try of its tasks, and the earlier try is ended before,
+        during or after that.
+        """
+        if not self.durable or _state_store(context) is None:
+            return False
+        ti = context["ti"]
+
+        def ask() -> bool:
+            try:
+                state = task_state(ti.dag_id, ti.run_id, ti.task_id, ti.map_index)
+            except LookupError:
+                return False
+            # Airflow shows the stored values of a task only to its current try.
+            return has_next_try(state, is_current=self._remembered_driver(context) is not None)
+
+        return is_true_in_time(ask, self.log)
 
     def _forget_driver(self, context: Context) -> None:
         """Delete the id of a driver whose result was read. Otherwise a cleared task would not run again."""

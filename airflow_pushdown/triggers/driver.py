@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_pushdown.exceptions import PushdownTaskError
@@ -22,12 +21,12 @@ from airflow_pushdown.hooks.drivers import (
     end_driver,
 )
 from airflow_pushdown.hooks.exchange import Exchange
+from airflow_pushdown.task_state import DEFERRED, task_state
 
 _CLASS_PATH = "airflow_pushdown.triggers.driver.DriverTrigger"
 _KILL_SECONDS = 20.0
 """The time that a cleared task's trigger waits for the end of the driver. Airflow allows 30 seconds."""
 _POLL_SECONDS = 0.2
-_DEFERRED = "deferred"
 _HAS_ON_KILL = hasattr(BaseTrigger, "on_kill")
 """Whether Airflow calls `on_kill` of triggers, as it does since 3.3."""
 
@@ -164,12 +163,8 @@ class DriverTrigger(BaseTrigger):
         if ti is None:
             return False
         try:
-            states = RuntimeTaskInstance.get_task_states(
-                dag_id=ti.dag_id, map_index=ti.map_index, task_ids=[ti.task_id], run_ids=[ti.run_id]
-            )
+            return task_state(ti.dag_id, ti.run_id, ti.task_id, ti.map_index) == DEFERRED
         except Exception as error:
             # Whatever prevents the answer, most cancelled triggers belong to a task that a user has ended.
             self.log.warning("The state of the task is not known: %s", error)
             return False
-        key = ti.task_id if ti.map_index is None or ti.map_index < 0 else f"{ti.task_id}_{ti.map_index}"
-        return bool(states.get(ti.run_id, {}).get(key) == _DEFERRED)

@@ -208,20 +208,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job of `--spec`. Return 0 on success, otherwise 1 after one line on stderr with the reason."""
     parser = argparse.ArgumentParser(prog="job.py", description="Run one job of airflow_pushdown.")
     parser.add_argument("--spec", required=True, help="the path or URI of the job spec, a JSON file")
-    parser.add_argument("--result", help="run only a spec with this result, and only if no other driver does")
+    parser.add_argument("--result", help="run only a spec with this result; each submission has its own")
+    parser.add_argument("--claim", action="store_true", help="run only if no other process has claimed the result")
     options = parser.parse_args(arguments)
-    return run(options.spec, options.result)
+    return run(options.spec, options.result, is_claiming=options.claim)
 
 
-def run(spec_path: str, result_path: str | None = None) -> int:
+def run(spec_path: str, result_path: str | None = None, *, is_claiming: bool = False) -> int:
     """Run the job of a spec file and return the exit code. The report is printed if the spec has no result path.
 
-    With `result_path`, the driver claims the submission with this result before it reads the spec.
+    With `result_path`, only a spec with this result is run: a task that has submitted another driver waits for another
+    one. With `is_claiming`, the driver claims the submission before it reads the spec.
     """
     signal.signal(signal.SIGTERM, _stop)
     watch_parent()
     try:
-        if result_path is not None:
+        if is_claiming and result_path is not None:
             claim_result(result_path)
         text = read_text("--spec", spec_path)
         spec = parse_spec(text, spec_path)

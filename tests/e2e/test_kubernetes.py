@@ -133,7 +133,8 @@ def test_a_driver_pod_has_the_program_the_tag_and_a_reference_to_the_key(
     assert container["image"] == "pushdown:test"
     reference = {"name": KEY_ENTRY[0], "key": KEY_ENTRY[1]}
     assert {"name": KEY_VARIABLE, "valueFrom": {"secretKeyRef": reference}} in container["env"]
-    assert container["args"][-2:] == ["--spec", hook._exchange.spec_location]
+    exchange = hook._exchange
+    assert container["args"][-4:] == ["--spec", exchange.spec_location, "--result", exchange.result_location]
     assert any(argument.endswith("/job.py") for argument in container["args"])
     # The files of a submission to a cluster stay until the task has the result.
     assert len(files(tmp_path)) == 2

@@ -111,13 +111,14 @@ class ConnectorOutput(Output):
             return
         try:
             with self._table.marked(self._count):
-                self._write(exists)
+                is_own = self._write(exists)
         except (PySparkException, Py4JJavaError) as problem:
             if exists and self._is_committed():
                 # A later attempt of the run has committed in the meantime.
                 return
-            raise typed_error(problem, about="output_table", text_error=ErrorCode.SCHEMA_CONFLICT) from problem
-        self.summary = self._summarize()
+            raise self._table.error(problem) from problem
+        if is_own or not self._is_committed():
+            self.summary = self._summarize()
 
     def abort(self) -> None:
         """Release the staged rows. Spark deletes them."""
@@ -174,11 +175,12 @@ class ConnectorOutput(Output):
                 "output is unchanged"
             )
 
-    def _write(self, exists: bool) -> None:
+    def _write(self, exists: bool) -> bool:
+        """Change or create the table. Return False if another attempt of the run has changed it already."""
         if exists:
-            self._table.change(self._change, reads_table=self._output.mode is OutputMode.MERGE)
-        else:
-            self._create()
+            return self._table.change(self._change, reads_table=self._output.mode is OutputMode.MERGE)
+        self._create()
+        return True
 
     def _change(self, table: str) -> None:
         where = self._output.replace_where

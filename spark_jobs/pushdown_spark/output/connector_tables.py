@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,17 +18,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from pushdown_spark.contract import OutputMode
-from pushdown_spark.errors import OutputConflictError
+from pushdown_spark.contract import ErrorCode, OutputMode
+from pushdown_spark.errors import OutputConflictError, OutputTakenError, PushdownError
 from pushdown_spark.projection.paths import quote_name
+from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.jvm_gateway import class_name, java_class
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
 _REPEATABLE = (OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE)
 """Modes in which a run can be repeated without adding rows twice."""
+_BRANCH = "branch_"
+"""The beginning of the name of a branch as the last part of a table's name in SQL."""
 _WAP_ID = "published-wap-id"
 """Iceberg's property of a snapshot that was picked: the `wap.id` of the original."""
 _MAX_AGE_MS = 2 * 86_400_000
@@ -97,13 +101,17 @@ class ConnectorTable(ABC):
     def fence(self) -> None:  # noqa: B027 - only some connectors have something to delete
         """Delete what earlier attempts of the run have left."""
 
-    def change(self, write: Callable[[str], None], *, reads_table: bool) -> None:
-        """Change the table in one version, unless the run has a version already.
+    @abstractmethod
+    def change(self, write: Callable[[str], None], *, reads_table: bool) -> bool:
+        """Change the table in one version. Return False if another attempt of the run has done so already.
 
         `write` makes the change, given the name in SQL of the table or of a branch of it. `reads_table` is whether the
         change depends on the rows of the table.
         """
-        write(self.sql)
+
+    def error(self, problem: Exception) -> PushdownError:
+        """Return the typed error for a change that failed."""
+        return typed_error(problem, about="output_table", text_error=ErrorCode.SCHEMA_CONFLICT)
 
     @abstractmethod
     def write_options(self, rows: int) -> Mapping[str, str]:
@@ -162,7 +170,7 @@ class IcebergTable(ConnectorTable):
             if name.startswith(self._branches):
                 self._drop(table, name)
 
-    def change(self, write: Callable[[str], None], *, reads_table: bool) -> None:
+    def change(self, write: Callable[[str], None], *, reads_table: bool) -> bool:
         """Change the table in one snapshot, again after each commit of others that is in the way."""
         for _ in range(_MAX_CHANGES):
             table = self._iceberg()
@@ -176,16 +184,27 @@ class IcebergTable(ConnectorTable):
             try:
                 # The branch exists already, so that a commit after this look is in the way of the pick.
                 if self.committed() is not None:
-                    return
-                write(f"{self.sql}.{quote_name(f'branch_{branch}')}")
+                    return False
+                write(f"{self.sql}.{quote_name(f'{_BRANCH}{branch}')}")
                 if self._is_picked(table, branch, start, reads_table):
-                    return
+                    return True
             finally:
                 self._drop(table, branch)
         raise OutputConflictError(
             f"output: other programs have changed {self.name} {_MAX_CHANGES} times while this run was changing it. "
             "Nothing was committed; run the task again when they write less often"
         )
+
+    def error(self, problem: Exception) -> PushdownError:
+        """Return the typed error for a change that failed, with the name of the table instead of that of a branch."""
+        error = super().error(problem)
+        message = re.sub(rf"\.`?{_BRANCH}{self._branches}\w+`?", "", str(error))
+        if self._branches in message:
+            return OutputTakenError(
+                f"output: another attempt of this run has begun to write {self.name}; the rows of this attempt were "
+                "deleted"
+            )
+        return error if message == str(error) else type(error)(message, code=error.code)
 
     def _create(self, table: JavaObject, branch: str) -> int | None:
         """Create a branch. Return the snapshot from which it starts, None if another commit is in the way."""
@@ -273,23 +292,38 @@ class DeltaTable(ConnectorTable):
 
     provider = "delta"
 
+    @cached_property
+    def _attempt(self) -> str:
+        """The name of this attempt in the metadata of its version."""
+        return uuid.uuid4().hex
+
+    def change(self, write: Callable[[str], None], *, reads_table: bool) -> bool:
+        """Change the table in one version. Delta ignores a write with the transaction id of an earlier one."""
+        write(self.sql)
+        version = self._version()
+        return version is not None and json.loads(version["userMetadata"]).get("attempt") == self._attempt
+
     def committed(self) -> Commit | None:
         """Return the version of the run."""
+        version = self._version()
+        if version is None:
+            return None
+        metrics = version["operationMetrics"]
+        return Commit(
+            rows=_number(json.loads(version["userMetadata"]).get("rows")),
+            files=_number(metrics.get("numFiles", metrics.get("numTargetFilesAdded"))) or 0,
+            bytes=_number(metrics.get("numOutputBytes", metrics.get("numTargetBytesAdded"))) or 0,
+        )
+
+    def _version(self) -> Row | None:
+        """Return the metadata and the metrics of the last version of the run."""
         marker = f'"airflow_pushdown_run": "{self._run}"'
         history = self._spark.sql(f"DESCRIBE HISTORY {self.sql}")
-        found = (
+        return (
             history.where(f.col("userMetadata").contains(marker))
             .orderBy(f.col("version").desc())
             .select("userMetadata", "operationMetrics")
             .head()
-        )
-        if found is None:
-            return None
-        metrics = found["operationMetrics"]
-        return Commit(
-            rows=_number(json.loads(found["userMetadata"]).get("rows")),
-            files=_number(metrics.get("numFiles", metrics.get("numTargetFilesAdded"))) or 0,
-            bytes=_number(metrics.get("numOutputBytes", metrics.get("numTargetBytesAdded"))) or 0,
         )
 
     def write_options(self, rows: int) -> Mapping[str, str]:
@@ -300,7 +334,7 @@ class DeltaTable(ConnectorTable):
         """Return the metadata and the transaction id of the version."""
         return {
             "spark.databricks.delta.commitInfo.userMetadata": json.dumps(
-                {"airflow_pushdown_run": self._run, "rows": str(rows)}
+                {"airflow_pushdown_run": self._run, "rows": str(rows), "attempt": self._attempt}
             ),
             "spark.databricks.delta.write.txnAppId": f"airflow_pushdown_{self._run}",
             "spark.databricks.delta.write.txnVersion": "1",

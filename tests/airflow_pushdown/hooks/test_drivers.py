@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -97,6 +98,7 @@ def make_hook(
         generation: str = "",
         on_progress: Callable[[Progress], None] | None = None,
         try_number: int = 1,
+        leaves_driver: Callable[[], bool] | None = None,
         **options: object,
     ) -> PushdownSubmitHook:
         submission = Submission(
@@ -105,6 +107,7 @@ def make_hook(
             spark_python=spark_python,
             exchange_dir=str(tmp_path),
             on_progress=on_progress,
+            leaves_driver=leaves_driver,
             try_number=try_number,
         )
         return PushdownSubmitHook(submission, conn_id="cluster", **options)  # type: ignore[arg-type]
@@ -234,7 +237,7 @@ def test_a_killed_try_leaves_the_driver_and_the_files_to_the_later_try_that_wait
 
     first.on_kill()
     first.release()
-    with pytest.raises(SubmitFailedError, match="a later try of this task continues"):
+    with pytest.raises(SubmitFailedError, match="the next try of this task continues"):
         first.collect()
     assert drivers.status(driver_id).phase is DriverPhase.ACTIVE
     assert len(runs(tmp_path)) == 1
@@ -242,6 +245,45 @@ def test_a_killed_try_leaves_the_driver_and_the_files_to_the_later_try_that_wait
     second.on_kill()
     second.release()
     assert drivers.status(driver_id).state == "KILLED"
+    assert runs(tmp_path) == []
+
+
+def test_a_killed_try_leaves_the_driver_and_the_files_to_a_next_try_that_has_not_started(
+    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path
+) -> None:
+    first = make_hook(leaves_driver=lambda: True)
+    driver_id = str(first.submit())
+
+    first.on_kill()
+    first.release()
+    with pytest.raises(SubmitFailedError, match="the next try of this task continues"):
+        first.collect()
+
+    second = make_hook(try_number=2, leaves_driver=lambda: False)
+    assert second.phase_of(driver_id) is DriverPhase.ACTIVE
+    second.on_kill()
+    second.release()
+    assert drivers.status(driver_id).state == "KILLED"
+    assert runs(tmp_path) == []
+
+
+def test_a_try_that_is_late_does_not_replace_the_driver_of_the_next_try(
+    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path
+) -> None:
+    first, second = make_hook(), make_hook(try_number=2)
+    driver_id = str(second.submit())
+    result = second._exchange.result_location
+
+    for step in (first.earlier_driver, first.submit, lambda: first.phase_of(driver_id)):
+        with pytest.raises(SubmitFailedError, match="the next try of this task has begun"):
+            step()
+    first.on_kill()
+    first.release()
+
+    assert drivers.status(driver_id).phase is DriverPhase.ACTIVE
+    assert second._exchange.result_location == result
+    second.on_kill()
+    second.release()
     assert runs(tmp_path) == []
 
 
@@ -272,6 +314,45 @@ def test_a_driver_that_has_not_started_does_not_start_after_a_retry(make_hook: M
 
 def test_without_an_earlier_try_there_is_no_driver(make_hook: MakeHook) -> None:
     assert make_hook().earlier_driver() is None
+
+
+@pytest.fixture
+def make_yarn_hook(spark_python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeHook:
+    """Return a function that makes a hook for a try, with a resource manager that does not answer."""
+    extra = {"deploy-mode": "cluster", "yarn_resourcemanager_webapp_address": f"http://{HOST}:{free_port()}"}
+    connection = {"conn_type": "spark", "host": "yarn", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_YARN", json.dumps(connection))
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+
+    def make(try_number: int, *, is_polled: bool = True) -> PushdownSubmitHook:
+        submission = Submission(spec=SPEC, spark_python=spark_python, exchange_dir=str(tmp_path), try_number=try_number)
+        hook = PushdownSubmitHook(submission, conn_id="yarn")
+        assert not is_polled or hook.track_application()
+        return hook
+
+    return make
+
+
+@pytest.mark.parametrize("is_polled", [True, False])
+def test_a_retry_submits_nothing_while_it_is_not_known_whether_an_earlier_driver_runs(
+    make_yarn_hook: MakeHook, is_polled: bool
+) -> None:
+    retry = make_yarn_hook(2, is_polled=is_polled)
+    with pytest.raises(
+        SubmitFailedError, match=r"of an earlier try may still run, and no other was submitted: http"
+    ) as it:
+        retry.submit()
+    assert "check that workers reach the cluster manager" in str(it.value)
+    assert retry._exchange.read_spec() is None
+
+
+def test_files_of_an_earlier_try_show_that_its_driver_may_run(make_yarn_hook: MakeHook) -> None:
+    first = make_yarn_hook(1)
+    assert first._tagged_earlier_drivers() == []
+    first._exchange.prepare(SPEC, SecretValues())
+    with pytest.raises(SubmitFailedError, match="of an earlier try may still run"):
+        make_yarn_hook(1)._tagged_earlier_drivers()
+    first._exchange.discard()
 
 
 def test_a_try_that_does_not_continue_ends_the_earlier_driver(make_hook: MakeHook, drivers: StandaloneDrivers) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from cryptography.fernet import Fernet
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.hooks.exchange import Exchange
+from airflow_pushdown.hooks.exchange_files import SHARED_WITH_GROUP, DirectoryFiles
 from pushdown_spark.contract import (
     DatabaseKind,
     JobResult,
@@ -72,6 +74,26 @@ def test_the_connection_of_an_output_is_a_secret() -> None:
     assert SecretValues.model_validate_json((directory(exchange) / "secrets.json").read_bytes()).output == connection
     assert (directory(exchange) / "secrets.json").stat().st_mode & 0o777 == 0o600
     exchange.discard()
+
+
+def test_a_reader_sees_the_old_or_the_new_file_while_another_process_replaces_it(tmp_path: Path) -> None:
+    files = DirectoryFiles(tmp_path / "run", SHARED_WITH_GROUP)
+    files.write("owner", "0")
+    last = 500
+
+    def replace() -> None:
+        for number in range(1, last + 1):
+            files.write("owner", str(number))
+
+    writer = threading.Thread(target=replace)
+    writer.start()
+    seen = [files.read("owner")]
+    while writer.is_alive():
+        seen.append(files.read("owner"))
+    writer.join()
+    assert set(seen) <= {str(number).encode() for number in range(last + 1)}
+    assert files.read("owner") == str(last).encode()
+    assert [(file.name, mode(file)) for file in files.directory.iterdir()] == [("owner", 0o660)]
 
 
 def test_without_secrets_there_is_no_secrets_file() -> None:

@@ -10,7 +10,7 @@ import pytest
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError, SubmitFailedError
 from airflow_pushdown.hooks.environment import SparkSubmitNotFoundError
 from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
-from pushdown_spark.contract import JobResult, JobSpec, QuerySpec, SourceSpec
+from pushdown_spark.contract import JobResult, JobSpec, QuerySpec, SecretValues, SourceSpec
 
 SPEC = JobSpec(
     run_key="d/t/r/-1",
@@ -103,6 +103,38 @@ def test_settings_with_secret_names_are_not_on_the_command_line(make_hook: MakeH
     file = Path(words[words.index("--properties-file") + 1])
     assert file.stat().st_mode & 0o777 == 0o600
     assert "spark.hadoop.my.token tok\\\\en =1" in file.read_text()
+
+
+def test_a_released_hook_leaves_no_settings_although_the_files_of_its_driver_stay(
+    make_hook: MakeHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_YARN", '{"conn_type": "spark", "host": "yarn"}')
+    hook = make_hook(
+        conn_id="yarn", deploy_mode="cluster", exchange_dir=tmp_path, conf={"spark.hadoop.my.token": "hush-8"}
+    )
+    hook._exchange.prepare(SPEC, SecretValues())
+    words = command(hook)
+    file = Path(words[words.index("--properties-file") + 1])
+    assert "hush-8" in file.read_text()
+    hook.release()
+    assert not file.parent.exists()
+    assert hook._exchange.read_spec() is not None
+
+
+def test_a_driver_on_a_cluster_gets_the_location_of_its_own_result(
+    make_hook: MakeHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that YARN accepts after the next try has begun would otherwise run the spec of that try."""
+    monkeypatch.setenv("AIRFLOW_CONN_YARN", '{"conn_type": "spark", "host": "yarn"}')
+    hook = make_hook(conn_id="yarn", deploy_mode="cluster", exchange_dir=tmp_path)
+    results = []
+    for _ in range(2):
+        hook._exchange.prepare(SPEC, SecretValues())
+        words = command(hook)
+        assert words[-4:] == ["--spec", hook._exchange.spec_location, "--result", hook._exchange.result_location]
+        results.append(words[-1])
+    assert len(set(results)) == 2
+    hook._exchange.discard()
 
 
 def test_the_users_properties_file_is_merged_with_secret_settings(make_hook: MakeHook, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from pushdown_spark.errors import (
     BadSpecError,
     CheckFailedError,
     OutputExistsError,
+    OutputTakenError,
     PushdownError,
     SchemaConflictError,
 )
@@ -252,8 +253,11 @@ def test_errors_leave_the_table_as_it_was(spark: SparkSession, table: str) -> No
     assert output.prepare()
     with pytest.raises(SchemaConflictError, match="no column 'day'"), output.guarded():
         output.stage(spark.sql("SELECT 1 AS id, 'x' AS x"))
-    with pytest.raises(PushdownError, match="output_table: "), output.guarded():
+    with pytest.raises(PushdownError, match="output_table: ") as caught, output.guarded():
         output.stage(spark.sql("SELECT 'no number' AS id, 'b' AS day, array(1) AS x"))
+    if table.startswith(CATALOG):
+        assert "`t`" in str(caught.value)
+        assert "branch" not in str(caught.value)
     with pytest.raises(BadSpecError, match=r"partition_by: .* is partitioned by day, not by x"):
         output_of(spark, table, OutputMode.APPEND, partition_by=("x",)).prepare()
     assert versions(spark, table) == before
@@ -282,6 +286,8 @@ def test_an_attempt_that_continues_after_its_retry_adds_nothing(
     monkeypatch.setattr(holder, step, resumed)
     write(spark, output)
     assert stored(spark, table) == (NEW if is_empty else EXPECTED[OutputMode.APPEND])
+    assert output.summary is not None
+    assert output.summary.is_from_earlier_try
     if table.startswith(CATALOG):
         assert [row["name"] for row in spark.table(f"{table}.refs").collect()] == ["main"]
 
@@ -294,14 +300,14 @@ def test_an_attempt_that_continues_after_a_later_run_does_not_undo_it(
     """The retry and a later run commit between the last look of the first attempt and its commit."""
     create(spark, table)
     output = output_of(spark, table, mode)
-    method: Callable[[object], None] = getattr(output, step)
+    method: Callable[[object], object] = getattr(output, step)
     later = [(2, "b", "later 2"), (4, "b", "later 4")]
 
-    def resumed(given: object) -> None:
+    def resumed(given: object) -> object:
         monkeypatch.undo()
         write(spark, output_of(spark, table, mode))
         write(spark, output_of(spark, table, mode, "later"), later)
-        method(given)
+        return method(given)
 
     monkeypatch.setattr(output, step, resumed)
     write(spark, output)
@@ -383,6 +389,25 @@ def test_an_overwrite_that_continues_on_a_branch_without_its_start_is_not_picked
     monkeypatch.setattr(holder, "_is_picked", resumed)
     write(spark, output)
     assert stored(spark, table) == later
+
+
+def test_an_attempt_whose_branch_the_retry_has_dropped_says_so(
+    spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(spark, table)
+    output = output_of(spark, table, OutputMode.APPEND)
+    if not isinstance(output._table, IcebergTable):
+        pytest.skip("Delta writes to the table itself")
+    method: Callable[[str], None] = output._change
+
+    def resumed(branch: str) -> None:
+        output_of(spark, table, OutputMode.APPEND).prepare()
+        method(branch)
+
+    monkeypatch.setattr(output, "_change", resumed)
+    with pytest.raises(OutputTakenError, match=f"another attempt of this run has begun to write {table}"):
+        write(spark, output)
+    assert stored(spark, table) == OLD
 
 
 def test_a_run_without_rows_replaces_no_partition(spark: SparkSession, table: str) -> None:

@@ -170,8 +170,9 @@ def test_a_driver_whose_task_has_deleted_its_files_does_not_run(driver: str, tmp
         claim_result(str(tmp_path / "deleted" / "result-1.json"))
 
 
+@pytest.mark.parametrize("options", [[], ["--claim"]])
 def test_a_driver_does_not_run_the_spec_of_another_submission(
-    driver: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    driver: str, tmp_path: Path, options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = tmp_path / "spec.json"
     job = JobSpec(
@@ -181,7 +182,7 @@ def test_a_driver_does_not_run_the_spec_of_another_submission(
         result_path=str(tmp_path / "result-2.json"),
     )
     spec.write_text(job.model_dump_json(by_alias=True, exclude_none=True))
-    assert main(["--spec", str(spec), "--result", str(tmp_path / "result-1.json")]) == 1
+    assert main(["--spec", str(spec), "--result", str(tmp_path / "result-1.json"), *options]) == 1
     assert "the task no longer waits" in capsys.readouterr().err
     assert not (tmp_path / "result-2.json").exists()
 
