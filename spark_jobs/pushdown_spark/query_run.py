@@ -166,7 +166,7 @@ class QueryRun:
             finish_check()
         try:
             with QueryProgress(self._spark, query.progress) as self._running:
-                query.run(action, as_they_come=True)
+                query.run(action, single_pass=True)
         except KeyboardInterrupt:
             # Running tasks would write files that the clean-up has just deleted.
             self._spark.sparkContext.cancelAllJobs()

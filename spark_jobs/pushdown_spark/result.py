@@ -41,11 +41,12 @@ class PushdownResult(ABC):
         """The result as a lazy DataFrame."""
 
     @abstractmethod
-    def run(self, action: Callable[[DataFrame], T], *, as_they_come: bool = False) -> T:
+    def run(self, action: Callable[[DataFrame], T], *, single_pass: bool = False) -> T:
         """Run an action over the result, and count on the executors what it reads and returns.
 
-        Set `as_they_come` for an action that only writes or collects the rows in their order; counting them is then
-        nearly free. Do not set it for an action that sorts all rows: Spark reads them twice, and the count is wrong.
+        Set `single_pass` for an action that reads the rows once and in their order, such as a write; counting them is
+        then nearly free. Do not set it for an action that sorts all rows: Spark reads them twice, and the count is
+        wrong.
 
         If our reader fails on the input, the action runs again over Spark's own reader. A failed action must therefore
         leave nothing behind. The error of our reader is raised only if Spark's reader fails too.
@@ -104,11 +105,11 @@ class ScanResult(PushdownResult):
         """The result as a lazy DataFrame."""
         return self._scan.frame() if self._limit is None else self._scan.limited(self._limit)
 
-    def run(self, action: Callable[[DataFrame], T], *, as_they_come: bool = False) -> T:
+    def run(self, action: Callable[[DataFrame], T], *, single_pass: bool = False) -> T:
         """Run an action over the result, and again over Spark's own reader if ours fails."""
         if self._fallback is not None:
             try:
-                return self._run(action, as_they_come=as_they_come)
+                return self._run(action, single_pass=single_pass)
             except Exception as exc:
                 self._problem = recoverable_error(exc)
                 if self._problem is None:
@@ -116,14 +117,14 @@ class ScanResult(PushdownResult):
                 self._scan = self._fallback(f"our reader gave up: {self._problem}")
                 self._fallback = None
         with prefer_reader_error(self._problem):
-            return self._run(action, as_they_come=as_they_come)
+            return self._run(action, single_pass=single_pass)
 
-    def _run(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
+    def _run(self, action: Callable[[DataFrame], T], *, single_pass: bool) -> T:
         with running(self._scan.scan, self._spark):
             if self._takes_scan_count:
                 return self._run_with_scan_count(action)
             with StageWatch(self._spark) as watch, self._limited_rows() as frame:
-                counted = RowCount(self._spark, frame, as_they_come=as_they_come)
+                counted = RowCount(self._spark, frame, single_pass=single_pass)
                 outcome = action(counted.frame)
             self.rows = counted.rows()
             self._executed = self._completed(watch).model_copy(update={"rows_returned": self.rows})

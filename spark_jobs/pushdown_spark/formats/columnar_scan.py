@@ -47,7 +47,7 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
 
     task_class: type[FileScanTask[Query, Metrics]]
     """The function that the workers run."""
-    stores_columns_apart: ClassVar[bool] = True
+    is_columnar: ClassVar[bool] = True
     """Whether the format stores each column separately, so that only the required ones are read."""
 
     def __init__(
@@ -60,7 +60,7 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
         # Not `TaskCounts[...]()`: its type argument would be pickled, and workers would import this module.
         counts: TaskCounts[dict[str, Metrics]] = TaskCounts()
         self._metrics = spark.sparkContext.accumulator({}, counts)
-        share = len(request.read_schema) / max(len(request.schema), 1) if self.stores_columns_apart else 1.0
+        share = len(request.read_schema) / max(len(request.schema), 1) if self.is_columnar else 1.0
         self._tasks = tasks_of(spark, request, plan.files, share=share)
 
     def _skipped(self, total: Metrics, bytes_total: int) -> Mapping[str, int]:

@@ -63,11 +63,11 @@ class QueryResult(PushdownResult):
         """The result as a lazy DataFrame."""
         return self._query.over({scan.view: scan.scan.frame() for scan in self._scans})
 
-    def run(self, action: Callable[[DataFrame], T], *, as_they_come: bool = False) -> T:
+    def run(self, action: Callable[[DataFrame], T], *, single_pass: bool = False) -> T:
         """Run an action over the result. If a pushdown reader fails, run it again with Spark's readers alone."""
         if self._may_fall_back:
             try:
-                return self._run_and_release(action, as_they_come=as_they_come)
+                return self._run_and_release(action, single_pass=single_pass)
             except Exception as exc:
                 problem = recoverable_error(exc)
                 if problem is None:
@@ -76,18 +76,18 @@ class QueryResult(PushdownResult):
                 self._scans = tuple(scan.native(reason) for scan in self._scans)
                 self._may_fall_back, self._problem = False, problem
         with prefer_reader_error(self._problem):
-            return self._run_and_release(action, as_they_come=as_they_come)
+            return self._run_and_release(action, single_pass=single_pass)
 
-    def _run_and_release(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
+    def _run_and_release(self, action: Callable[[DataFrame], T], *, single_pass: bool) -> T:
         """Run an action, and release the resources of the scans afterwards."""
         with ExitStack() as stack:
             for scan in self._scans:
                 stack.enter_context(running(scan.scan, self._query.spark))
-            return self._run_once(action, as_they_come=as_they_come)
+            return self._run_once(action, single_pass=single_pass)
 
-    def _run_once(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
+    def _run_once(self, action: Callable[[DataFrame], T], *, single_pass: bool) -> T:
         with StageWatch(self._query.spark) as watch:
-            counted = RowCount(self._query.spark, self._frame_of_fetched_rows(), as_they_come=as_they_come)
+            counted = RowCount(self._query.spark, self._frame_of_fetched_rows(), single_pass=single_pass)
             joins = JoinWatch(self._query.spark)
             outcome = action(counted.frame)
         self.rows = counted.rows()

@@ -25,10 +25,9 @@ from pushdown_spark.expressions.constant_folding import folding
 from pushdown_spark.expressions.predicate import EVERY_ROW, UNPARSED, Predicate
 from pushdown_spark.expressions.session_settings import has_plain_meaning
 from pushdown_spark.projection.paths import quote_name, sql_type
-from pushdown_spark.relations.base import TableStatistics
+from pushdown_spark.relations.base import RelationWithoutFiles, TableStatistics
 from pushdown_spark.relations.declaration import RemoteSource
 from pushdown_spark.relations.request import ScanRequest, unsupported
-from pushdown_spark.relations.without_files import RelationWithoutFiles
 from pushdown_spark.scan.base import Scan
 
 

@@ -25,8 +25,8 @@ from pushdown_spark.formats.avro.schema import parse_schema
 from pushdown_spark.formats.avro.schema import spark_schema as to_spark_schema
 from pushdown_spark.formats.avro.spark_source import avro_settings
 from pushdown_spark.formats.orc.file_schema import read_schema
-from pushdown_spark.formats.text.headers import growing_splits
-from pushdown_spark.formats.text.line_reader import LineReader
+from pushdown_spark.formats.text.headers import header_lines
+from pushdown_spark.formats.text.line_reader import is_row
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.schema_merge import FileSchema
 from pushdown_spark.relations.declaration import Source
@@ -47,9 +47,6 @@ T = TypeVar("T")
 
 _MAX_OPEN_FILES = 8
 """Number of files that are opened at the same time. Requests to an object store have a high latency."""
-_JAVA_BLANKS = "".join(map(chr, range(0x21)))
-"""The characters that Java's String.trim removes."""
-
 _PLAIN_NAME = re.compile("[A-Za-z0-9_]([A-Za-z0-9_ .:/()%-]*[A-Za-z0-9_)%])?")
 """Names that Spark takes from a header unchanged, with any options for spaces, quotes and empty names."""
 
@@ -244,13 +241,9 @@ def _csv_schemas(spark: SparkSession, source: Source, first: _Lines, load: Load)
 
 def _first_line(file: InputFile, syntax: _Csv) -> str | None:
     """Return the first line that is neither blank nor a comment, None if there is none."""
-    for split in growing_splits(file):
-        for window in LineReader(split).windows():
-            for line in re.split(rb"[\r\n]+", bytes(window.view)):
-                text = line.decode("utf-8", "replace").removeprefix("\ufeff")
-                if text.strip(_JAVA_BLANKS) and not (syntax.comment and text.startswith(syntax.comment)):
-                    return text
-    return None
+    comment = syntax.comment.encode()
+    lines = header_lines(file, comment, carriage_returns=True)
+    return next((line.decode("utf-8", "replace") for line in lines if is_row(line, comment)), None)
 
 
 def _header(spark: SparkSession, source: Source, line: str, syntax: _Csv) -> t.StructType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache, cached_property, partial
 
 from pyspark.errors import AnalysisException, ParseException
@@ -18,7 +19,8 @@ from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.predicate import EVERY_ROW, FILE_METADATA, Predicate
 from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.formats.avro.spark_source import format_name
-from pushdown_spark.projection.file_locations import location, max_depth, scan_root
+from pushdown_spark.projection.file_locations import directories, location, max_depth, root_of, scan_root
+from pushdown_spark.projection.metadata_columns import FileMetadata
 from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.projection.paths import parse_paths
 from pushdown_spark.projection.required_columns import function_names, required_columns
@@ -27,14 +29,16 @@ from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.csv_fields import fields_needed
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.file_metadata import listed_metadata
 from pushdown_spark.relations.listing import (
     decoded,
     file_columns,
     input_uris,
+    is_local,
+    list_entries,
+    local_files,
     partition_columns,
 )
-from pushdown_spark.relations.parquet_schema import with_footers_schema
+from pushdown_spark.relations.parquet_schema import with_footer_schema
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.schema_discovery import TYPED_FORMATS, TableSchema, discover_schema
 from pushdown_spark.runtime.error_classification import typed_error
@@ -123,14 +127,14 @@ class FileRelation(Relation):
         """
         source = self.source
         reader = self._reader({**source.options, **(options or {})})
-        settled = schema or self._schema_to_load
+        chosen_schema = schema or self._schema_to_load
         try:
-            if settled is not None:
-                reader = reader.schema(settled)
+            if chosen_schema is not None:
+                reader = reader.schema(chosen_schema)
             elif source.schema is not None:
                 reader = reader.schema(source.schema)
             else:
-                reader = with_footers_schema(self._spark, reader, source)
+                reader = with_footer_schema(self._spark, reader, source)
         except (AnalysisException, ParseException) as problem:
             raise typed_error(problem, about=source.parameter("schema"), text_error=ErrorCode.BAD_SCHEMA) from problem
         try:
@@ -143,7 +147,7 @@ class FileRelation(Relation):
         """Return a DataFrame over some files, with the columns that Spark finds in them."""
         options = {key: value for key, value in self.source.options.items() if key != "basepath"}
         source = replace(self.source, paths=tuple(paths), options=options)
-        return with_footers_schema(self._spark, self._reader(options), source).load(list(paths))
+        return with_footer_schema(self._spark, self._reader(options), source).load(list(paths))
 
     def _reader(self, options: Mapping[str, str]) -> DataFrameReader:
         source_format = self.source.format
@@ -201,7 +205,7 @@ class FileRelation(Relation):
             return
         width = fields_needed(self._spark, self.source, self.uris, paths)
         if width > len(data):
-            self._schema_to_load = StructType([StructField(f"_c{place}", StringType()) for place in range(width)])
+            self._schema_to_load = StructType([StructField(f"_c{position}", StringType()) for position in range(width)])
             self.table_schema = TableSchema(self.table_schema.rules, notes=self.table_schema.notes)
             self._native = self.load()
 
@@ -298,4 +302,24 @@ class FileRelation(Relation):
         """Return the values of the implicit columns, from Spark's own listing where files are not local."""
         whole = self._whole or self
         roots = self.roots
-        return ImplicitValues(self.source.catalog, roots, cache(lambda: listed_metadata(whole.native, roots)))
+        return ImplicitValues(self.source.catalog, roots, cache(lambda: _file_metadata(whole.native, roots)))
+
+
+def _file_metadata(frame: DataFrame, roots: Sequence[str]) -> Mapping[str, FileMetadata]:
+    """Return the metadata of the files of a DataFrame by location. For objects it comes from Spark's listing.
+
+    Raises OSError if a local file was deleted.
+    """
+
+    def of_file(path: str, size: int, modified: int) -> FileMetadata:
+        # Hadoop's listings have milliseconds since 1970.
+        time = datetime.fromtimestamp(modified // 1000, UTC).replace(microsecond=modified % 1000 * 1000)
+        return FileMetadata(location(path), directories(path, root_of(path, roots) or path), size, time)
+
+    uris = input_uris(frame)
+    local = local_files([uri for uri in uris if is_local(uri)])
+    metadata = {location(f.path): of_file(f.path, f.size, f.modified // 1_000_000) for f in local}
+    if len(local) < len(uris):
+        objects = (entry for entry in list_entries(frame) if location(entry.path) not in metadata)
+        metadata |= {location(entry.path): of_file(entry.path, entry.length, entry.modified) for entry in objects}
+    return metadata

@@ -13,14 +13,14 @@ from pushdown_spark.expressions.session_settings import setting
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.runtime.jvm_gateway import elements, java_class, scala_object, scala_seq
 
-_HARMLESS = frozenset({"compression", "datetimerebasemode", "int96rebasemode"})
+_IRRELEVANT_OPTIONS = frozenset({"compression", "datetimerebasemode", "int96rebasemode"})
 """Options that change neither the files to read nor their schema."""
-_WILD = frozenset("*?[]{}\\")
-_SUMMARIES = ("_metadata", "_common_metadata")
+_GLOB_CHARACTERS = frozenset("*?[]{}\\")
+_SUMMARY_FILES = ("_metadata", "_common_metadata")
 
 
-def with_footers_schema(spark: SparkSession, reader: DataFrameReader, source: Source) -> DataFrameReader:
-    """Set the schema that Spark would infer, if one footer is enough to know it. Returns the reader.
+def with_footer_schema(spark: SparkSession, reader: DataFrameReader, source: Source) -> DataFrameReader:
+    """Set the schema that Spark would infer, if one footer is enough to know it, and return the reader.
 
     Spark's own code (`ParquetFileFormat`) reads the footer. If it fails, Spark infers the schema and raises the error.
     """
@@ -28,7 +28,7 @@ def with_footers_schema(spark: SparkSession, reader: DataFrameReader, source: So
         return reader
     if setting(spark, "spark.sql.parquet.mergeSchema", "false") != "false":
         return reader
-    if not _HARMLESS.issuperset(source.options) or not _WILD.isdisjoint(source.paths[0]):
+    if not _IRRELEVANT_OPTIONS.issuperset(source.options) or not _GLOB_CHARACTERS.isdisjoint(source.paths[0]):
         return reader
     try:
         hadoop = spark._jsparkSession.sessionState().newHadoopConf()
@@ -43,17 +43,17 @@ def with_footers_schema(spark: SparkSession, reader: DataFrameReader, source: So
 
 def _first_file(spark: SparkSession, path: str, hadoop: JavaObject) -> JavaObject | None:
     """Return the file whose footer Spark reads: the first file of a flat directory without summary files."""
-    place = java_class(spark, "org.apache.hadoop.fs.Path")(path)
-    system = place.getFileSystem(hadoop)
-    known = system.getFileStatus(place)
-    if known.isFile():
-        return known if path.endswith(".parquet") else None
-    listed: Sequence[JavaObject] = list(system.listStatus(place))
-    names = {str(each.getPath().getName()): each for each in listed}
-    if not all(each.isFile() for each in listed) or not names.keys().isdisjoint(_SUMMARIES):
+    hadoop_path = java_class(spark, "org.apache.hadoop.fs.Path")(path)
+    file_system = hadoop_path.getFileSystem(hadoop)
+    status = file_system.getFileStatus(hadoop_path)
+    if status.isFile():
+        return status if path.endswith(".parquet") else None
+    statuses: Sequence[JavaObject] = list(file_system.listStatus(hadoop_path))
+    names = {str(status.getPath().getName()): status for status in statuses}
+    if not all(status.isFile() for status in statuses) or not names.keys().isdisjoint(_SUMMARY_FILES):
         return None
-    seen = sorted(name for name in names if not name.startswith(("_", ".")))
-    return names[seen[0]] if seen and all(name.endswith(".parquet") for name in seen) else None
+    visible = sorted(name for name in names if not name.startswith(("_", ".")))
+    return names[visible[0]] if visible and all(name.endswith(".parquet") for name in visible) else None
 
 
 def _schema(spark: SparkSession, file: JavaObject, hadoop: JavaObject) -> JavaObject | None:

@@ -6,9 +6,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from pushdown_spark.projection.resolver import Projection
+from pushdown_spark.relations.base import RelationWithoutFiles
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.without_files import RelationWithoutFiles
 
 
 class SparkRelation(RelationWithoutFiles):

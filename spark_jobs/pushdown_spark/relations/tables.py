@@ -42,7 +42,7 @@ from pushdown_spark.relations.catalog import (
 )
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.files import FileRelation
-from pushdown_spark.relations.listing import input_uris, is_local, listed_bytes, local_files
+from pushdown_spark.relations.listing import input_uris, is_local, listing_bytes, local_files
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.schema_discovery import TableSchema
 from pushdown_spark.relations.spark_relations import SparkRelation
@@ -106,10 +106,10 @@ class TableRelation(FileRelation):
 
     def __init__(self, spark: SparkSession, source: Source, frame: DataFrame, table: CatalogTable) -> None:
         """`frame` is Spark's DataFrame over the table, and `table` describes how it reads the files."""
-        opened = replace(
+        file_source = replace(
             source, format=table.format, options=table.options, paths=table.roots, schema=ddl(frame.schema)
         )
-        super().__init__(spark, opened)
+        super().__init__(spark, file_source)
         self._declared = source
         self._table = table
         self._native = plan_dataframe(spark, plan_below_names(frame))
@@ -198,5 +198,5 @@ def _check_listing(frame: DataFrame) -> None:
         size = sum(file.size for file in local_files(uris))
     except OSError as problem:
         raise UnsupportedError(_STALE) from problem
-    if size != listed_bytes(frame):
+    if size != listing_bytes(frame):
         raise UnsupportedError(_STALE)

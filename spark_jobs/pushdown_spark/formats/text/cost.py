@@ -167,7 +167,7 @@ def sample(
 ) -> LineSample:
     """Read a sample of the files. Raises PushdownError if a block shows that the files cannot be searched.
 
-    `keys` are keys of JSON lines whose positions are wanted. `blocks` is the number of sampled positions.
+    `keys` are keys of JSON lines whose positions are measured. `blocks` is the number of sampled positions.
     """
     counts = _Counts()
     matches = [0] * len(searchers)
@@ -191,8 +191,8 @@ def sample(
             # This raises for lines that only Spark can read.
             matcher.batch(candidates, split.path)
             matches[index] += len(candidates)
-        for index, wanted in enumerate(filters):
-            filter_matches[index] += sum(map(wanted.matches, lines))
+        for index, string_filter in enumerate(filters):
+            filter_matches[index] += sum(map(string_filter.matches, lines))
         for index, key in enumerate(quoted):
             before_keys[index] += sum(len(line.partition(key)[0]) for line in lines)
     lines_read = max(counts.lines, 1)
@@ -229,11 +229,11 @@ def _sampled_blocks(files: Sequence[InputFile], number: int) -> list[Split]:
 
 def _spread_blocks(files: Sequence[InputFile], step: int) -> Iterator[Split]:
     """Yield a block after each step of bytes through all files."""
-    passed = 0
+    offset = 0
     for file in files:
-        for position in range(-(-passed // step) * step, passed + file.size, step):
-            yield _block(file, position - passed)
-        passed += file.size
+        for position in range(-(-offset // step) * step, offset + file.size, step):
+            yield _block(file, position - offset)
+        offset += file.size
 
 
 def _block(file: InputFile, start: int) -> Split:
@@ -253,7 +253,7 @@ def check_size(
     sampled = sample(files, (), None, syntax, marks, blocks=1)
     costs = TextCosts(spark, source, stored, sampled, needed=sampled.values)
     cheapest = min(costs.workers(0.0), costs.jvm(0.0, searches=1))
-    costs.check(cheapest, "whatever can match")
+    costs.check(cheapest, "even if no line matches")
 
 
 class TextCosts:
@@ -288,7 +288,7 @@ class TextCosts:
     def spark(self) -> float:
         """Return the cost of Spark's reader.
 
-        Its JSON parser gives a line up at the first value that fails. Its CSV parser finds all fields of a line before
+        Its JSON parser rejects a line at the first value that fails. Its CSV parser finds all fields of a line before
         it converts their values.
         """
         costs, source = self._costs, self._source
@@ -322,7 +322,7 @@ class TextCosts:
         """Raise UnsupportedError if a reader that takes these seconds is not cheaper than Spark's, with a margin."""
         spark = self.spark()
         if seconds >= _MAX_COST_RATIO * spark:
-            session = " in a session that has just begun" if self._source.cold else ""
+            session = " in a session that has just started" if self._source.cold else ""
             raise UnsupportedError(
                 f"a search would not pay for {self._stored:,} bytes{session}: {reason}; estimated CPU: ours "
                 f"{seconds:.1f} s, Spark's {spark:.1f} s",
