@@ -15,7 +15,7 @@ from sqlglot import exp
 from pushdown_spark.contract import ConjunctReport, SourceFormat
 from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
 from pushdown_spark.expressions.constant_folding import folding
-from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.expressions.session_settings import is_case_sensitive, is_option_on
 from pushdown_spark.formats.native.plan_scan import SparkPlanScan
 from pushdown_spark.formats.native.scan import NativeScan
 from pushdown_spark.formats.text.jvm_scan import JvmTextScan
@@ -283,10 +283,10 @@ def _pruned_json_schema(spark: SparkSession, request: ScanRequest) -> StructType
 def _listing_notes(source: Source) -> tuple[str, ...]:
     """Return notes on how Spark lists and types the files."""
     notes = []
-    infers = source.format is SourceFormat.JSON or source.options.get("inferschema", "").lower() == "true"
+    infers = source.format is SourceFormat.JSON or is_option_on(source.options, "inferschema")
     if source.schema is None and infers:
         notes.append("no schema is declared, so Spark read every file once more to infer it")
-    if source.table is None and source.options.get("recursivefilelookup", "").lower() != "true":
+    if source.table is None and not is_option_on(source.options, "recursivefilelookup"):
         skipped = [path for path in source.paths if has_plain_directories(path)]
         notes += [f"Spark skips sub-directories of {path}; set recursiveFileLookup=true" for path in skipped]
     return tuple(notes)

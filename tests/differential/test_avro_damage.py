@@ -38,7 +38,7 @@ from pushdown_spark.formats.readable_types import arrow_schema
 
 ROWS = 300
 TYPED = {"UnreadableFileError", "UnsafeInputError", "SchemaConflictError", "BadSchemaError"}
-PLACE = re.compile(r"block \d+ at byte \d+|head at byte \d+")
+PLACE = re.compile(r"block \d+ at byte \d+|header at byte \d+")
 DECIMAL = {"logicalType": "decimal", "precision": 20, "scale": 4}
 RECORD = {"type": "record", "name": "inner", "fields": [{"name": "u", "type": "int"}, {"name": "v", "type": "bytes"}]}
 FIELDS = {

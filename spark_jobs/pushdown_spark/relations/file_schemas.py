@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError, UnsupportedError
-from pushdown_spark.expressions.session_settings import setting
+from pushdown_spark.expressions.session_settings import check_broken_files, is_option_on
 from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.schema import parse_schema
 from pushdown_spark.formats.avro.schema import spark_schema as to_spark_schema
@@ -123,13 +123,6 @@ def _map_files(read: Callable[[InputFile], T], files: Sequence[InputFile]) -> li
         return list(pool.map(read, files))
 
 
-def check_broken_files(spark: SparkSession, options: Mapping[str, str]) -> None:
-    """Raise UnsupportedError if damaged or missing files are to be skipped."""
-    for key in ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles"):
-        if options.get(key.rpartition(".")[2].lower(), setting(spark, key, "false")).lower() == "true":
-            raise UnsupportedError(f"{key} is on, and only Spark's readers skip damaged files")
-
-
 def _orc_schema(file: InputFile) -> t.StructType:
     schema, _ = read_schema(file.path, file.storage)
     return schema
@@ -177,8 +170,8 @@ class _Csv:
             return None
         sep = options.get("sep", options.get("delimiter", ","))
         syntax = cls(
-            options.get("header", "false").lower() == "true",
-            options.get("inferschema", "false").lower() == "true",
+            is_option_on(options, "header"),
+            is_option_on(options, "inferschema"),
             options.get("comment", ""),
             "\t" if sep == "\\t" else sep,
             options.get("quote", '"'),

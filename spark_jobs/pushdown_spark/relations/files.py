@@ -17,7 +17,7 @@ from pushdown_spark.contract import ErrorCode, OnMissingColumn, SourceFormat
 from pushdown_spark.errors import BadSpecError, UnsupportedError
 from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.predicate import EVERY_ROW, FILE_METADATA, Predicate
-from pushdown_spark.expressions.session_settings import is_enabled
+from pushdown_spark.expressions.session_settings import is_enabled, is_option_on
 from pushdown_spark.formats.avro.spark_source import format_name
 from pushdown_spark.projection.file_locations import directories, location, max_depth, root_of, scan_root
 from pushdown_spark.projection.metadata_columns import FileMetadata
@@ -194,8 +194,9 @@ class FileRelation(Relation):
     def _has_unnamed_fields(self) -> bool:
         """Whether the fields of lines have no names: CSV without a header and without a declared schema."""
         source = self.source
-        has_header = source.options.get("header", "false").lower() == "true"
-        return source.format is SourceFormat.CSV and source.schema is None and not has_header
+        return (
+            source.format is SourceFormat.CSV and source.schema is None and not is_option_on(source.options, "header")
+        )
 
     def _widen(self, columns: Sequence[str]) -> None:
         """Load lines with as many fields as `columns` needs; Spark takes the number from the first line."""

@@ -13,7 +13,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import OnMissingColumn, OnSchemaConflict, SourceFormat
 from pushdown_spark.errors import SchemaConflictError, UnsupportedError
-from pushdown_spark.expressions.session_settings import setting
+from pushdown_spark.expressions.session_settings import is_option_on, setting
 from pushdown_spark.projection.schema_alignment import SchemaGroup, groups_by_name, groups_by_position, missing_column
 from pushdown_spark.projection.schema_merge import FileSchema, MergeRules, merge_schemas
 from pushdown_spark.relations.declaration import Source
@@ -118,9 +118,9 @@ def _needs_file_schemas(source: Source, uris: Callable[[], Sequence[str]]) -> bo
         return True
     has_several_files = len(uris()) > 1
     if source.format is SourceFormat.CSV:
-        if source.options.get("enforceschema", "true").lower() != "true":
+        if not is_option_on(source.options, "enforceschema", default=True):
             return False
-        return has_several_files if source.schema is None else source.options.get("header", "false").lower() == "true"
+        return has_several_files if source.schema is None else is_option_on(source.options, "header")
     if source.format is SourceFormat.JSON:
         return has_several_files and source.schema is None and source.on_schema_conflict is not OnSchemaConflict.WIDEN
     if source.schema is None:

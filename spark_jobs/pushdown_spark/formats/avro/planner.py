@@ -50,8 +50,8 @@ def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan
     """
     _check_request(request)
     settings = avro_settings(spark, request.source.options)
-    conjuncts, listed = prepare_files(spark, request, fold)
-    files = container_files(listed, any_extension=settings.any_extension)
+    conjuncts, source_files = prepare_files(spark, request, fold)
+    files = container_files(source_files, any_extension=settings.any_extension)
     if not any(file.size for file in files):
         raise UnsupportedError("there is nothing to read")
     return _plan_files(spark, request.source, files, _query(spark, request, settings, combined(conjuncts)), conjuncts)
