@@ -90,7 +90,7 @@ def add_row_counts(tree: JoinTree, plans: Sequence[PlanNode]) -> JoinTree:
     joins = [node for plan in plans for node in plan.nodes() if node.kind in _JOINS]
     matching = [node for node in joins if _has_shape(tree, node)]
     topmost = [node for node in matching if not any(node in other.nodes() for other in matching if other is not node)]
-    return _counted(tree, topmost[0]) if len(topmost) == 1 and tree.sides else tree
+    return _add_counts(tree, topmost[0]) if len(topmost) == 1 and tree.sides else tree
 
 
 def _has_shape(tree: JoinTree, node: PlanNode | None) -> bool:
@@ -105,19 +105,19 @@ def _has_shape(tree: JoinTree, node: PlanNode | None) -> bool:
     )
 
 
-def _counted(tree: JoinTree, node: PlanNode) -> JoinTree:
+def _add_counts(tree: JoinTree, node: PlanNode) -> JoinTree:
     if not tree.sides:
-        counted = _first_below(node, lambda each: each.rows is not None)
-        return tree.model_copy(update={"actual": counted and counted.rows})
+        with_rows = _first_below(node, lambda candidate: candidate.rows is not None)
+        return tree.model_copy(update={"actual": with_rows and with_rows.rows})
     sides = []
     for side, child in zip(tree.sides, node.inputs, strict=True):
         join = _next_join(child) if side.sides else None
-        sides.append(_counted(side, child if join is None else join))
+        sides.append(_add_counts(side, child if join is None else join))
     return tree.model_copy(update={"actual": node.rows, "left": sides[0], "right": sides[1]})
 
 
 def _next_join(node: PlanNode) -> PlanNode | None:
-    return _first_below(node, lambda each: each.kind in _JOINS)
+    return _first_below(node, lambda candidate: candidate.kind in _JOINS)
 
 
 def _first_below(node: PlanNode, matches: Callable[[PlanNode], bool]) -> PlanNode | None:

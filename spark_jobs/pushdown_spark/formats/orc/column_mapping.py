@@ -67,8 +67,8 @@ def match_columns(
         ids = list(names.values())
         if table_width is not None and len(ids) > table_width:
             raise UnsafeInputError(
-                f"it has {len(ids)} columns without real names, more than the {table_width} of the schema, and Spark does "
-                "not read such a file"
+                f"it has {len(ids)} columns without real names and the schema has {table_width}; Spark does not read "
+                "such a file"
             )
         columns = [ids[position] if position < len(ids) else None for position in positions]
     elif all(name.startswith(_MAYBE_POSITIONAL) for name in names):
