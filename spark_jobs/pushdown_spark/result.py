@@ -34,13 +34,16 @@ class PushdownResult(ABC):
 
     rows: int | None = None
     """Rows of the result after run(), None before."""
+    _can_fall_back: bool
+    """Whether Spark's readers can replace ours."""
+    _problem: PushdownError | None
+    """Why our reader left a scan to Spark's, while the query was planned or in the first run."""
 
     @property
     @abstractmethod
     def df(self) -> DataFrame:
         """The result as a lazy DataFrame."""
 
-    @abstractmethod
     def run(self, action: Callable[[DataFrame], T], *, single_pass: bool = False) -> T:
         """Run an action over the result, and count on the executors what it reads and returns.
 
@@ -51,6 +54,25 @@ class PushdownResult(ABC):
         If our reader fails on the input, the action runs again over Spark's own reader. A failed action must therefore
         leave nothing behind. The error of our reader is raised only if Spark's reader fails too.
         """
+        if self._can_fall_back:
+            try:
+                return self._run(action, single_pass=single_pass)
+            except Exception as exc:
+                problem = recoverable_error(exc)
+                if problem is None:
+                    raise
+                self._fall_back(f"our reader gave up: {problem}")
+                self._can_fall_back, self._problem = False, problem
+        with prefer_reader_error(self._problem):
+            return self._run(action, single_pass=single_pass)
+
+    @abstractmethod
+    def _run(self, action: Callable[[DataFrame], T], *, single_pass: bool) -> T:
+        """Run an action once."""
+
+    @abstractmethod
+    def _fall_back(self, reason: str) -> None:
+        """Replace our readers by Spark's. `reason` goes into the report."""
 
     @abstractmethod
     def report(self) -> dict[str, SourceReport]:
@@ -97,6 +119,7 @@ class ScanResult(PushdownResult):
         self._name = name
         self._scan = scan
         self._fallback = fallback
+        self._can_fall_back = fallback is not None
         self._limit = limit
         self._executed: SourceReport | None = None
 
@@ -105,19 +128,9 @@ class ScanResult(PushdownResult):
         """The result as a lazy DataFrame."""
         return self._scan.frame() if self._limit is None else self._scan.limited(self._limit)
 
-    def run(self, action: Callable[[DataFrame], T], *, single_pass: bool = False) -> T:
-        """Run an action over the result, and again over Spark's own reader if ours fails."""
-        if self._fallback is not None:
-            try:
-                return self._run(action, single_pass=single_pass)
-            except Exception as exc:
-                self._problem = recoverable_error(exc)
-                if self._problem is None:
-                    raise
-                self._scan = self._fallback(f"our reader gave up: {self._problem}")
-                self._fallback = None
-        with prefer_reader_error(self._problem):
-            return self._run(action, single_pass=single_pass)
+    def _fall_back(self, reason: str) -> None:
+        assert self._fallback is not None
+        self._scan = self._fallback(reason)
 
     def _run(self, action: Callable[[DataFrame], T], *, single_pass: bool) -> T:
         with running(self._scan.scan, self._spark):

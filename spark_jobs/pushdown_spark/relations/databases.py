@@ -49,7 +49,8 @@ class DatabaseRelation(RelationWithoutFiles):
         self._transport = transport
         self._pushed: tuple[Predicate, PushedPredicate] | None = None
         """The predicate of the last query, which `scan` and `full_pushdown` push."""
-        self.analysis_scan = AnalysisScan(spark, f"{address.display_name}: {_full_name(table)}", table.spark_schema)
+        qualified_name = table.subquery or ".".join(filter(None, (table.catalog, table.schema, table.name)))
+        self.analysis_scan = AnalysisScan(spark, f"{address.display_name}: {qualified_name}", table.spark_schema)
         """A scan with the columns of the table, for Spark to analyze queries over."""
 
     @classmethod
@@ -167,8 +168,3 @@ def _unsupported_conjuncts(request: ScanRequest) -> tuple[ConjunctReport, ...]:
     if predicate.tree is None:
         reason = UNPARSED
     return tuple(unsupported(text, reason) for text in predicate.conjunct_texts)
-
-
-def _full_name(table: RemoteTable) -> str:
-    """Return the qualified name of a table, or the SQL of a query."""
-    return table.subquery or ".".join(filter(None, (table.catalog, table.schema, table.name)))

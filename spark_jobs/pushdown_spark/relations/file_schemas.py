@@ -40,7 +40,7 @@ from pushdown_spark.relations.listing import (
     input_uris,
     is_local,
 )
-from pushdown_spark.relations.storage import storage_for
+from pushdown_spark.relations.storage import REMEDY, storage_for
 from pushdown_spark.runtime.jvm_gateway import read_lines
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ def file_schemas(
         any_extension = avro_settings(spark, source.options).any_extension
         files = [file for file in files if any_extension or file.uri.endswith(".avro")]
     readers: dict[SourceFormat, Callable[[InputFile], t.StructType | str]] = {
-        SourceFormat.ORC: _orc_schema,
+        SourceFormat.ORC: lambda file: read_schema(file.path, file.storage)[0],
         SourceFormat.AVRO: partial(_avro_schema, {}),
         SourceFormat.PARQUET: _parquet_footer,
     }
@@ -112,7 +112,10 @@ def _infer_by_spark(file: InputFile, load: Load, problem: Exception | None = Non
     except (PushdownError, PySparkException, Py4JError) as spark_problem:
         if problem is None or isinstance(problem, UnsafeInputError):
             raise
-        raise (problem if isinstance(problem, PushdownError) else _unreadable(file, problem)) from spark_problem
+        if not isinstance(problem, PushdownError):
+            first = str(problem).partition("\n")[0]
+            problem = UnreadableFileError(f"cannot read {file.path}: {first}; {REMEDY}")
+        raise problem from spark_problem
 
 
 def _map_files(read: Callable[[InputFile], T], files: Sequence[InputFile]) -> list[T]:
@@ -121,11 +124,6 @@ def _map_files(read: Callable[[InputFile], T], files: Sequence[InputFile]) -> li
         return [read(file) for file in files]
     with ThreadPoolExecutor(_MAX_OPEN_FILES) as pool:
         return list(pool.map(read, files))
-
-
-def _orc_schema(file: InputFile) -> t.StructType:
-    schema, _ = read_schema(file.path, file.storage)
-    return schema
 
 
 def _avro_schema(cache: dict[str, t.StructType], file: InputFile) -> t.StructType:
@@ -143,11 +141,6 @@ def _parquet_footer(file: InputFile) -> str:
     # The first line of the schema has the address of the object in memory.
     _, _, fields = str(footer.schema).partition("\n")
     return f"{fields}{sorted((footer.metadata or {}).items())}"
-
-
-def _unreadable(file: InputFile, problem: Exception) -> UnreadableFileError:
-    first = str(problem).partition("\n")[0]
-    return UnreadableFileError(f"cannot read {file.path}: {first}; replace the file, or leave it out of `path`")
 
 
 @dataclass(frozen=True)
@@ -241,7 +234,9 @@ def _first_line(file: InputFile, syntax: _Csv) -> str | None:
 
 def _header(spark: SparkSession, source: Source, line: str, syntax: _Csv) -> t.StructType:
     """Return the columns of a header. Plain names are unchanged. For others, Spark runs a job."""
-    names = [_unquoted(name, syntax.quote) for name in line.split(syntax.sep)]
+    names = [
+        name[1:-1] if len(name) > 1 and name[0] == name[-1] == syntax.quote else name for name in line.split(syntax.sep)
+    ]
     signs = {source.options.get("nullvalue"), source.options.get("emptyvalue")}
     if (
         all(_PLAIN_NAME.fullmatch(name) for name in names)
@@ -251,15 +246,6 @@ def _header(spark: SparkSession, source: Source, line: str, syntax: _Csv) -> t.S
         and "samplingratio" not in source.options
     ):
         return t.StructType([t.StructField(name, t.StringType()) for name in names])
-    return _header_by_spark(spark, source, line)
-
-
-def _unquoted(field: str, quote: str) -> str:
-    """Return a field without the quotes around it."""
-    return field[1:-1] if len(quote) == 1 and field[:1] == field[-1:] == quote and len(field) > 1 else field
-
-
-def _header_by_spark(spark: SparkSession, source: Source, line: str) -> t.StructType:
     options = {**source.options, "header": "true", "inferschema": "false"}
     lines = spark.createDataFrame([(line,)], "value string")
     return read_lines(spark.read.options(**options), source.format.value, lines).schema

@@ -190,7 +190,7 @@ class Bucket:
         A file that nothing was read from need not be closed. For Google's store, pyarrow would request the content.
         """
         path = self.settings.object_path(self.name, key)
-        return self.request(lambda: self._connect().open_input_file(path))
+        return self.request(lambda: self._client().open_input_file(path))
 
     def version(self, file: pa.NativeFile) -> bytes:
         """Return an identifier of the version of an open object."""
@@ -216,7 +216,7 @@ class Bucket:
             return PermissionError(f"access denied: {message}")
         return OSError(message)
 
-    def _connect(self) -> pa.fs.S3FileSystem:
+    def _client(self) -> pa.fs.FileSystem:
         if self._file_system is None:
             self._file_system = self.settings.connect()
         return self._file_system
@@ -273,7 +273,8 @@ class ObjectFile(RawIOBase):
         if requested <= 0:
             return 0
         if not self._buffer_start <= self._position < self._buffer_end:
-            fetch_size = self._fetch_size(requested)
+            # The requested bytes, or more with the read-ahead.
+            fetch_size = max(requested, min(self._next_ahead, self._stop - self._position))
             if fetch_size == requested:
                 self._fetch(view[:requested])
                 self._position += requested
@@ -289,8 +290,8 @@ class ObjectFile(RawIOBase):
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if kind is None and self.fetched:
-                self._check_version()
+            if kind is None and self.fetched and self._bucket.version(self._bucket.open(self._key)) != self._version:
+                raise OSError("the object was overwritten while it was read")
         finally:
             self.close()
 
@@ -302,10 +303,6 @@ class ObjectFile(RawIOBase):
             self._buffer = bytearray()
             self._buffer_end = self._buffer_start
         super().close()
-
-    def _fetch_size(self, requested: int) -> int:
-        """Return the number of bytes to fetch: the requested bytes, or more with the read-ahead."""
-        return max(requested, min(self._next_ahead, self._stop - self._position))
 
     def _refill(self, count: int) -> None:
         if len(self._buffer) < count:
@@ -340,7 +337,3 @@ class ObjectFile(RawIOBase):
 
         self._bucket.request(read)
         self.fetched += len(view)
-
-    def _check_version(self) -> None:
-        if self._bucket.version(self._bucket.open(self._key)) != self._version:
-            raise OSError("the object was overwritten while it was read")

@@ -33,9 +33,11 @@ def with_footer_schema(spark: SparkSession, reader: DataFrameReader, source: Sou
     try:
         hadoop = spark._jsparkSession.sessionState().newHadoopConf()
         file = _first_file(spark, source.paths[0], hadoop)
-        schema = None if file is None else _schema(spark, file, hadoop)
-        if schema is not None:
-            reader._jreader.schema(schema)
+        if file is not None:
+            parquet = scala_object(spark, "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat")
+            footers = parquet.readParquetFootersInParallel(hadoop, scala_seq(spark, [file]), False, False)
+            for schema in elements(parquet.readSchema(footers, spark._jsparkSession)):
+                reader._jreader.schema(schema)
     except Py4JError:
         return reader
     return reader
@@ -54,9 +56,3 @@ def _first_file(spark: SparkSession, path: str, hadoop: JavaObject) -> JavaObjec
         return None
     visible = sorted(name for name in names if not name.startswith(("_", ".")))
     return names[visible[0]] if visible and all(name.endswith(".parquet") for name in visible) else None
-
-
-def _schema(spark: SparkSession, file: JavaObject, hadoop: JavaObject) -> JavaObject | None:
-    format_ = scala_object(spark, "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat")
-    footers = format_.readParquetFootersInParallel(hadoop, scala_seq(spark, [file]), False, False)
-    return next(elements(format_.readSchema(footers, spark._jsparkSession)), None)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -134,7 +133,9 @@ class TableRelation(FileRelation):
         """Return what a reader must deliver for a projection and a predicate, from the partitions that can matter."""
         request = super().request(projection, where)
         try:
-            if self._is_cached:
+            level = self.native.storageLevel
+            if level.useMemory or level.useDisk or level.useOffHeap:
+                # The cached rows may be older than the files.
                 raise UnsupportedError("the table is cached in Spark, which reads the cached rows")
             frame = self._prune_partitions(request.predicate)
             request = replace(request, loaded=lambda: frame)
@@ -145,12 +146,6 @@ class TableRelation(FileRelation):
         except UnsupportedError as problem:
             return request.left_to_spark(str(problem))
         return request
-
-    @cached_property
-    def _is_cached(self) -> bool:
-        """Whether Spark keeps the rows of the table. They may be older than the files."""
-        level = self.native.storageLevel
-        return level.useMemory or level.useDisk or level.useOffHeap
 
     def _prune_partitions(self, predicate: Predicate | None) -> DataFrame:
         """Return a DataFrame over the partitions that a predicate selects.

@@ -93,9 +93,9 @@ class HadoopFiles:
         """Return the qualified paths that match a glob pattern."""
         path = self._path_class(pattern)
         util = java_class(self._spark, "org.apache.spark.deploy.SparkHadoopUtil").get()
-        found = util.globPath(path.getFileSystem(self._configuration), path)
+        statuses = util.globPath(path.getFileSystem(self._configuration), path)
         # One string instead of two calls for each path.
-        paths = java_string(self._spark, found.mkString("\0"))
+        paths = java_string(self._spark, statuses.mkString("\0"))
         return paths.split("\0") if paths else []
 
     def is_directory(self, path: str) -> bool:

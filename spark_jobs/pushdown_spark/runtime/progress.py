@@ -110,9 +110,9 @@ class QueryProgress:
         """Return the stages of the query that have running tasks. Those that start Python workers are not its own."""
         tracker = self._spark.sparkContext._jsc.sc().statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForTag(self._tag)]
-        own = {int(stage) for job in jobs if job.isDefined() for stage in job.get().stageIds()}
-        found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds() if int(stage) in own]
-        return [stage.get() for stage in found if stage.isDefined()]
+        stages = {int(stage) for job in jobs if job.isDefined() for stage in job.get().stageIds()}
+        active = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds() if int(stage) in stages]
+        return [stage.get() for stage in active if stage.isDefined()]
 
 
 class TimeLeft:

@@ -78,7 +78,8 @@ class JvmTextScan(Scan):
         lines = _text_lines(self._spark, self._request, _LINE)
         conditions = [matches_filter(self._spark, line, self._plan.strings)]
         if self._request.source.format is SourceFormat.JSON:
-            conditions += [line.startswith(_binary(start)) for start in _OTHER_ENCODINGS]
+            # Only a literal of the type binary can have bytes that are not UTF-8.
+            conditions += [line.startswith(f.lit(bytearray(start)).cast("string")) for start in _OTHER_ENCODINGS]
         is_candidate = reduce(or_, conditions)
         if self._request.source.format is SourceFormat.CSV:
             # Spark's CSV parser would read some blank lines as rows.
@@ -167,11 +168,6 @@ def _in_directories(directories: Directories) -> Column:
         for values in dict.fromkeys(directories.values.values())
     ]
     return reduce(or_, partitions, f.lit(False))
-
-
-def _binary(start: bytes) -> Column:
-    """Return bytes as a string column. Only a literal of the type binary can have bytes that are not UTF-8."""
-    return f.lit(bytearray(start)).cast("string")
 
 
 def _error(problem: str) -> Column:

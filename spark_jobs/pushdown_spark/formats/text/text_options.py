@@ -159,7 +159,8 @@ def _check_common(options: Mapping[str, str], schema: StructType) -> None:
     corrupt = options.get("columnnameofcorruptrecord", "_corrupt_record")
     if corrupt in schema.fieldNames():
         raise UnsupportedError(f"column {corrupt} keeps corrupt lines, so every line must be parsed")
-    if any(is_char(field) or _has_bounded_string(field.dataType) for field in schema.fields):
+    bounded = any(isinstance(part, CharType | VarcharType) for part in types_in(schema))
+    if bounded or any(map(is_char, schema.fields)):
         raise UnsupportedError("char and varchar columns are padded or checked when they are read")
 
 
@@ -234,10 +235,6 @@ def uses_current_date_rules(spark: SparkSession) -> bool:
 def _sep(options: Mapping[str, str]) -> str:
     sep = options.get("sep", options.get("delimiter", ","))
     return "\t" if sep == "\\t" else sep
-
-
-def _has_bounded_string(data_type: DataType) -> bool:
-    return any(isinstance(part, CharType | VarcharType) for part in types_in(data_type))
 
 
 def _has_string_in_nested_collections(data_type: DataType, depth: int = 0) -> bool:
