@@ -135,13 +135,13 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
 
     def _output_secrets(self) -> dict[str, object]:
         """Return the field of `SecretValues` with the connections of the tables that take rows."""
-        found = {}
+        connections = {}
         for name, parts in self._declared().items():
             if parts.output["output_conn_id"] is not None:
                 parameter = f"scans.{name}.output_conn_id"
                 connection = airflow_connection(parameter, str(parts.output["output_conn_id"]))
-                found[name] = database_connection(connection, parameter)
-        return {"outputs": found}
+                connections[name] = database_connection(connection, parameter)
+        return {"outputs": connections}
 
     def _declare_assets(self, paths: object) -> None:
         """Declare the source paths as inlets and each output as an outlet."""

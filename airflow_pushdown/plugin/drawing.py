@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from airflow_pushdown.plugin.dag_data import Day
-from airflow_pushdown.plugin.data import PastRun, Place
+from airflow_pushdown.plugin.data import PastRun, TaskKey
 from pushdown_spark.contract import JobResult, JoinTree, SourceReport
 from pushdown_spark.contract.report_text import human_bytes, human_seconds
 
@@ -36,7 +36,7 @@ class Bar:
     is_partial: bool = False
     failed: bool = False
     current: bool = False
-    place: Place | None = None
+    task_key: TaskKey | None = None
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,14 @@ class Change:
     text: str
 
 
-def history_charts(runs: Sequence[PastRun], place: Place, changes: Sequence[Change]) -> tuple[Chart, ...]:
+def history_charts(runs: Sequence[PastRun], task_key: TaskKey, changes: Sequence[Change]) -> tuple[Chart, ...]:
     """Return charts of bytes read and duration of each run, oldest on the left. None for fewer than three runs."""
     if len(runs) < LEAST_RUNS:
         return ()
     marks = tuple(change.number * SLOT for change in changes)
     return (
-        _chart("Bytes read", runs, place, lambda run: run.result.bytes_read, _bytes, marks),
-        _chart("Time in Spark", runs, place, lambda run: run.result.seconds, human_seconds, marks),
+        _chart("Bytes read", runs, task_key, lambda run: run.result.bytes_read, _bytes, marks),
+        _chart("Time in Spark", runs, task_key, lambda run: run.result.seconds, human_seconds, marks),
     )
 
 
@@ -85,13 +85,13 @@ def day_charts(days: Sequence[Day]) -> tuple[Chart, ...]:
         sums = day.sums
         if not sums.runs:
             continue
-        said = f"{day.day}: {sums.runs} {'run' if sums.runs == 1 else 'runs'}"
+        run_count = f"{day.day}: {sums.runs} {'run' if sums.runs == 1 else 'runs'}"
         parts = (_height(sums.bytes_read, most), _height(sums.bytes_read + sums.bytes_skipped, most))
         unknown = f", unknown for {sums.unknown} {'report' if sums.unknown == 1 else 'reports'}" if sums.unknown else ""
-        label = f"{said}, {human_bytes(sums.bytes_read)} read, {human_bytes(sums.bytes_skipped)} skipped{unknown}"
+        label = f"{run_count}, {human_bytes(sums.bytes_read)} read, {human_bytes(sums.bytes_skipped)} skipped{unknown}"
         left, width = _slot(number, len(days))
         sizes.append(Bar(left, width, parts, label, is_partial=bool(sums.unknown)))
-        times.append(Bar(left, width, (_height(sums.seconds, longest),), f"{said}, {human_seconds(sums.seconds)}"))
+        times.append(Bar(left, width, (_height(sums.seconds, longest),), f"{run_count}, {human_seconds(sums.seconds)}"))
     return (
         Chart("Bytes read and skipped", human_bytes(most), tuple(sizes), dates, len(days)),
         Chart("Time in Spark", human_seconds(longest), tuple(times), dates, len(days)),
@@ -140,7 +140,7 @@ def _shape(tree: JoinTree) -> object:
 def _chart(
     title: str,
     runs: Sequence[PastRun],
-    place: Place,
+    task_key: TaskKey,
     measure: Callable[[PastRun], float | None],
     words: Callable[[float], str],
     marks: tuple[int, ...],
@@ -157,8 +157,8 @@ def _chart(
             label=f"{_when(run)} {run.run_id}: {'unknown' if value is None else words(value)}"
             f"{', failed' if run.result.error else ''}",
             failed=run.result.error is not None,
-            current=run.run_id == place.run_id,
-            place=Place(place.dag_id, place.task_id, run.run_id, place.map_index),
+            current=run.run_id == task_key.run_id,
+            task_key=TaskKey(task_key.dag_id, task_key.task_id, run.run_id, task_key.map_index),
         )
         for number, (run, value) in enumerate(zip(runs, values, strict=True))
     )

@@ -197,12 +197,12 @@ def bytes_or_unknown(count: int | None) -> str:
 def _byte_steps(counts: Sequence[tuple[str, int | None]]) -> Iterator[Step]:
     """Yield steps whose bars are shares of the first one."""
     whole = counts[0][1]
-    for place, (label, count) in enumerate(counts):
+    for number, (label, count) in enumerate(counts):
         if count is None or whole is None:
             yield Step(label, bytes_or_unknown(count), None, "")
         else:
             share = min(count / whole, 1.0) if whole else 0.0
-            yield Step(label, human_bytes(count), share, human_share(count, whole) if place else "")
+            yield Step(label, human_bytes(count), share, human_share(count, whole) if number else "")
 
 
 def _searched_steps(source: SourceReport) -> Iterator[Step]:
@@ -220,11 +220,11 @@ def _row_steps(counts: Sequence[tuple[str, int | None]]) -> Iterator[Step]:
     """Yield steps whose bars are shares of the most rows. Rows read by an unknown number of rows have no bar."""
     whole = counts[0][1]
     most = max((count for _, count in counts if count is not None), default=0)
-    for place, (label, count) in enumerate(counts):
+    for number, (label, count) in enumerate(counts):
         if count is None:
             yield Step(label, UNKNOWN, None, "")
         elif whole is None:
             yield Step(label, f"{count:,}", None, "")
         else:
-            part = human_share(count, whole) if place and whole else ""
+            part = human_share(count, whole) if number and whole else ""
             yield Step(label, f"{count:,}", count / most if most else 0.0, part)

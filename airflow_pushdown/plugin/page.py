@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from airflow_pushdown.plugin import drawing, links, model
 from airflow_pushdown.plugin.dag_data import DAYS, MOST_REPORTS, DagReports
-from airflow_pushdown.plugin.data import Place, TaskRun
+from airflow_pushdown.plugin.data import TaskKey, TaskRun
 from airflow_pushdown.plugin.join_drawing import TreeDrawing, tree_drawings
 from pushdown_spark.contract import Exactness
 from pushdown_spark.contract.progress import progress_text
@@ -44,11 +44,11 @@ class Links:
     def __init__(self, *, in_airflow: bool) -> None:
         self.in_airflow = in_airflow
 
-    def report(self, place: Place) -> str:
+    def report(self, key: TaskKey) -> str:
         """Return the address of a report."""
         if self.in_airflow:
-            return links.airflow_task_path(place.dag_id, place.task_id, place.run_id, place.map_index, links.REPORT_TAB)
-        return links.report_path(place.dag_id, place.task_id, place.run_id, place.map_index)
+            return links.airflow_task_path(key.dag_id, key.task_id, key.run_id, key.map_index, links.REPORT_TAB)
+        return links.report_path(key.dag_id, key.task_id, key.run_id, key.map_index)
 
     def runs(self, dag_id: str) -> str:
         """Return the address of the list of a DAG's runs."""
@@ -62,19 +62,19 @@ class Links:
 
 def render_report(run: TaskRun, *, in_airflow: bool = False) -> str:
     """Return the page of a task instance, which refreshes itself until the task ends."""
-    place = run.place
+    key = run.task_key
     changes = drawing.plan_changes(run.history)
     return (
         _environment()
         .get_template("report.html")
         .render(
-            title=f"{place.dag_id} / {place.task_id} - Pushdown report",
+            title=f"{key.dag_id} / {key.task_id} - Pushdown report",
             run=run,
             refresh=REFRESH_SECONDS if run.active else None,
             links=Links(in_airflow=in_airflow),
             changes=changes,
-            charts=drawing.history_charts(run.history, place, changes),
-            task_page=links.airflow_task_path(place.dag_id, place.task_id, place.run_id, place.map_index),
+            charts=drawing.history_charts(run.history, key, changes),
+            task_page=links.airflow_task_path(key.dag_id, key.task_id, key.run_id, key.map_index),
         )
     )
 
@@ -157,14 +157,14 @@ def _environment() -> Environment:
     return environment
 
 
-def _at_index(place: Place, map_index: int) -> Place:
+def _at_index(key: TaskKey, map_index: int) -> TaskKey:
     """Return another instance of the same mapped task in the same run."""
-    return Place(place.dag_id, place.task_id, place.run_id, map_index)
+    return TaskKey(key.dag_id, key.task_id, key.run_id, map_index)
 
 
-def _at_run(place: Place, run_id: str) -> Place:
+def _at_run(key: TaskKey, run_id: str) -> TaskKey:
     """Return the same task instance in another run."""
-    return Place(place.dag_id, place.task_id, run_id, place.map_index)
+    return TaskKey(key.dag_id, key.task_id, run_id, key.map_index)
 
 
 def _tree_svg(drawn: TreeDrawing) -> Markup:

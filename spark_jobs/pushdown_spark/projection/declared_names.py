@@ -142,7 +142,9 @@ def _is_partition_column(name: str, paths: Iterable[str]) -> bool:
         if not local.exists():
             return True
         for number, (_, directories, _) in enumerate(walk(local, followlinks=True)):
-            if number >= _MOST_DIRECTORIES or any(unquote(each).lower().startswith(directory) for each in directories):
+            if number >= _MOST_DIRECTORIES or any(
+                unquote(child).lower().startswith(directory) for child in directories
+            ):
                 return True
     return False
 

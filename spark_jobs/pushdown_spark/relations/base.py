@@ -102,7 +102,7 @@ class Relation(ABC):
         implicit = self.source.catalog.references(tree, self.schema, case_sensitive=self._case_sensitive)
         required = required_columns(tree, self.schema, case_sensitive=self._case_sensitive)
         whole = merge_paths([ColumnPath((Member(name),)) for name in sorted(others)], case_sensitive=True)
-        required = required.merged_with(whole, case_sensitive=self._case_sensitive)
+        required = required.merge(whole, case_sensitive=self._case_sensitive)
         return self.request(replace(resolved, implicit=implicit, tree=required), where), resolved.notes
 
     def unqualified(self, node: exp.Expr, table: str) -> exp.Expr:

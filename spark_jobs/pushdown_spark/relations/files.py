@@ -296,8 +296,8 @@ class FileRelation(Relation):
         tree = projection.tree
         if predicate is not None:
             required = required_columns(predicate, self.schema, case_sensitive=self._case_sensitive)
-            tree = tree.merged_with(required, case_sensitive=self._case_sensitive)
-        return tree.pruned(selected, case_sensitive=self._case_sensitive)
+            tree = tree.merge(required, case_sensitive=self._case_sensitive)
+        return tree.prune(selected, case_sensitive=self._case_sensitive)
 
     def implicit_values(self) -> ImplicitValues:
         """Return the values of the implicit columns, from Spark's own listing where files are not local."""
