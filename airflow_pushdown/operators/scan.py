@@ -11,7 +11,7 @@ from airflow_pushdown.parameters import SCAN
 
 
 class PushdownScanOperator(PushdownFilesOperator):
-    """Scan files of any format, or a table of Spark's catalog, and read only the bytes that can matter.
+    """Scan files of any format, or a table of Spark's catalog, and skip data that cannot match.
 
     All parameters are keyword-only and can be mapped with `.partial().expand()`. The operator also accepts every
     parameter of `SparkSubmitOperator`. The task returns a report of the pushed conjuncts, the residual

@@ -130,7 +130,7 @@ class TableRelation(FileRelation):
         return f"in table {self.source.table}"
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
-        """Return what a reader must deliver for a projection and a predicate, from the partitions that can matter."""
+        """Return what a reader must deliver, from the partitions that can have matching rows."""
         request = super().request(projection, where)
         try:
             level = self.native.storageLevel
