@@ -177,7 +177,8 @@ class Bench:
         timer.start()
         try:
             found = [str(tuple(map(_normalized, row))) for row in frame.collect()]
-            rows = watch.rows_through_joins()
+            plans = watch.executed_plans()
+            rows = sum(node.rows or 0 for plan in plans for node in plan.nodes() if node.is_join)
         except (PySparkException, Py4JJavaError):
             # The run was stopped at the limit. The exception depends on what Spark was doing.
             found, rows = [], None

@@ -63,10 +63,10 @@ def layout(tree: JoinTree, *, has_run: bool) -> tuple[Box, float, float]:
     return root, right - left, max(box.top + box.height for box in root.boxes())
 
 
-def shortened(text: str, longest: int = MOST_CHARACTERS) -> str:
+def shorten(text: str, longest: int = MOST_CHARACTERS) -> str:
     """Return a text that is at most `longest` characters wide.
 
-    >>> shortened("a_rather_long_name", 10)
+    >>> shorten("a_rather_long_name", 10)
     'a_rathe...'
     """
     if cells(text) <= longest:
@@ -90,10 +90,10 @@ def cells(text: str) -> int:
 
 def _placed(tree: JoinTree, *, has_run: bool) -> Box:
     """Return the boxes of a tree, with the left edge of its outline at any position and the root at 0."""
-    lines = tuple(map(shortened, _lines(tree, has_run=has_run)))
+    lines = tuple(map(shorten, _lines(tree, has_run=has_run)))
     width = max(map(cells, lines)) * CHARACTER + 2 * PADDING
     height = len(lines) * LINE + PADDING
-    condition = shortened(tree.condition or "", MOST_CHARACTERS + 6)
+    condition = shorten(tree.condition or "", MOST_CHARACTERS + 6)
     sides = [_placed(side, has_run=has_run).moved(0.0, height + LEVEL_GAP) for side in tree.sides]
     if len(sides) == 2:
         distance = _distance(sides[0], sides[1])

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pushdown_spark.contract import JoinReport, SourceReport
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.expressions.parser import shortened
+from pushdown_spark.expressions.parser import shorten_lists
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
 from pushdown_spark.runtime.jvm_gateway import java_list, local_dataframe
@@ -247,7 +247,7 @@ def parses(spark: SparkSession, where: str | None) -> bool:
         return True
     parser = spark._jsparkSession.sessionState().sqlParser()
     try:
-        return str(parser.parseExpression(shortened(where)).getClass().getSimpleName()) != "Alias"
+        return str(parser.parseExpression(shorten_lists(where)).getClass().getSimpleName()) != "Alias"
     except ParseException:
         return False
 

@@ -24,7 +24,7 @@ from pushdown_spark.contract import (
     TableSourceSpec,
 )
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.expressions.parser import shortened
+from pushdown_spark.expressions.parser import shorten_lists
 from pushdown_spark.planner import plan_scan
 from pushdown_spark.projection.metadata_columns import implicit_catalog
 from pushdown_spark.relations.declaration import AnySource, RemoteSource, Source
@@ -253,7 +253,7 @@ def _whole_predicate(spark: SparkSession, query: QuerySpec) -> str | None:
     if query.where is None:
         return interval
     try:
-        parser.parseExpression(shortened(query.where))
+        parser.parseExpression(shorten_lists(query.where))
     except ParseException as problem:
         raise typed_error(problem, about="where") from problem
     # On lines of its own: the predicate may end with a comment.
@@ -273,7 +273,7 @@ def _plan(spark: SparkSession, source: AnySource, query: QuerySpec) -> PushdownR
         return select(frame if query.where is None else frame.where(query.where))
 
     def filter_by_short_lists(frame: DataFrame) -> DataFrame:
-        return select(frame if query.where is None else frame.where(shortened(query.where)))
+        return select(frame if query.where is None else frame.where(shorten_lists(query.where)))
 
     request = relation.request(projection, query.where)
     planned = plan_scan(spark, relation, request, projection.notes)

@@ -56,7 +56,7 @@ class RemoteConnection(Message):
     connect_timeout: Annotated[int, Field(ge=1)] = 15
 
     @model_validator(mode="after")
-    def _has_host(self) -> Self:
+    def _check_host(self) -> Self:
         if self.kind is not DatabaseKind.SQLITE and not self.host:
             raise ValueError("host: required for a database server")
         return self

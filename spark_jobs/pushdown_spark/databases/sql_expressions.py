@@ -38,7 +38,7 @@ from pushdown_spark.databases.string_comparison import StringComparison, string_
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.bound import Node
-from pushdown_spark.expressions.conjuncts import column_path, shown
+from pushdown_spark.expressions.conjuncts import column_path, short_sql
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.expressions.types import LogicalType
@@ -392,4 +392,4 @@ def _check_precedence(node: exp.Binary) -> None:
 
 def _no_equivalent(node: exp.Expr) -> UnsupportedError:
     """Return the error for an expression without a known equivalent."""
-    return UnsupportedError(f"{shown(node)} has no known equivalent in the database")
+    return UnsupportedError(f"{short_sql(node)} has no known equivalent in the database")

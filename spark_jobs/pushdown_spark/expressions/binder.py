@@ -36,7 +36,7 @@ from pushdown_spark.expressions.bound import (
     disjunction,
     negation,
 )
-from pushdown_spark.expressions.conjuncts import column_path, has_subquery, shown
+from pushdown_spark.expressions.conjuncts import column_path, has_subquery, short_sql
 from pushdown_spark.expressions.constant_folding import prefetched
 from pushdown_spark.expressions.like import like
 from pushdown_spark.expressions.literals import Literal, LiteralReader
@@ -252,7 +252,7 @@ def _has_unread_arguments(node: exp.Expr) -> bool:
 
 
 def _unknown(node: exp.Expr) -> UnsupportedError:
-    return UnsupportedError(f"{shown(node)} is beyond the evaluator")
+    return UnsupportedError(f"{short_sql(node)} is beyond the evaluator")
 
 
 def _escape_character(node: exp.Expr) -> str:

@@ -14,8 +14,10 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from pushdown_spark.contract.message import shorten
+
 Node = TypeVar("Node", bound=exp.Expr)
-_MAX_SHOWN = 60
+_MAX_SHOWN_CHARACTERS = 60
 """The length of expressions in messages."""
 
 
@@ -37,10 +39,9 @@ def conjuncts(predicate: exp.Expr) -> list[exp.Expr]:
     return found
 
 
-def shown(node: exp.Expr) -> str:
+def short_sql(node: exp.Expr) -> str:
     """Return an expression as Spark SQL, shortened for messages."""
-    text = node.sql(dialect="spark")
-    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."
+    return shorten(node.sql(dialect="spark"), _MAX_SHOWN_CHARACTERS)
 
 
 def has_subquery(predicate: exp.Expr) -> bool:

@@ -27,6 +27,11 @@ class PlanNode:
     rows: int | None = None
     inputs: list[PlanNode] = field(default_factory=list)
 
+    @property
+    def is_join(self) -> bool:
+        """Whether the node joins its inputs."""
+        return self.kind in _JOINS
+
     def nodes(self) -> Iterator[PlanNode]:
         """Yield the node and all nodes below it."""
         yield self
@@ -44,14 +49,10 @@ class JoinWatch:
         """Return the reports with row counts, provided that exactly one executed plan has joins of the same shape."""
         if not reports:
             return ()
-        plans = self._executed_plans()
+        plans = self.executed_plans()
         return tuple(report.model_copy(update={"after": add_row_counts(report.after, plans)}) for report in reports)
 
-    def rows_through_joins(self) -> int:
-        """Return the total output rows of all joins."""
-        return sum(node.rows or 0 for plan in self._executed_plans() for node in plan.nodes() if node.kind in _JOINS)
-
-    def _executed_plans(self) -> list[PlanNode]:
+    def executed_plans(self) -> list[PlanNode]:
         """Return the final plans of the queries that ran."""
         store, roots = self._watch.store, []
         try:
@@ -87,7 +88,7 @@ def parse_plan_graph(dot: str) -> list[PlanNode]:
 
 def add_row_counts(tree: JoinTree, plans: Sequence[PlanNode]) -> JoinTree:
     """Return a tree with row counts, provided that exactly one part of the plans has joins of its shape."""
-    joins = [node for plan in plans for node in plan.nodes() if node.kind in _JOINS]
+    joins = [node for plan in plans for node in plan.nodes() if node.is_join]
     matching = [node for node in joins if _has_shape(tree, node)]
     topmost = [node for node in matching if not any(node in other.nodes() for other in matching if other is not node)]
     return _add_counts(tree, topmost[0]) if len(topmost) == 1 and tree.sides else tree
@@ -97,7 +98,7 @@ def _has_shape(tree: JoinTree, node: PlanNode | None) -> bool:
     """Return whether a plan has joins of the shape of a tree. Other nodes between the joins do not matter."""
     if not tree.sides:
         return True
-    if node is None or node.kind not in _JOINS or len(node.inputs) != 2:
+    if node is None or not node.is_join or len(node.inputs) != 2:
         return False
     return all(
         _has_shape(side, _next_join(child) if side.sides else child)
@@ -117,7 +118,7 @@ def _add_counts(tree: JoinTree, node: PlanNode) -> JoinTree:
 
 
 def _next_join(node: PlanNode) -> PlanNode | None:
-    return _first_below(node, lambda candidate: candidate.kind in _JOINS)
+    return _first_below(node, lambda candidate: candidate.is_join)
 
 
 def _first_below(node: PlanNode, matches: Callable[[PlanNode], bool]) -> PlanNode | None:
