@@ -27,13 +27,13 @@ from pushdown_spark.runtime.exchange import (
     parse_spec,
     read_secrets,
     read_text,
-    replaced,
+    replaced_driver_error,
     write_progress,
     write_result,
 )
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.parent_watch import watch_parent
-from pushdown_spark.runtime.progress import published_progress
+from pushdown_spark.runtime.progress import publish_progress
 
 _QUIET = {
     "spark.app.name": "airflow_pushdown",
@@ -69,7 +69,7 @@ class JobRun:
         with contextlib.ExitStack() as stack:
             try:
                 spark = stack.enter_context(self.session())
-                with published_progress(self._progress, lambda progress: self._publish(spark, progress)):
+                with publish_progress(self._progress, lambda progress: self._publish(spark, progress)):
                     result = self._run(spark)
             except BaseException as exc:
                 result = self._result(self._error(exc))
@@ -223,7 +223,7 @@ def run(spec_path: str, result_path: str | None = None) -> int:
         text = read_text("--spec", spec_path)
         spec = parse_spec(text, spec_path)
         if result_path not in (None, spec.result_path):
-            raise replaced(str(result_path))
+            raise replaced_driver_error(str(result_path))
         result = JobRun(spec, text, spec_path).execute()
     except BaseException as exc:
         return _fail(classify(exc))

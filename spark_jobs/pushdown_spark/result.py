@@ -137,9 +137,9 @@ class ScanResult(PushdownResult):
             if self._takes_scan_count:
                 return self._run_with_scan_count(action)
             with StageWatch(self._spark) as watch, self._limited_rows() as frame:
-                counted = RowCount(self._spark, frame, single_pass=single_pass)
-                outcome = action(counted.frame)
-            self.rows = counted.rows()
+                row_count = RowCount(self._spark, frame, single_pass=single_pass)
+                outcome = action(row_count.frame)
+            self.rows = row_count.rows()
             self._executed = self._completed(watch).model_copy(update={"rows_returned": self.rows})
             return outcome
 

@@ -84,7 +84,9 @@ class SecretValues(Message):
     def passwords(self) -> tuple[str, ...]:
         """The passwords of all connections."""
         connections = (*self.remote.values(), *self.outputs.values(), self.output)
-        return tuple(each.password for each in connections if each is not None and each.password)
+        return tuple(
+            connection.password for connection in connections if connection is not None and connection.password
+        )
 
     def __bool__(self) -> bool:
         """Return whether there is a secret."""

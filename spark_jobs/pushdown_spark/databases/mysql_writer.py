@@ -118,8 +118,8 @@ class MysqlWriter(WriteConnection):
             raise
         # With LOCAL, the server reports invalid values as warnings.
         if warnings or rows != batch.num_rows:
-            listed = self.rows("SHOW WARNINGS LIMIT 1")
-            text = str(listed[0][2]) if listed else f"{rows} of {batch.num_rows} rows were loaded"
+            first = self.rows("SHOW WARNINGS LIMIT 1")
+            text = str(first[0][2]) if first else f"{rows} of {batch.num_rows} rows were loaded"
             raise _unwritable(text)
         return True
 

@@ -28,15 +28,15 @@ def conjuncts(predicate: exp.Expr) -> list[exp.Expr]:
     >>> [part.sql() for part in conjuncts(parse_one("a = 1 AND (b = 2 AND (c = 3 OR d = 4))"))]
     ['a = 1', 'b = 2', 'c = 3 OR d = 4']
     """
-    found: list[exp.Expr] = []
+    parts: list[exp.Expr] = []
     pending = [predicate.unnest()]
     while pending:
         part = pending.pop()
         if isinstance(part, exp.And):
             pending += [part.right.unnest(), part.left.unnest()]
         else:
-            found.append(part)
-    return found
+            parts.append(part)
+    return parts
 
 
 def short_sql(node: exp.Expr) -> str:

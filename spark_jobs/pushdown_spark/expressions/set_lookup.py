@@ -91,8 +91,8 @@ def _take(table: Bools, offsets: npt.NDArray[np.integer], mask: Bools) -> None:
 
 
 def _low_bits_table(numbers: npt.NDArray[np.signedinteger]) -> Bools:
-    wanted = (len(numbers) * _PREFILTER_SPARSITY).bit_length()
-    bits = min(max(wanted, _PREFILTER_BITS.start), _PREFILTER_BITS.stop - 1)
+    ideal_bits = (len(numbers) * _PREFILTER_SPARSITY).bit_length()
+    bits = min(max(ideal_bits, _PREFILTER_BITS.start), _PREFILTER_BITS.stop - 1)
     table = np.zeros(1 << min(bits, numbers.dtype.itemsize * 8 - 2), np.bool_)
     table[numbers & (len(table) - 1)] = True
     return table

@@ -70,10 +70,10 @@ class QueryResult(PushdownResult):
             for scan in self._scans:
                 scans.enter_context(running(scan.scan, self._query.spark))
             with StageWatch(self._query.spark) as watch:
-                counted = RowCount(self._query.spark, self._frame_with_local_rows(), single_pass=single_pass)
+                row_count = RowCount(self._query.spark, self._frame_with_local_rows(), single_pass=single_pass)
                 joins = JoinWatch(self._query.spark)
-                outcome = action(counted.frame)
-            self.rows = counted.rows()
+                outcome = action(row_count.frame)
+            self.rows = row_count.rows()
             self._executed = self._reports_after_run(watch)
             self._joins = joins.with_row_counts(self._joins)
             return outcome

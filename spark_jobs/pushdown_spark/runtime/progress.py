@@ -26,7 +26,7 @@ _LONGEST_WAIT_SECONDS = 0.5
 
 
 @contextmanager
-def published_progress(measure: Callable[[], Progress | None], publish: Callable[[Progress], None]) -> Iterator[None]:
+def publish_progress(measure: Callable[[], Progress | None], publish: Callable[[Progress], None]) -> Iterator[None]:
     """Publish the progress of what runs in the block every few seconds, and none if `measure` returns None."""
     ended = threading.Event()
 

@@ -78,8 +78,8 @@ class RowCount:
         """Return the number of rows of the first query, None if no query over the DataFrame has completed."""
         if self._observation is not None:
             return int(self._observation.get["rows"])
-        counted = (query for query in self._watch.queries() if self._marker in str(query.physicalPlanDescription()))
-        query = next(counted, None)
+        own_queries = (query for query in self._watch.queries() if self._marker in str(query.physicalPlanDescription()))
+        query = next(own_queries, None)
         if query is None:
             return self._count_planned()
         metric = next(self._metrics(query_number(query)), None)

@@ -47,8 +47,8 @@ def required_strings(expressions: Sequence[str], limit: int) -> tuple[bytes, ...
             return None
         strings |= required
     # A match may end with the terminator of a line.
-    found = _shortest(_without_endings(text.rstrip(b"\r\n") for text in strings))
-    return tuple(sorted(found)) if 0 < len(found) <= limit and b"" not in found else None
+    shortest = _shortest(_without_endings(text.rstrip(b"\r\n") for text in strings))
+    return tuple(sorted(shortest)) if 0 < len(shortest) <= limit and b"" not in shortest else None
 
 
 @dataclass(frozen=True)
@@ -202,8 +202,8 @@ def _without_endings(strings: Iterable[bytes]) -> Iterator[bytes]:
 
 def _shortest(strings: Iterable[bytes]) -> frozenset[bytes]:
     """Return the strings without those that contain another one."""
-    found: list[bytes] = []
+    required: list[bytes] = []
     for text in sorted(strings, key=lambda text: (len(text), text)):
-        if not any(shorter in text for shorter in found):
-            found.append(text)
-    return frozenset(found)
+        if not any(shorter in text for shorter in required):
+            required.append(text)
+    return frozenset(required)
