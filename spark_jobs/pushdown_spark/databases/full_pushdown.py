@@ -29,6 +29,7 @@ from pushdown_spark.databases.sql_builder import has_other_arguments
 from pushdown_spark.databases.transport import QueryExecution
 from pushdown_spark.errors import LostConnectionError, UnsupportedError
 from pushdown_spark.expressions.names import name_key
+from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.scan.base import Scan
 
 _SUPPORTED_CLAUSES = ("expressions", "from_", "where", "group", "order", "limit")
@@ -72,7 +73,8 @@ class PushedQuery:
 
     def _output(self, item: str) -> Column:
         """Return a column of the result. Counts are not nullable in Spark."""
-        return f.coalesce(_column(item), f.lit(0)) if item in self.counts else _column(item)
+        column = f.col(quote_name(item))
+        return f.coalesce(column, f.lit(0)) if item in self.counts else column
 
 
 def push_query(
@@ -287,11 +289,7 @@ class FullPushdownScan(Scan):
 
 
 def _sort_key(name: str, ordering: Ordering) -> Column:
-    column = _column(name)
+    column = f.col(quote_name(name))
     if ordering.descending:
         return column.desc_nulls_first() if ordering.nulls_first else column.desc_nulls_last()
     return column.asc_nulls_first() if ordering.nulls_first else column.asc_nulls_last()
-
-
-def _column(name: str) -> Column:
-    return f.col("`" + name.replace("`", "``") + "`")

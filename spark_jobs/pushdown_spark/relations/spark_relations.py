@@ -42,4 +42,4 @@ class SparkRelation(RelationWithoutFiles):
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
         """Return what Spark must deliver for a projection and a predicate."""
         request = super().request(projection, where)
-        return request.left_to_spark(self._reason)
+        return request.for_spark_only(self._reason)

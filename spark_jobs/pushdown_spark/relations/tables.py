@@ -144,7 +144,7 @@ class TableRelation(FileRelation):
             for field in (*request.read_schema.fields, *self.partition_schema.fields):
                 check_column(field)
         except UnsupportedError as problem:
-            return request.left_to_spark(str(problem))
+            return request.for_spark_only(str(problem))
         return request
 
     def _prune_partitions(self, predicate: Predicate | None) -> DataFrame:

@@ -16,7 +16,7 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import check_broken_files, is_case_sensitive, is_enabled, setting
-from pushdown_spark.formats.bound_predicate import combined, is_exact
+from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files
 from pushdown_spark.formats.orc.column_mapping import PADDED
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
@@ -65,7 +65,7 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan |
     _refuse_use_selected(spark, request)
     _check_request(spark, request)
     conjuncts, files = prepare_files(spark, request, fold)
-    query = _query(spark, request, combined(conjuncts))
+    query = _query(spark, request, combine_conjuncts(conjuncts))
     reports = tuple(conjunct.report("vector filter over ORC columns") for conjunct in conjuncts)
     exact = is_exact(conjuncts)
     if source.reader is ReaderChoice.PUSHDOWN:

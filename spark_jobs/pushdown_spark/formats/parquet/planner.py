@@ -14,7 +14,7 @@ from pushdown_spark.errors import UnsafeInputError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import check_broken_files, is_case_sensitive, is_enabled
-from pushdown_spark.formats.bound_predicate import combined, is_exact
+from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files
 from pushdown_spark.formats.parquet.address import check_store
 from pushdown_spark.formats.parquet.column_mapping import Calendar, datetime_calendar, int96_calendar
@@ -54,7 +54,7 @@ def plan_parquet(spark: SparkSession, request: ScanRequest, fold: Fold) -> Parqu
     _check_request(spark, request)
     conjuncts, source_files = prepare_files(spark, request, fold)
     files = parquet_inputs(source_files)
-    query = _query(spark, request, combined(conjuncts))
+    query = _query(spark, request, combine_conjuncts(conjuncts))
     _check_files(files, query)
     reason = "asked for with reader='pushdown'"
     predicted: Mapping[str, float] = {}
