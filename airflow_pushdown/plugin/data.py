@@ -11,7 +11,7 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.sdk.bases.xcom import BaseXCom
 from pydantic import ValidationError
-from sqlalchemy import and_, select
+from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
 
 from airflow_pushdown.hooks.application import is_web_address
@@ -90,10 +90,7 @@ def task_run(session: Session, task_key: TaskKey) -> TaskRun | None:
     """Return a task instance, None if it does not exist."""
     row = session.execute(
         select(TaskInstance.state, TaskInstance.start_date, TaskInstance.end_date, TaskInstance.try_number).where(
-            TaskInstance.dag_id == task_key.dag_id,
-            TaskInstance.task_id == task_key.task_id,
-            TaskInstance.run_id == task_key.run_id,
-            TaskInstance.map_index == task_key.map_index,
+            _is_in_run(TaskInstance, task_key), TaskInstance.map_index == task_key.map_index
         )
     ).one_or_none()
     if row is None:
@@ -117,6 +114,11 @@ def task_run(session: Session, task_key: TaskKey) -> TaskRun | None:
     )
 
 
+def _is_in_run(model: type[TaskInstance | XComModel], task_key: TaskKey) -> ColumnElement[bool]:
+    """Return the condition of rows of a task in a run, of any of its instances."""
+    return and_(model.dag_id == task_key.dag_id, model.task_id == task_key.task_id, model.run_id == task_key.run_id)
+
+
 def _progress_of(value: object) -> Progress | None:
     """Return a value as progress, None if it is not the progress of this version."""
     try:
@@ -130,12 +132,7 @@ def _siblings(session: Session, task_key: TaskKey) -> Siblings:
     rows = session.execute(
         # The name is a hybrid property, whose type in a query mypy does not know.
         select(TaskInstance.map_index, TaskInstance.rendered_map_index)  # type: ignore[call-overload]
-        .where(
-            TaskInstance.dag_id == task_key.dag_id,
-            TaskInstance.task_id == task_key.task_id,
-            TaskInstance.run_id == task_key.run_id,
-            TaskInstance.map_index >= 0,
-        )
+        .where(_is_in_run(TaskInstance, task_key), TaskInstance.map_index >= 0)
         .order_by(TaskInstance.map_index)
     ).all()
     names = {row.map_index: str(row.rendered_map_index) for row in rows}
@@ -154,9 +151,7 @@ def _values(session: Session, task_key: TaskKey) -> tuple[dict[str, object], dic
     """
     rows = session.execute(
         select(XComModel.key, XComModel.value, XComModel.timestamp).where(
-            XComModel.dag_id == task_key.dag_id,
-            XComModel.task_id == task_key.task_id,
-            XComModel.run_id == task_key.run_id,
+            _is_in_run(XComModel, task_key),
             XComModel.map_index == task_key.map_index,
             XComModel.key.in_((BaseXCom.XCOM_RETURN_KEY, SparkApplicationLink().xcom_key, PROGRESS_KEY)),
         )

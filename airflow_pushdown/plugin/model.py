@@ -19,6 +19,7 @@ from pushdown_spark.contract.report_text import (
     EXACTNESS_MEANINGS,
     check_line,
     human_bytes,
+    human_count,
     human_share,
     residual_reason,
 )
@@ -99,7 +100,7 @@ def rows_meaning(result: JobResult) -> str:
     """Return what the number of rows of a job means, or why there is none."""
     noun = "row" if result.rows == 1 else "rows"
     if result.scans:
-        return f"{noun} in {len(result.scans):,} {'scan' if len(result.scans) == 1 else 'scans'}"
+        return f"{noun} in {human_count(len(result.scans), 'scan')}"
     if result.rows is None:
         return "rows, because the job failed" if result.error else "rows written, because the output already exists"
     return f"{noun} {'written' if result.output else 'returned'}"
@@ -171,7 +172,7 @@ def units_in_words(file: FileReport) -> tuple[str, ...]:
     )
 
 
-def skipped(source: SourceReport) -> tuple[str, ...]:
+def skipped_amounts(source: SourceReport) -> tuple[str, ...]:
     """Return the amounts that were never read or parsed, formatted."""
     return tuple(
         f"{human_bytes(count)} {kind.removeprefix(_BYTES)}" if kind.startswith(_BYTES) else f"{count:,} {kind}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -133,8 +134,6 @@ def _environment() -> Environment:
         slot=drawing.SLOT,
         least_runs=drawing.LEAST_RUNS,
         airflow_run_path=links.airflow_run_path,
-        at_index=_at_index,
-        at_run=_at_run,
         bytes_or_unknown=model.bytes_or_unknown,
         conjunct_rows=model.conjunct_rows,
         human_bytes=human_bytes,
@@ -144,10 +143,11 @@ def _environment() -> Environment:
         joins_text=joins_text,
         progress_share=model.progress_share,
         progress_text=progress_text,
+        replace=replace,
         rows_meaning=model.rows_meaning,
         rows_written=model.rows_written,
         scan_outcome=model.scan_outcome,
-        skipped=model.skipped,
+        skipped_amounts=model.skipped_amounts,
         source_funnel=model.source_funnel,
         tree_drawings=tree_drawings,
         tree_svg=_tree_svg,
@@ -157,21 +157,11 @@ def _environment() -> Environment:
     return environment
 
 
-def _at_index(key: TaskKey, map_index: int) -> TaskKey:
-    """Return another instance of the same mapped task in the same run."""
-    return TaskKey(key.dag_id, key.task_id, key.run_id, map_index)
-
-
-def _at_run(key: TaskKey, run_id: str) -> TaskKey:
-    """Return the same task instance in another run."""
-    return TaskKey(key.dag_id, key.task_id, run_id, key.map_index)
-
-
-def _tree_svg(drawn: TreeDrawing) -> Markup:
+def _tree_svg(tree: TreeDrawing) -> Markup:
     """Return the drawing of a join tree. It escapes all names."""
     frame = (
         '<svg class="tree" role="img" aria-label="Join tree: {0}" viewBox="-1 -7 {1} {2}" width="{1}" height="{2}">'
         "{3}</svg>"
     )
-    size = (drawn.width + 8, drawn.height + 8)
-    return Markup(frame).format(drawn.title, *size, Markup(drawn.content))  # noqa: S704
+    size = (tree.width + 8, tree.height + 8)
+    return Markup(frame).format(tree.title, *size, Markup(tree.content))  # noqa: S704

@@ -35,14 +35,14 @@ def render_text(result: JobResult) -> str:
         details = [*_summary_lines(scan), *_section("Checks", map(check_line, scan.checks))]
         lines += ["", f"Scan {name}", *(_INDENT + line for line in details)] if details else []
     for name, source in result.sources.items():
-        lines += ["", f"Source {name}: reader {_reader(source)}, {source.reason}"]
+        lines += ["", f"Source {name}: reader {reader_name(source)}, {source.reason}"]
         lines += [_INDENT + line for line in _source(source)]
     if result.joins:
         lines += ["", "Joins", *(_INDENT + line for join in result.joins for line in joins_text(join))]
     return "\n".join(lines)
 
 
-def _reader(source: SourceReport) -> str:
+def reader_name(source: SourceReport) -> str:
     """Return the reader, and where it searched lines if not in Python workers."""
     return f"{source.reader} (inside the JVM)" if source.carrier == "jvm" else source.reader
 
@@ -292,20 +292,27 @@ def relation_name(tree: JoinTree) -> str:
     return f"{tree.source} AS {tree.relation}"
 
 
+def estimate_ratio(tree: JoinTree) -> float | None:
+    """Return the estimated rows of a node divided by the actual ones, None if one of them is unknown."""
+    if tree.estimated is None or tree.actual is None:
+        return None
+    return max(tree.estimated, 1.0) / max(tree.actual, 1)
+
+
 def estimate_error(tree: JoinTree) -> str:
     """Return by which factor the estimated rows of a node are wrong, an empty string if that is unknown.
 
     >>> estimate_error(JoinTree(relation="a", estimated=30, actual=10))
     '3.0 times too high'
     """
-    if tree.estimated is None or tree.actual is None:
+    ratio = estimate_ratio(tree)
+    if ratio is None:
         return ""
-    estimated, actual = max(tree.estimated, 1.0), max(tree.actual, 1)
-    factor = max(estimated / actual, actual / estimated)
+    factor = max(ratio, 1 / ratio)
     if factor < 1.05:
         return "as estimated"
     figure = f"{factor:.1f}" if factor < 100 else f"{factor:,.0f}"
-    return f"{figure} times too {'high' if estimated > actual else 'low'}"
+    return f"{figure} times too {'high' if ratio > 1 else 'low'}"
 
 
 def row_counts(tree: JoinTree) -> str:

@@ -21,7 +21,7 @@ from airflow_pushdown.plugin.model import (
     rows_meaning,
     rows_written,
     scan_outcome,
-    skipped,
+    skipped_amounts,
     source_funnel,
     unit_outcomes,
 )
@@ -108,7 +108,7 @@ def test_a_funnel_shows_bytes_then_rows() -> None:
         ("rows returned", "50", 0.25, "25 %"),
         ("rows written", "50", 0.25, "25 %"),
     ]
-    assert skipped(source) == ("3.0 KiB never parsed", "7 lines")
+    assert skipped_amounts(source) == ("3.0 KiB never parsed", "7 lines")
 
 
 def test_a_sum_of_sources_is_unknown_if_one_is() -> None:
