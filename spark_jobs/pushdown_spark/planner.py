@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, SourceFormat
 from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
-from pushdown_spark.expressions.constant_folding import folding
+from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.session_settings import is_case_sensitive, is_option_on
 from pushdown_spark.formats.native.plan_scan import SparkPlanScan
 from pushdown_spark.formats.native.scan import NativeScan
@@ -198,7 +198,7 @@ def _plan_ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]
         from pushdown_spark.formats.orc.planner import NativeOrcPlan, plan_orc
         from pushdown_spark.formats.orc.scan import OrcScan
 
-        orc = plan_orc(spark, ours, folding(spark))
+        orc = plan_orc(spark, ours, cached_fold(spark))
         if isinstance(orc, NativeOrcPlan):
             return orc
         scan = OrcScan(spark, ours, _with_pruning_conjuncts(orc, ours), notes)
@@ -206,16 +206,16 @@ def _plan_ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]
         from pushdown_spark.formats.avro.planner import plan_avro
         from pushdown_spark.formats.avro.scan import AvroScan
 
-        avro = plan_avro(spark, ours, folding(spark))
+        avro = plan_avro(spark, ours, cached_fold(spark))
         scan = AvroScan(spark, ours, _with_pruning_conjuncts(avro, ours), notes)
     elif request.source.format is SourceFormat.PARQUET:
         from pushdown_spark.formats.parquet.planner import plan_parquet
         from pushdown_spark.formats.parquet.scan import ParquetScan
 
-        parquet = plan_parquet(spark, ours, folding(spark))
+        parquet = plan_parquet(spark, ours, cached_fold(spark))
         scan = ParquetScan(spark, ours, _with_pruning_conjuncts(parquet, ours), notes)
     else:
-        text = plan_text(spark, ours, folding(spark))
+        text = plan_text(spark, ours, cached_fold(spark))
         if isinstance(text, JvmTextPlan):
             scan = JvmTextScan(spark, ours, _with_pruning_conjuncts(text, ours), notes)
         else:

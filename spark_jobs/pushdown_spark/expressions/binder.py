@@ -37,7 +37,7 @@ from pushdown_spark.expressions.bound import (
     negation,
 )
 from pushdown_spark.expressions.conjuncts import column_path, has_subquery, short_sql
-from pushdown_spark.expressions.constant_folding import prefetched
+from pushdown_spark.expressions.constant_folding import prefetch
 from pushdown_spark.expressions.like import like
 from pushdown_spark.expressions.literals import Literal, LiteralReader
 from pushdown_spark.expressions.pushdown import Pushdown
@@ -76,7 +76,7 @@ def bind(conjunct: exp.Expr, scope: Scope) -> Pushdown[Node]:
     outcome = _bind(conjunct, replace(scope, fold=lambda sql: requested.setdefault(sql)))
     if fold is None or not requested:
         return outcome if not requested else _bind(conjunct, scope)
-    return _bind(conjunct, replace(scope, fold=prefetched(fold, list(requested))))
+    return _bind(conjunct, replace(scope, fold=prefetch(fold, list(requested))))
 
 
 def _bind(conjunct: exp.Expr, scope: Scope) -> Pushdown[Node]:

@@ -21,7 +21,7 @@ from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRu
 from pushdown_spark.databases.remote_table import RemoteTable
 from pushdown_spark.databases.scan import RemoteScan, RemoteScanPlan, allows_local_fetch
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError
-from pushdown_spark.expressions.constant_folding import folding
+from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.predicate import EVERY_ROW, UNPARSED, Predicate
 from pushdown_spark.expressions.session_settings import has_plain_meaning
 from pushdown_spark.projection.paths import quote_name, sql_type
@@ -129,7 +129,7 @@ class DatabaseRelation(RelationWithoutFiles):
             return PushedPredicate(self._table.dialect, ())
         if self._pushed is None or self._pushed[0] is not predicate:
             is_trusted = has_plain_meaning(self._spark, predicate.sql)
-            rules = SparkRules(case_sensitive=self._case_sensitive, trusted=is_trusted, fold=folding(self._spark))
+            rules = SparkRules(case_sensitive=self._case_sensitive, trusted=is_trusted, fold=cached_fold(self._spark))
             self._pushed = predicate, push_predicate(predicate.conjuncts, self._table, rules)
         return self._pushed[1]
 

@@ -149,7 +149,7 @@ def _fact(fact: Fact, syntax: CsvSyntax) -> BytePattern | None:
         return None
     if kind is LogicalType.BOOLEAN and isinstance(fact, EqualsAny):
         words = ["[tT][rR][uU][eE]" if value else _FALSE for value in fact.values]
-        return _bounded(words, describe(fact), syntax)
+        return _fields_of(words, describe(fact), syntax)
     if kind is LogicalType.INTEGER:
         return BytePattern(_numbers(*integer_spellings(fact)), (), _other_digits(), _label(fact))
     if kind is LogicalType.DECIMAL or kind in FLOATING:
@@ -163,7 +163,7 @@ def _label(fact: Fact) -> str:
     return f"{'.'.join(fact.column.path)}: {describe(fact)}"
 
 
-def _bounded(spellings: list[str], label: str, syntax: CsvSyntax) -> BytePattern:
+def _fields_of(spellings: list[str], label: str, syntax: CsvSyntax) -> BytePattern:
     groups = alternation(spellings)
     return BytePattern(tuple(f"{syntax.before}{group}{syntax.after}" for group in groups), (), (), label)
 

@@ -86,7 +86,7 @@ class _ExpressionParser:
         parts = []
         while self._position < len(self._text) and self._text[self._position] not in "|)":
             parts.append(self._repeated(self._atom()))
-        return _concatenated(parts)
+        return _concatenate(parts)
 
     def _atom(self) -> _Part:
         character = self._next()
@@ -101,7 +101,7 @@ class _ExpressionParser:
             return _EMPTY
         if character == ".":
             return _ANYTHING
-        return _only([self._escaped() if character == "\\" else character.encode("ascii")])
+        return _only([self._escape() if character == "\\" else character.encode("ascii")])
 
     def _repeated(self, part: _Part) -> _Part:
         """Apply the quantifier that follows a part, if there is one."""
@@ -125,10 +125,10 @@ class _ExpressionParser:
         while not self._accept("]"):
             character = self._next()
             has_range = has_range or (character == "-" and bool(members) and self._text[self._position] != "]")
-            members.append(self._escaped() if character == "\\" else character.encode("ascii"))
+            members.append(self._escape() if character == "\\" else character.encode("ascii"))
         return _ANYTHING if is_negated or has_range or len(members) > _MAX_CLASS else _only(members)
 
-    def _escaped(self) -> bytes:
+    def _escape(self) -> bytes:
         """Read the rest of an escape: `\\x41`, `\\n` or a character that stands for itself."""
         character = self._next()
         if character == "x":
@@ -156,7 +156,7 @@ def _only(strings: Iterable[bytes]) -> _Part:
     return _Part(exact, exact)
 
 
-def _concatenated(parts: Iterable[_Part]) -> _Part:
+def _concatenate(parts: Iterable[_Part]) -> _Part:
     required: frozenset[bytes] | None = None
     run: frozenset[bytes] = frozenset({b""})
     is_exact = True

@@ -57,7 +57,7 @@ def minute_spellings(fact: EqualsAny | InRange, days: Sequence[date], offsets: O
         return patterns + [f"{minute}:" for minute in _minutes(intervals, [0])]
     time = window + _SEPARATOR + _form(_TIME)
     assumed = sorted({offset for low, high in intervals for offset in offsets(_seconds(low), _seconds(high))})
-    known = dict.fromkeys(_UTC_OFFSETS, 0) | {_written(offset): offset for offset in assumed if not offset % 60}
+    known = dict.fromkeys(_UTC_OFFSETS, 0) | {_iso_offset(offset): offset for offset in assumed if not offset % 60}
     patterns += [f"{time}[^.Z+\\-{ends}]", f"{time}\\.[0-9]*[^0-9Z+\\-{ends}]", f"{time}{_FRACTION}Z[^{ends}]"]
     patterns += [f"{time}{_FRACTION}{other}" for other in _other_strings(list(known), ends)]
     rest = f":[0-5][0-9]{_FRACTION}"
@@ -148,7 +148,7 @@ def _hours(first: int, last: int) -> Iterator[str]:
     yield f"{last_hour:02d}:{fixed_width_regex(0, end, 2)}"
 
 
-def _written(offset: int) -> str:
+def _iso_offset(offset: int) -> str:
     """Return an offset as ISO 8601 writes it."""
     hours, minutes = divmod(abs(offset) // 60, 60)
     return f"{'-' if offset < 0 else '+'}{hours:02d}:{minutes:02d}"
