@@ -74,9 +74,9 @@ def bind(conjunct: exp.Expr, scope: Scope) -> Pushdown[Node]:
     fold = scope.fold
     requested: dict[str, None] = {}
     outcome = _bind(conjunct, replace(scope, fold=lambda sql: requested.setdefault(sql)))
-    if fold is None or not requested:
-        return outcome if not requested else _bind(conjunct, scope)
-    return _bind(conjunct, replace(scope, fold=prefetch(fold, list(requested))))
+    if not requested:
+        return outcome
+    return _bind(conjunct, scope if fold is None else replace(scope, fold=prefetch(fold, list(requested))))
 
 
 def _bind(conjunct: exp.Expr, scope: Scope) -> Pushdown[Node]:
