@@ -111,8 +111,8 @@ def _plan_files(
         request = _count_malformed(spark, relation, request)
     pruned = _pruned_json_schema(spark, request)
     if pruned is not None:
-        frame = relation.load(schema=StructType([*pruned.fields, *relation.partition_schema.fields]))
-        request = replace(request, loaded=lambda: frame)
+        pruned_schema = StructType([*pruned.fields, *relation.partition_schema.fields])
+        request = request.with_frame(relation.load(schema=pruned_schema))
     return _plan_format(spark, request, notes, relation.load)
 
 
@@ -130,7 +130,7 @@ def _plan_groups(
     for group in groups:
         group_relation = relation.open_group(group.source(relation.source))
         group_request = group.request(request, group_relation.source, names)
-        group_request = replace(group_request, loaded=partial(getattr, group_relation, "native"))
+        group_request = replace(group_request, loaded=partial(getattr, group_relation, "listing"))
         plans.append(plan_scan(spark, group_relation, group_request, notes))
     fields = {field.name: field for field in (*partition_schema.fields, *request.read_schema.fields)}
     schema = StructType([fields[name] for name in request.columns])
@@ -155,7 +155,7 @@ def _count_malformed(spark: SparkSession, relation: FileRelation, request: ScanR
         data = relation.data_schema
     loaded = relation.load({CORRUPT_OPTION: column}, StructType([*data.fields, *relation.partition_schema.fields]))
     malformed = MalformedLines(loaded, column, relation.schema.fieldNames())
-    return replace(request, loaded=lambda: malformed.frame, malformed=malformed)
+    return replace(request, malformed=malformed).with_frame(malformed.frame)
 
 
 def _plan_format(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...], load: Load) -> PlannedScan:
@@ -245,8 +245,7 @@ def _native_orc(
     switch = request.source.orc.sarg_to_filter
     if switch is not None or filters_lazily:
         setting = str(switch is not False).lower()
-        frame = load({SARG_TO_FILTER: setting})
-        request = replace(request, loaded=lambda: frame)
+        request = request.with_frame(load({SARG_TO_FILTER: setting}))
         notes = (*notes, f"{SARG_TO_FILTER} is {setting}")
     _refuse_lost_columns(request, reason)
     return partial(NativeScan, request, notes=notes, predicted=predicted)

@@ -21,7 +21,7 @@ from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_err
 from pushdown_spark.runtime.jvm_gateway import java_list, local_dataframe
 from pushdown_spark.runtime.query_metrics import RowCount, StageWatch
 from pushdown_spark.scan.advice import with_advice
-from pushdown_spark.scan.base import ProjectedScan, Scan, running
+from pushdown_spark.scan.base import ProjectedScan, running
 
 T = TypeVar("T")
 
@@ -252,9 +252,9 @@ def parses(spark: SparkSession, where: str | None) -> bool:
         return False
 
 
-def analyze(scan: Scan, project: Callable[[DataFrame], DataFrame], parameter: str) -> DataFrame:
+def analyze(frame: Callable[[], DataFrame], parameter: str) -> DataFrame:
     """Let Spark analyze a query now, so that its errors name the parameter. Returns the analyzed DataFrame."""
     try:
-        return project(scan.frame())
+        return frame()
     except (AnalysisException, ParseException) as problem:
         raise typed_error(problem, about=parameter) from problem

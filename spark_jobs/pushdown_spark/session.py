@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC
 from typing import TYPE_CHECKING
@@ -32,7 +32,7 @@ from pushdown_spark.relations.open import open_relation
 from pushdown_spark.relations.tables import declared_table
 from pushdown_spark.result import PushdownResult, ScanResult, analyze, parses
 from pushdown_spark.runtime.error_classification import typed_error
-from pushdown_spark.scan.base import ProjectedScan
+from pushdown_spark.scan.base import ProjectedScan, Scan
 
 if TYPE_CHECKING:
     from pushdown_spark.sql import SqlPlanner
@@ -272,19 +272,32 @@ def _plan(spark: SparkSession, source: AnySource, query: QuerySpec) -> PushdownR
     def filter_and_select(frame: DataFrame) -> DataFrame:
         return select(frame if query.where is None else frame.where(query.where))
 
-    def filter_by_short_lists(frame: DataFrame) -> DataFrame:
-        return select(frame if query.where is None else frame.where(shorten_lists(query.where)))
-
     request = relation.request(projection, query.where)
     planned = plan_scan(spark, relation, request, projection.notes)
+    scan = ProjectedScan(planned.scan, select if planned.scan.is_exact else filter_and_select)
     if not (planned.is_understood and projection.is_plain and parses(spark, query.where)):
-        analyze(planned.native("check"), filter_by_short_lists, "where")
+        _check_query(scan, planned.native, select, query.where)
     return ScanResult(
         spark,
         source.name,
-        ProjectedScan(planned.scan, select if planned.scan.is_exact else filter_and_select),
+        scan,
         planned.fallback(filter_and_select),
         limit=query.limit,
         takes_scan_count=query.limit is None and planned.scan.counts_result_rows(has_predicate=query.where is not None),
         problem=planned.problem,
     )
+
+
+def _check_query(
+    scan: ProjectedScan,
+    native: Callable[[str], Scan],
+    select: Callable[[DataFrame], DataFrame],
+    where: str | None,
+) -> None:
+    """Let Spark analyze a query, so that its errors name `where`. Spark's own scan keeps the DataFrame for the run."""
+    short = None if where is None else shorten_lists(where)
+    if scan.scan.is_native and short == where:
+        analyze(scan.frame, "where")
+    else:
+        frame = native("check").frame()
+        analyze(lambda: select(frame if short is None else frame.where(short)), "where")

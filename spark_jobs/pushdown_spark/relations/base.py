@@ -23,6 +23,7 @@ from pushdown_spark.projection.paths import ColumnPath, Member, quote_name
 from pushdown_spark.projection.required_columns import function_names, required_columns, selects_all
 from pushdown_spark.projection.resolver import Projection, resolve
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.listing import Listing
 from pushdown_spark.relations.request import ScanRequest
 
 
@@ -163,4 +164,4 @@ class RelationWithoutFiles(Relation):
             tree = predicate.tree
             columns |= set(self.schema.fieldNames()) if tree is None else self.referenced_columns(tree)
         selected = tuple(name for name in self.schema.fieldNames() if name in columns)
-        return ScanRequest(self.source, lambda: self.native, self.schema, selected, (), predicate)
+        return ScanRequest(self.source, lambda: Listing(self.native), self.schema, selected, (), predicate)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import SourceFormat
@@ -34,10 +34,9 @@ from pushdown_spark.relations.hadoop_storage import driver_storage_for
 from pushdown_spark.relations.json_schemas import json_schemas
 from pushdown_spark.relations.listing import (
     InputFile,
+    Listing,
     decoded,
     escaped,
-    input_files,
-    input_uris,
     is_local,
 )
 from pushdown_spark.relations.storage import REMEDY, storage_for
@@ -50,12 +49,16 @@ _MAX_OPEN_FILES = 8
 _PLAIN_NAME = re.compile("[A-Za-z0-9_]([A-Za-z0-9_ .:/()%-]*[A-Za-z0-9_)%])?")
 """Names that Spark takes from a header unchanged, with any options for spaces, quotes and empty names."""
 
-Load = Callable[[Sequence[str]], DataFrame]
-"""Loads files (paths with escaped globs) with the format and the options of the source."""
+InferSchema = Callable[[Sequence[str]], t.StructType]
+"""Returns the schema that Spark infers for files (paths with escaped globs), with the options of the source."""
 
 
 def file_schemas(
-    spark: SparkSession, source: Source, native: DataFrame, load: Load, variants: t.StructType | None = None
+    spark: SparkSession,
+    source: Source,
+    listing: Listing,
+    infer_schema: InferSchema,
+    variants: t.StructType | None = None,
 ) -> tuple[FileSchema, ...]:
     """Return the schema of each file with rows, without partition columns.
 
@@ -64,15 +67,15 @@ def file_schemas(
     """
     if source.format is SourceFormat.CSV:
         try:
-            lines = _first_lines(spark, source, native)
+            lines = _first_lines(spark, source, listing)
         except UnsupportedError:
-            return _infer_csv(spark, source, native)
-        return _csv_schemas(spark, source, lines, load)
+            return _infer_csv(spark, source, listing)
+        return _csv_schemas(spark, source, lines, infer_schema)
     check_broken_files(spark, source.options)
     if source.format is SourceFormat.JSON:
         return json_schemas(spark, source, variants)
-    storage = storage_for(spark, input_uris(native), source.options)
-    files = [file for file in input_files(native, storage) if file.size]
+    storage = storage_for(spark, listing.uris, source.options)
+    files = [file for file in listing.files(storage) if file.size]
     if source.format is SourceFormat.AVRO:
         any_extension = avro_settings(spark, source.options).any_extension
         files = [file for file in files if any_extension or file.uri.endswith(".avro")]
@@ -86,10 +89,10 @@ def file_schemas(
     schemas = []
     for file, result in zip(files, results, strict=True):
         if isinstance(result, Exception):
-            schema = _infer_by_spark(file, load, result)
+            schema = _infer_by_spark(file, infer_schema, result)
         elif isinstance(result, str):
             if result not in by_footer:
-                by_footer[result] = _infer_by_spark(file, load)
+                by_footer[result] = _infer_by_spark(file, infer_schema)
             schema = by_footer[result]
         else:
             schema = result
@@ -105,10 +108,10 @@ def _read_or_error(read: Callable[[InputFile], T], file: InputFile) -> T | Excep
         return problem
 
 
-def _infer_by_spark(file: InputFile, load: Load, problem: Exception | None = None) -> t.StructType:
+def _infer_by_spark(file: InputFile, infer_schema: InferSchema, problem: Exception | None = None) -> t.StructType:
     """Return the schema that Spark infers for a file. Raises our error if Spark cannot read the file either."""
     try:
-        return load([escaped(decoded(file.uri))]).schema
+        return infer_schema([escaped(decoded(file.uri))])
     except (PushdownError, PySparkException, Py4JError) as spark_problem:
         if problem is None or isinstance(problem, UnsafeInputError):
             raise
@@ -174,13 +177,13 @@ class _Csv:
         return syntax if syntax.header or all(len(sign) == 1 for sign in signs) else None
 
 
-def _infer_csv(spark: SparkSession, source: Source, native: DataFrame) -> tuple[FileSchema, ...]:
+def _infer_csv(spark: SparkSession, source: Source, listing: Listing) -> tuple[FileSchema, ...]:
     """Return the schemas that Spark infers for CSV files, with a small job for each file."""
     options = {key: text for key, text in source.options.items() if key != "basepath"}
     if source.schema is not None:
         options["inferschema"] = "false"
     schemas = []
-    for uri in input_uris(native):
+    for uri in listing.uris:
         schema = spark.read.format("csv").options(**options).load(escaped(decoded(uri))).schema
         if schema.fields:
             schemas.append(FileSchema(location(decoded(uri)), schema))
@@ -195,10 +198,10 @@ class _Lines:
     lines: tuple[tuple[InputFile, str], ...]
 
 
-def _first_lines(spark: SparkSession, source: Source, native: DataFrame) -> _Lines:
+def _first_lines(spark: SparkSession, source: Source, listing: Listing) -> _Lines:
     """Return the first lines. Raises UnsupportedError if only Spark can read them."""
     check_broken_files(spark, source.options)
-    files = input_files(native, driver_storage_for(spark, input_uris(native), source.options))
+    files = listing.files(driver_storage_for(spark, listing.uris, source.options))
     syntax = _Csv.of(source)
     if syntax is None:
         raise UnsupportedError("only Spark knows the syntax of the lines")
@@ -209,14 +212,16 @@ def _first_lines(spark: SparkSession, source: Source, native: DataFrame) -> _Lin
     return _Lines(syntax, tuple(pairs))
 
 
-def _csv_schemas(spark: SparkSession, source: Source, first: _Lines, load: Load) -> tuple[FileSchema, ...]:
+def _csv_schemas(
+    spark: SparkSession, source: Source, first: _Lines, infer_schema: InferSchema
+) -> tuple[FileSchema, ...]:
     """Return the columns of each header, or a column for each field of the first line. Spark may infer types."""
     syntax = first.syntax
     by_line: dict[str, t.StructType] = {}
     schemas = []
     for file, line in first.lines:
         if syntax.infers and source.schema is None:
-            schema = load([escaped(decoded(file.uri))]).schema
+            schema = infer_schema([escaped(decoded(file.uri))])
         else:
             if line not in by_line:
                 by_line[line] = _header(spark, source, line, syntax) if syntax.header else _fields(line, syntax)

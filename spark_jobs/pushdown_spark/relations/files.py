@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -30,15 +31,14 @@ from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.csv_fields import fields_needed
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import (
+    Listing,
     decoded,
     file_columns,
-    input_uris,
     is_local,
     list_entries,
     local_files,
-    partition_columns,
 )
-from pushdown_spark.relations.parquet_schema import with_footer_schema
+from pushdown_spark.relations.parquet_schema import footer_schema
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.schema_discovery import TYPED_FORMATS, TableSchema, discover_schema
 from pushdown_spark.runtime.error_classification import typed_error
@@ -56,7 +56,7 @@ class FileRelation(Relation):
         super().__init__(spark, source)
         self._whole = whole
         self._schema_to_load: StructType | None = None
-        self._native: DataFrame | None = None
+        self._listing: Listing | None = None
         is_inferred = source.format not in TYPED_FORMATS
         self.table_schema = TableSchema(
             MergeRules(source.on_schema_conflict, self._case_sensitive, is_inferred=is_inferred)
@@ -69,27 +69,32 @@ class FileRelation(Relation):
         Raises BadSpecError, BadSchemaError, MissingPathError and SchemaConflictError, which name the parameter.
         """
         relation = cls(spark, source)
-        relation._native = relation.load()
+        relation._listing = Listing(relation.load())
         relation.table_schema = relation._discover_schema()
         return relation
 
     def open_group(self, source: Source) -> FileRelation:
         """Return the relation of a file group. `source` declares its files and their common schema."""
         group = FileRelation(self._spark, source, self)
-        group._native = group.load()
+        group._listing = Listing(group.load())
         group.table_schema = TableSchema(self.table_schema.rules)
         return group
 
     @property
     def native(self) -> DataFrame:
         """Spark's own lazy DataFrame over the files."""
-        assert self._native is not None, "use FileRelation.open"
-        return self._native
+        return self.listing.frame
 
-    @cached_property
+    @property
+    def listing(self) -> Listing:
+        """The files that Spark listed when it loaded the DataFrame."""
+        assert self._listing is not None, "use FileRelation.open"
+        return self._listing
+
+    @property
     def uris(self) -> tuple[str, ...]:
-        """URIs of the files, as Spark listed them when it first loaded the DataFrame."""
-        return input_uris(self.native)
+        """URIs of the files, as Spark listed them."""
+        return self.listing.uris
 
     @property
     def schema(self) -> StructType:
@@ -106,10 +111,9 @@ class FileRelation(Relation):
         """The partition columns."""
         return StructType([self.schema[name] for name in self._partition_names])
 
-    @cached_property
+    @property
     def _partition_names(self) -> tuple[str, ...]:
-        # They do not depend on the schema that Spark loads the DataFrame with.
-        return partition_columns(self.native)
+        return self.listing.partition_columns
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -133,8 +137,8 @@ class FileRelation(Relation):
                 reader = reader.schema(chosen_schema)
             elif source.schema is not None:
                 reader = reader.schema(source.schema)
-            else:
-                reader = with_footer_schema(self._spark, reader, source)
+            elif (known := footer_schema(self._spark, source)) is not None:
+                reader._jreader.schema(known)
         except (AnalysisException, ParseException) as problem:
             raise typed_error(problem, about=source.parameter("schema"), text_error=ErrorCode.BAD_SCHEMA) from problem
         try:
@@ -143,11 +147,13 @@ class FileRelation(Relation):
             parameter = "schema" if problem.getCondition() in _SCHEMA_CONDITIONS else "path"
             raise typed_error(problem, about=source.parameter(parameter)) from problem
 
-    def _load_files(self, paths: Sequence[str]) -> DataFrame:
-        """Return a DataFrame over some files, with the columns that Spark finds in them."""
+    def _infer_schema(self, paths: Sequence[str]) -> StructType:
+        """Return the schema that Spark infers for some files."""
         options = {key: value for key, value in self.source.options.items() if key != "basepath"}
-        source = replace(self.source, paths=tuple(paths), options=options)
-        return with_footer_schema(self._spark, self._reader(options), source).load(list(paths))
+        known = footer_schema(self._spark, replace(self.source, paths=tuple(paths), options=options))
+        if known is not None:
+            return StructType.fromJson(json.loads(str(known.asNullable().json())))
+        return self._reader(options).load(list(paths)).schema
 
     def _reader(self, options: Mapping[str, str]) -> DataFrameReader:
         source_format = self.source.format
@@ -159,7 +165,7 @@ class FileRelation(Relation):
         source, rules = self.source, self.table_schema.rules
         try:
             self._check_partition_columns()
-            table_schema = discover_schema(self._spark, source, self.native, lambda: self.uris, self._load_files, rules)
+            table_schema = discover_schema(self._spark, source, self.listing, self._infer_schema, rules)
         except UnsupportedError as problem:
             if source.on_missing_column is OnMissingColumn.ERROR:
                 raise BadSpecError(
@@ -168,7 +174,7 @@ class FileRelation(Relation):
             return TableSchema(rules, notes=(f"the columns of single files are unknown: {problem}",))
         if table_schema.table is not None and table_schema.table != self.data_schema:
             self._schema_to_load = table_schema.table
-            self._native = self.load()
+            self._listing = Listing(self.load())
         return table_schema
 
     def projection(self, columns: Sequence[str] | None) -> Projection:
@@ -208,7 +214,7 @@ class FileRelation(Relation):
         if width > len(data):
             self._schema_to_load = StructType([StructField(f"_c{position}", StringType()) for position in range(width)])
             self.table_schema = TableSchema(self.table_schema.rules, notes=self.table_schema.notes)
-            self._native = self.load()
+            self._listing = Listing(self.load())
 
     def _origin(self, column: str) -> str:
         """Return where a column's type comes from, for error messages."""
@@ -241,7 +247,7 @@ class FileRelation(Relation):
             self.table_schema.require(pruned)
         return ScanRequest(
             self.source,
-            lambda: self.native,
+            lambda: self.listing,
             data,
             tuple(name for name in self.schema.fieldNames() if name in columns),
             tuple(sorted(implicit)),
@@ -303,11 +309,11 @@ class FileRelation(Relation):
         """Return the values of the implicit columns, from Spark's own listing where files are not local."""
         whole = self._whole or self
         roots = self.roots
-        return ImplicitValues(self.source.catalog, roots, cache(lambda: _file_metadata(whole.native, roots)))
+        return ImplicitValues(self.source.catalog, roots, cache(lambda: _file_metadata(whole.listing, roots)))
 
 
-def _file_metadata(frame: DataFrame, roots: Sequence[str]) -> Mapping[str, FileMetadata]:
-    """Return the metadata of the files of a DataFrame by location. For objects it comes from Spark's listing.
+def _file_metadata(listing: Listing, roots: Sequence[str]) -> Mapping[str, FileMetadata]:
+    """Return the metadata of the files that Spark listed. For objects it comes from the listing.
 
     Raises OSError if a local file was deleted.
     """
@@ -317,10 +323,9 @@ def _file_metadata(frame: DataFrame, roots: Sequence[str]) -> Mapping[str, FileM
         time = datetime.fromtimestamp(modified // 1000, UTC).replace(microsecond=modified % 1000 * 1000)
         return FileMetadata(location(path), directories(path, root_of(path, roots) or path), size, time)
 
-    uris = input_uris(frame)
-    local = local_files([uri for uri in uris if is_local(uri)])
+    local = local_files([uri for uri in listing.uris if is_local(uri)])
     metadata = {location(f.path): of_file(f.path, f.size, f.modified // 1_000_000) for f in local}
-    if len(local) < len(uris):
-        objects = (entry for entry in list_entries(frame) if location(entry.path) not in metadata)
+    if len(local) < len(listing.uris):
+        objects = (entry for entry in list_entries(listing.frame) if location(entry.path) not in metadata)
         metadata |= {location(entry.path): of_file(entry.path, entry.length, entry.modified) for entry in objects}
     return metadata

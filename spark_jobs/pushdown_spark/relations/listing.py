@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -86,6 +87,27 @@ class Split:
     end: int
     compression: Compression
     storage: Storage = field(default=LOCAL, compare=False)
+
+
+class Listing:
+    """The files that Spark's own reader has listed for a DataFrame. The JVM is asked for each fact once."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.frame = frame
+
+    @cached_property
+    def uris(self) -> tuple[str, ...]:
+        """URIs of the files."""
+        return input_uris(self.frame)
+
+    @cached_property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The partition columns, which Spark takes from directory names."""
+        return partition_columns(self.frame)
+
+    def files(self, storage: Storage) -> tuple[InputFile, ...]:
+        """Return the files with their sizes. Raises OSError if a local file was deleted."""
+        return input_files(self.frame, storage, self.uris)
 
 
 def input_uris(frame: DataFrame) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
-from pyspark.sql import DataFrameReader, SparkSession
+from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.expressions.session_settings import setting
@@ -19,28 +19,27 @@ _GLOB_CHARACTERS = frozenset("*?[]{}\\")
 _SUMMARY_FILES = ("_metadata", "_common_metadata")
 
 
-def with_footer_schema(spark: SparkSession, reader: DataFrameReader, source: Source) -> DataFrameReader:
-    """Set the schema that Spark would infer, if one footer is enough to know it, and return the reader.
+def footer_schema(spark: SparkSession, source: Source) -> JavaObject | None:
+    """Return the schema (Spark's `StructType`) that Spark would infer, None if one footer is not enough to know it.
 
     Spark's own code (`ParquetFileFormat`) reads the footer. If it fails, Spark infers the schema and raises the error.
     """
     if source.format is not SourceFormat.PARQUET or len(source.paths) != 1:
-        return reader
+        return None
     if setting(spark, "spark.sql.parquet.mergeSchema", "false") != "false":
-        return reader
+        return None
     if not _IRRELEVANT_OPTIONS.issuperset(source.options) or not _GLOB_CHARACTERS.isdisjoint(source.paths[0]):
-        return reader
+        return None
     try:
         hadoop = spark._jsparkSession.sessionState().newHadoopConf()
         file = _first_file(spark, source.paths[0], hadoop)
-        if file is not None:
-            parquet = scala_object(spark, "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat")
-            footers = parquet.readParquetFootersInParallel(hadoop, scala_seq(spark, [file]), False, False)
-            for schema in elements(parquet.readSchema(footers, spark._jsparkSession)):
-                reader._jreader.schema(schema)
+        if file is None:
+            return None
+        parquet = scala_object(spark, "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat")
+        footers = parquet.readParquetFootersInParallel(hadoop, scala_seq(spark, [file]), False, False)
+        return next(elements(parquet.readSchema(footers, spark._jsparkSession)), None)
     except Py4JError:
-        return reader
-    return reader
+        return None
 
 
 def _first_file(spark: SparkSession, path: str, hadoop: JavaObject) -> JavaObject | None:

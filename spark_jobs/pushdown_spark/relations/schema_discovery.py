@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import OnMissingColumn, OnSchemaConflict, SourceFormat
@@ -17,9 +16,9 @@ from pushdown_spark.expressions.session_settings import is_option_on, setting
 from pushdown_spark.projection.schema_alignment import SchemaGroup, groups_by_name, groups_by_position, missing_column
 from pushdown_spark.projection.schema_merge import FileSchema, MergeRules, merge_schemas
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.file_schemas import file_schemas
+from pushdown_spark.relations.file_schemas import InferSchema, file_schemas
 from pushdown_spark.relations.json_schemas import strings_as_variants
-from pushdown_spark.relations.listing import partition_columns
+from pushdown_spark.relations.listing import Listing
 
 TYPED_FORMATS = frozenset({SourceFormat.ORC, SourceFormat.PARQUET, SourceFormat.AVRO})
 """Formats whose files have the types of their columns."""
@@ -86,9 +85,8 @@ class TableSchema:
 def discover_schema(
     spark: SparkSession,
     source: Source,
-    native: DataFrame,
-    uris: Callable[[], Sequence[str]],
-    load: Callable[[Sequence[str]], DataFrame],
+    listing: Listing,
+    infer_schema: InferSchema,
     rules: MergeRules,
 ) -> TableSchema:
     """Read the columns of the files if they matter, and merge them.
@@ -96,12 +94,12 @@ def discover_schema(
     Raises SchemaConflictError for types that the source's setting does not merge, and UnsupportedError if the columns
     of single files cannot be determined.
     """
-    if not _needs_file_schemas(source, uris):
+    if not _needs_file_schemas(source, listing):
         return TableSchema(rules)
-    partitions = set(partition_columns(native))
-    data = t.StructType([field for field in native.schema.fields if field.name not in partitions])
+    partitions = set(listing.partition_columns)
+    data = t.StructType([field for field in listing.frame.schema.fields if field.name not in partitions])
     read_schemas = partial(
-        _data_schemas, partial(file_schemas, spark, source, native, load), source.format, partitions, rules
+        _data_schemas, partial(file_schemas, spark, source, listing, infer_schema), source.format, partitions, rules
     )
     if (
         source.format is SourceFormat.JSON
@@ -116,13 +114,13 @@ def discover_schema(
     return _merge(source, files, data, rules) if files else TableSchema(rules)
 
 
-def _needs_file_schemas(source: Source, uris: Callable[[], Sequence[str]]) -> bool:
+def _needs_file_schemas(source: Source, listing: Listing) -> bool:
     """Return whether the columns of single files matter. Each costs a read of its footer, its header or all of it."""
     if source.format in (SourceFormat.TEXT, SourceFormat.REMOTE):
         return False
     if source.on_missing_column is OnMissingColumn.ERROR:
         return True
-    has_several_files = len(uris()) > 1
+    has_several_files = len(listing.uris) > 1
     if source.format is SourceFormat.CSV:
         if not is_option_on(source.options, "enforceschema", default=True):
             return False

@@ -41,7 +41,7 @@ from pushdown_spark.relations.catalog import (
 )
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.files import FileRelation
-from pushdown_spark.relations.listing import input_uris, is_local, listing_bytes, local_files
+from pushdown_spark.relations.listing import Listing, is_local, listing_bytes, local_files
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.schema_discovery import TableSchema
 from pushdown_spark.relations.spark_relations import SparkRelation
@@ -111,7 +111,7 @@ class TableRelation(FileRelation):
         super().__init__(spark, file_source)
         self._declared = source
         self._table = table
-        self._native = plan_dataframe(spark, plan_below_names(frame))
+        self._listing = Listing(plan_dataframe(spark, plan_below_names(frame)))
         note = f"{source.table} is a table of {table.format} files in {', '.join(map(location, table.roots[:1]))}"
         rules = MergeRules(source.on_schema_conflict, self._case_sensitive, is_inferred=False)
         self.table_schema = TableSchema(rules, notes=(note,))
@@ -137,9 +137,8 @@ class TableRelation(FileRelation):
             if level.useMemory or level.useDisk or level.useOffHeap:
                 # The cached rows may be older than the files.
                 raise UnsupportedError("the table is cached in Spark, which reads the cached rows")
-            frame = self._prune_partitions(request.predicate)
-            request = replace(request, loaded=lambda: frame)
-            _check_listing(frame)
+            request = request.with_frame(self._prune_partitions(request.predicate))
+            _check_listing(request.listing)
             self._check_buckets(request)
             for field in (*request.read_schema.fields, *self.partition_schema.fields):
                 check_column(field)
@@ -181,17 +180,16 @@ class TableRelation(FileRelation):
             raise UnsupportedError("Spark reads only the buckets that the predicate selects")
 
 
-def _check_listing(frame: DataFrame) -> None:
+def _check_listing(listing: Listing) -> None:
     """Raise UnsupportedError if local files have changed since Spark listed them.
 
     Spark keeps the listing of a table for the session, and reads the files that it has in the sizes that it has.
     """
-    uris = input_uris(frame)
-    if not all(map(is_local, uris)):
+    if not all(map(is_local, listing.uris)):
         return
     try:
-        size = sum(file.size for file in local_files(uris))
+        size = sum(file.size for file in local_files(listing.uris))
     except OSError as problem:
         raise UnsupportedError(_STALE) from problem
-    if size != listing_bytes(frame):
+    if size != listing_bytes(listing.frame):
         raise UnsupportedError(_STALE)

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pushdown_spark.errors import BadSpecError, UnsupportedError
 from pushdown_spark.expressions.session_settings import check_broken_files
 from pushdown_spark.runtime.error_classification import classify
+from pushdown_spark.runtime.jvm_gateway import has_class
 
 SHORT_NAME = "avro"
 FILE_FORMAT = "org.apache.spark.sql.avro.AvroFileFormat"
@@ -40,15 +41,15 @@ def format_name(spark: SparkSession, names: Sequence[str] = (FILE_FORMAT, SHORT_
     query. Raises BadSpecError, which names the missing package, if Spark knows neither.
     """
     for name in names:
-        if _is_known(spark, name):
+        if has_class(spark, name) or _is_short_name(spark, name):
             return name
     raise BadSpecError(
         f"format 'avro': this Spark has no Avro source; give packages={PACKAGE}:{spark.version}, or that jar in jars"
     )
 
 
-def _is_known(spark: SparkSession, name: str) -> bool:
-    """Return whether Spark has a source of this name. Spark resolves the name before everything else."""
+def _is_short_name(spark: SparkSession, name: str) -> bool:
+    """Return whether Spark has a source of this short name. Spark resolves the name before everything else."""
     try:
         spark.read.format(name).schema("x int").load([])
     except (AnalysisException, Py4JJavaError) as problem:
