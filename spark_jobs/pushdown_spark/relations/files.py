@@ -121,8 +121,8 @@ class FileRelation(Relation):
         if self._whole is not None:
             return self._whole.roots
         files = {location(decoded(uri)) for uri in self.uris}
-        qualified = HadoopFiles(self._spark).qualified
-        return tuple(scan_root(path, is_file=location(path) in files) for path in map(qualified, self.source.paths))
+        qualify = HadoopFiles(self._spark).qualify
+        return tuple(scan_root(path, is_file=location(path) in files) for path in map(qualify, self.source.paths))
 
     def load(self, options: Mapping[str, str] | None = None, schema: StructType | None = None) -> DataFrame:
         """Return Spark's own DataFrame over the files, with additional options and another schema if given.
