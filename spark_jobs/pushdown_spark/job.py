@@ -27,13 +27,13 @@ from pushdown_spark.runtime.exchange import (
     parse_spec,
     read_secrets,
     read_text,
-    replaced,
+    replaced_driver_error,
     write_progress,
     write_result,
 )
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.parent_watch import watch_parent
-from pushdown_spark.runtime.progress import published_progress
+from pushdown_spark.runtime.progress import publish_progress
 
 _QUIET = {
     "spark.app.name": "airflow_pushdown",
@@ -69,7 +69,7 @@ class JobRun:
         with contextlib.ExitStack() as stack:
             try:
                 spark = stack.enter_context(self.session())
-                with published_progress(self._progress, lambda progress: self._publish(spark, progress)):
+                with publish_progress(self._progress, lambda progress: self._publish(spark, progress)):
                     result = self._run(spark)
             except BaseException as exc:
                 result = self._result(self._error(exc))
@@ -77,7 +77,10 @@ class JobRun:
             if self._spec.result_path is not None:
                 write_result(self._spec.result_path, result, self._path)
             if result.error is None:
-                self._finish()
+                for run in self._started_runs.values():
+                    # The job has succeeded, so a failure to delete what only a retry would need does not matter.
+                    with contextlib.suppress(Exception):
+                        run.finish()
         return result
 
     @contextlib.contextmanager
@@ -197,12 +200,6 @@ class JobRun:
         """Return an exception as the error of a result."""
         return _without_secrets(classify(exc), self._secrets)
 
-    def _finish(self) -> None:
-        """Delete what only a retry of the job would need. The job has succeeded, so a failure does not matter."""
-        for run in self._started_runs.values():
-            with contextlib.suppress(Exception):
-                run.finish()
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job of `--spec`. Return 0 on success, otherwise 1 after one line on stderr with the reason."""
@@ -228,7 +225,7 @@ def run(spec_path: str, result_path: str | None = None, *, is_claiming: bool = F
         text = read_text("--spec", spec_path)
         spec = parse_spec(text, spec_path)
         if result_path not in (None, spec.result_path):
-            raise replaced(str(result_path))
+            raise replaced_driver_error(str(result_path))
         result = JobRun(spec, text, spec_path).execute()
     except BaseException as exc:
         return _fail(classify(exc))
@@ -260,14 +257,9 @@ def _start_spark(conf: dict[str, str]) -> SparkSession:
     for key, value in conf.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    _log_errors_only(spark, _STREAMING_SINK)
-    return spark
-
-
-def _log_errors_only(spark: SparkSession, logger: str) -> None:
-    """Set a logger of the JVM to log only errors."""
     level = java_class(spark, "org.apache.logging.log4j.Level").toLevel("ERROR")
-    java_class(spark, "org.apache.logging.log4j.core.config.Configurator").setLevel(logger, level)
+    java_class(spark, "org.apache.logging.log4j.core.config.Configurator").setLevel(_STREAMING_SINK, level)
+    return spark
 
 
 def error_of_scans(scans: Collection[str], reports: Mapping[str, ScanReport]) -> JobError | None:
@@ -275,16 +267,16 @@ def error_of_scans(scans: Collection[str], reports: Mapping[str, ScanReport]) ->
     failed = {name: report.error for name, report in reports.items() if report.error is not None}
     if not failed:
         return None
-    main = next((error for error in failed.values() if error.retryable), next(iter(failed.values())))
+    representative = next((error for error in failed.values() if error.retryable), next(iter(failed.values())))
     missing = [name for name in scans if name not in reports]
-    done = [name for name in reports if name not in failed]
+    completed = [name for name in reports if name not in failed]
     parts = [f"{len(failed)} of {len(scans)} scans failed: "]
     parts.append("; ".join(f"{name}: {error.message} ({error.code.value})" for name, error in failed.items()))
-    if done:
-        parts.append(f". Completed: {', '.join(done)}")
+    if completed:
+        parts.append(f". Completed: {', '.join(completed)}")
     if missing:
         parts.append(f". Not run: {', '.join(missing)}")
-    return main.model_copy(update={"message": "".join(parts)})
+    return representative.model_copy(update={"message": "".join(parts)})
 
 
 def _without_secrets(error: JobError, secrets: SecretValues) -> JobError:

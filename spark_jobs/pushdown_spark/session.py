@@ -24,7 +24,7 @@ from pushdown_spark.contract import (
     TableSourceSpec,
 )
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.expressions.parser import shortened
+from pushdown_spark.expressions.parser import shorten_lists
 from pushdown_spark.planner import plan_scan
 from pushdown_spark.projection.metadata_columns import implicit_catalog
 from pushdown_spark.relations.declaration import AnySource, RemoteSource, Source
@@ -253,7 +253,7 @@ def _whole_predicate(spark: SparkSession, query: QuerySpec) -> str | None:
     if query.where is None:
         return interval
     try:
-        parser.parseExpression(shortened(query.where))
+        parser.parseExpression(shorten_lists(query.where))
     except ParseException as problem:
         raise typed_error(problem, about="where") from problem
     # On lines of its own: the predicate may end with a comment.
@@ -295,7 +295,7 @@ def _check_query(
     where: str | None,
 ) -> None:
     """Let Spark analyze a query, so that its errors name `where`. Spark's own scan keeps the DataFrame for the run."""
-    short = None if where is None else shortened(where)
+    short = None if where is None else shorten_lists(where)
     if scan.scan.is_native and short == where:
         analyze(scan.frame, "where")
     else:

@@ -1,4 +1,4 @@
-"""The planner of SQL queries: over one source in this module, over several sources by the join planner."""
+"""The planner of SQL queries: over one source in this module, over several sources by the optimizer."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class SqlPlanner:
     def _plan(self, sql: str, joins: JoinOptions) -> PushdownResult:
         tree = self._parse(sql)
         tables = list(tree.find_all(exp.Table))
-        named = self._sources.get(_plain_name(tables[0])) if len(tables) == 1 else None
-        if named is not None and isinstance(tree, exp.Select) and self._is_complete(sql, tree, tables[0]):
-            return self._plan_one_source(sql, tree, named)
+        source = self._sources.get(".".join(part.name for part in tables[0].parts)) if len(tables) == 1 else None
+        if source is not None and isinstance(tree, exp.Select) and self._is_complete(sql, tree, tables[0]):
+            return self._plan_one_source(sql, tree, source)
         return self._optimizer(joins).optimize(sql)
 
     def _optimizer(self, joins: JoinOptions) -> QueryOptimizer:
@@ -107,18 +107,13 @@ class SqlPlanner:
         """
         where = tree.args.get("where")
         quotes_names = '"' in sql and is_enabled(self._spark, "spark.sql.ansi.doubleQuotedIdentifiers")
-        if where is None or not self._is_simple(tree) or "\\" in sql or quotes_names or not read_alike(sql):
+        # The WHERE must apply to every row of one table, without a join or sample before it.
+        is_simple = (
+            tree.find(exp.TableSample, exp.Pivot, exp.Lateral, exp.Join) is None
+            and len(list(tree.find_all(exp.Table))) == len(list(tree.find_all(exp.Select))) == 1
+        )
+        if where is None or not is_simple or "\\" in sql or quotes_names or not read_alike(sql):
             return None
         (table,) = tree.find_all(exp.Table)
         predicate = where.this.transform(relation.unqualified, table.alias_or_name)
         return str(predicate.sql(dialect="spark"))
-
-    def _is_simple(self, tree: exp.Select) -> bool:
-        """Return whether the WHERE applies to every row of one table, without a join or sample before it."""
-        between = tree.find(exp.TableSample, exp.Pivot, exp.Lateral, exp.Join)
-        return between is None and len(list(tree.find_all(exp.Table))) == len(list(tree.find_all(exp.Select))) == 1
-
-
-def _plain_name(table: exp.Table) -> str:
-    """Return the name of a table. A name with a database is not the name of a source."""
-    return ".".join(part.name for part in table.parts)

@@ -142,9 +142,9 @@ class QueryOptimizer:
         return source
 
     def _source(self, name: str) -> AnySource | None:
-        """Return the source of a name, in this case or else in any."""
-        others = (source for known, source in self._sources.items() if known.lower() == name.lower())
-        return self._sources.get(name) or next(others, None)
+        """Return the source of a name: the one with the same spelling, or else the first that differs by case alone."""
+        in_any_case = (source for key, source in self._sources.items() if key.lower() == name.lower())
+        return self._sources.get(name) or next(in_any_case, None)
 
     def _unknown_source(self, name: str) -> str:
         return f"query: no source is named {name!r}; there are {', '.join(sorted(self._sources)) or 'none'}"

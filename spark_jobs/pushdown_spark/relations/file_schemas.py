@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -19,14 +19,14 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError, UnsupportedError
-from pushdown_spark.expressions.session_settings import setting
+from pushdown_spark.expressions.session_settings import check_broken_files, is_option_on
 from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.schema import parse_schema
 from pushdown_spark.formats.avro.schema import spark_schema as to_spark_schema
 from pushdown_spark.formats.avro.spark_source import avro_settings
 from pushdown_spark.formats.orc.file_schema import read_schema
-from pushdown_spark.formats.text.headers import growing_splits
-from pushdown_spark.formats.text.line_reader import LineReader
+from pushdown_spark.formats.text.headers import header_lines
+from pushdown_spark.formats.text.line_reader import is_row
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.schema_merge import FileSchema
 from pushdown_spark.relations.declaration import Source
@@ -39,16 +39,13 @@ from pushdown_spark.relations.listing import (
     escaped,
     is_local,
 )
-from pushdown_spark.relations.storage import storage_for
+from pushdown_spark.relations.storage import REMEDY, storage_for
 from pushdown_spark.runtime.jvm_gateway import read_lines
 
 T = TypeVar("T")
 
 _MAX_OPEN_FILES = 8
 """Number of files that are opened at the same time. Requests to an object store have a high latency."""
-_JAVA_BLANKS = "".join(map(chr, range(0x21)))
-"""The characters that Java's String.trim removes."""
-
 _PLAIN_NAME = re.compile("[A-Za-z0-9_]([A-Za-z0-9_ .:/()%-]*[A-Za-z0-9_)%])?")
 """Names that Spark takes from a header unchanged, with any options for spaces, quotes and empty names."""
 
@@ -83,7 +80,7 @@ def file_schemas(
         any_extension = avro_settings(spark, source.options).any_extension
         files = [file for file in files if any_extension or file.uri.endswith(".avro")]
     readers: dict[SourceFormat, Callable[[InputFile], t.StructType | str]] = {
-        SourceFormat.ORC: _orc_schema,
+        SourceFormat.ORC: lambda file: read_schema(file.path, file.storage)[0],
         SourceFormat.AVRO: partial(_avro_schema, {}),
         SourceFormat.PARQUET: _parquet_footer,
     }
@@ -118,7 +115,10 @@ def _infer_by_spark(file: InputFile, infer_schema: InferSchema, problem: Excepti
     except (PushdownError, PySparkException, Py4JError) as spark_problem:
         if problem is None or isinstance(problem, UnsafeInputError):
             raise
-        raise (problem if isinstance(problem, PushdownError) else _unreadable(file, problem)) from spark_problem
+        if not isinstance(problem, PushdownError):
+            first = str(problem).partition("\n")[0]
+            problem = UnreadableFileError(f"cannot read {file.path}: {first}; {REMEDY}")
+        raise problem from spark_problem
 
 
 def _map_files(read: Callable[[InputFile], T], files: Sequence[InputFile]) -> list[T]:
@@ -127,18 +127,6 @@ def _map_files(read: Callable[[InputFile], T], files: Sequence[InputFile]) -> li
         return [read(file) for file in files]
     with ThreadPoolExecutor(_MAX_OPEN_FILES) as pool:
         return list(pool.map(read, files))
-
-
-def check_broken_files(spark: SparkSession, options: Mapping[str, str]) -> None:
-    """Raise UnsupportedError if damaged or missing files are to be skipped."""
-    for key in ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles"):
-        if options.get(key.rpartition(".")[2].lower(), setting(spark, key, "false")).lower() == "true":
-            raise UnsupportedError(f"{key} is on, and only Spark's readers skip damaged files")
-
-
-def _orc_schema(file: InputFile) -> t.StructType:
-    schema, _ = read_schema(file.path, file.storage)
-    return schema
 
 
 def _avro_schema(cache: dict[str, t.StructType], file: InputFile) -> t.StructType:
@@ -156,11 +144,6 @@ def _parquet_footer(file: InputFile) -> str:
     # The first line of the schema has the address of the object in memory.
     _, _, fields = str(footer.schema).partition("\n")
     return f"{fields}{sorted((footer.metadata or {}).items())}"
-
-
-def _unreadable(file: InputFile, problem: Exception) -> UnreadableFileError:
-    first = str(problem).partition("\n")[0]
-    return UnreadableFileError(f"cannot read {file.path}: {first}; replace the file, or leave it out of `path`")
 
 
 @dataclass(frozen=True)
@@ -183,8 +166,8 @@ class _Csv:
             return None
         sep = options.get("sep", options.get("delimiter", ","))
         syntax = cls(
-            options.get("header", "false").lower() == "true",
-            options.get("inferschema", "false").lower() == "true",
+            is_option_on(options, "header"),
+            is_option_on(options, "inferschema"),
             options.get("comment", ""),
             "\t" if sep == "\\t" else sep,
             options.get("quote", '"'),
@@ -249,18 +232,16 @@ def _csv_schemas(
 
 def _first_line(file: InputFile, syntax: _Csv) -> str | None:
     """Return the first line that is neither blank nor a comment, None if there is none."""
-    for split in growing_splits(file):
-        for window in LineReader(split).windows():
-            for line in re.split(rb"[\r\n]+", bytes(window.view)):
-                text = line.decode("utf-8", "replace").removeprefix("\ufeff")
-                if text.strip(_JAVA_BLANKS) and not (syntax.comment and text.startswith(syntax.comment)):
-                    return text
-    return None
+    comment = syntax.comment.encode()
+    lines = header_lines(file, comment, carriage_returns=True)
+    return next((line.decode("utf-8", "replace") for line in lines if is_row(line, comment)), None)
 
 
 def _header(spark: SparkSession, source: Source, line: str, syntax: _Csv) -> t.StructType:
     """Return the columns of a header. Plain names are unchanged. For others, Spark runs a job."""
-    names = [_unquoted(name, syntax.quote) for name in line.split(syntax.sep)]
+    names = [
+        name[1:-1] if len(name) > 1 and name[0] == name[-1] == syntax.quote else name for name in line.split(syntax.sep)
+    ]
     signs = {source.options.get("nullvalue"), source.options.get("emptyvalue")}
     if (
         all(_PLAIN_NAME.fullmatch(name) for name in names)
@@ -270,15 +251,6 @@ def _header(spark: SparkSession, source: Source, line: str, syntax: _Csv) -> t.S
         and "samplingratio" not in source.options
     ):
         return t.StructType([t.StructField(name, t.StringType()) for name in names])
-    return _header_by_spark(spark, source, line)
-
-
-def _unquoted(field: str, quote: str) -> str:
-    """Return a field without the quotes around it."""
-    return field[1:-1] if len(quote) == 1 and field[:1] == field[-1:] == quote and len(field) > 1 else field
-
-
-def _header_by_spark(spark: SparkSession, source: Source, line: str) -> t.StructType:
     options = {**source.options, "header": "true", "inferschema": "false"}
     lines = spark.createDataFrame([(line,)], "value string")
     return read_lines(spark.read.options(**options), source.format.value, lines).schema

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache, cached_property, partial
 
 from pyspark.errors import AnalysisException, ParseException
@@ -17,9 +18,10 @@ from pushdown_spark.contract import ErrorCode, OnMissingColumn, SourceFormat
 from pushdown_spark.errors import BadSpecError, UnsupportedError
 from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.predicate import EVERY_ROW, FILE_METADATA, Predicate
-from pushdown_spark.expressions.session_settings import is_enabled
+from pushdown_spark.expressions.session_settings import is_enabled, is_option_on
 from pushdown_spark.formats.avro.spark_source import format_name
-from pushdown_spark.projection.file_locations import location, max_depth, scan_root
+from pushdown_spark.projection.file_locations import directories, location, max_depth, root_of, scan_root
+from pushdown_spark.projection.metadata_columns import FileMetadata
 from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.projection.paths import parse_paths
 from pushdown_spark.projection.required_columns import function_names, required_columns
@@ -28,11 +30,13 @@ from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.csv_fields import fields_needed
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.file_metadata import listed_metadata
 from pushdown_spark.relations.listing import (
     Listing,
     decoded,
     file_columns,
+    is_local,
+    list_entries,
+    local_files,
 )
 from pushdown_spark.relations.parquet_schema import footer_schema
 from pushdown_spark.relations.request import ScanRequest
@@ -117,8 +121,8 @@ class FileRelation(Relation):
         if self._whole is not None:
             return self._whole.roots
         files = {location(decoded(uri)) for uri in self.uris}
-        qualified = HadoopFiles(self._spark).qualified
-        return tuple(scan_root(path, is_file=location(path) in files) for path in map(qualified, self.source.paths))
+        qualify = HadoopFiles(self._spark).qualify
+        return tuple(scan_root(path, is_file=location(path) in files) for path in map(qualify, self.source.paths))
 
     def load(self, options: Mapping[str, str] | None = None, schema: StructType | None = None) -> DataFrame:
         """Return Spark's own DataFrame over the files, with additional options and another schema if given.
@@ -127,10 +131,10 @@ class FileRelation(Relation):
         """
         source = self.source
         reader = self._reader({**source.options, **(options or {})})
-        settled = schema or self._schema_to_load
+        chosen_schema = schema or self._schema_to_load
         try:
-            if settled is not None:
-                reader = reader.schema(settled)
+            if chosen_schema is not None:
+                reader = reader.schema(chosen_schema)
             elif source.schema is not None:
                 reader = reader.schema(source.schema)
             elif (known := footer_schema(self._spark, source)) is not None:
@@ -196,8 +200,9 @@ class FileRelation(Relation):
     def _has_unnamed_fields(self) -> bool:
         """Whether the fields of lines have no names: CSV without a header and without a declared schema."""
         source = self.source
-        has_header = source.options.get("header", "false").lower() == "true"
-        return source.format is SourceFormat.CSV and source.schema is None and not has_header
+        return (
+            source.format is SourceFormat.CSV and source.schema is None and not is_option_on(source.options, "header")
+        )
 
     def _widen(self, columns: Sequence[str]) -> None:
         """Load lines with as many fields as `columns` needs; Spark takes the number from the first line."""
@@ -207,7 +212,7 @@ class FileRelation(Relation):
             return
         width = fields_needed(self._spark, self.source, self.uris, paths)
         if width > len(data):
-            self._schema_to_load = StructType([StructField(f"_c{place}", StringType()) for place in range(width)])
+            self._schema_to_load = StructType([StructField(f"_c{position}", StringType()) for position in range(width)])
             self.table_schema = TableSchema(self.table_schema.rules, notes=self.table_schema.notes)
             self._listing = Listing(self.load())
 
@@ -297,11 +302,30 @@ class FileRelation(Relation):
         tree = projection.tree
         if predicate is not None:
             required = required_columns(predicate, self.schema, case_sensitive=self._case_sensitive)
-            tree = tree.merged_with(required, case_sensitive=self._case_sensitive)
-        return tree.pruned(selected, case_sensitive=self._case_sensitive)
+            tree = tree.merge(required, case_sensitive=self._case_sensitive)
+        return tree.prune(selected, case_sensitive=self._case_sensitive)
 
     def implicit_values(self) -> ImplicitValues:
         """Return the values of the implicit columns, from Spark's own listing where files are not local."""
         whole = self._whole or self
         roots = self.roots
-        return ImplicitValues(self.source.catalog, roots, cache(lambda: listed_metadata(whole.listing, roots)))
+        return ImplicitValues(self.source.catalog, roots, cache(lambda: _file_metadata(whole.listing, roots)))
+
+
+def _file_metadata(listing: Listing, roots: Sequence[str]) -> Mapping[str, FileMetadata]:
+    """Return the metadata of the files that Spark listed. For objects it comes from the listing.
+
+    Raises OSError if a local file was deleted.
+    """
+
+    def of_file(path: str, size: int, modified: int) -> FileMetadata:
+        # Hadoop's listings have milliseconds since 1970.
+        time = datetime.fromtimestamp(modified // 1000, UTC).replace(microsecond=modified % 1000 * 1000)
+        return FileMetadata(location(path), directories(path, root_of(path, roots) or path), size, time)
+
+    local = local_files([uri for uri in listing.uris if is_local(uri)])
+    metadata = {location(f.path): of_file(f.path, f.size, f.modified // 1_000_000) for f in local}
+    if len(local) < len(listing.uris):
+        objects = (entry for entry in list_entries(listing.frame) if location(entry.path) not in metadata)
+        metadata |= {location(entry.path): of_file(entry.path, entry.length, entry.modified) for entry in objects}
+    return metadata

@@ -156,12 +156,12 @@ def input_files(frame: DataFrame, storage: Storage, uris: Sequence[str] | None =
     local = local_files([uri for uri in uris if is_local(uri)])
     if len(local) == len(uris):
         return local
-    entries = {entry.path: entry for entry in listed(frame)}
+    entries = {entry.path: entry for entry in list_entries(frame)}
     remote = [(uri, entries[decoded(uri)]) for uri in uris if not is_local(uri)]
     return local + tuple(InputFile(uri, entry.path, entry.length, storage, entry.modified) for uri, entry in remote)
 
 
-def listed(frame: DataFrame) -> Iterator[FileEntry]:
+def list_entries(frame: DataFrame) -> Iterator[FileEntry]:
     """Yield the entries of Spark's listing for a DataFrame."""
     statuses = file_index(frame).allFiles().iterator()
     while statuses.hasNext():
@@ -172,16 +172,16 @@ def listed(frame: DataFrame) -> Iterator[FileEntry]:
 def partition_columns(frame: DataFrame) -> tuple[str, ...]:
     """Return the partition columns that Spark's own reader takes from directory names."""
     relation = _relation(frame)
-    newer = relation.nodeName() == "DataSourceV2Relation"
-    schema = relation.table().fileIndex().partitionSchema() if newer else relation.relation().partitionSchema()
+    is_v2 = relation.nodeName() == "DataSourceV2Relation"
+    schema = relation.table().fileIndex().partitionSchema() if is_v2 else relation.relation().partitionSchema()
     return tuple(str(name) for name in schema.fieldNames())
 
 
 def file_columns(frame: DataFrame) -> tuple[str, ...]:
     """Return the columns of the files in their order, as Spark's own reader knows them."""
     relation = _relation(frame)
-    newer = relation.nodeName() == "DataSourceV2Relation"
-    schema = relation.table().dataSchema() if newer else relation.relation().dataSchema()
+    is_v2 = relation.nodeName() == "DataSourceV2Relation"
+    schema = relation.table().dataSchema() if is_v2 else relation.relation().dataSchema()
     return tuple(str(name) for name in schema.fieldNames())
 
 
@@ -190,16 +190,16 @@ def _relation(frame: DataFrame) -> JavaObject:
     return frame._jdf.queryExecution().analyzed().collectLeaves().head()
 
 
-def listed_bytes(frame: DataFrame) -> int:
-    """Return the bytes of the files when Spark listed them."""
+def listing_bytes(frame: DataFrame) -> int:
+    """Return the total size in bytes of the files when Spark listed them."""
     return int(file_index(frame).sizeInBytes())
 
 
 def file_index(frame: DataFrame) -> JavaObject:
     """Return Spark's file index of a DataFrame over files."""
     relation = _relation(frame)
-    is_newer = relation.nodeName() == "DataSourceV2Relation"
-    index = relation.table().fileIndex() if is_newer else relation.relation().location()
+    is_v2 = relation.nodeName() == "DataSourceV2Relation"
+    index = relation.table().fileIndex() if is_v2 else relation.relation().location()
     return all_partitions(frame.sparkSession, index)
 
 

@@ -183,7 +183,10 @@ def constant_columns(request: ScanRequest, uris: Sequence[str]) -> dict[str, str
     for position, field in enumerate(directories.fields.fields):
         if field.name in request.columns:
             values = [directories.values[directory_of(uri)][position] for uri in uris]
-            items[field.name] = f"{_value_by_partition(values, sql_type(field.dataType))} AS {quote_name(field.name)}"
+            distinct = list(dict.fromkeys(values)) or [f"CAST(NULL AS {sql_type(field.dataType)})"]
+            indexes = ", ".join(str(distinct.index(value)) for value in values)
+            index = "0" if len(distinct) == 1 else f"get(array({indexes}), spark_partition_id())"
+            items[field.name] = f"get(array({', '.join(distinct)}), {index}) AS {quote_name(field.name)}"
     return items
 
 
@@ -200,14 +203,6 @@ def columns_by_line(request: ScanRequest) -> dict[str, str]:
             values = ", ".join(constants[position] for constants in directories.values.values())
             items[field.name] = f"get(array({values}), {number}) AS {quote_name(field.name)}"
     return items
-
-
-def _value_by_partition(values: Sequence[str], ddl: str) -> str:
-    """Return SQL for the value of the current partition, with each distinct value once."""
-    distinct = list(dict.fromkeys(values)) or [f"CAST(NULL AS {ddl})"]
-    indexes = ", ".join(str(distinct.index(value)) for value in values)
-    index = "0" if len(distinct) == 1 else f"get(array({indexes}), spark_partition_id())"
-    return f"get(array({', '.join(distinct)}), {index})"
 
 
 def _list_directories(leaf: JavaObject) -> Iterator[tuple[str, list[str | None]]]:

@@ -79,16 +79,16 @@ class ScanRequest:
 
     def of_query(self, sql: str) -> ScanRequest:
         """Return the request of a whole query, which only Spark's reader can serve if the query reads file metadata."""
-        return self.left_to_spark(FILE_METADATA) if reads_file_metadata(sql) else self
+        return self.for_spark_only(FILE_METADATA) if reads_file_metadata(sql) else self
 
-    def reloaded(self, frame: DataFrame) -> ScanRequest:
+    def with_frame(self, frame: DataFrame) -> ScanRequest:
         """Return the request over another DataFrame of the same source."""
         if frame is self.native:
             return self
         listing = Listing(frame)
         return replace(self, loaded=lambda: listing)
 
-    def left_to_spark(self, reason: str) -> ScanRequest:
+    def for_spark_only(self, reason: str) -> ScanRequest:
         """Return the request for Spark's reader only. An earlier reason is kept."""
         return replace(self, spark_only=self.spark_only or reason)
 

@@ -58,7 +58,7 @@ def query_number(query: JavaObject) -> int:
 class RowCount:
     """The number of rows that the first SQL query over a DataFrame returns.
 
-    With `as_they_come`, the DataFrame gets a filter that every row passes, and Spark's metrics of the query have the
+    With `single_pass`, the DataFrame gets a filter that every row passes, and Spark's metrics of the query have the
     number of rows that passed. A marker string in the filter identifies it. A number would do as well, but it would be
     a part of the code that Spark generates, which then could not be reused for other queries. Spark does not merge the
     filter with others because its result depends on the position of the row. It removes the filter if it has the rows
@@ -67,12 +67,12 @@ class RowCount:
     `DataFrame.observe` is used otherwise. It takes the rows out of the generated code, which is slower.
     """
 
-    def __init__(self, spark: SparkSession, frame: DataFrame, *, as_they_come: bool) -> None:
+    def __init__(self, spark: SparkSession, frame: DataFrame, *, single_pass: bool) -> None:
         self._marker = f"rows counted {secrets.token_hex(8)}"
         self._observation: Observation | None = None
         self.frame: DataFrame
         """The DataFrame whose rows are counted."""
-        if as_they_come:
+        if single_pass:
             self.frame = frame.where(_ALWAYS_TRUE.format(self._marker))
             self._watch = QueryWatch(spark)
         else:

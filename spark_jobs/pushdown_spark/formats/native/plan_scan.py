@@ -48,8 +48,8 @@ class _PlannedFilters:
     def of(cls, frame: DataFrame) -> _PlannedFilters:
         """Plan a DataFrame."""
         plan = java_string(frame.sparkSession, frame._jdf.queryExecution().sparkPlan())
-        found = (text for match in _PUSHED.finditer(plan) for text in match.groups() if text)
-        return cls(frozenset(_IDENTIFIER.sub("", text) for text in found), len(_FILTER.findall(plan)))
+        filters = (text for match in _PUSHED.finditer(plan) for text in match.groups() if text)
+        return cls(frozenset(_IDENTIFIER.sub("", text) for text in filters), len(_FILTER.findall(plan)))
 
 
 class SparkPlanScan(Scan):

@@ -13,7 +13,7 @@ from pushdown_spark.expressions.predicate import EVERY_ROW
 from pushdown_spark.formats.avro.spark_source import rebase_mode
 from pushdown_spark.formats.native.file_filters import file_filters
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.listing import decoded, listed
+from pushdown_spark.relations.listing import decoded, list_entries
 from pushdown_spark.relations.request import ScanRequest, unsupported
 from pushdown_spark.relations.storage import LOCAL
 from pushdown_spark.scan.base import Scan
@@ -88,13 +88,13 @@ class NativeScan(Scan):
             return None
         if predicate.needs_every_row:
             return EVERY_ROW
-        if source.format not in _ROW_BY_ROW or predicate.tree is None or self._spares_failures():
+        if source.format not in _ROW_BY_ROW or predicate.tree is None or self._may_hide_failures():
             return None
         if sum(1 for _ in predicate.tree.find_all(exp.Literal)) < _MANY_CONSTANTS:
             return None
         return "Spark's filter operator is faster for many constants"
 
-    def _spares_failures(self) -> bool:
+    def _may_hide_failures(self) -> bool:
         """Return whether filters in the reader may hide values that fail the scan."""
         options, spark = self._request.source.options, self._request.native.sparkSession
         if self._request.source.format is not SourceFormat.AVRO:
@@ -154,4 +154,4 @@ def _file_sizes(request: ScanRequest) -> list[int]:
     try:
         return [file.size for file in request.listing.files(LOCAL)]
     except FileNotFoundError:
-        return [entry.length for entry in listed(request.native)]
+        return [entry.length for entry in list_entries(request.native)]

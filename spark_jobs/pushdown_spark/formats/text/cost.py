@@ -173,7 +173,7 @@ def sample(
 ) -> LineSample:
     """Read a sample of the files. Raises PushdownError if a block shows that the files cannot be searched.
 
-    `keys` are keys of JSON lines whose positions are wanted. `blocks` is the number of sampled positions.
+    `keys` are keys of JSON lines whose positions are measured. `blocks` is the number of sampled positions.
     """
     counts = _Counts()
     matches = [0] * len(searchers)
@@ -199,8 +199,8 @@ def sample(
             matcher.batch(candidates, split.path)
             matches[index] += len(candidates)
             hits[index] += matcher.hits
-        for index, wanted in enumerate(filters):
-            filter_matches[index] += sum(map(wanted.matches, lines))
+        for index, string_filter in enumerate(filters):
+            filter_matches[index] += sum(map(string_filter.matches, lines))
         for index, key in enumerate(quoted):
             before_keys[index] += sum(len(line.partition(key)[0]) for line in lines)
     lines_read = max(counts.lines, 1)
@@ -238,11 +238,11 @@ def _sampled_blocks(files: Sequence[InputFile], number: int) -> list[Split]:
 
 def _spread_blocks(files: Sequence[InputFile], step: int) -> Iterator[Split]:
     """Yield a block after each step of bytes through all files."""
-    passed = 0
+    offset = 0
     for file in files:
-        for position in range(-(-passed // step) * step, passed + file.size, step):
-            yield _block(file, position - passed)
-        passed += file.size
+        for position in range(-(-offset // step) * step, offset + file.size, step):
+            yield _block(file, position - offset)
+        offset += file.size
 
 
 def _block(file: InputFile, start: int) -> Split:
@@ -262,7 +262,7 @@ def check_size(
     sampled = sample(files, (), None, syntax, marks, blocks=1)
     costs = TextCosts(spark, source, stored, sampled, needed=sampled.values)
     cheapest = min(costs.workers(0.0, hits=0.0), costs.jvm(0.0, searches=1))
-    costs.check(cheapest, "whatever can match")
+    costs.check(cheapest, "even if no line matches")
 
 
 class TextCosts:
@@ -297,7 +297,7 @@ class TextCosts:
     def spark(self) -> float:
         """Return the cost of Spark's reader.
 
-        Its JSON parser gives a line up at the first value that fails. Its CSV parser finds all fields of a line before
+        Its JSON parser rejects a line at the first value that fails. Its CSV parser finds all fields of a line before
         it converts their values.
         """
         costs, source = self._costs, self._source
@@ -335,7 +335,7 @@ class TextCosts:
         """Raise UnsupportedError if a reader that takes these seconds is not cheaper than Spark's, with a margin."""
         spark = self.spark()
         if seconds >= _MAX_COST_RATIO * spark:
-            session = " in a session that has just begun" if self._source.cold else ""
+            session = " in a session that has just started" if self._source.cold else ""
             raise UnsupportedError(
                 f"a search would not pay for {self._stored:,} bytes{session}: {reason}; estimated CPU: ours "
                 f"{seconds:.1f} s, Spark's {spark:.1f} s",
