@@ -17,6 +17,8 @@ from pushdown_spark.runtime.files import DRAFT, FileEntry
 
 _DELETE_ATTEMPTS, _DELETE_PAUSE_SECONDS = 10, 0.1
 """Executors end shortly after their driver and may write files during the deletion."""
+_CREATE_ATTEMPTS = 100
+"""How often the creation of a directory is tried again while other processes delete it."""
 
 
 class LocalFiles:
@@ -76,7 +78,7 @@ class LocalFiles:
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents."""
-        _local(path).mkdir(parents=True, exist_ok=True)
+        _make_directory(_local(path))
 
     def rename(self, source: str, target: str) -> None:
         """Move a file or directory to a path of the same file system that does not exist.
@@ -103,7 +105,7 @@ class LocalFiles:
         """Create a file with a text. Return False if another process has created it first."""
         target = _local(path)
         while True:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            _make_directory(target.parent)
             try:
                 with target.open("x", encoding="utf-8") as file:
                     file.write(text)
@@ -117,7 +119,7 @@ class LocalFiles:
     def write_text(self, path: str, text: str) -> None:
         """Write a file so that readers see the whole text or the previous file."""
         target = _local(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _make_directory(target.parent)
         draft = target.with_name(f".{target.name}{DRAFT}")
         draft.write_text(text, encoding="utf-8")
         draft.replace(target)
@@ -135,6 +137,18 @@ def _local(path: str) -> Path:
     if local is None:
         raise ValueError(f"{path} is not a local path")
     return local
+
+
+def _make_directory(path: Path) -> None:
+    """Create a directory and its parents, also while other processes create and delete them.
+
+    `Path.mkdir` fails if the directory or its parent is deleted between two of its steps.
+    """
+    for _ in range(_CREATE_ATTEMPTS):
+        with suppress(FileExistsError, FileNotFoundError):
+            path.mkdir(parents=True, exist_ok=True)
+            return
+    path.mkdir(parents=True, exist_ok=True)
 
 
 def _checksum(path: Path) -> Path:

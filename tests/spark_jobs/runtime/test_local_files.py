@@ -1,0 +1,43 @@
+"""Local files of several processes that create and delete the same directory."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from pushdown_spark.runtime.local_files import LocalFiles
+
+ROUNDS = 3_000
+
+
+def test_a_file_is_created_while_others_delete_the_empty_directory(tmp_path: Path) -> None:
+    directory = tmp_path / "a" / "commits"
+    is_done = threading.Event()
+
+    def delete() -> None:
+        files = LocalFiles()
+        while not is_done.is_set():
+            files.delete_empty(f"file:{directory}")
+            files.delete_empty(f"file:{directory.parent}")
+
+    threads = [threading.Thread(target=delete) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(ROUNDS):
+            file = directory / str(number)
+            assert LocalFiles().create(f"file:{file}", "text")
+            file.unlink()
+            LocalFiles().make_directory(f"file:{directory}")
+    finally:
+        is_done.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_file_at_the_place_of_a_directory_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(FileExistsError):
+        LocalFiles().make_directory(f"file:{tmp_path}/file")
