@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow.sdk import Asset, AssetAlias, Context
 from pydantic import JsonValue
 
-from airflow_pushdown.datasets import file_dataset, table_uri, written_place
+from airflow_pushdown.datasets import file_dataset, table_uri, written_location
 from pushdown_spark.contract import JobResult, RemoteConnection
 
 _TEMPLATE_MARKS = ("{{", "{%")
@@ -14,8 +14,8 @@ _TEMPLATE_MARKS = ("{{", "{%")
 def inlets_of(paths: object) -> list[Asset]:
     """Return the assets of paths that are known before the task runs: absolute paths without a template."""
     fixed = (path for path in as_list(paths) if isinstance(path, str) and not _is_template(path))
-    places = dict.fromkeys(place for path in fixed if (place := file_dataset(path)) is not None)
-    return [Asset(uri=place.uri) for place in places]
+    datasets = dict.fromkeys(dataset for path in fixed if (dataset := file_dataset(path)) is not None)
+    return [Asset(uri=dataset.uri) for dataset in datasets]
 
 
 def outlet_of(output: object, alias: str) -> Asset | AssetAlias | None:
@@ -27,8 +27,8 @@ def outlet_of(output: object, alias: str) -> Asset | AssetAlias | None:
         return None
     if _is_template(output):
         return AssetAlias(alias)
-    place = file_dataset(output)
-    return None if place is None else Asset(uri=place.uri)
+    dataset = file_dataset(output)
+    return None if dataset is None else Asset(uri=dataset.uri)
 
 
 def record_output(
@@ -64,8 +64,8 @@ def _output_uri(result: JobResult, connection: RemoteConnection | None) -> str |
     if connection is not None:
         table = result.output if result.output_summary is None else result.output_summary.table
         return table_uri(connection, table or result.output)
-    place = file_dataset(written_place(result))
-    return None if place is None else place.uri
+    dataset = file_dataset(written_location(result))
+    return None if dataset is None else dataset.uri
 
 
 def as_list(value: object) -> list[object]:

@@ -47,7 +47,7 @@ def file_dataset(path: str) -> Dataset | None:
     return Dataset(f"{scheme}://{public_authority}", below)
 
 
-def written_place(result: JobResult) -> str:
+def written_location(result: JobResult) -> str:
     """Return the path of the files that a job has written, or of its table in Spark's catalog."""
     location = None if result.output_summary is None else result.output_summary.location
     return location or result.output or ""
@@ -66,10 +66,10 @@ def table_dataset(connection: RemoteConnection, table: str) -> Dataset:
 
 def table_uri(connection: RemoteConnection, table: str) -> str:
     """Return the URI of a database table for Airflow's assets, with a path for each part of its name."""
-    place = table_dataset(connection, table)
+    dataset = table_dataset(connection, table)
     if connection.kind is DatabaseKind.SQLITE:
-        return place.uri
-    return f"{place.namespace}/{place.name.replace('.', '/')}"
+        return dataset.uri
+    return f"{dataset.namespace}/{dataset.name.replace('.', '/')}"
 
 
 def _without_glob(path: str) -> str:

@@ -248,16 +248,16 @@ def _spark_python(
 
 def _spark_packages(python: SparkPython, requirements: Iterable[Requirement]) -> Finding:
     """Return the finding about the packages of the Spark environment, by the requirements of jobs."""
-    own = metadata.version(_SPARK_SIDE)
-    given = python.distributions.get(_SPARK_SIDE)
+    airflow_version = metadata.version(_SPARK_SIDE)
+    version = python.distributions.get(_SPARK_SIDE)
     problems = list(_unmet(requirements, python.distributions))
-    if given not in (None, own):
-        problems.append(f"{_SPARK_SIDE} is {given} here and {own} in Airflow's environment")
+    if version not in (None, airflow_version):
+        problems.append(f"{_SPARK_SIDE} is {version} here and {airflow_version} in Airflow's environment")
     if problems:
-        advice = f"run {python.executable} -m {INSTALL_COMMAND.replace(']', f']=={own}')}"
+        advice = f"run {python.executable} -m {INSTALL_COMMAND.replace(']', f']=={airflow_version}')}"
         return _failed("Spark side", f"{'; '.join(problems)}; {advice}")
     pyspark = python.distributions.get("pyspark", "of the Spark installation")
-    return _ok("Spark side", f"{_SPARK_SIDE} {given or 'sent with each job'}, pyspark {pyspark}")
+    return _ok("Spark side", f"{_SPARK_SIDE} {version or 'sent with each job'}, pyspark {pyspark}")
 
 
 def _class_archives(
@@ -293,7 +293,7 @@ def _optional_jars(installation: SparkInstallation, given: Mapping[str, str], se
         text = f'tasks with s3a: paths need packages="org.apache.hadoop:hadoop-aws:{hadoop}"'
         uses_s3 = any(key.startswith("spark.hadoop.fs.s3a.") for key in given)
         yield _failed("S3", f"Spark is configured for s3a, but {text}") if uses_s3 else _note("S3", text)
-    drivers = [name for name, place in _JDBC_DRIVERS.items() if _has_jar(place.partition(":")[2], names, named)]
+    drivers = [name for name, artifact in _JDBC_DRIVERS.items() if _has_jar(artifact.partition(":")[2], names, named)]
     text = f"drivers of {', '.join(drivers)}" if drivers else 'no drivers; only transport="jdbc" needs them'
     yield _ok("JDBC", text) if drivers else _note("JDBC", text)
 
@@ -322,14 +322,14 @@ def _exchange(hook: SparkConnectionHook, settings: Settings) -> Finding:
         return _failed(subject, str(error))
     except OSError as error:
         return _failed(subject, f"{error.filename}: {error.strerror}; set TMPDIR to a directory that this user owns")
-    place = directory if hook.is_cluster else Path(exchange.spec_location).parent.parent
+    location = directory if hook.is_cluster else Path(exchange.spec_location).parent.parent
     if not keeps_secrets:
         return _failed(
             subject,
-            f"other users could read credentials in {place}; use another one, or set {KEY_VARIABLE} as for clusters",
+            f"other users could read credentials in {location}; use another one, or set {KEY_VARIABLE} as for clusters",
         )
     encrypted = f", and credentials are encrypted with {KEY_VARIABLE}" if exchange.has_key else ""
-    return _ok(subject, f"{place} is writable{encrypted}")
+    return _ok(subject, f"{location} is writable{encrypted}")
 
 
 def _job_archive() -> Finding:

@@ -133,9 +133,9 @@ def exception_for(error: JobError) -> PushdownTaskError:
     The code determines the class. If the class and `retryable` of the error differ, the base class of final or
     retryable failures is used.
     """
-    chosen = _CLASSES.get(error.code, RetryablePushdownError)
-    if issubclass(chosen, AirflowFailException) != error.retryable:
-        return chosen(error)
+    error_class = _CLASSES.get(error.code, RetryablePushdownError)
+    if issubclass(error_class, AirflowFailException) != error.retryable:
+        return error_class(error)
     return RetryablePushdownError(error) if error.retryable else FinalPushdownError(error)
 
 

@@ -16,7 +16,7 @@ from openlineage.client.generated.sql_job import SQLJobFacet
 from openlineage.client.generated.symlinks_dataset import Identifier, SymlinksDatasetFacet
 from openlineage_sql import parse
 
-from airflow_pushdown.datasets import Dataset, file_dataset, table_dataset, written_place
+from airflow_pushdown.datasets import Dataset, file_dataset, table_dataset, written_location
 from pushdown_spark.contract import (
     JobResult,
     JobSpec,
@@ -50,15 +50,15 @@ def job_lineage(spec: JobSpec, secrets: SecretValues, result: JobResult) -> Oper
             inputs=[dataset for part in parts for dataset in part.inputs],
             outputs=[dataset for part in parts for dataset in part.outputs],
         )
-    places = {name: _datasets(spec, name, secrets.remote) for name in spec.sources}
+    sources = {name: _datasets(spec, name, secrets.remote) for name in spec.sources}
     inputs = [
-        InputDataset(namespace=place.namespace, name=place.name, facets={"schema": _schema(_columns(result, name))})
-        for name, datasets in places.items()
-        for place in datasets
+        InputDataset(namespace=dataset.namespace, name=dataset.name, facets={"schema": _schema(_columns(result, name))})
+        for name, datasets in sources.items()
+        for dataset in datasets
     ]
     sql = None if spec.query is None else spec.query.sql
     facets = {} if sql is None else {"sql": SQLJobFacet(query=sql)}
-    return OperatorLineage(inputs=inputs, outputs=_outputs(spec, places, result, secrets.output), job_facets=facets)
+    return OperatorLineage(inputs=inputs, outputs=_outputs(spec, sources, result, secrets.output), job_facets=facets)
 
 
 def column_origins(query: QuerySpec, columns: Mapping[str, Iterable[str]]) -> dict[str, tuple[Origin, ...]]:
@@ -106,7 +106,7 @@ def _datasets(spec: JobSpec, name: str, connections: Mapping[str, RemoteConnecti
         return (table_dataset(connection, source.table),) if connection is not None and source.table else ()
     if isinstance(source, TableSourceSpec):
         return ()
-    return tuple(dict.fromkeys(place for path in source.path if (place := file_dataset(path)) is not None))
+    return tuple(dict.fromkeys(dataset for path in source.path if (dataset := file_dataset(path)) is not None))
 
 
 def _columns(result: JobResult, name: str) -> tuple[str, ...]:
@@ -126,8 +126,8 @@ def _output_facets(result: JobResult) -> dict[str, Any]:
     facets: dict[str, Any] = {"schema": SchemaDatasetFacet(fields=fields)}
     if summary.table is not None and summary.location is not None:
         # Spark's own listener names the table in this way, too.
-        place = file_dataset(summary.location)
-        namespace = summary.location if place is None else place.namespace
+        dataset = file_dataset(summary.location)
+        namespace = summary.location if dataset is None else dataset.namespace
         name = Identifier(namespace=namespace, name=summary.table, type="TABLE")
         facets["symlinks"] = SymlinksDatasetFacet(identifiers=[name])
     return facets
@@ -135,21 +135,21 @@ def _output_facets(result: JobResult) -> dict[str, Any]:
 
 def _outputs(
     spec: JobSpec,
-    places: Mapping[str, tuple[Dataset, ...]],
+    sources: Mapping[str, tuple[Dataset, ...]],
     result: JobResult,
     connection: RemoteConnection | None,
 ) -> list[OutputDataset]:
     """Return the output with its row count and column lineage, none if nothing was written."""
-    place = _output_dataset(result, connection)
-    if place is None:
+    dataset = _output_dataset(result, connection)
+    if dataset is None:
         return []
     columns = {name: report.columns for name, report in result.sources.items()}
     origins = {} if spec.query is None else column_origins(spec.query, columns)
-    fields = {column: Fields(inputFields=_input_fields(inputs, places)) for column, inputs in origins.items()}
+    fields = {column: Fields(inputFields=_input_fields(inputs, sources)) for column, inputs in origins.items()}
     return [
         OutputDataset(
-            namespace=place.namespace,
-            name=place.name,
+            namespace=dataset.namespace,
+            name=dataset.name,
             facets={
                 **({"columnLineage": ColumnLineageDatasetFacet(fields=fields)} if fields else {}),
                 **_output_facets(result),
@@ -170,14 +170,14 @@ def _output_dataset(result: JobResult, connection: RemoteConnection | None) -> D
     if result.output is None or result.rows is None:
         return None
     if connection is None:
-        return file_dataset(written_place(result))
+        return file_dataset(written_location(result))
     table = None if result.output_summary is None else result.output_summary.table
     return table_dataset(connection, table or result.output)
 
 
-def _input_fields(origins: Iterable[Origin], places: Mapping[str, tuple[Dataset, ...]]) -> list[InputField]:
+def _input_fields(origins: Iterable[Origin], sources: Mapping[str, tuple[Dataset, ...]]) -> list[InputField]:
     return [
-        InputField(namespace=place.namespace, name=place.name, field=origin.column)
+        InputField(namespace=dataset.namespace, name=dataset.name, field=origin.column)
         for origin in origins
-        for place in places.get(origin.source, ())
+        for dataset in sources.get(origin.source, ())
     ]

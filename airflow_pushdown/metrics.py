@@ -64,6 +64,6 @@ def _counts(source: AnySourceSpec, report: SourceReport) -> Iterator[tuple[str, 
         yield "rows_decoded", report.rows_decoded
     if report.rows_returned is not None:
         yield "rows_returned", report.rows_returned
-    asked = getattr(source, "reader", _SPARK)
-    if asked != _SPARK and _SPARK in report.reader:
+    requested_reader = getattr(source, "reader", _SPARK)
+    if requested_reader != _SPARK and _SPARK in report.reader:
         yield "fallbacks", 1

@@ -64,6 +64,8 @@ _DIFFERENT = {
 """Descriptions of parameters of `SparkSubmitOperator` that the operators treat in another way than their provider."""
 _OWN_PROGRAM = ("application", "application_args", "java_class")
 """Parameters of `SparkSubmitOperator` that the operators set themselves."""
+_TEMPLATED = " (templated)"
+"""The end of the description of a parameter that is a template field."""
 _COMMON_LINKS = {"../pushdown.md": "How pushdown works", "../projection.md": "Columns"}
 _PAGES = {
     SCAN: _OperatorPage(
@@ -167,18 +169,32 @@ def _settings() -> str:
 def _table(operator: str) -> list[str]:
     """Return the lines of the parameter table of one operator."""
     lines = ["| Parameter | Type | Default | Description |", "|---|---|---|---|"]
+    documented = documented_parameters(getattr(operators, operator))
     for row in parameters_of(operator):
         default = "required" if row.required else f"`{serialize(row.default) or 'none'}`"
-        lines.append(_row(row.name, row.type, default, _description(row, operator)))
+        lines.append(_row(row.name, row.type, default, _description(row, operator, documented[row.name])))
     return lines
 
 
-def _description(row: Parameter, operator: str) -> str:
+def documented_parameters(operator: type) -> dict[str, str]:
+    """Return the descriptions of the parameters from the docstrings of an operator and its base classes.
+
+    Each class describes the parameters of its own constructor.
+    """
+    documented: dict[str, str] = {}
+    for operator_class in reversed(operator.__mro__):
+        if operator_class.__module__.startswith("airflow_pushdown."):
+            text = " ".join((operator_class.__doc__ or "").split())
+            documented.update(re.findall(r":param (\w+): (.*?)(?= :param |$)", text))
+    return documented
+
+
+def _description(row: Parameter, operator: str, documented: str) -> str:
     """Return the description of a parameter, with its Spark keys and whether it is templated or secret."""
     keys = [f"`{key}`" for key in row.spark_keys(SOURCE_FORMATS.get(operator))]
     never_set = [f"`{key}`" for key in row.replaced_keys]
     notes = [
-        row.doc,
+        documented.removesuffix(_TEMPLATED),
         f"Sets {', '.join(keys)}." if keys else "",
         f"Replaces {', '.join(never_set)}, which is never set." if never_set else "",
         "" if row.templated else "Not templated.",

@@ -141,7 +141,7 @@ class Bench:
             reader=reader,
         )
         result = session.scan("t", columns=query.columns, where=query.where)
-        result.run(_save, as_they_come=True)
+        result.run(_save, single_pass=True)
         return result.rows or 0, result
 
     def _rows(self, query: Query) -> DataFrame:

@@ -43,7 +43,7 @@ from benchmarks.tpch_joins import QUERIES, TABLES
 from benchmarks.workloads import TPCDS, PermutedQuery, most_relations, without_limit
 from benchmarks.workloads import Workload as Made
 from pushdown_spark.contract import JoinOptions
-from pushdown_spark.optimizer.executed_joins import JoinWatch
+from pushdown_spark.optimizer.executed_joins import JoinWatch, is_join
 from pushdown_spark.optimizer.sql_dialect import to_sql
 from pushdown_spark.optimizer.sql_reader import named_tables, parse_query
 from pushdown_spark.session import PushdownSession
@@ -177,7 +177,8 @@ class Bench:
         timer.start()
         try:
             found = [str(tuple(map(_normalized, row))) for row in frame.collect()]
-            rows = watch.rows_through_joins()
+            plans = watch.executed_plans()
+            rows = sum(node.rows or 0 for plan in plans for node in plan.nodes() if is_join(node))
         except (PySparkException, Py4JJavaError):
             # The run was stopped at the limit. The exception depends on what Spark was doing.
             found, rows = [], None

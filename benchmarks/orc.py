@@ -140,7 +140,7 @@ class Bench:
         options = {"use_selected": use_selected}
         session.add_source("t", path=str(self._data[query.table]), format="orc", reader=reader, orc=options)
         result = session.scan("t", columns=query.columns, where=query.where)
-        result.run(lambda frame: frame.write.format("noop").mode("overwrite").save(), as_they_come=True)
+        result.run(lambda frame: frame.write.format("noop").mode("overwrite").save(), single_pass=True)
         return result.rows or 0
 
     def _spark_reader(self, query: Query, *, lazy: bool) -> int:

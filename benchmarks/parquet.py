@@ -104,7 +104,7 @@ class Bench:
         session = PushdownSession(self._spark)
         session.add_source("t", path=str(self._data[query.table]), format="parquet", reader=reader)
         result = session.scan("t", columns=query.columns, where=query.where)
-        result.run(lambda frame: frame.write.format("noop").mode("overwrite").save(), as_they_come=True)
+        result.run(lambda frame: frame.write.format("noop").mode("overwrite").save(), single_pass=True)
         return result.rows or 0
 
     def _spark_reader(self, query: Query) -> int:

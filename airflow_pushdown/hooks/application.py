@@ -52,11 +52,11 @@ def history_server(extra: object, key: str | None) -> str | None:
 
     Raises `ConfigError` for an invalid or unsafe address.
     """
-    for name, given in ((f"connection extra {HISTORY_EXTRA!r}", extra), (f"conf entry {HISTORY_KEY}", key)):
-        if not given:
+    for name, value in ((f"connection extra {HISTORY_EXTRA!r}", extra), (f"conf entry {HISTORY_KEY}", key)):
+        if not value:
             continue
         # Spark's own setting is a host and a port without a scheme.
-        address = str(given) if "://" in str(given) else f"http://{given}"
+        address = str(value) if "://" in str(value) else f"http://{value}"
         if not is_web_address(address) or "@" in urlsplit(address).netloc:
             raise config_error(
                 f"conn_id: {name} must be an address such as http://spark-history:18080 without a password"

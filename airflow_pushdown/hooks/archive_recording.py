@@ -83,16 +83,16 @@ def start_archive(
     """
     with contextlib.ExitStack() as stack:
         try:
-            found = _start_archive(installation, environment, settings, stack)
+            recording = _start_archive(installation, environment, settings, stack)
         except (OSError, PushdownTaskError) as problem:
             log.debug("The job runs without a CDS archive: %s", problem)
-            found = None
+            recording = None
         try:
-            yield found
+            yield recording
         finally:
-            if found is not None and found.is_recorded:
+            if recording is not None and recording.is_recorded:
                 with contextlib.suppress(OSError):
-                    found.archive.delete_draft()
+                    recording.archive.delete_draft()
 
 
 def _start_archive(

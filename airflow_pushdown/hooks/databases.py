@@ -64,7 +64,7 @@ def database_connection(connection: Connection, parameter: str = "source_conn_id
 
 
 def _postgres(connection: Connection) -> dict[str, object]:
-    extras = _checked_extras(connection, _POSTGRES, _POSTGRES_UNUSED)
+    extras = _supported_extras(connection, _POSTGRES, _POSTGRES_UNUSED)
     mode = str(extras.get("sslmode", TlsMode.PREFER))
     if mode not in _POSTGRES_MODES:
         raise _ConnectionError(f"sslmode {mode!r} must be one of {', '.join(_POSTGRES_MODES)}")
@@ -77,19 +77,19 @@ def _postgres(connection: Connection) -> dict[str, object]:
 
 
 def _mysql(connection: Connection) -> dict[str, object]:
-    extras = _checked_extras(connection, _MYSQL, _MYSQL_UNUSED)
-    given = _mysql_files(connection, extras.get("ssl") or {})
-    files = {f"{name}_file": given.get(name) or extras.get(f"ssl_{name}") for name in ("ca", "cert", "key")}
+    extras = _supported_extras(connection, _MYSQL, _MYSQL_UNUSED)
+    file_extras = _mysql_files(connection, extras.get("ssl") or {})
+    files = {f"{name}_file": file_extras.get(name) or extras.get(f"ssl_{name}") for name in ("ca", "cert", "key")}
     return {
         **_server(connection, DatabaseKind.MYSQL, extras),
-        "tls": Tls.model_validate({"mode": _mysql_mode(connection, extras, given, files), **files}),
+        "tls": Tls.model_validate({"mode": _mysql_mode(connection, extras, file_extras, files), **files}),
     }
 
 
-def _mysql_files(connection: Connection, given: object) -> _Extras:
+def _mysql_files(connection: Connection, value: object) -> _Extras:
     """Return the extra `ssl`, which may be a JSON string."""
     try:
-        files = json.loads(given) if isinstance(given, str) else given
+        files = json.loads(value) if isinstance(value, str) else value
     except ValueError:
         files = None
     if not isinstance(files, Mapping) or set(files) - _MYSQL_TLS:
@@ -97,7 +97,7 @@ def _mysql_files(connection: Connection, given: object) -> _Extras:
     return files
 
 
-def _mysql_mode(connection: Connection, extras: _Extras, given: _Extras, files: _Extras) -> TlsMode:
+def _mysql_mode(connection: Connection, extras: _Extras, file_extras: _Extras, files: _Extras) -> TlsMode:
     """Return the given mode, otherwise the mode that MySQL's own clients would choose for the files."""
     if named := extras.get("ssl_mode"):
         if str(named).lower() not in _MYSQL_MODES:
@@ -105,7 +105,7 @@ def _mysql_mode(connection: Connection, extras: _Extras, given: _Extras, files: 
         return _MYSQL_MODES[str(named).lower()]
     if str(extras.get("ssl_disabled", "")).lower() == "true":
         return TlsMode.DISABLE
-    if given.get("check_hostname"):
+    if file_extras.get("check_hostname"):
         return TlsMode.VERIFY_FULL
     if files["ca_file"]:
         return TlsMode.VERIFY_CA
@@ -113,7 +113,7 @@ def _mysql_mode(connection: Connection, extras: _Extras, given: _Extras, files: 
 
 
 def _sqlite(connection: Connection) -> dict[str, object]:
-    _checked_extras(connection, frozenset(), _SQLITE_UNUSED)
+    _supported_extras(connection, frozenset(), _SQLITE_UNUSED)
     path = connection.host or connection.schema
     if not path:
         raise _ConnectionError("set the path of the file as host")
@@ -142,11 +142,11 @@ def _server(connection: Connection, kind: DatabaseKind, extras: _Extras) -> dict
     return {**parts, "connect_timeout": extras["connect_timeout"]} if "connect_timeout" in extras else parts
 
 
-def _checked_extras(connection: Connection, known: frozenset[str], unused: frozenset[str]) -> _Extras:
+def _supported_extras(connection: Connection, supported: frozenset[str], unused: frozenset[str]) -> _Extras:
     extras = connection.extra_dejson
-    unknown = sorted(set(extras) - known - unused)
+    unknown = sorted(set(extras) - supported - unused)
     if unknown:
         raise _ConnectionError(
-            f"unknown extras: {', '.join(unknown)}; supported are {', '.join(sorted(known | unused))}",
+            f"unknown extras: {', '.join(unknown)}; supported are {', '.join(sorted(supported | unused))}",
         )
     return extras

@@ -88,12 +88,12 @@ class StandaloneDrivers:
 
     def status(self, driver_id: str) -> DriverStatus:
         """Return the status of a driver. The state UNKNOWN means that the master recovers, so the driver is active."""
-        answer = self._ask("GET", "status", driver_id)
-        state = answer.get("driverState")
+        response = self._ask("GET", "status", driver_id)
+        state = response.get("driverState")
         if state is None:
             return DriverStatus(DriverPhase.MISSING, "", "the Spark master does not know the driver")
         return DriverStatus(
-            self._PHASES.get(str(state), DriverPhase.ACTIVE), str(state), str(answer.get("message") or "")
+            self._PHASES.get(str(state), DriverPhase.ACTIVE), str(state), str(response.get("message") or "")
         )
 
     def kill(self, driver_id: str) -> None:
@@ -109,13 +109,13 @@ class StandaloneDrivers:
         problem = "there is no address of a Spark master"
         for address in self._addresses:
             try:
-                answer = _call(method, f"{address}/v1/submissions/{action}/{quote(driver_id, safe='')}")
+                response = _call(method, f"{address}/v1/submissions/{action}/{quote(driver_id, safe='')}")
             except ClusterUnreachableError as error:
                 problem = str(error)
                 continue
-            if answer.get("success") or not answer.get("message") or action == "kill":
-                return answer
-            problem = f"{address}: {answer['message']}"
+            if response.get("success") or not response.get("message") or action == "kill":
+                return response
+            problem = f"{address}: {response['message']}"
         raise ClusterUnreachableError(problem)
 
 
@@ -135,10 +135,10 @@ class YarnDrivers:
 
     def status(self, driver_id: str) -> DriverStatus:
         """Return the status of an application. A finished one has succeeded if its final status says so."""
-        answer = self._ask("GET", driver_id)
-        if answer is None:
+        response = self._ask("GET", driver_id)
+        if response is None:
             return DriverStatus(DriverPhase.MISSING, "", "YARN does not know the application")
-        application = answer.get("app")
+        application = response.get("app")
         if not isinstance(application, Mapping) or "state" not in application:
             raise ClusterUnreachableError(f"{self._address}: not the answer of a ResourceManager")
         state, final = str(application["state"]), str(application.get("finalStatus"))
@@ -210,9 +210,9 @@ class KubernetesDrivers:
         Raises `ClusterUnreachableError`.
         """
         selector = {"label_selector": f"{RUN_LABEL}={tag}", "_request_timeout": _TIMEOUT}
-        answer: Any = self._ask(lambda client: client.list_namespaced_pod(namespace, **selector))
-        found = () if answer is None else answer.items
-        pods = [pod for pod in found if not are_active or pod.status.phase not in self._PHASES]
+        response: Any = self._ask(lambda client: client.list_namespaced_pod(namespace, **selector))
+        listed_pods = () if response is None else response.items
+        pods = [pod for pod in listed_pods if not are_active or pod.status.phase not in self._PHASES]
         newest_first = sorted(pods, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)
         return [f"{namespace}:{pod.metadata.name}" for pod in newest_first]
 
@@ -319,7 +319,7 @@ def _call(
     if not response.ok:
         raise _HttpStatusError(f"{url}: {response.status_code} {response.text[:200]}", response.status_code)
     try:
-        answer = response.json()
+        content = response.json()
     except ValueError as error:
         raise ClusterUnreachableError(f"{url}: not the answer of a cluster manager") from error
-    return answer if isinstance(answer, Mapping) else {}
+    return content if isinstance(content, Mapping) else {}

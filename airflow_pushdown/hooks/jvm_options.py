@@ -62,12 +62,12 @@ def user_options(environment: Mapping[str, str], settings: Mapping[str, str]) ->
     return " ".join([*variables, *(settings.get(name, "") for name in OPTION_SETTINGS)])
 
 
-def compiler_options(spec: JobSpec, given: str, *, has_local_files: bool) -> str:
-    """Return the options of the JVM's compiler, none if the user's options `given` have one.
+def compiler_options(spec: JobSpec, java_options: str, *, has_local_files: bool) -> str:
+    """Return the options of the JVM's compiler, none if the user's options `java_options` have one.
 
     `has_local_files` is whether paths without a scheme are on this machine.
     """
-    if any(option in given for option in _COMPILER_OPTIONS):
+    if any(option in java_options for option in _COMPILER_OPTIONS):
         return ""
     is_scan = spec.query is None or spec.query.sql is None
     if is_scan and has_local_files and is_small(spec):
@@ -100,10 +100,10 @@ def _is_small(spec: JobSpec) -> bool:
 def _files(paths: Iterable[str]) -> Iterator[tuple[str, int]]:
     """Yield name and size of the files below local paths, which may be globs."""
     for pattern in paths:
-        for found in iglob(pattern.removeprefix("file://")):  # noqa: PTH207 - the pattern is absolute
-            place = Path(found)
-            if not place.is_dir():
-                yield found, place.stat().st_size
+        for match in iglob(pattern.removeprefix("file://")):  # noqa: PTH207 - the pattern is absolute
+            path = Path(match)
+            if not path.is_dir():
+                yield match, path.stat().st_size
                 continue
-            for directory, _, names in os.walk(place):
+            for directory, _, names in os.walk(path):
                 yield from ((name, (Path(directory) / name).stat().st_size) for name in names)

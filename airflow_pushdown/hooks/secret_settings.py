@@ -43,8 +43,8 @@ def separate_secrets(command: Sequence[str]) -> tuple[list[str], dict[str, str]]
 
 def properties_text(entries: Mapping[str, str], properties_file: str | None) -> str:
     """Return a Java properties file with `entries` after those of the user's file."""
-    own = Path(properties_file).read_text(encoding="utf-8") if properties_file else ""
-    return "\n".join([own, *(f"{key} {_escape(value)}" for key, value in entries.items()), ""])
+    user_settings = Path(properties_file).read_text(encoding="utf-8") if properties_file else ""
+    return "\n".join([user_settings, *(f"{key} {_escape(value)}" for key, value in entries.items()), ""])
 
 
 def with_properties(command: Sequence[str], file: Path, *, replaces: bool) -> list[str]:

@@ -94,4 +94,4 @@ def standalone_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _hosts(master: str) -> list[str]:
-    return [place.strip().rsplit(":", 1)[0] for place in master.removeprefix("spark://").split(",")]
+    return [address.strip().rsplit(":", 1)[0] for address in master.removeprefix("spark://").split(",")]

@@ -81,10 +81,10 @@ def _name_nodes(uri: str, settings: Mapping[str, str]) -> Iterator[dict[str, obj
     use_tls = settings.get("dfs.http.policy") == "HTTPS_ONLY"
     key = f"dfs.namenode.{'https' if use_tls else 'http'}-address"
     nodes = [node.strip() for node in settings.get(f"dfs.ha.namenodes.{service}", "").split(",") if node.strip()]
-    given = [settings.get(f"{key}.{service}.{node}", "") for node in nodes] or [settings.get(key, "")]
+    addresses = [settings.get(f"{key}.{service}.{node}", "") for node in nodes] or [settings.get(key, "")]
     is_secure = settings.get("hadoop.security.authentication") == "kerberos"
     login: dict[str, object] = {"kerberos": True} if is_secure else {"user": _user()}
-    for address in given:
+    for address in addresses:
         host, _, port = address.rpartition(":")
         if host in ("", "0.0.0.0"):  # noqa: S104 - the default of Hadoop, not an address to listen at
             host = service.partition(":")[0]

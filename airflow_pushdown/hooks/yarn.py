@@ -55,8 +55,8 @@ def applications(address: str, tag: str, auth: AuthBase | None, *, are_active: b
             f"{address}/ws/v1/cluster/apps", params={"applicationTags": tag, **states}, auth=auth, timeout=_SECONDS
         )
         response.raise_for_status()
-        found = (response.json().get("apps") or {}).get("app", ())
-        newest_first = sorted(found, key=lambda application: int(application["startedTime"]), reverse=True)
+        applications = (response.json().get("apps") or {}).get("app", ())
+        newest_first = sorted(applications, key=lambda application: int(application["startedTime"]), reverse=True)
         return [str(application["id"]) for application in newest_first]
     except (requests.RequestException, ValueError, KeyError, AttributeError, TypeError) as error:
         raise ClusterUnreachableError(f"{address}: {error}") from error

@@ -70,6 +70,49 @@ class PushdownBaseOperator(ClusterOperator):
 
     Subclasses convert their parameters to a `JobRequest`. Parameters are validated when the task runs, because
     templates are rendered after the constructor. The constructor finds mistakes that do not depend on templates.
+
+    :param output: Directory for the rows. Without it, the rows are only counted. (templated)
+    :param output_conn_id: Airflow connection of type postgres, mysql or sqlite, whose database has `output_table`. The
+        credentials reach the job in a private file. Without it, `output_table` is a table of Spark's catalog.
+        (templated)
+    :param output_table: Table for the rows instead of `output`, as `schema.table` or `table`. It is created if it is
+        missing. It is in the database of `output_conn_id`, or in Spark's catalog. (templated)
+    :param replace_where: Predicate in Spark SQL. In mode `overwrite_partitions`, the rows of `output_table` for which
+        it is true are replaced, and every new row must satisfy it. (templated)
+    :param merge_keys: Columns that identify a row of `output_table` in mode `merge`. (templated)
+    :param output_format: Format of the output: parquet, orc, avro, json, csv, text or xml. For a new table in Spark's
+        catalog also iceberg or delta. (templated)
+    :param output_mode: Action if the output exists: `overwrite` replaces it, `overwrite_partitions` replaces the
+        partitions that the run writes or the rows of `replace_where`, `merge` replaces the rows of a table with the
+        same key, `append` adds rows, `ignore` writes nothing, `errorifexists` fails. (templated)
+    :param output_options: Writer options with Spark's names (compression and so on). (templated)
+    :param partition_by: Partition columns of the output. (templated)
+    :param checks: Conditions on the rows before they are committed: `min_rows`, `max_rows`, `not_null` (columns) and
+        `unique` (columns, or lists of columns that form a key). If a check fails, the task fails and the output stays
+        as it was. (templated)
+    :param nested_pruning: Whether to read only the required struct members and to push predicates on struct members.
+        (templated)
+    :param source_conn_id: Airflow connection of type aws, wasb, adls or google_cloud_platform with the credentials of
+        the object store. They reach the job in a private file. (templated)
+    :param spark_home: Spark installation whose bin/spark-submit starts the job. By default, it is located next to
+        spark_python, then in SPARK_HOME, then on PATH. (templated)
+    :param spark_python: Python interpreter of the Spark environment. By default, AIRFLOW_PUSHDOWN_SPARK_PYTHON or
+        PYSPARK_PYTHON of the worker. (templated)
+    :param exchange_dir: Directory or URI (s3a, hdfs, gs, abfss) that both the worker and the driver can access, for the
+        job spec and the result in deploy mode cluster. By default, the extra exchange-dir of the Spark connection.
+        (templated)
+    :param exchange_conn_id: Airflow connection with which the worker accesses exchange_dir, by default the extra
+        exchange-conn-id of the Spark connection. The driver uses the credentials of the cluster. (templated)
+    :param deferrable: Whether the task gives back its worker slot while its driver runs on a cluster. Needs deploy mode
+        cluster and a triggerer. By default, Airflow's setting [operators] default_deferrable, in deploy mode cluster.
+    :param class_archives: Directory on the worker for class data sharing archives, which shorten the start of Spark's
+        JVM, or `off`. The first task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker,
+        otherwise a private directory where the first task records its own classes. Not for deploy mode cluster.
+        (templated)
+    :param assets: Whether the source files become inlets of the task and the output an outlet. The asset events contain
+        rows and bytes. Not for mapped tasks.
+    :param name: Name of the Spark application. (templated)
+    :param kwargs: Parameters of `SparkSubmitOperator` and `BaseOperator`.
     """
 
     table_name: ClassVar[str]

@@ -23,7 +23,38 @@ _FILE_DEFAULTS: Mapping[str, object] = {
 
 
 class PushdownFilesOperator(PushdownBaseOperator):
-    """A scan of files of one format, or of a table of the catalog. Subclasses add the parameters of formats."""
+    """A scan of files of one format, or of a table of the catalog. Subclasses add the parameters of formats.
+
+    :param path: Files, directories or globs to scan, on a local file system or an object store. Give either `path` or
+        `table`. (templated)
+    :param table: Table or view of Spark's catalog to scan, as `table`, `database.table` or `catalog.database.table`.
+        The catalog knows its format and schema. (templated)
+    :param schema: Schema of the files as Spark DDL. By default, the schema is inferred from the files. (templated)
+    :param options: Reader options with Spark's names (header, sep, mode, dateFormat, mergeSchema and so on).
+        (templated)
+    :param columns: Columns to return: names, struct members (a.b, a(b, c)), array elements (a[0]), map entries
+        (a['k']), `*`, and the implicit columns filename, filepath, fqn, suffix, modified, size and dir0 to dirN. Each
+        may have an alias (`AS name`). By default, all columns of the schema. (templated)
+    :param where: Predicate in Spark SQL. The scan returns the rows for which it is true. (templated)
+    :param data_interval: Timestamp or date column. Adds the predicate for the run's data interval, start included and
+        end excluded. Fails if the interval is empty, as it is with Airflow's default timetable for `@daily` and cron
+        strings. (templated)
+    :param limit: Maximum number of rows. The scan stops when it has enough rows. (templated)
+    :param filter_pushdown: Whether the reader evaluates the predicate before it builds rows. Applies to Spark's readers
+        and to the pushdown readers. (templated)
+    :param reader: Reader to use: `spark` for Spark's own reader, `pushdown` for the pushdown reader, `auto` to choose
+        by estimated cost. (templated)
+    :param on_schema_conflict: Action if two files have types for one column that no common type holds without loss.
+        `error` fails. `widen` applies Spark's type coercion. `null` keeps the type of the most files and returns NULL
+        for the others. (templated)
+    :param on_missing_column: Action if a file lacks a column that the schema or another file has: `null` returns NULL,
+        `error` fails. (templated)
+    :param implicit_names: New names of implicit columns, by their original names: filename, filepath, fqn, suffix,
+        modified, size, and `dir` for the prefix of the directory columns. (templated)
+    :param implicit_columns: Additional implicit columns, as import paths `package.module:Class` of subclasses of
+        `ImplicitColumns`. (templated)
+    :param kwargs: Parameters of `PushdownBaseOperator` and of Airflow's operators.
+    """
 
     def __init__(
         self,

@@ -43,13 +43,13 @@ def naming_parameters(names: Mapping[str, str]) -> Iterator[None]:
         for details in error.errors(include_url=False, include_context=False):
             if details["type"] == "extra_forbidden":
                 details["msg"] = "unknown parameter"
-            where = details["loc"]
-            head = str(where[0]) if where else ""
-            parameter = ".".join([names.get(head, head), *map(str, where[1:])])
-            said = details["msg"].removeprefix("Value error, ").replace("tuple", "list").replace("Tuple", "List")
+            location = details["loc"]
+            head = str(location[0]) if location else ""
+            parameter = ".".join([names.get(head, head), *map(str, location[1:])])
+            message = details["msg"].removeprefix("Value error, ").replace("tuple", "list").replace("Tuple", "List")
             # The message of a model validator already names its parameters.
             name = f"{parameter.lstrip('.')}: " if parameter.strip(".") else ""
-            lines.append(f"{name}{said}{shown(details['input'])}")
+            lines.append(f"{name}{message}{shown(details['input'])}")
         # `from None`: a chained pydantic error would add model names and documentation URLs to the log.
         raise config_error("; ".join(lines)) from None
 

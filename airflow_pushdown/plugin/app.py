@@ -16,7 +16,7 @@ from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse
 
 from airflow_pushdown.plugin.dag_data import dag_reports, dags_with_reports, reports_of
-from airflow_pushdown.plugin.data import Place, task_run
+from airflow_pushdown.plugin.data import TaskKey, task_run
 from airflow_pushdown.plugin.links import NOT_MAPPED
 from airflow_pushdown.plugin.page import (
     CONTENT_SECURITY_POLICY,
@@ -64,7 +64,7 @@ def report(
     map_index: Annotated[int, Query(ge=-1)] = -1,
 ) -> HTMLResponse:
     """Return the report of a task instance as a page."""
-    return _report(session, Place(dag_id, task_id, run_id, map_index), in_airflow=False)
+    return _report(session, TaskKey(dag_id, task_id, run_id, map_index), in_airflow=False)
 
 
 def report_tab(dag_id: str, run_id: str, task_id: str, map_index: str, session: SessionDep) -> HTMLResponse:
@@ -72,7 +72,7 @@ def report_tab(dag_id: str, run_id: str, task_id: str, map_index: str, session: 
     if map_index != NOT_MAPPED and not map_index.removeprefix("-").isdecimal():
         raise HTTPException(HTTPStatus.NOT_FOUND, f"{map_index} is not a map index")
     number = -1 if map_index == NOT_MAPPED else int(map_index)
-    return _report(session, Place(dag_id, task_id, run_id, number), in_airflow=True)
+    return _report(session, TaskKey(dag_id, task_id, run_id, number), in_airflow=True)
 
 
 def runs(dag_id: str, session: SessionDep) -> HTMLResponse:
@@ -98,8 +98,8 @@ def overview_tab(user: GetUserDep, session: SessionDep) -> HTMLResponse:
 
 def _overview(user: GetUserDep, session: SessionDep, *, in_airflow: bool) -> HTMLResponse:
     now = datetime.now(UTC)
-    seen = [dag_id for dag_id in dags_with_reports(session, now) if may_see(user, dag_id)]
-    return HTMLResponse(render_overview(reports_of(session, seen, now), in_airflow=in_airflow), headers=_HEADERS)
+    visible = [dag_id for dag_id in dags_with_reports(session, now) if may_see(user, dag_id)]
+    return HTMLResponse(render_overview(reports_of(session, visible, now), in_airflow=in_airflow), headers=_HEADERS)
 
 
 def may_see(user: GetUserDep, dag_id: str) -> bool:
@@ -113,11 +113,12 @@ def may_see(user: GetUserDep, dag_id: str) -> bool:
     )
 
 
-def _report(session: SessionDep, place: Place, *, in_airflow: bool) -> HTMLResponse:
-    run = task_run(session, place)
+def _report(session: SessionDep, key: TaskKey, *, in_airflow: bool) -> HTMLResponse:
+    run = task_run(session, key)
     if run is None:
         raise HTTPException(
-            HTTPStatus.NOT_FOUND, f"there is no task instance {place.task_id} of {place.dag_id} in {place.run_id}"
+            HTTPStatus.NOT_FOUND,
+            f"there is no task instance {key.task_id} of {key.dag_id} in {key.run_id}",
         )
     return HTMLResponse(render_report(run, in_airflow=in_airflow), headers=_HEADERS)
 

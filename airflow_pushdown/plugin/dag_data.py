@@ -14,7 +14,7 @@ from airflow.sdk.bases.xcom import BaseXCom
 from sqlalchemy import Row, and_, select
 from sqlalchemy.orm import Session, aliased
 
-from airflow_pushdown.plugin.data import Place, report_of
+from airflow_pushdown.plugin.data import TaskKey, report_of
 from airflow_pushdown.plugin.links import PushdownReportLink
 from pushdown_spark.contract import SPARK_REQUESTED, JobResult, known_sum
 
@@ -28,7 +28,7 @@ MOST_REPORTS = 1_000
 class TaskReport:
     """The report of one task instance."""
 
-    place: Place
+    task_key: TaskKey
     result: JobResult
 
 
@@ -84,7 +84,7 @@ class Fallback:
     reason: str
     runs: int
     bytes_read: int | None
-    last: Place
+    last: TaskKey
 
 
 @dataclass(frozen=True)
@@ -149,12 +149,12 @@ class DagReports:
     @property
     def fallbacks(self) -> tuple[Fallback, ...]:
         """The fallbacks by task, source and reason. Those with the most bytes come first."""
-        found: dict[tuple[str, str, str], list[tuple[Place, int | None]]] = {}
+        uses: dict[tuple[str, str, str], list[tuple[TaskKey, int | None]]] = {}
         for report in (report for run in self.runs for report in run.reports):
             for name, reason, count in fallbacks_of(report.result):
-                found.setdefault((report.place.task_id, name, reason), []).append((report.place, count))
+                uses.setdefault((report.task_key.task_id, name, reason), []).append((report.task_key, count))
         fallbacks = [
-            Fallback(*key, len(uses), known_sum(count for _, count in uses), uses[0][0]) for key, uses in found.items()
+            Fallback(*key, len(runs), known_sum(count for _, count in runs), runs[0][0]) for key, runs in uses.items()
         ]
         return tuple(sorted(fallbacks, key=lambda fallback: -(fallback.bytes_read or 0)))
 
@@ -228,7 +228,7 @@ def reports_of(session: Session, dag_ids: Sequence[str], until: datetime) -> tup
     for (dag_id, run_id, after, state), group in groupby(rows, _run_of):
         values = ((row, report_of(XComModel.deserialize_value(row))) for row in group)
         reports = tuple(
-            TaskReport(Place(dag_id, row.task_id, run_id, row.map_index), result)
+            TaskReport(TaskKey(dag_id, row.task_id, run_id, row.map_index), result)
             for row, result in values
             if result is not None
         )

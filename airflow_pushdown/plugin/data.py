@@ -11,7 +11,7 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.sdk.bases.xcom import BaseXCom
 from pydantic import ValidationError
-from sqlalchemy import and_, select
+from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
 
 from airflow_pushdown.hooks.application import is_web_address
@@ -25,7 +25,7 @@ _ENDED = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"
 
 
 @dataclass(frozen=True)
-class Place:
+class TaskKey:
     """The key of a task instance. A `map_index` of -1 means that the task is not mapped."""
 
     dag_id: str
@@ -62,7 +62,7 @@ class TaskRun:
     job, and `progress_at` is when they were stored.
     """
 
-    place: Place
+    task_key: TaskKey
     state: str | None
     started: datetime | None
     ended: datetime | None
@@ -86,22 +86,19 @@ class TaskRun:
         return self.state not in _ENDED
 
 
-def task_run(session: Session, place: Place) -> TaskRun | None:
+def task_run(session: Session, task_key: TaskKey) -> TaskRun | None:
     """Return a task instance, None if it does not exist."""
     row = session.execute(
         select(TaskInstance.state, TaskInstance.start_date, TaskInstance.end_date, TaskInstance.try_number).where(
-            TaskInstance.dag_id == place.dag_id,
-            TaskInstance.task_id == place.task_id,
-            TaskInstance.run_id == place.run_id,
-            TaskInstance.map_index == place.map_index,
+            _is_in_run(TaskInstance, task_key), TaskInstance.map_index == task_key.map_index
         )
     ).one_or_none()
     if row is None:
         return None
-    values, stored_at = _values(session, place)
+    values, stored_at = _values(session, task_key)
     page = values.get(SparkApplicationLink().xcom_key)
     return TaskRun(
-        place=place,
+        task_key=task_key,
         state=None if row.state is None else str(row.state),
         started=row.start_date,
         ended=row.end_date,
@@ -110,11 +107,16 @@ def task_run(session: Session, place: Place) -> TaskRun | None:
         stored=BaseXCom.XCOM_RETURN_KEY in values,
         # Every DAG author can write this XCom, so only web addresses become links.
         spark_page=page if isinstance(page, str) and is_web_address(page) else None,
-        history=_history(session, place),
-        siblings=_siblings(session, place) if place.map_index >= 0 else None,
+        history=_history(session, task_key),
+        siblings=_siblings(session, task_key) if task_key.map_index >= 0 else None,
         progress=_progress_of(values.get(PROGRESS_KEY)),
         progress_at=stored_at.get(PROGRESS_KEY),
     )
+
+
+def _is_in_run(model: type[TaskInstance | XComModel], task_key: TaskKey) -> ColumnElement[bool]:
+    """Return the condition of rows of a task in a run, of any of its instances."""
+    return and_(model.dag_id == task_key.dag_id, model.task_id == task_key.task_id, model.run_id == task_key.run_id)
 
 
 def _progress_of(value: object) -> Progress | None:
@@ -125,54 +127,47 @@ def _progress_of(value: object) -> Progress | None:
         return None
 
 
-def _siblings(session: Session, place: Place) -> Siblings:
+def _siblings(session: Session, task_key: TaskKey) -> Siblings:
     """Return the instances of the mapped task in the same run."""
     rows = session.execute(
         # The name is a hybrid property, whose type in a query mypy does not know.
         select(TaskInstance.map_index, TaskInstance.rendered_map_index)  # type: ignore[call-overload]
-        .where(
-            TaskInstance.dag_id == place.dag_id,
-            TaskInstance.task_id == place.task_id,
-            TaskInstance.run_id == place.run_id,
-            TaskInstance.map_index >= 0,
-        )
+        .where(_is_in_run(TaskInstance, task_key), TaskInstance.map_index >= 0)
         .order_by(TaskInstance.map_index)
     ).all()
     names = {row.map_index: str(row.rendered_map_index) for row in rows}
     return Siblings(
         count=len(names),
-        name=names.get(place.map_index, str(place.map_index)),
-        previous=max((index for index in names if index < place.map_index), default=None),
-        next=min((index for index in names if index > place.map_index), default=None),
+        name=names.get(task_key.map_index, str(task_key.map_index)),
+        previous=max((index for index in names if index < task_key.map_index), default=None),
+        next=min((index for index in names if index > task_key.map_index), default=None),
     )
 
 
-def _values(session: Session, place: Place) -> tuple[dict[str, object], dict[str, datetime]]:
+def _values(session: Session, task_key: TaskKey) -> tuple[dict[str, object], dict[str, datetime]]:
     """Return the XCom values of the task instance that the page needs, and when they were stored.
 
     With a custom XCom backend, these are the values in the database, as in the rest of Airflow's web server.
     """
     rows = session.execute(
         select(XComModel.key, XComModel.value, XComModel.timestamp).where(
-            XComModel.dag_id == place.dag_id,
-            XComModel.task_id == place.task_id,
-            XComModel.run_id == place.run_id,
-            XComModel.map_index == place.map_index,
+            _is_in_run(XComModel, task_key),
+            XComModel.map_index == task_key.map_index,
             XComModel.key.in_((BaseXCom.XCOM_RETURN_KEY, SparkApplicationLink().xcom_key, PROGRESS_KEY)),
         )
     ).all()
     return {row.key: XComModel.deserialize_value(row) for row in rows}, {row.key: row.timestamp for row in rows}
 
 
-def _history(session: Session, place: Place) -> tuple[PastRun, ...]:
+def _history(session: Session, task_key: TaskKey) -> tuple[PastRun, ...]:
     """Return the newest runs of the task with a report, oldest first."""
     rows = session.execute(
         select(XComModel.value, XComModel.run_id, DagRun.run_after)
         .join(DagRun, and_(DagRun.dag_id == XComModel.dag_id, DagRun.run_id == XComModel.run_id))
         .where(
-            XComModel.dag_id == place.dag_id,
-            XComModel.task_id == place.task_id,
-            XComModel.map_index == place.map_index,
+            XComModel.dag_id == task_key.dag_id,
+            XComModel.task_id == task_key.task_id,
+            XComModel.map_index == task_key.map_index,
             XComModel.key == BaseXCom.XCOM_RETURN_KEY,
         )
         .order_by(DagRun.run_after.desc(), DagRun.id.desc())

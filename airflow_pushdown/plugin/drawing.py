@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from airflow_pushdown.plugin.dag_data import Day
-from airflow_pushdown.plugin.data import PastRun, Place
+from airflow_pushdown.plugin.data import PastRun, TaskKey
 from pushdown_spark.contract import JobResult, JoinTree, SourceReport
-from pushdown_spark.contract.report_text import human_bytes, human_seconds
+from pushdown_spark.contract.report_text import human_bytes, human_count, human_seconds, reader_name
 
 LEAST_RUNS = 3
 """The number of runs from which a chart says more than a table."""
@@ -36,7 +36,7 @@ class Bar:
     is_partial: bool = False
     failed: bool = False
     current: bool = False
-    place: Place | None = None
+    task_key: TaskKey | None = None
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,16 @@ class Change:
     text: str
 
 
-def history_charts(runs: Sequence[PastRun], place: Place, changes: Sequence[Change]) -> tuple[Chart, ...]:
+def history_charts(runs: Sequence[PastRun], task_key: TaskKey, changes: Sequence[Change]) -> tuple[Chart, ...]:
     """Return charts of bytes read and duration of each run, oldest on the left. None for fewer than three runs."""
     if len(runs) < LEAST_RUNS:
         return ()
     marks = tuple(change.number * SLOT for change in changes)
     return (
-        _chart("Bytes read", runs, place, lambda run: run.result.bytes_read, _bytes, marks),
-        _chart("Time in Spark", runs, place, lambda run: run.result.seconds, human_seconds, marks),
+        _chart(
+            "Bytes read", runs, task_key, lambda run: run.result.bytes_read, lambda size: human_bytes(int(size)), marks
+        ),
+        _chart("Time in Spark", runs, task_key, lambda run: run.result.seconds, human_seconds, marks),
     )
 
 
@@ -85,13 +87,13 @@ def day_charts(days: Sequence[Day]) -> tuple[Chart, ...]:
         sums = day.sums
         if not sums.runs:
             continue
-        said = f"{day.day}: {sums.runs} {'run' if sums.runs == 1 else 'runs'}"
+        run_count = f"{day.day}: {human_count(sums.runs, 'run')}"
         parts = (_height(sums.bytes_read, most), _height(sums.bytes_read + sums.bytes_skipped, most))
-        unknown = f", unknown for {sums.unknown} {'report' if sums.unknown == 1 else 'reports'}" if sums.unknown else ""
-        label = f"{said}, {human_bytes(sums.bytes_read)} read, {human_bytes(sums.bytes_skipped)} skipped{unknown}"
+        unknown = f", unknown for {human_count(sums.unknown, 'report')}" if sums.unknown else ""
+        label = f"{run_count}, {human_bytes(sums.bytes_read)} read, {human_bytes(sums.bytes_skipped)} skipped{unknown}"
         left, width = _slot(number, len(days))
         sizes.append(Bar(left, width, parts, label, is_partial=bool(sums.unknown)))
-        times.append(Bar(left, width, (_height(sums.seconds, longest),), f"{said}, {human_seconds(sums.seconds)}"))
+        times.append(Bar(left, width, (_height(sums.seconds, longest),), f"{run_count}, {human_seconds(sums.seconds)}"))
     return (
         Chart("Bytes read and skipped", human_bytes(most), tuple(sizes), dates, len(days)),
         Chart("Time in Spark", human_seconds(longest), tuple(times), dates, len(days)),
@@ -115,17 +117,13 @@ def _differences(before: JobResult, after: JobResult) -> Iterator[str]:
         old = before.sources.get(name)
         if old is None:
             yield f"source {name} is new"
-        elif _reader(old) != _reader(source):
-            yield f"the reader of {name} changed from {_reader(old)} to {_reader(source)}"
+        elif reader_name(old) != reader_name(source):
+            yield f"the reader of {name} changed from {reader_name(old)} to {reader_name(source)}"
         elif _pushdown(old) != _pushdown(source):
             yield f"the pushdown to {name} changed"
     yield from (f"source {name} is gone" for name in before.sources if name not in after.sources)
     if [_shape(join.after) for join in before.joins] != [_shape(join.after) for join in after.joins]:
         yield "the join order changed"
-
-
-def _reader(source: SourceReport) -> str:
-    return f"{source.reader} (JVM)" if source.carrier == "jvm" else source.reader
 
 
 def _pushdown(source: SourceReport) -> list[str]:
@@ -140,9 +138,9 @@ def _shape(tree: JoinTree) -> object:
 def _chart(
     title: str,
     runs: Sequence[PastRun],
-    place: Place,
+    task_key: TaskKey,
     measure: Callable[[PastRun], float | None],
-    words: Callable[[float], str],
+    format_value: Callable[[float], str],
     marks: tuple[int, ...],
 ) -> Chart:
     """Return a chart of one measure of the runs."""
@@ -150,21 +148,20 @@ def _chart(
     most = max((value for value in values if value is not None), default=0)
     bars = tuple(
         Bar(
-            left=_slot(number, len(runs))[0],
-            width=_slot(number, len(runs))[1],
+            *_slot(number, len(runs)),
             parts=() if value is None else (_height(value, most),),
             is_partial=value is None,
-            label=f"{_when(run)} {run.run_id}: {'unknown' if value is None else words(value)}"
+            label=f"{_when(run)} {run.run_id}: {'unknown' if value is None else format_value(value)}"
             f"{', failed' if run.result.error else ''}",
             failed=run.result.error is not None,
-            current=run.run_id == place.run_id,
-            place=Place(place.dag_id, place.task_id, run.run_id, place.map_index),
+            current=run.run_id == task_key.run_id,
+            task_key=replace(task_key, run_id=run.run_id),
         )
         for number, (run, value) in enumerate(zip(runs, values, strict=True))
     )
     days = [_date(run) for run in runs]
     dates = days if len(set(days)) > 1 else [_when(run)[-5:] for run in runs]
-    return Chart(title, words(most), bars, _dates(dates), len(runs), marks)
+    return Chart(title, format_value(most), bars, _dates(dates), len(runs), marks)
 
 
 def _slot(number: int, slots: int) -> tuple[float, float]:
@@ -189,7 +186,3 @@ def _date(run: PastRun) -> str:
 
 def _when(run: PastRun) -> str:
     return f"{run.after:%Y-%m-%d %H:%M}" if run.after else ""
-
-
-def _bytes(count: float) -> str:
-    return human_bytes(int(count))

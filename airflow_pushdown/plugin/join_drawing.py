@@ -8,7 +8,7 @@ from html import escape
 
 from airflow_pushdown.plugin.join_layout import CHARACTER, LINE, PADDING, Box, cells, layout
 from pushdown_spark.contract.join_tree import JoinReport, JoinTree
-from pushdown_spark.contract.report_text import describe_join
+from pushdown_spark.contract.report_text import describe_join, estimate_ratio
 
 _LARGE_ERROR = 10
 """The factor from which an estimate is marked as wrong."""
@@ -28,14 +28,14 @@ class TreeDrawing:
 def tree_drawings(report: JoinReport) -> tuple[TreeDrawing, ...]:
     """Return the drawings of the join trees of one SELECT: before and after if they differ."""
     if not report.reordered:
-        return (_drawn("As written and as run", report.after, frozenset(), has_run=True),)
+        return (_draw("As written and as run", report.after, frozenset(), has_run=True),)
     after = moved_nodes(report.after, report.before)
     # The same relations are marked in both trees, although other ones may explain the new order as well.
     are_relations = all(len(node) == 1 for node in after)
     before = after if are_relations else moved_nodes(report.before, report.after)
     return (
-        _drawn("Before", report.before, before, has_run=False),
-        _drawn("After", report.after, after, has_run=True),
+        _draw("Before", report.before, before, has_run=False),
+        _draw("After", report.after, after, has_run=True),
     )
 
 
@@ -48,14 +48,14 @@ def moved_nodes(tree: JoinTree, other: JoinTree) -> frozenset[frozenset[str]]:
     order, places = _leaves(tree), {name: number for number, name in enumerate(_leaves(other))}
     stay = set(_longest_rising([name for name in order if name in places], places))
     moved = {frozenset((name,)) for name in order if name not in stay}
-    return frozenset(moved or _joined(tree) - _joined(other))
+    return frozenset(moved or _joins(tree) - _joins(other))
 
 
 def _leaves(tree: JoinTree) -> list[str]:
     return [node.relation for node in tree.nodes() if node.relation is not None]
 
 
-def _joined(tree: JoinTree) -> set[frozenset[str]]:
+def _joins(tree: JoinTree) -> set[frozenset[str]]:
     return {node.relations for node in tree.nodes() if node.sides}
 
 
@@ -72,7 +72,7 @@ def _longest_rising(names: Sequence[str], places: Mapping[str, int]) -> tuple[st
     return max(ends, key=len, default=())
 
 
-def _drawn(title: str, tree: JoinTree, moved: frozenset[frozenset[str]], *, has_run: bool) -> TreeDrawing:
+def _draw(title: str, tree: JoinTree, moved: frozenset[frozenset[str]], *, has_run: bool) -> TreeDrawing:
     root, width, height = layout(tree, has_run=has_run)
     boxes = list(root.boxes())
     content = "".join(map(_edges, boxes)) + "".join(_box(box, is_moved=box.tree.relations in moved) for box in boxes)
@@ -100,7 +100,9 @@ def _edges(box: Box) -> str:
 
 def _box(box: Box, *, is_moved: bool) -> str:
     kind = "join-node" if box.tree.sides else "relation"
-    classes = f"node {kind}{' moved' if is_moved else ''}{' wrong' if _is_wrong(box.tree) else ''}"
+    ratio = estimate_ratio(box.tree) or 1.0
+    is_wrong = max(ratio, 1 / ratio) >= _LARGE_ERROR
+    classes = f"node {kind}{' moved' if is_moved else ''}{' wrong' if is_wrong else ''}"
     texts = "".join(
         f'<text class="line{number}" x="{box.left + PADDING:.1f}" y="{box.top + 17 + number * LINE:.1f}" '
         f'xml:space="preserve">{escape(line)}</text>'
@@ -113,11 +115,3 @@ def _box(box: Box, *, is_moved: bool) -> str:
         f'<rect x="{box.left:.1f}" y="{box.top:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="6"/>'
         f"{texts}{tag}</g>"
     )
-
-
-def _is_wrong(tree: JoinTree) -> bool:
-    """Return whether the estimate is far from the actual rows."""
-    if tree.estimated is None or tree.actual is None:
-        return False
-    estimated, actual = max(tree.estimated, 1.0), max(tree.actual, 1)
-    return max(estimated / actual, actual / estimated) >= _LARGE_ERROR

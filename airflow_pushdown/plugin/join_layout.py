@@ -41,9 +41,9 @@ class Box:
         for side in self.sides:
             yield from side.boxes()
 
-    def moved(self, right: float, down: float) -> Box:
+    def move(self, right: float, down: float) -> Box:
         """Return the box and those below it at another place."""
-        sides = tuple(side.moved(right, down) for side in self.sides)
+        sides = tuple(side.move(right, down) for side in self.sides)
         return Box(
             self.tree, self.lines, self.condition, self.center + right, self.top + down, self.width, self.height, sides
         )
@@ -56,17 +56,17 @@ class Box:
 
 def layout(tree: JoinTree, *, has_run: bool) -> tuple[Box, float, float]:
     """Return the boxes of a tree, from 0 to a width and a height. Only a tree that has run has actual rows."""
-    root = _placed(tree, has_run=has_run)
+    root = _place(tree, has_run=has_run)
     reach = [_reach(box) for box in root.boxes()]
     left, right = min(start for start, _ in reach), max(end for _, end in reach)
-    root = root.moved(-left, 0.0)
+    root = root.move(-left, 0.0)
     return root, right - left, max(box.top + box.height for box in root.boxes())
 
 
-def shortened(text: str, longest: int = MOST_CHARACTERS) -> str:
+def shorten(text: str, longest: int = MOST_CHARACTERS) -> str:
     """Return a text that is at most `longest` characters wide.
 
-    >>> shortened("a_rather_long_name", 10)
+    >>> shorten("a_rather_long_name", 10)
     'a_rathe...'
     """
     if cells(text) <= longest:
@@ -88,16 +88,16 @@ def cells(text: str) -> int:
     )
 
 
-def _placed(tree: JoinTree, *, has_run: bool) -> Box:
+def _place(tree: JoinTree, *, has_run: bool) -> Box:
     """Return the boxes of a tree, with the left edge of its outline at any position and the root at 0."""
-    lines = tuple(map(shortened, _lines(tree, has_run=has_run)))
+    lines = tuple(map(shorten, _lines(tree, has_run=has_run)))
     width = max(map(cells, lines)) * CHARACTER + 2 * PADDING
     height = len(lines) * LINE + PADDING
-    condition = shortened(tree.condition or "", MOST_CHARACTERS + 6)
-    sides = [_placed(side, has_run=has_run).moved(0.0, height + LEVEL_GAP) for side in tree.sides]
+    condition = shorten(tree.condition or "", MOST_CHARACTERS + 6)
+    sides = [_place(side, has_run=has_run).move(0.0, height + LEVEL_GAP) for side in tree.sides]
     if len(sides) == 2:
         distance = _distance(sides[0], sides[1])
-        sides[1] = sides[1].moved(distance, 0.0)
+        sides[1] = sides[1].move(distance, 0.0)
     center = sum(side.center for side in sides) / len(sides) if sides else 0.0
     return Box(tree, lines, condition, center, 0.0, width, height, tuple(sides))
 

@@ -60,49 +60,48 @@ def root_path() -> str:
 def report_path(dag_id: str, task_id: str, run_id: str, map_index: int | None) -> str:
     """Return the path of a task instance's page on the api-server, including the path of `[api] base_url`."""
     query = urlencode({"run_id": run_id, "map_index": -1 if map_index is None else map_index})
-    return f"{root_path()}{PREFIX}/report/{_quoted(dag_id)}/{_quoted(task_id)}?{query}"
+    return f"{root_path()}{PREFIX}/report/{_quote(dag_id)}/{_quote(task_id)}?{query}"
 
 
 def runs_path(dag_id: str) -> str:
     """Return the path of the page that lists the reports of a DAG."""
-    return f"{root_path()}{PREFIX}/runs/{_quoted(dag_id)}"
+    return f"{root_path()}{PREFIX}/runs/{_quote(dag_id)}"
 
 
 def airflow_dag_path(dag_id: str, tab: str = "") -> str:
     """Return the path of a DAG in Airflow's UI."""
-    return f"{root_path()}/dags/{_quoted(dag_id)}{_plugin(tab)}"
+    return f"{root_path()}/dags/{_quote(dag_id)}{_plugin(tab)}"
 
 
 def airflow_run_path(dag_id: str, run_id: str) -> str:
     """Return the path of a DAG run in Airflow's UI."""
-    return f"{root_path()}/dags/{_quoted(dag_id)}/runs/{_quoted(run_id)}"
+    return f"{root_path()}/dags/{_quote(dag_id)}/runs/{_quote(run_id)}"
 
 
 def airflow_task_path(dag_id: str, task_id: str, run_id: str, map_index: int, tab: str = "") -> str:
     """Return the path of a task instance in Airflow's UI."""
     mapped = f"/mapped/{map_index}" if map_index >= 0 else ""
-    return f"{airflow_run_path(dag_id, run_id)}/tasks/{_quoted(task_id)}{mapped}{_plugin(tab)}"
+    return f"{airflow_run_path(dag_id, run_id)}/tasks/{_quote(task_id)}{mapped}{_plugin(tab)}"
 
 
 def views() -> list[dict[str, object]]:
     """Return the tabs and the page that Airflow's UI shows. The UI fills in the names in braces."""
     root = root_path()
+    icons = {"icon": _icon("#52525b"), "icon_dark_mode": _icon("#a1a1aa")}
     return [
         {
             "name": "Pushdown report",
             "href": f"{root}{PREFIX}/tab/report/{{DAG_ID}}/{{RUN_ID}}/{{TASK_ID}}/{NOT_MAPPED}",
             "destination": "task_instance",
             "url_route": REPORT_TAB,
-            "icon": _icon("#52525b"),
-            "icon_dark_mode": _icon("#a1a1aa"),
+            **icons,
         },
         {
             "name": "Pushdown",
             "href": f"{root}{PREFIX}/tab/runs/{{DAG_ID}}",
             "destination": "dag",
             "url_route": RUNS_TAB,
-            "icon": _icon("#52525b"),
-            "icon_dark_mode": _icon("#a1a1aa"),
+            **icons,
         },
         {
             "name": "Pushdown",
@@ -110,21 +109,20 @@ def views() -> list[dict[str, object]]:
             "destination": "nav",
             "category": "browse",
             "url_route": OVERVIEW,
-            "icon": _icon("#52525b"),
-            "icon_dark_mode": _icon("#a1a1aa"),
+            **icons,
         },
     ]
 
 
 def _icon(color: str) -> str:
     """Return a funnel as an image of some hundred bytes."""
-    drawn = f'<path d="M2 3h12l-4.6 5.6v4.6L6.6 14V8.6z" fill="none" stroke="{color}" stroke-width="1.4"/>'
-    return "data:image/svg+xml," + quote(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">{drawn}</svg>')
+    path = f'<path d="M2 3h12l-4.6 5.6v4.6L6.6 14V8.6z" fill="none" stroke="{color}" stroke-width="1.4"/>'
+    return "data:image/svg+xml," + quote(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">{path}</svg>')
 
 
 def _plugin(tab: str) -> str:
     return f"/plugin/{tab}" if tab else ""
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return quote(name, safe="")

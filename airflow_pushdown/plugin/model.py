@@ -19,6 +19,7 @@ from pushdown_spark.contract.report_text import (
     EXACTNESS_MEANINGS,
     check_line,
     human_bytes,
+    human_count,
     human_share,
     residual_reason,
 )
@@ -99,7 +100,7 @@ def rows_meaning(result: JobResult) -> str:
     """Return what the number of rows of a job means, or why there is none."""
     noun = "row" if result.rows == 1 else "rows"
     if result.scans:
-        return f"{noun} in {len(result.scans):,} {'scan' if len(result.scans) == 1 else 'scans'}"
+        return f"{noun} in {human_count(len(result.scans), 'scan')}"
     if result.rows is None:
         return "rows, because the job failed" if result.error else "rows written, because the output already exists"
     return f"{noun} {'written' if result.output else 'returned'}"
@@ -171,7 +172,7 @@ def units_in_words(file: FileReport) -> tuple[str, ...]:
     )
 
 
-def skipped(source: SourceReport) -> tuple[str, ...]:
+def skipped_amounts(source: SourceReport) -> tuple[str, ...]:
     """Return the amounts that were never read or parsed, formatted."""
     return tuple(
         f"{human_bytes(count)} {kind.removeprefix(_BYTES)}" if kind.startswith(_BYTES) else f"{count:,} {kind}"
@@ -197,12 +198,12 @@ def bytes_or_unknown(count: int | None) -> str:
 def _byte_steps(counts: Sequence[tuple[str, int | None]]) -> Iterator[Step]:
     """Yield steps whose bars are shares of the first one."""
     whole = counts[0][1]
-    for place, (label, count) in enumerate(counts):
+    for number, (label, count) in enumerate(counts):
         if count is None or whole is None:
             yield Step(label, bytes_or_unknown(count), None, "")
         else:
             share = min(count / whole, 1.0) if whole else 0.0
-            yield Step(label, human_bytes(count), share, human_share(count, whole) if place else "")
+            yield Step(label, human_bytes(count), share, human_share(count, whole) if number else "")
 
 
 def _searched_steps(source: SourceReport) -> Iterator[Step]:
@@ -220,11 +221,11 @@ def _row_steps(counts: Sequence[tuple[str, int | None]]) -> Iterator[Step]:
     """Yield steps whose bars are shares of the most rows. Rows read by an unknown number of rows have no bar."""
     whole = counts[0][1]
     most = max((count for _, count in counts if count is not None), default=0)
-    for place, (label, count) in enumerate(counts):
+    for number, (label, count) in enumerate(counts):
         if count is None:
             yield Step(label, UNKNOWN, None, "")
         elif whole is None:
             yield Step(label, f"{count:,}", None, "")
         else:
-            part = human_share(count, whole) if place and whole else ""
+            part = human_share(count, whole) if number and whole else ""
             yield Step(label, f"{count:,}", count / most if most else 0.0, part)

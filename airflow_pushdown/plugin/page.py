@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from markupsafe import Markup
 
 from airflow_pushdown.plugin import drawing, links, model
 from airflow_pushdown.plugin.dag_data import DAYS, MOST_REPORTS, DagReports
-from airflow_pushdown.plugin.data import Place, TaskRun
+from airflow_pushdown.plugin.data import TaskKey, TaskRun
 from airflow_pushdown.plugin.join_drawing import TreeDrawing, tree_drawings
 from pushdown_spark.contract import Exactness
 from pushdown_spark.contract.progress import progress_text
@@ -44,11 +45,11 @@ class Links:
     def __init__(self, *, in_airflow: bool) -> None:
         self.in_airflow = in_airflow
 
-    def report(self, place: Place) -> str:
+    def report(self, key: TaskKey) -> str:
         """Return the address of a report."""
         if self.in_airflow:
-            return links.airflow_task_path(place.dag_id, place.task_id, place.run_id, place.map_index, links.REPORT_TAB)
-        return links.report_path(place.dag_id, place.task_id, place.run_id, place.map_index)
+            return links.airflow_task_path(key.dag_id, key.task_id, key.run_id, key.map_index, links.REPORT_TAB)
+        return links.report_path(key.dag_id, key.task_id, key.run_id, key.map_index)
 
     def runs(self, dag_id: str) -> str:
         """Return the address of the list of a DAG's runs."""
@@ -62,19 +63,19 @@ class Links:
 
 def render_report(run: TaskRun, *, in_airflow: bool = False) -> str:
     """Return the page of a task instance, which refreshes itself until the task ends."""
-    place = run.place
+    key = run.task_key
     changes = drawing.plan_changes(run.history)
     return (
         _environment()
         .get_template("report.html")
         .render(
-            title=f"{place.dag_id} / {place.task_id} - Pushdown report",
+            title=f"{key.dag_id} / {key.task_id} - Pushdown report",
             run=run,
             refresh=REFRESH_SECONDS if run.active else None,
             links=Links(in_airflow=in_airflow),
             changes=changes,
-            charts=drawing.history_charts(run.history, place, changes),
-            task_page=links.airflow_task_path(place.dag_id, place.task_id, place.run_id, place.map_index),
+            charts=drawing.history_charts(run.history, key, changes),
+            task_page=links.airflow_task_path(key.dag_id, key.task_id, key.run_id, key.map_index),
         )
     )
 
@@ -133,8 +134,6 @@ def _environment() -> Environment:
         slot=drawing.SLOT,
         least_runs=drawing.LEAST_RUNS,
         airflow_run_path=links.airflow_run_path,
-        at_index=_at_index,
-        at_run=_at_run,
         bytes_or_unknown=model.bytes_or_unknown,
         conjunct_rows=model.conjunct_rows,
         human_bytes=human_bytes,
@@ -144,10 +143,11 @@ def _environment() -> Environment:
         joins_text=joins_text,
         progress_share=model.progress_share,
         progress_text=progress_text,
+        replace=replace,
         rows_meaning=model.rows_meaning,
         rows_written=model.rows_written,
         scan_outcome=model.scan_outcome,
-        skipped=model.skipped,
+        skipped_amounts=model.skipped_amounts,
         source_funnel=model.source_funnel,
         tree_drawings=tree_drawings,
         tree_svg=_tree_svg,
@@ -157,21 +157,11 @@ def _environment() -> Environment:
     return environment
 
 
-def _at_index(place: Place, map_index: int) -> Place:
-    """Return another instance of the same mapped task in the same run."""
-    return Place(place.dag_id, place.task_id, place.run_id, map_index)
-
-
-def _at_run(place: Place, run_id: str) -> Place:
-    """Return the same task instance in another run."""
-    return Place(place.dag_id, place.task_id, run_id, place.map_index)
-
-
-def _tree_svg(drawn: TreeDrawing) -> Markup:
+def _tree_svg(tree: TreeDrawing) -> Markup:
     """Return the drawing of a join tree. It escapes all names."""
     frame = (
         '<svg class="tree" role="img" aria-label="Join tree: {0}" viewBox="-1 -7 {1} {2}" width="{1}" height="{2}">'
         "{3}</svg>"
     )
-    size = (drawn.width + 8, drawn.height + 8)
-    return Markup(frame).format(drawn.title, *size, Markup(drawn.content))  # noqa: S704
+    size = (tree.width + 8, tree.height + 8)
+    return Markup(frame).format(tree.title, *size, Markup(tree.content))  # noqa: S704

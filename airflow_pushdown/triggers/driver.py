@@ -118,10 +118,10 @@ class DriverTrigger(BaseTrigger):
                 return DriverEvent(self.driver_id, problem=str(error))
             if status.phase is not DriverPhase.ACTIVE:
                 return DriverEvent(self.driver_id, status=status)
-            left = float("inf") if self.end_time is None else self.end_time - time.time()
-            if left <= 0:
+            remaining = float("inf") if self.end_time is None else self.end_time - time.time()
+            if remaining <= 0:
                 return DriverEvent(self.driver_id, is_timeout=True)
-            await asyncio.sleep(min(self.poll_seconds, left))
+            await asyncio.sleep(min(self.poll_seconds, remaining))
 
     def _end_unless_deferred(self) -> None:
         if self._is_still_deferred():

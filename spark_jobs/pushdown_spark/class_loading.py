@@ -66,7 +66,7 @@ def _write(spark: SparkSession, result: PushdownResult, path: str) -> None:
     output = open_output(spark, OutputSpec(path=path), "classes")
     output.prepare()
     with output.guarded():
-        result.run(output.stage, as_they_come=True)
+        result.run(output.stage, single_pass=True)
     result.report()
 
 

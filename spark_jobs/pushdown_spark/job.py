@@ -9,7 +9,10 @@ import signal
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from pyspark import SparkConf, SparkContext
 from pyspark import __version__ as pyspark_version
@@ -20,21 +23,25 @@ from pushdown_spark.contract.progress import Progress
 from pushdown_spark.contract.report_text import render_text
 from pushdown_spark.contract.versions import unsupported_spark
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.query_run import QueryRun, SharedApplication
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.exchange import (
     claim_result,
     parse_spec,
     read_secrets,
     read_text,
-    replaced,
+    replaced_driver_error,
     write_progress,
     write_result,
 )
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.parent_watch import watch_parent
-from pushdown_spark.runtime.progress import published_progress
+from pushdown_spark.runtime.progress import publish_progress
 
+if TYPE_CHECKING:
+    from pushdown_spark.query_run import QueryRun
+
+_QUERIES = "pushdown_spark.query_run"
+"""The module that runs queries. It is imported while Spark starts, because each of them takes about a second."""
 _QUIET = {
     "spark.app.name": "airflow_pushdown",
     "spark.log.level": "WARN",
@@ -69,7 +76,7 @@ class JobRun:
         with contextlib.ExitStack() as stack:
             try:
                 spark = stack.enter_context(self.session())
-                with published_progress(self._progress, lambda progress: self._publish(spark, progress)):
+                with publish_progress(self._progress, lambda progress: self._publish(spark, progress)):
                     result = self._run(spark)
             except BaseException as exc:
                 result = self._result(self._error(exc))
@@ -77,7 +84,10 @@ class JobRun:
             if self._spec.result_path is not None:
                 write_result(self._spec.result_path, result, self._path)
             if result.error is None:
-                self._finish()
+                for run in self._started_runs.values():
+                    # The job has succeeded, so a failure to delete what only a retry would need does not matter.
+                    with contextlib.suppress(Exception):
+                        run.finish()
         return result
 
     @contextlib.contextmanager
@@ -90,8 +100,11 @@ class JobRun:
             raise BadSpecError(f"spark_python: {problem}")
         if self._spec.secrets_path is not None:
             self._secrets = read_secrets(self._spec.secrets_path, self._text, keep=keep_secrets)
-        spark = _start_spark(self._spec.conf)
+        with ThreadPoolExecutor(1) as pool:
+            queries = pool.submit(import_module, _QUERIES)
+            spark = _start_spark(self._spec.conf)
         try:
+            queries.result()
             context = spark.sparkContext
             self._application_id = context.applicationId
             print(f"airflow_pushdown: application {context.applicationId}, UI {context.uiWebUrl or 'off'}", flush=True)
@@ -106,12 +119,14 @@ class JobRun:
 
     def explain(self, spark: SparkSession) -> str:
         """Return the plan of each query as text, without running any."""
-        application = SharedApplication(spark)
-        plans = {name: run.plan().explain() for name, run in self._queries(application).items()}
+        plans = {name: run.plan().explain() for name, run in self._queries(spark).items()}
         return "\n".join(f"Scan {name}\n{plan}" if name else plan for name, plan in plans.items())
 
-    def _queries(self, application: SharedApplication) -> dict[str, QueryRun]:
+    def _queries(self, spark: SparkSession) -> dict[str, QueryRun]:
         """Return the scans of the job by their names, or its query under an empty name."""
+        from pushdown_spark.query_run import QueryRun, SharedApplication
+
+        application = SharedApplication(spark)
         spec, secrets = self._spec, self._secrets
         if not spec.scans:
             return {"": QueryRun(application, spec, secrets)}
@@ -129,7 +144,7 @@ class JobRun:
 
     def _run(self, spark: SparkSession) -> JobResult:
         """Run the query, or one scan after the other. Only a failure of Spark itself stops the scans after it."""
-        for name, run in self._queries(SharedApplication(spark)).items():
+        for name, run in self._queries(spark).items():
             self._started_runs[name] = run
             started = time.monotonic()
             rows, error = None, None
@@ -197,12 +212,6 @@ class JobRun:
         """Return an exception as the error of a result."""
         return _without_secrets(classify(exc), self._secrets)
 
-    def _finish(self) -> None:
-        """Delete what only a retry of the job would need. The job has succeeded, so a failure does not matter."""
-        for run in self._started_runs.values():
-            with contextlib.suppress(Exception):
-                run.finish()
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job of `--spec`. Return 0 on success, otherwise 1 after one line on stderr with the reason."""
@@ -228,7 +237,7 @@ def run(spec_path: str, result_path: str | None = None, *, is_claiming: bool = F
         text = read_text("--spec", spec_path)
         spec = parse_spec(text, spec_path)
         if result_path not in (None, spec.result_path):
-            raise replaced(str(result_path))
+            raise replaced_driver_error(str(result_path))
         result = JobRun(spec, text, spec_path).execute()
     except BaseException as exc:
         return _fail(classify(exc))
@@ -260,14 +269,9 @@ def _start_spark(conf: dict[str, str]) -> SparkSession:
     for key, value in conf.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    _log_errors_only(spark, _STREAMING_SINK)
-    return spark
-
-
-def _log_errors_only(spark: SparkSession, logger: str) -> None:
-    """Set a logger of the JVM to log only errors."""
     level = java_class(spark, "org.apache.logging.log4j.Level").toLevel("ERROR")
-    java_class(spark, "org.apache.logging.log4j.core.config.Configurator").setLevel(logger, level)
+    java_class(spark, "org.apache.logging.log4j.core.config.Configurator").setLevel(_STREAMING_SINK, level)
+    return spark
 
 
 def error_of_scans(scans: Collection[str], reports: Mapping[str, ScanReport]) -> JobError | None:
@@ -275,16 +279,16 @@ def error_of_scans(scans: Collection[str], reports: Mapping[str, ScanReport]) ->
     failed = {name: report.error for name, report in reports.items() if report.error is not None}
     if not failed:
         return None
-    main = next((error for error in failed.values() if error.retryable), next(iter(failed.values())))
+    representative = next((error for error in failed.values() if error.retryable), next(iter(failed.values())))
     missing = [name for name in scans if name not in reports]
-    done = [name for name in reports if name not in failed]
+    completed = [name for name in reports if name not in failed]
     parts = [f"{len(failed)} of {len(scans)} scans failed: "]
     parts.append("; ".join(f"{name}: {error.message} ({error.code.value})" for name, error in failed.items()))
-    if done:
-        parts.append(f". Completed: {', '.join(done)}")
+    if completed:
+        parts.append(f". Completed: {', '.join(completed)}")
     if missing:
         parts.append(f". Not run: {', '.join(missing)}")
-    return main.model_copy(update={"message": "".join(parts)})
+    return representative.model_copy(update={"message": "".join(parts)})
 
 
 def _without_secrets(error: JobError, secrets: SecretValues) -> JobError:

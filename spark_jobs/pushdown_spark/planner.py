@@ -14,8 +14,8 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, SourceFormat
 from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
-from pushdown_spark.expressions.constant_folding import folding
-from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.expressions.constant_folding import cached_fold
+from pushdown_spark.expressions.session_settings import is_case_sensitive, is_option_on
 from pushdown_spark.formats.native.plan_scan import SparkPlanScan
 from pushdown_spark.formats.native.scan import NativeScan
 from pushdown_spark.formats.text.jvm_scan import JvmTextScan
@@ -111,8 +111,8 @@ def _plan_files(
         request = _count_malformed(spark, relation, request)
     pruned = _pruned_json_schema(spark, request)
     if pruned is not None:
-        frame = relation.load(schema=StructType([*pruned.fields, *relation.partition_schema.fields]))
-        request = replace(request, loaded=lambda: frame)
+        pruned_schema = StructType([*pruned.fields, *relation.partition_schema.fields])
+        request = request.with_frame(relation.load(schema=pruned_schema))
     return _plan_format(spark, request, notes, relation.load)
 
 
@@ -130,7 +130,7 @@ def _plan_groups(
     for group in groups:
         group_relation = relation.open_group(group.source(relation.source))
         group_request = group.request(request, group_relation.source, names)
-        group_request = replace(group_request, loaded=partial(getattr, group_relation, "native"))
+        group_request = replace(group_request, loaded=partial(getattr, group_relation, "listing"))
         plans.append(plan_scan(spark, group_relation, group_request, notes))
     fields = {field.name: field for field in (*partition_schema.fields, *request.read_schema.fields)}
     schema = StructType([fields[name] for name in request.columns])
@@ -155,7 +155,7 @@ def _count_malformed(spark: SparkSession, relation: FileRelation, request: ScanR
         data = relation.data_schema
     loaded = relation.load({CORRUPT_OPTION: column}, StructType([*data.fields, *relation.partition_schema.fields]))
     malformed = MalformedLines(loaded, column, relation.schema.fieldNames())
-    return replace(request, loaded=lambda: malformed.frame, malformed=malformed)
+    return replace(request, malformed=malformed).with_frame(malformed.frame)
 
 
 def _plan_format(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...], load: Load) -> PlannedScan:
@@ -198,7 +198,7 @@ def _plan_ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]
         from pushdown_spark.formats.orc.planner import NativeOrcPlan, plan_orc
         from pushdown_spark.formats.orc.scan import OrcScan
 
-        orc = plan_orc(spark, ours, folding(spark))
+        orc = plan_orc(spark, ours, cached_fold(spark))
         if isinstance(orc, NativeOrcPlan):
             return orc
         scan = OrcScan(spark, ours, _with_pruning_conjuncts(orc, ours), notes)
@@ -206,16 +206,16 @@ def _plan_ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]
         from pushdown_spark.formats.avro.planner import plan_avro
         from pushdown_spark.formats.avro.scan import AvroScan
 
-        avro = plan_avro(spark, ours, folding(spark))
+        avro = plan_avro(spark, ours, cached_fold(spark))
         scan = AvroScan(spark, ours, _with_pruning_conjuncts(avro, ours), notes)
     elif request.source.format is SourceFormat.PARQUET:
         from pushdown_spark.formats.parquet.planner import plan_parquet
         from pushdown_spark.formats.parquet.scan import ParquetScan
 
-        parquet = plan_parquet(spark, ours, folding(spark))
+        parquet = plan_parquet(spark, ours, cached_fold(spark))
         scan = ParquetScan(spark, ours, _with_pruning_conjuncts(parquet, ours), notes)
     else:
-        text = plan_text(spark, ours, folding(spark))
+        text = plan_text(spark, ours, cached_fold(spark))
         if isinstance(text, JvmTextPlan):
             scan = JvmTextScan(spark, ours, _with_pruning_conjuncts(text, ours), notes)
         else:
@@ -245,8 +245,7 @@ def _native_orc(
     switch = request.source.orc.sarg_to_filter
     if switch is not None or filters_lazily:
         setting = str(switch is not False).lower()
-        frame = load({SARG_TO_FILTER: setting})
-        request = replace(request, loaded=lambda: frame)
+        request = request.with_frame(load({SARG_TO_FILTER: setting}))
         notes = (*notes, f"{SARG_TO_FILTER} is {setting}")
     _refuse_lost_columns(request, reason)
     return partial(NativeScan, request, notes=notes, predicted=predicted)
@@ -283,10 +282,10 @@ def _pruned_json_schema(spark: SparkSession, request: ScanRequest) -> StructType
 def _listing_notes(source: Source) -> tuple[str, ...]:
     """Return notes on how Spark lists and types the files."""
     notes = []
-    infers = source.format is SourceFormat.JSON or source.options.get("inferschema", "").lower() == "true"
+    infers = source.format is SourceFormat.JSON or is_option_on(source.options, "inferschema")
     if source.schema is None and infers:
         notes.append("no schema is declared, so Spark read every file once more to infer it")
-    if source.table is None and source.options.get("recursivefilelookup", "").lower() != "true":
+    if source.table is None and not is_option_on(source.options, "recursivefilelookup"):
         skipped = [path for path in source.paths if has_plain_directories(path)]
         notes += [f"Spark skips sub-directories of {path}; set recursiveFileLookup=true" for path in skipped]
     return tuple(notes)

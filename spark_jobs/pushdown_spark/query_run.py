@@ -27,6 +27,7 @@ from pushdown_spark.contract import (
 )
 from pushdown_spark.contract.progress import Progress
 from pushdown_spark.errors import BadSpecError, PushdownError
+from pushdown_spark.expressions.session_settings import is_option_on
 from pushdown_spark.output.base import Output
 from pushdown_spark.output.catalog_targets import open_catalog_output
 from pushdown_spark.output.checks import raise_failed
@@ -166,7 +167,7 @@ class QueryRun:
             finish_check()
         try:
             with QueryProgress(self._spark, query.progress) as self._running:
-                query.run(action, as_they_come=True)
+                query.run(action, single_pass=True)
         except KeyboardInterrupt:
             # Running tasks would write files that the clean-up has just deleted.
             self._spark.sparkContext.cancelAllJobs()
@@ -197,7 +198,7 @@ def _is_recursive(source: AnySourceSpec) -> bool:
     if isinstance(source, RemoteSourceSpec):
         return False
     options = {key.lower(): value for key, value in source.options.items()}
-    return options.get("recursivefilelookup", "").lower() == "true"
+    return is_option_on(options, "recursivefilelookup")
 
 
 def _compute_all(frame: DataFrame) -> None:

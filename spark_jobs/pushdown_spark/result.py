@@ -15,13 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pushdown_spark.contract import JoinReport, SourceReport
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.expressions.parser import shortened
+from pushdown_spark.expressions.parser import shorten_lists
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
 from pushdown_spark.runtime.jvm_gateway import java_list, local_dataframe
 from pushdown_spark.runtime.query_metrics import RowCount, StageWatch
 from pushdown_spark.scan.advice import with_advice
-from pushdown_spark.scan.base import ProjectedScan, Scan, running
+from pushdown_spark.scan.base import ProjectedScan, running
 
 T = TypeVar("T")
 
@@ -34,22 +34,45 @@ class PushdownResult(ABC):
 
     rows: int | None = None
     """Rows of the result after run(), None before."""
+    _can_fall_back: bool
+    """Whether Spark's readers can replace ours."""
+    _problem: PushdownError | None
+    """Why our reader left a scan to Spark's, while the query was planned or in the first run."""
 
     @property
     @abstractmethod
     def df(self) -> DataFrame:
         """The result as a lazy DataFrame."""
 
-    @abstractmethod
-    def run(self, action: Callable[[DataFrame], T], *, as_they_come: bool = False) -> T:
+    def run(self, action: Callable[[DataFrame], T], *, single_pass: bool = False) -> T:
         """Run an action over the result, and count on the executors what it reads and returns.
 
-        Set `as_they_come` for an action that only writes or collects the rows in their order; counting them is then
-        nearly free. Do not set it for an action that sorts all rows: Spark reads them twice, and the count is wrong.
+        Set `single_pass` for an action that reads the rows once and in their order, such as a write; counting them is
+        then nearly free. Do not set it for an action that sorts all rows: Spark reads them twice, and the count is
+        wrong.
 
         If our reader fails on the input, the action runs again over Spark's own reader. A failed action must therefore
         leave nothing behind. The error of our reader is raised only if Spark's reader fails too.
         """
+        if self._can_fall_back:
+            try:
+                return self._run(action, single_pass=single_pass)
+            except Exception as exc:
+                problem = recoverable_error(exc)
+                if problem is None:
+                    raise
+                self._fall_back(f"our reader gave up: {problem}")
+                self._can_fall_back, self._problem = False, problem
+        with prefer_reader_error(self._problem):
+            return self._run(action, single_pass=single_pass)
+
+    @abstractmethod
+    def _run(self, action: Callable[[DataFrame], T], *, single_pass: bool) -> T:
+        """Run an action once."""
+
+    @abstractmethod
+    def _fall_back(self, reason: str) -> None:
+        """Replace our readers by Spark's. `reason` goes into the report."""
 
     @abstractmethod
     def report(self) -> dict[str, SourceReport]:
@@ -96,6 +119,7 @@ class ScanResult(PushdownResult):
         self._name = name
         self._scan = scan
         self._fallback = fallback
+        self._can_fall_back = fallback is not None
         self._limit = limit
         self._executed: SourceReport | None = None
 
@@ -104,28 +128,18 @@ class ScanResult(PushdownResult):
         """The result as a lazy DataFrame."""
         return self._scan.frame() if self._limit is None else self._scan.limited(self._limit)
 
-    def run(self, action: Callable[[DataFrame], T], *, as_they_come: bool = False) -> T:
-        """Run an action over the result, and again over Spark's own reader if ours fails."""
-        if self._fallback is not None:
-            try:
-                return self._run(action, as_they_come=as_they_come)
-            except Exception as exc:
-                self._problem = recoverable_error(exc)
-                if self._problem is None:
-                    raise
-                self._scan = self._fallback(f"our reader gave up: {self._problem}")
-                self._fallback = None
-        with prefer_reader_error(self._problem):
-            return self._run(action, as_they_come=as_they_come)
+    def _fall_back(self, reason: str) -> None:
+        assert self._fallback is not None
+        self._scan = self._fallback(reason)
 
-    def _run(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
+    def _run(self, action: Callable[[DataFrame], T], *, single_pass: bool) -> T:
         with running(self._scan.scan, self._spark):
             if self._takes_scan_count:
                 return self._run_with_scan_count(action)
             with StageWatch(self._spark) as watch, self._limited_rows() as frame:
-                counted = RowCount(self._spark, frame, as_they_come=as_they_come)
-                outcome = action(counted.frame)
-            self.rows = counted.rows()
+                row_count = RowCount(self._spark, frame, single_pass=single_pass)
+                outcome = action(row_count.frame)
+            self.rows = row_count.rows()
             self._executed = self._completed(watch).model_copy(update={"rows_returned": self.rows})
             return outcome
 
@@ -233,14 +247,14 @@ def parses(spark: SparkSession, where: str | None) -> bool:
         return True
     parser = spark._jsparkSession.sessionState().sqlParser()
     try:
-        return str(parser.parseExpression(shortened(where)).getClass().getSimpleName()) != "Alias"
+        return str(parser.parseExpression(shorten_lists(where)).getClass().getSimpleName()) != "Alias"
     except ParseException:
         return False
 
 
-def analyze(scan: Scan, project: Callable[[DataFrame], DataFrame], parameter: str) -> DataFrame:
+def analyze(frame: Callable[[], DataFrame], parameter: str) -> DataFrame:
     """Let Spark analyze a query now, so that its errors name the parameter. Returns the analyzed DataFrame."""
     try:
-        return project(scan.frame())
+        return frame()
     except (AnalysisException, ParseException) as problem:
         raise typed_error(problem, about=parameter) from problem

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC
 from typing import TYPE_CHECKING
@@ -24,15 +24,16 @@ from pushdown_spark.contract import (
     TableSourceSpec,
 )
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.expressions.parser import shortened
+from pushdown_spark.expressions.parser import shorten_lists
 from pushdown_spark.planner import plan_scan
 from pushdown_spark.projection.metadata_columns import implicit_catalog
+from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, RemoteSource, Source
-from pushdown_spark.relations.open import open_relation
+from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.relations.tables import declared_table
 from pushdown_spark.result import PushdownResult, ScanResult, analyze, parses
 from pushdown_spark.runtime.error_classification import typed_error
-from pushdown_spark.scan.base import ProjectedScan
+from pushdown_spark.scan.base import ProjectedScan, Scan
 
 if TYPE_CHECKING:
     from pushdown_spark.sql import SqlPlanner
@@ -53,6 +54,7 @@ class PushdownSession:
         self._spark = spark
         self._cold = cold
         self._sources: dict[str, AnySource] = {}
+        self._relations = RelationCache(spark)
         self._planner: SqlPlanner | None = None
 
     def add_source(
@@ -185,7 +187,8 @@ class PushdownSession:
             if query.sql is not None:
                 return self._sql_planner().plan(query.sql, query.joins)
             where = _whole_predicate(self._spark, query)
-            return _plan(self._spark, self._source(query.source or ""), query.model_copy(update={"where": where}))
+            source = self._source(query.source or "")
+            return _plan(self._spark, self._relations.open(source), query.model_copy(update={"where": where}))
 
     def _sql_planner(self) -> SqlPlanner:
         """Return the planner of SQL queries, which keeps samples of the sources."""
@@ -194,7 +197,7 @@ class PushdownSession:
             from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
             from pushdown_spark.sql import SqlPlanner
 
-            self._planner = SqlPlanner(self._spark, self._sources, SampleCache())
+            self._planner = SqlPlanner(self._spark, self._sources, self._relations, SampleCache())
         return self._planner
 
     def _source(self, name: str) -> AnySource:
@@ -253,16 +256,15 @@ def _whole_predicate(spark: SparkSession, query: QuerySpec) -> str | None:
     if query.where is None:
         return interval
     try:
-        parser.parseExpression(shortened(query.where))
+        parser.parseExpression(shorten_lists(query.where))
     except ParseException as problem:
         raise typed_error(problem, about="where") from problem
     # On lines of its own: the predicate may end with a comment.
     return f"{interval} AND (\n{query.where}\n)"
 
 
-def _plan(spark: SparkSession, source: AnySource, query: QuerySpec) -> PushdownResult:
+def _plan(spark: SparkSession, relation: Relation, query: QuerySpec) -> PushdownResult:
     """Resolve the columns, choose a reader, and select its rows."""
-    relation = open_relation(spark, source)
     projection = relation.projection(query.columns)
 
     def select(frame: DataFrame) -> DataFrame:
@@ -272,19 +274,32 @@ def _plan(spark: SparkSession, source: AnySource, query: QuerySpec) -> PushdownR
     def filter_and_select(frame: DataFrame) -> DataFrame:
         return select(frame if query.where is None else frame.where(query.where))
 
-    def filter_by_short_lists(frame: DataFrame) -> DataFrame:
-        return select(frame if query.where is None else frame.where(shortened(query.where)))
-
     request = relation.request(projection, query.where)
     planned = plan_scan(spark, relation, request, projection.notes)
+    scan = ProjectedScan(planned.scan, select if planned.scan.is_exact else filter_and_select)
     if not (planned.is_understood and projection.is_plain and parses(spark, query.where)):
-        analyze(planned.native("check"), filter_by_short_lists, "where")
+        _check_query(scan, planned.native, select, query.where)
     return ScanResult(
         spark,
-        source.name,
-        ProjectedScan(planned.scan, select if planned.scan.is_exact else filter_and_select),
+        relation.source.name,
+        scan,
         planned.fallback(filter_and_select),
         limit=query.limit,
         takes_scan_count=query.limit is None and planned.scan.counts_result_rows(has_predicate=query.where is not None),
         problem=planned.problem,
     )
+
+
+def _check_query(
+    scan: ProjectedScan,
+    native: Callable[[str], Scan],
+    select: Callable[[DataFrame], DataFrame],
+    where: str | None,
+) -> None:
+    """Let Spark analyze a query, so that its errors name `where`. Spark's own scan keeps the DataFrame for the run."""
+    short = None if where is None else shorten_lists(where)
+    if scan.scan.is_native and short == where:
+        analyze(scan.frame, "where")
+    else:
+        frame = native("check").frame()
+        analyze(lambda: select(frame if short is None else frame.where(short)), "where")

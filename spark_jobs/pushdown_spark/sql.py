@@ -1,4 +1,4 @@
-"""The planner of SQL queries: over one source in this module, over several sources by the join planner."""
+"""The planner of SQL queries: over one source in this module, over several sources by the optimizer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pushdown_spark.planner import plan_full_pushdown, plan_scan
 from pushdown_spark.projection.required_columns import words_outside_names
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource
-from pushdown_spark.relations.open import open_relation
+from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.result import PushdownResult, ScanResult, analyze
 from pushdown_spark.scan.base import ProjectedScan
 
@@ -29,11 +29,14 @@ from pushdown_spark.scan.base import ProjectedScan
 class SqlPlanner:
     """The planner of SQL queries. Spark runs the query, and the readers of the sources get its conjuncts."""
 
-    def __init__(self, spark: SparkSession, sources: Mapping[str, AnySource], cache: SampleCache) -> None:
-        """`cache` keeps samples of the sources for later queries."""
+    def __init__(
+        self, spark: SparkSession, sources: Mapping[str, AnySource], relations: RelationCache, samples: SampleCache
+    ) -> None:
+        """`relations` opens the sources, and `samples` keeps samples of them for later queries."""
         self._spark = spark
         self._sources = sources
-        self._cache = cache
+        self._relations = relations
+        self._samples = samples
         self._views = PrivateViews(spark)
 
     def plan(self, sql: str, joins: JoinOptions) -> PushdownResult:
@@ -56,13 +59,13 @@ class SqlPlanner:
     def _plan(self, sql: str, joins: JoinOptions) -> PushdownResult:
         tree = self._parse(sql)
         tables = list(tree.find_all(exp.Table))
-        named = self._sources.get(_plain_name(tables[0])) if len(tables) == 1 else None
-        if named is not None and isinstance(tree, exp.Select) and self._is_complete(sql, tree, tables[0]):
-            return self._plan_one_source(sql, tree, named)
+        source = self._sources.get(".".join(part.name for part in tables[0].parts)) if len(tables) == 1 else None
+        if source is not None and isinstance(tree, exp.Select) and self._is_complete(sql, tree, tables[0]):
+            return self._plan_one_source(sql, tree, source)
         return self._optimizer(joins).optimize(sql)
 
     def _optimizer(self, joins: JoinOptions) -> QueryOptimizer:
-        return QueryOptimizer(self._spark, self._sources, joins, self._cache, self._views)
+        return QueryOptimizer(self._spark, self._sources, joins, self._relations, self._samples, self._views)
 
     def _is_complete(self, sql: str, tree: exp.Select, table: exp.Table) -> bool:
         """Return whether the tree of a query over one table has all required columns by their own names."""
@@ -73,7 +76,7 @@ class SqlPlanner:
 
     def _plan_one_source(self, sql: str, tree: exp.Select, source: AnySource) -> PushdownResult:
         """Plan a query with one reference to one source, whose reader gets the WHERE."""
-        relation = open_relation(self._spark, source)
+        relation = self._relations.open(source)
         where = self._where(sql, tree, relation)
         request, notes = relation.query_request(tree, where, words_outside_names(sql, tree))
         request = request.of_query(sql)
@@ -83,7 +86,7 @@ class SqlPlanner:
                 return self._spark.sql(sql)
 
         planned = plan_scan(self._spark, relation, request, notes)
-        analyzed = analyze(planned.native("check"), run_query, "query")
+        analyzed = analyze(lambda: run_query(planned.native("check").frame()), "query")
         scan = plan_full_pushdown(relation, tree, request, notes, analyzed.columns)
         if scan is not None:
             return ScanResult(self._spark, source.name, scan, None)
@@ -107,18 +110,13 @@ class SqlPlanner:
         """
         where = tree.args.get("where")
         quotes_names = '"' in sql and is_enabled(self._spark, "spark.sql.ansi.doubleQuotedIdentifiers")
-        if where is None or not self._is_simple(tree) or "\\" in sql or quotes_names or not read_alike(sql):
+        # The WHERE must apply to every row of one table, without a join or sample before it.
+        is_simple = (
+            tree.find(exp.TableSample, exp.Pivot, exp.Lateral, exp.Join) is None
+            and len(list(tree.find_all(exp.Table))) == len(list(tree.find_all(exp.Select))) == 1
+        )
+        if where is None or not is_simple or "\\" in sql or quotes_names or not read_alike(sql):
             return None
         (table,) = tree.find_all(exp.Table)
         predicate = where.this.transform(relation.unqualified, table.alias_or_name)
         return str(predicate.sql(dialect="spark"))
-
-    def _is_simple(self, tree: exp.Select) -> bool:
-        """Return whether the WHERE applies to every row of one table, without a join or sample before it."""
-        between = tree.find(exp.TableSample, exp.Pivot, exp.Lateral, exp.Join)
-        return between is None and len(list(tree.find_all(exp.Table))) == len(list(tree.find_all(exp.Select))) == 1
-
-
-def _plain_name(table: exp.Table) -> str:
-    """Return the name of a table. A name with a database is not the name of a source."""
-    return ".".join(part.name for part in table.parts)

@@ -7,13 +7,14 @@ tasks run in the process of the test, which takes milliseconds, and a few scans 
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Generic
+from typing import Any, ClassVar, Generic
 
 import pyarrow as pa
 from folder import Folder
@@ -24,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from random_predicates import leaves
 from seeds import BATCHES, SEEDS
+from session_settings import pushdown_off
 from typed_rows import random_predicate
 
 from pushdown_spark.errors import UnsafeInputError
@@ -34,6 +36,8 @@ from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.scan_task import FileScanTask, Metrics, sum_metrics
+from pushdown_spark.relations.listing import InputFile, local_files
+from pushdown_spark.relations.packing import Packing, pack
 from pushdown_spark.session import PushdownSession
 
 PREDICATES = 60
@@ -146,11 +150,11 @@ def case_over(
     schema: t.StructType,
     directory: Path,
     about: str,
-    pushdown_off: AbstractContextManager[None],
+    source_format: str,
 ) -> Case | None:
     """Return Spark's rows of a DataFrame and its results without pushdown, None if its own reader fails."""
     names, predicates = schema.fieldNames(), predicates_over(rng, schema)
-    with pushdown_off:
+    with pushdown_off(frame.sparkSession, source_format):
         # One query is usually enough. Several are needed if a predicate raises or the files cannot be read.
         whole = judge(frame, names, predicates)
         answers = None if whole is None else {text: whole[text].to_pylist() for text in predicates}
@@ -218,12 +222,24 @@ def check_rows(
     tally.counts = sum_metrics([tally.counts, *counts])
 
 
-def run_tasks(scan: FileScanTask[Any, Metrics], schema: pa.Schema) -> Counter[Row]:
-    """Run all tasks of a scan in this process, and return their rows."""
-    numbers = pa.RecordBatch.from_pydict({"id": pa.array(range(len(scan.tasks)), pa.int64())})
+def data_files(directory: Path, suffix: str) -> tuple[InputFile, ...]:
+    """Return the files of a directory whose names end so, ordered by name."""
+    return local_files(sorted(map(str, directory.glob(f"*.{suffix}"))))
+
+
+def run_tasks(
+    scan_class: type[FileScanTask[Any, Metrics]],
+    query: Any,
+    files: Sequence[InputFile],
+    split: int,
+    counts: list[Metrics],
+) -> Counter[Row]:
+    """Run all tasks of a scan in this process, with splits of so many bytes. Return the rows, and append the counts."""
+    tasks = pack(files, Packing(split, 1_000, 2))
+    numbers = pa.RecordBatch.from_pydict({"id": pa.array(range(len(tasks)), pa.int64())})
     rows: Counter[Row] = Counter()
-    for batch in scan(iter([numbers])):
-        assert batch.schema == schema
+    for batch in scan_class(tasks, query, lambda _, metrics: counts.extend(metrics.values()))(iter([numbers])):
+        assert batch.schema == query.schema
         batch.validate(full=True)
         columns = shown(pa.Table.from_batches([batch]))
         rows += Counter(zip(*columns.values(), strict=True)) if columns else Counter({(): batch.num_rows})
@@ -250,11 +266,6 @@ def check_session(rng: random.Random, case: Case, text: str, tally: Tally[Metric
     tally.reasons[f"{source['reader']}: {report.reader}: {report.reason}"[:150]] += 1
 
 
-def drawn_reader(rng: random.Random) -> str:
-    """Return the reader of a session: mostly ours."""
-    return rng.choice(("pushdown", "pushdown", "auto"))
-
-
 def check_seeds(cases: int, check_case: Callable[[int, random.Random, Path], None]) -> None:
     """Check cases of random seeds, each in a directory of its own."""
 
@@ -265,3 +276,48 @@ def check_seeds(cases: int, check_case: Callable[[int, random.Random, Path], Non
             check_case(seed, random.Random(seed + 1), Path(directory))
 
     run()
+
+
+class ReaderComparison(ABC, Generic[Metrics]):
+    """Compares the rows of one of our readers with those of Spark's, over random files."""
+
+    source_format: ClassVar[str]
+
+    def __init__(self, spark: SparkSession, no_counts: Metrics) -> None:
+        self.spark = spark
+        self.tally = Tally(no_counts)
+
+    @abstractmethod
+    def draw_case(self, seed: int, directory: Path) -> Case | None:
+        """Write the files of a seed. Return Spark's results, None if its own reader fails on the files."""
+
+    @abstractmethod
+    def check_scan(self, rng: random.Random, case: Case, text: str, bound: Pushdown[Node]) -> None:
+        """Check one predicate with random other columns and settings of the reader."""
+
+    def session_options(self, rng: random.Random, case: Case, reader: str) -> dict[str, Any]:
+        """Return random parameters of the source of a session."""
+        return {"schema": case.schema.toDDL()}
+
+    def filters_in_sessions(self, case: Case) -> bool:
+        """Whether Spark's own reader may filter in sessions."""
+        return False
+
+    def check_case(self, seed: int, rng: random.Random, directory: Path, scans: int) -> None:
+        """Check all predicates of a seed in this process, and this many in a session."""
+        case = self.draw_case(seed, directory)
+        if case is None:
+            self.tally.reasons["Spark's own reader fails"] += 1
+            return
+        check_scans(case, self.tally, lambda text, bound: self.check_scan(rng, case, text, bound))
+        with nullcontext() if self.filters_in_sessions(case) else pushdown_off(self.spark, self.source_format):
+            for text in rng.sample(sorted(case.answers), min(scans, len(case.answers))):
+                reader = rng.choice(("pushdown", "pushdown", "auto"))
+                options = self.session_options(rng, case, reader)
+                check_session(rng, case, text, self.tally, format=self.source_format, reader=reader, **options)
+
+    def run(self, cases: int, scans: int) -> Metrics:
+        """Check cases of random seeds. Return the counts of the reader."""
+        check_seeds(cases, lambda seed, rng, directory: self.check_case(seed, rng, directory, scans))
+        self.tally.assert_compared()
+        return self.tally.counts

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from random_predicates import Leaf, leaves, quoted
 from random_predicates import predicate as pooled_predicate
-from session_settings import session_settings
+from session_settings import PUSHDOWN_OFF, session_settings
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import PushdownError
@@ -40,10 +40,6 @@ _NAME = re.compile(
     r"\.(orc|avro|parquet|json|jsonl|ndjson|csv|tsv)(\.(gz|bz2|zst|gzip|zstd|deflate|snappy|lz4))?$", re.I
 )
 _FORMATS = {"jsonl": "json", "ndjson": "json", "tsv": "csv"}
-_PUSHDOWN_OFF = {
-    f"spark.sql.{name}": "false"
-    for name in ("json.filterPushdown.enabled", "csv.filterPushdown.enabled", "avro.filterPushdown.enabled")
-} | {"spark.sql.orc.filterPushdown": "false", "spark.sql.parquet.filterPushdown": "false"}
 _FAILURES = (PySparkException, Py4JJavaError, PushdownError)
 _SAMPLE = 60
 _FEW = 4
@@ -117,7 +113,7 @@ class Setting:
             "spark.sql.session.timeZone": rng.choice(ZONES),
             "spark.sql.ansi.enabled": rng.choice(("true", "false")),
             "spark.sql.caseSensitive": rng.choice(("true", "false", "false")),
-            **_PUSHDOWN_OFF,
+            **PUSHDOWN_OFF,
         }
         if file.source_format not in (SourceFormat.JSON, SourceFormat.CSV):
             return cls({}, conf)

@@ -10,10 +10,9 @@ from pathlib import Path
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
+from arrow_schemas import utc_arrow_schema
 from pyarrow import orc
 from pyspark.sql import types as t
-
-from pushdown_spark.expressions.arrow_types import utc_arrow_schema
 
 Row = tuple[object, ...]
 _AVRO: Mapping[type[t.DataType], object] = {

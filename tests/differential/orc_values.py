@@ -9,11 +9,10 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_DOWN, Context, Decimal
 
 import pyarrow as pa
+from arrow_schemas import utc_arrow_schema
 from pyspark.sql import types as t
 from typed_rows import BYTES, FLOATS, LONG_DECIMALS, LONGS, TIMES, TYPES
 from values import DATES, DECIMALS, INTEGERS, text
-
-from pushdown_spark.expressions.arrow_types import utc_arrow_schema
 
 BITS = {t.ByteType: 8, t.ShortType: 16, t.IntegerType: 32, t.LongType: 64}
 OLD_YEAR = 1600

@@ -26,8 +26,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
-from session_settings import session_settings
-from test_avro import pushdown_off
+from session_settings import pushdown_off, session_settings
 from thirds import third
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
@@ -38,7 +37,7 @@ from pushdown_spark.formats.readable_types import arrow_schema
 
 ROWS = 300
 TYPED = {"UnreadableFileError", "UnsafeInputError", "SchemaConflictError", "BadSchemaError"}
-PLACE = re.compile(r"block \d+ at byte \d+|head at byte \d+")
+PLACE = re.compile(r"block \d+ at byte \d+|header at byte \d+")
 DECIMAL = {"logicalType": "decimal", "precision": 20, "scale": 4}
 RECORD = {"type": "record", "name": "inner", "fields": [{"name": "u", "type": "int"}, {"name": "v", "type": "bytes"}]}
 FIELDS = {
@@ -124,7 +123,7 @@ class Reference:
 
     def __init__(self, spark: SparkSession, paths: list[Path]) -> None:
         self._spark = spark
-        with tolerant(spark), pushdown_off(spark):
+        with tolerant(spark), pushdown_off(spark, "avro"):
             frame = self._frame(paths)
             table = frame.withColumn("file", f.input_file_name()).toArrow()
         self._rows: dict[str, list[dict[str, object]]] = defaultdict(list)
@@ -143,7 +142,7 @@ class Reference:
     def fails(self, path: Path) -> bool:
         """Return whether Spark cannot read the file to its end."""
         try:
-            with pushdown_off(self._spark):
+            with pushdown_off(self._spark, "avro"):
                 self._frame([path]).toArrow()
         except (PySparkException, Py4JJavaError):
             return True

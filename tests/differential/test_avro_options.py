@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import fastavro
-import pyarrow as pa
 import pytest
 from avro_files import AVRO
-from columnar_cases import shown
+from columnar_cases import counted
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from test_avro import pushdown_off
+from session_settings import pushdown_off
 
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.session import PushdownSession
@@ -129,10 +127,6 @@ def _write(path: Path, first: int, day: int, head: Mapping[str, str]) -> None:
         fastavro.writer(file, schema, records, codec="deflate", sync_interval=1_000, metadata=dict(head))
 
 
-def _counted(table: pa.Table) -> Counter[tuple[str, ...]]:
-    return Counter(zip(*shown(table).values(), strict=True))
-
-
 @pytest.mark.parametrize("reader", ["pushdown", pytest.param("auto", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", CASES)
 def test_options_have_the_same_effect_as_in_spark(spark: SparkSession, files: Path, name: str, reader: str) -> None:
@@ -143,7 +137,7 @@ def test_options_have_the_same_effect_as_in_spark(spark: SparkSession, files: Pa
     session = PushdownSession(spark)
     session.add_source("t", path=path, format="avro", schema=case.schema, options=options, reader=reader)
     failures = (PySparkException, Py4JJavaError, PushdownError)
-    with pushdown_off(spark):
+    with pushdown_off(spark, "avro"):
         if case.fails:
             with pytest.raises((PySparkException, Py4JJavaError)):
                 theirs.load(path).toArrow()
@@ -154,7 +148,7 @@ def test_options_have_the_same_effect_as_in_spark(spark: SparkSession, files: Pa
         expected = (frame.where(case.where) if case.where else frame).toArrow()
         result = session.scan("t", where=case.where)
         found = result.run(lambda frame: frame.toArrow())
-    assert _counted(found) == _counted(expected)
+    assert counted(found) == counted(expected)
     assert found.num_rows > 0
     report = result.report()["t"]
     if reader == "pushdown":

@@ -6,9 +6,8 @@ import random
 from pathlib import Path
 
 import pytest
-from columnar_cases import Tally
 from pyspark.sql import SparkSession
-from test_avro import check_case
+from test_avro import AvroComparison
 
 from pushdown_spark.formats.avro.metrics import AvroMetrics
 
@@ -17,4 +16,4 @@ from pushdown_spark.formats.avro.metrics import AvroMetrics
 def test_decimals_with_redundant_bytes_are_found_after_the_branch_of_a_union(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
-    check_case(spark, seed, random.Random(seed + 1), tmp_path, 3, Tally(AvroMetrics()))
+    AvroComparison(spark, AvroMetrics()).check_case(seed, random.Random(seed + 1), tmp_path, 3)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from avro_evolve import evolved
 from avro_files import AVRO, by_fastavro, random_table, records_of, schema_of
-from columnar_cases import Tally, case_over, check_scans, check_seeds
+from columnar_cases import case_over, check_scans, check_seeds
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from test_avro import check_scan, pushdown_off, rows_of
+from test_avro import AvroComparison, rows_of
 
 from pushdown_spark.errors import PushdownError, UnsafeInputError
 from pushdown_spark.formats.avro.decoder import AvroQuery
@@ -29,43 +29,43 @@ Avro = str | list[str]
 REFUSED = "Spark refuses"
 
 
-def check_schema(
-    spark: SparkSession, rng: random.Random, directory: Path, schema: str, tally: Tally[AvroMetrics]
-) -> None:
+def check_schema(comparison: AvroComparison, rng: random.Random, directory: Path, schema: str) -> None:
     """Check one reader schema with many predicates, each with some columns."""
+    tally = comparison.tally
     try:
-        frame = spark.read.format(AVRO).option("avroSchema", schema).load(str(directory))
+        frame = comparison.spark.read.format(AVRO).option("avroSchema", schema).load(str(directory))
     except (PySparkException, Py4JJavaError):
         tally.reasons[REFUSED] += 1
         return
     try:
-        case = case_over(rng, frame, frame.schema, directory, schema, pushdown_off(spark))
+        case = case_over(rng, frame, frame.schema, directory, schema, "avro")
     except UnicodeDecodeError:
         # Spark makes strings of any bytes, which Python cannot show.
         tally.reasons["strings that are no UTF-8"] += 1
         return
     if case is not None:
-        check_scans(case, tally, lambda text, bound: check_scan(rng, case, text, bound, tally, schema))
+        comparison.reader_schema = schema
+        check_scans(case, tally, lambda text, bound: comparison.check_scan(rng, case, text, bound))
         return
     tally.reasons[REFUSED] += 1
+    query = AvroQuery(arrow_schema(spark_schema(parse_schema(schema)).fields), None, schema)
     with pytest.raises(PushdownError):
-        rows_of(
-            AvroQuery(arrow_schema(spark_schema(parse_schema(schema)).fields), None, schema), directory, 1 << 27, []
-        )
+        rows_of(query, directory, 1 << 27, [])
 
 
-def check_case(spark: SparkSession, rng: random.Random, directory: Path, tally: Tally[AvroMetrics]) -> None:
+def check_case(comparison: AvroComparison, rng: random.Random, directory: Path) -> None:
     table = random_table(rng)
     writer = schema_of(table)
     by_fastavro(rng, directory / "a.avro", writer, records_of(rng, table, ROWS))
     for _ in range(SCHEMAS):
         reader = json.dumps(evolved(rng, writer, rng.choice((0.0, 0.0, 0.0, 0.05))))
-        check_schema(spark, rng, directory, reader, tally)
+        check_schema(comparison, rng, directory, reader)
 
 
 def _run(spark: SparkSession, cases: int) -> None:
-    tally = Tally(AvroMetrics())
-    check_seeds(cases, lambda _, rng, directory: check_case(spark, rng, directory, tally))
+    comparison = AvroComparison(spark, AvroMetrics())
+    check_seeds(cases, lambda _, rng, directory: check_case(comparison, rng, directory))
+    tally = comparison.tally
     assert tally.scans > tally.given_up, tally
     assert tally.exact > tally.scans * 0.7, tally
     assert tally.kept > 10 * tally.scans, tally

@@ -17,19 +17,12 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from random_predicates import leaves, predicate
-from session_settings import session_settings
+from session_settings import PUSHDOWN_OFF, session_settings
 
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.session import PushdownSession
 
-PUSHDOWN_OFF = {
-    "spark.sql.parquet.filterPushdown": "false",
-    "spark.sql.orc.filterPushdown": "false",
-    "spark.sql.json.filterPushdown.enabled": "false",
-    "spark.sql.csv.filterPushdown.enabled": "false",
-    "spark.sql.avro.filterPushdown.enabled": "false",
-}
 CASES = 6
 NIGHTLY_CASES = 150
 QUERIES = 5

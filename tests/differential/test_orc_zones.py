@@ -22,7 +22,8 @@ from columnar_cases import Row, counted, judge, shown
 from folder import Folder
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
-from test_orc import pushdown_off, rows_of
+from session_settings import pushdown_off
+from test_orc import rows_of
 
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
@@ -158,7 +159,7 @@ def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -
     assert isinstance(schema, t.StructType)
     names = schema.fieldNames()
     asked = predicates(rng, name)
-    with pushdown_off(spark):
+    with pushdown_off(spark, "orc"):
         whole = judge(spark.read.schema(schema).orc(str(directory)), names, asked)
     assert whole is not None
     values = list(zip(*shown(whole.select(names)).values(), strict=True))
@@ -212,7 +213,7 @@ def test_files_of_another_zone_are_read_by_spark(spark: SparkSession, tmp_path: 
     with in_zone(spark, "Europe/Berlin"):
         write_by_spark(spark, rows, tmp_path)
     with in_zone(spark, "Asia/Kolkata"):
-        with pushdown_off(spark):
+        with pushdown_off(spark, "orc"):
             expected = spark.read.orc(str(tmp_path)).where("n = 5").toArrow()
         session = PushdownSession(spark)
         session.add_source("t", path=str(tmp_path), format="orc", reader="pushdown")

@@ -17,7 +17,7 @@ from parquet_damage import regions
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from session_settings import session_settings
+from session_settings import pushdown_off
 from thirds import third
 
 from pushdown_spark.formats.parquet.column_mapping import datetime_calendar, int96_calendar
@@ -69,7 +69,7 @@ def sound(codec: str, path: Path) -> bytes:
 
 def spark_rows(spark: SparkSession, path: Path) -> list[dict[str, object]] | None:
     """Return the rows of Spark's reader without pushdown, None if it fails."""
-    with session_settings(spark, {"spark.sql.parquet.filterPushdown": "false"}):
+    with pushdown_off(spark, "parquet"):
         try:
             frame = spark.read.schema(spark.createDataFrame(SCHEMA.empty_table()).schema).parquet(str(path))
             return plain(frame.toArrow().cast(SCHEMA)).to_pylist()

@@ -12,7 +12,7 @@ from projection_places import FILE_COLUMNS, LINES, PARTITIONS, REFUSED, Refused
 from projection_tables import OURS, TABLES, Table, format_name
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
-from session_settings import session_settings
+from session_settings import pushdown_off
 from typed_results import rows_of, shown
 
 from pushdown_spark.errors import PushdownError
@@ -70,8 +70,7 @@ class Written:
 
 @pytest.fixture(scope="module")
 def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
-    off = {f"spark.sql.{name}.filterPushdown.enabled": "false" for name in OURS - {"avro"}}
-    with session_settings(spark, off):
+    with pushdown_off(spark, *(OURS - {"avro"})):
         yield Written(spark, tmp_path_factory.mktemp("tables"))
 
 

@@ -16,6 +16,7 @@ import psycopg
 import pyarrow as pa
 import pymysql
 import pytest
+from arrow_schemas import utc_arrow_schema
 from databases import Server
 from folder import Folder
 from hypothesis import given, settings
@@ -43,7 +44,6 @@ from pushdown_spark.contract import Exactness
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
 from pushdown_spark.databases.remote_query import row_query
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
-from pushdown_spark.expressions.arrow_types import utc_arrow_schema
 from pushdown_spark.expressions.conjuncts import conjuncts
 from pushdown_spark.expressions.parser import parse_predicate
 

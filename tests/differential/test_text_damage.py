@@ -19,7 +19,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from session_settings import session_settings
+from session_settings import pushdown_off
 from spark_rows import sorted_rows
 
 from pushdown_spark.errors import PushdownError
@@ -38,7 +38,6 @@ CODECS: dict[str, Callable[[bytes], bytes]] = {
     ".zst": lambda content: pa.Codec("zstd").compress(content, asbytes=True),
     ".members.gz": lambda content: gzip.compress(content[:3_000]) + gzip.compress(content[3_000:]),
 }
-OFF = {"spark.sql.json.filterPushdown.enabled": "false", "spark.sql.csv.filterPushdown.enabled": "false"}
 FAILED = ("it fails",)
 
 
@@ -90,7 +89,7 @@ def _check(spark: SparkSession, folder: Path, source_format: str, suffix: str, f
 
 @pytest.fixture(autouse=True)
 def _pushdown_off(spark: SparkSession) -> Iterator[None]:
-    with session_settings(spark, OFF):
+    with pushdown_off(spark, "json", "csv"):
         yield
 
 

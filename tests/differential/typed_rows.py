@@ -8,11 +8,10 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_DOWN, Context, Decimal
 
 import pyarrow as pa
+from arrow_schemas import utc_arrow_schema
 from pyspark.sql import types as t
 from random_predicates import Leaf, predicate, quoted
 from values import DATES, DECIMALS, INTEGERS, text
-
-from pushdown_spark.expressions.arrow_types import utc_arrow_schema
 
 ROW = "row"
 """The column that numbers the rows."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from session_settings import session_settings
+from session_settings import pushdown_off
 from spark_rows import sorted_rows
 
 from pushdown_spark.contract import SourceReport
 from pushdown_spark.session import PushdownSession
-
-OFF = {f"spark.sql.{name}.filterPushdown.enabled": "false" for name in ("json", "csv")}
 
 
 def text_session(
@@ -30,7 +28,7 @@ def both_readers(
     answers = {}
     for reader in ("spark", "pushdown"):
         session = text_session(spark, path, schema, reader, source_format, **options)
-        with session_settings(spark, OFF):
+        with pushdown_off(spark):
             result = session.scan("data", where=where)
             answers[reader] = result.run(sorted_rows), result.report()["data"]
     assert answers["spark"][0] == answers["pushdown"][0]

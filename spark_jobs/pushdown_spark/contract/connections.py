@@ -56,7 +56,7 @@ class RemoteConnection(Message):
     connect_timeout: Annotated[int, Field(ge=1)] = 15
 
     @model_validator(mode="after")
-    def _has_host(self) -> Self:
+    def _check_host(self) -> Self:
         if self.kind is not DatabaseKind.SQLITE and not self.host:
             raise ValueError("host: required for a database server")
         return self
@@ -84,7 +84,9 @@ class SecretValues(Message):
     def passwords(self) -> tuple[str, ...]:
         """The passwords of all connections."""
         connections = (*self.remote.values(), *self.outputs.values(), self.output)
-        return tuple(each.password for each in connections if each is not None and each.password)
+        return tuple(
+            connection.password for connection in connections if connection is not None and connection.password
+        )
 
     def __bool__(self) -> bool:
         """Return whether there is a secret."""

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from pushdown_spark.contract.job_spec import OutputFormat, OutputMode
 from pushdown_spark.contract.join_tree import JoinReport
-from pushdown_spark.contract.message import Message
+from pushdown_spark.contract.message import Message, shorten
 from pushdown_spark.contract.sources import ONLY_SOURCE
 from pushdown_spark.contract.versions import CONTRACT_VERSION
 from pushdown_spark.errors import ErrorCode
@@ -50,7 +50,7 @@ class ConjunctReport(Message):
     @classmethod
     def _shorten(cls, sql: str) -> str:
         """Shorten conjuncts such as lists of thousands of values."""
-        return sql if len(sql) <= LONGEST_CONJUNCT else f"{sql[: LONGEST_CONJUNCT - 3]}..."
+        return shorten(sql, LONGEST_CONJUNCT)
 
 
 class FileReport(Message):

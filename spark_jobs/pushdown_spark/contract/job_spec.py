@@ -95,7 +95,7 @@ class QuerySpec(Message):
     """How the optimizer may change the joins of `sql`."""
 
     @model_validator(mode="after")
-    def _one_form(self) -> Self:
+    def _check_form(self) -> Self:
         short_form = (self.source, self.columns, self.where, self.interval, self.limit)
         if self.sql is not None and any(part is not None for part in short_form):
             raise ValueError(
@@ -120,7 +120,7 @@ class OutputChecks(Message):
 
     @field_validator("unique", mode="before")
     @classmethod
-    def _keys(cls, given: object) -> object:
+    def _list_of_keys(cls, given: object) -> object:
         if not isinstance(given, list | tuple):
             return given
         return tuple((key,) if isinstance(key, str) else key for key in given)
@@ -147,7 +147,7 @@ class OutputSpec(Message):
     """Conditions on the rows."""
 
     @model_validator(mode="after")
-    def _has_partitions(self) -> Self:
+    def _check_mode(self) -> Self:
         if self.mode is OutputMode.OVERWRITE_PARTITIONS and not self.partition_by:
             raise ValueError("partition_by: mode overwrite_partitions needs the columns whose partitions it replaces")
         if self.mode is OutputMode.MERGE:
@@ -156,7 +156,7 @@ class OutputSpec(Message):
 
     @field_validator("format", mode="before")
     @classmethod
-    def _plain_files(cls, given: object) -> object:
+    def _check_format(cls, given: object) -> object:
         name = given.lower() if isinstance(given, str) else given
         if name not in set(OutputFormat):
             raise ValueError(
@@ -181,7 +181,7 @@ class TableRowsSpec(Message):
     """Conditions on the rows."""
 
     @model_validator(mode="after")
-    def _has_keys_to_merge(self) -> Self:
+    def _check_merge_keys(self) -> Self:
         if (self.mode is OutputMode.MERGE) != bool(self.merge_keys):
             raise ValueError("merge_keys: give the columns of the key with mode merge, and with no other mode")
         return self
@@ -194,7 +194,7 @@ class TableOutputSpec(TableRowsSpec):
     """The table, which may be qualified like that of a source."""
 
     @model_validator(mode="after")
-    def _has_rows_to_replace(self) -> Self:
+    def _check_replace_where(self) -> Self:
         if (self.mode is OutputMode.OVERWRITE_PARTITIONS) != (self.replace_where is not None):
             raise ValueError(
                 "replace_where: give it with mode overwrite_partitions, which replaces the rows for which it is true, "
@@ -216,7 +216,7 @@ class CatalogOutputSpec(TableRowsSpec):
     """Partition columns of a new table. An existing table must have the same."""
 
     @model_validator(mode="after")
-    def _has_what_the_mode_allows(self) -> Self:
+    def _check_mode_and_options(self) -> Self:
         if self.replace_where is not None and self.mode is not OutputMode.OVERWRITE_PARTITIONS:
             raise ValueError("replace_where: give it with mode overwrite_partitions only")
         if "path" in map(str.lower, self.options):
@@ -225,7 +225,7 @@ class CatalogOutputSpec(TableRowsSpec):
 
     @field_validator("format", mode="before")
     @classmethod
-    def _known_format(cls, given: object) -> object:
+    def _check_format(cls, given: object) -> object:
         name = given.lower() if isinstance(given, str) else given
         if name not in set(TableFormat):
             raise ValueError(f"a table can be created with one of these formats: {', '.join(TableFormat)}")
@@ -295,7 +295,7 @@ class JobSpec(Message):
     secrets."""
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_query(self) -> Self:
         if self.version != CONTRACT_VERSION:
             raise ValueError(f"version: this job reads spec version {CONTRACT_VERSION}, the spec has {self.version}")
         if (self.query is None) == (not self.scans):
@@ -305,7 +305,7 @@ class JobSpec(Message):
         return self
 
     @model_validator(mode="after")
-    def _independent_scans(self) -> Self:
+    def _check_scans(self) -> Self:
         if not self.scans:
             return self
         if self.scans.keys() != self.sources.keys():

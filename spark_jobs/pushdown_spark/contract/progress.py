@@ -7,7 +7,7 @@ import re
 from pydantic import ValidationError
 
 from pushdown_spark.contract.message import Message
-from pushdown_spark.contract.report_text import human_bytes, human_seconds
+from pushdown_spark.contract.report_text import human_bytes, human_count, human_seconds
 
 _LINE = "airflow_pushdown: progress "
 _RESULT = re.compile(r"result([-\w]*\.json)$")
@@ -83,25 +83,21 @@ def progress_text(progress: Progress) -> str:
         f"scan {progress.scan_number} of {progress.scans_total} ({progress.scan})" if progress.scan else "",
         _part_of_whole(progress.files_done, progress.files_total, "file"),
         _bytes(progress.bytes_done, progress.bytes_total),
-        _counted(progress.rows_found, "row", " found"),
+        "" if progress.rows_found is None else f"{human_count(progress.rows_found, 'row')} found",
         _part_of_whole(progress.tasks_done, progress.tasks_total, "task"),
-        "" if progress.seconds_left is None else f"about {_rounded(progress.seconds_left)} left to scan",
+        "" if progress.seconds_left is None else f"about {_whole_seconds(progress.seconds_left)} left to scan",
     ]
     return ", ".join(filter(None, parts))
 
 
 def _part_of_whole(done: int | None, total: int | None, noun: str) -> str:
-    return "" if done is None else f"{done:,} of {_counted(total, noun)}"
+    return "" if done is None or total is None else f"{done:,} of {human_count(total, noun)}"
 
 
 def _bytes(done: int | None, total: int | None) -> str:
     return "" if done is None or total is None else f"{human_bytes(done)} of {human_bytes(total)} searched"
 
 
-def _counted(count: int | None, noun: str, after: str = "") -> str:
-    return "" if count is None else f"{count:,} {noun}{'' if count == 1 else 's'}{after}"
-
-
-def _rounded(seconds: float) -> str:
+def _whole_seconds(seconds: float) -> str:
     """Return an estimated duration, which is not more exact than a second."""
     return f"{round(seconds)} s" if seconds < 59.5 else human_seconds(seconds)

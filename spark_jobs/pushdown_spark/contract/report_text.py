@@ -14,6 +14,7 @@ from pushdown_spark.contract.job_result import (
     SourceReport,
 )
 from pushdown_spark.contract.join_tree import JoinReport, JoinTree
+from pushdown_spark.contract.message import shorten
 
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _INDENT = "  "
@@ -34,14 +35,14 @@ def render_text(result: JobResult) -> str:
         details = [*_summary_lines(scan), *_section("Checks", map(check_line, scan.checks))]
         lines += ["", f"Scan {name}", *(_INDENT + line for line in details)] if details else []
     for name, source in result.sources.items():
-        lines += ["", f"Source {name}: reader {_reader(source)}, {source.reason}"]
+        lines += ["", f"Source {name}: reader {reader_name(source)}, {source.reason}"]
         lines += [_INDENT + line for line in _source(source)]
     if result.joins:
         lines += ["", "Joins", *(_INDENT + line for join in result.joins for line in joins_text(join))]
     return "\n".join(lines)
 
 
-def _reader(source: SourceReport) -> str:
+def reader_name(source: SourceReport) -> str:
     """Return the reader, and where it searched lines if not in Python workers."""
     return f"{source.reader} (inside the JVM)" if source.carrier == "jvm" else source.reader
 
@@ -58,6 +59,15 @@ def human_bytes(count: int) -> str:
             return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} {_BYTE_UNITS[-1]}"
+
+
+def human_count(number: int, noun: str) -> str:
+    """Return a number of things.
+
+    >>> human_count(1, "row"), human_count(1_200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def human_share(part: int, whole: int) -> str:
@@ -92,11 +102,11 @@ def _outcome(result: JobResult) -> Iterator[str]:
         yield from _section("Scans", (f"{name}: {scan_line(scan)}" for name, scan in result.scans.items()))
     elif result.rows is not None:
         target = f" written to {result.output}" if result.output else " returned; the job has no output"
-        yield f"{_count(result.rows, 'row')}{target}"
+        yield f"{human_count(result.rows, 'row')}{target}"
     elif result.error is None:
         yield f"Nothing written: {result.output} already exists" if result.output else "Nothing written"
     yield from _summary_lines(result)
-    yield from _section("Checks", (check_line(check) for check in result.checks))
+    yield from _section("Checks", map(check_line, result.checks))
     application = f" as {result.application_id}" if result.application_id else ""
     yield f"Ran for {human_seconds(result.seconds)}{application}"
 
@@ -109,11 +119,11 @@ def scan_line(scan: ScanReport) -> str:
     if scan.rows is None:
         return f"nothing written, {scan.output} already exists"
     if scan.output is None:
-        return f"{_count(scan.rows, 'row')} counted {seconds}; the scan has no output"
+        return f"{human_count(scan.rows, 'row')} counted {seconds}; the scan has no output"
     earlier = (
         " by an earlier try" if scan.output_summary is not None and scan.output_summary.is_from_earlier_try else ""
     )
-    return f"{_count(scan.rows, 'row')} written to {scan.output}{earlier} {seconds}"
+    return f"{human_count(scan.rows, 'row')} written to {scan.output}{earlier} {seconds}"
 
 
 def check_line(check: CheckReport) -> str:
@@ -128,7 +138,7 @@ def _summary_lines(result: JobResult | ScanReport) -> Iterator[str]:
     if summary.table is not None:
         yield f"Output: table {summary.table}, mode {summary.mode}"
     else:
-        size = f"{_count(summary.files, 'file')} of {summary.format}, {human_bytes(summary.bytes)}"
+        size = f"{human_count(summary.files, 'file')} of {summary.format}, {human_bytes(summary.bytes)}"
         yield f"Output: {size}, mode {summary.mode}"
     if summary.is_from_earlier_try:
         yield "An earlier try of the run had committed these rows. This try wrote nothing"
@@ -142,8 +152,8 @@ def _summary_lines(result: JobResult | ScanReport) -> Iterator[str]:
 def _source(source: SourceReport) -> Iterator[str]:
     pushed = [c for c in source.conjuncts if c.exactness is not Exactness.UNSUPPORTED]
     residual = [c for c in source.conjuncts if c.exactness is not Exactness.EXACT]
-    yield from _section(f"Pushed down to the {source.reader} reader", (_pushed_line(conjunct) for conjunct in pushed))
-    yield from _section("Evaluated by Spark", (_residual_line(conjunct) for conjunct in residual))
+    yield from _section(f"Pushed down to the {source.reader} reader", map(_pushed_line, pushed))
+    yield from _section("Evaluated by Spark", (f"{c.sql}: {residual_reason(c)}" for c in residual))
     if not source.conjuncts:
         yield "No predicate"
     if source.columns:
@@ -153,7 +163,9 @@ def _source(source: SourceReport) -> Iterator[str]:
     if source.files_total or source.files_read is not None:
         yield _files_line(source)
     yield from _bytes_lines(source)
-    yield from _purpose_lines(source)
+    purposes = [f"{purpose} {human_bytes(count)}" for purpose, count in source.bytes_by_purpose.items() if count]
+    if purposes:
+        yield f"Bytes read: {', '.join(purposes)}"
     yield from _units_lines(source)
     yield from _rows_lines(source)
     yield from _skipped_lines(source)
@@ -183,10 +195,6 @@ def _pushed_line(conjunct: ConjunctReport) -> str:
     return f"{conjunct.sql}{form} ({conjunct.exactness.value})"
 
 
-def _residual_line(conjunct: ConjunctReport) -> str:
-    return f"{conjunct.sql}: {residual_reason(conjunct)}"
-
-
 def residual_reason(conjunct: ConjunctReport) -> str:
     """Return why Spark evaluates a conjunct."""
     default = "re-evaluated by Spark" if conjunct.exactness is Exactness.INEXACT else "cannot be pushed down"
@@ -211,21 +219,6 @@ def _bytes_lines(source: SourceReport) -> Iterator[str]:
         yield f"Bytes: {human_bytes(source.bytes_read)} of {total} read, {skipped} skipped"
     if source.bytes_searched is not None:
         yield f"Searched for byte patterns: {human_bytes(source.bytes_searched)} (decompressed)"
-
-
-def _purposes(source: SourceReport) -> dict[str, int]:
-    """Return the bytes read for each purpose that has any."""
-    return {purpose: count for purpose, count in source.bytes_by_purpose.items() if count}
-
-
-def _purpose(purpose: str, count: int) -> str:
-    return f"{purpose} {human_bytes(count)}"
-
-
-def _purpose_lines(source: SourceReport) -> Iterator[str]:
-    purposes = _purposes(source)
-    if purposes:
-        yield f"Bytes read: {', '.join(_purpose(*entry) for entry in purposes.items())}"
 
 
 def _units_lines(source: SourceReport) -> Iterator[str]:
@@ -264,10 +257,6 @@ def _skipped_lines(source: SourceReport) -> Iterator[str]:
         yield f"Skipped: {', '.join(parts)}"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def joins_text(report: JoinReport) -> list[str]:
     """Return the join trees of one SELECT, one node per line."""
     lines = [f"{'Reordered' if report.reordered else 'Not reordered'}: {report.reason}"]
@@ -292,7 +281,7 @@ def describe_join(tree: JoinTree) -> str:
     counts = f" ({rows})" if rows else ""
     if tree.relation is not None:
         return f"{relation_name(tree)}{hint}{counts}"
-    condition = f" ON {_shorten(tree.condition)}" if tree.condition else ""
+    condition = f" ON {shorten(tree.condition, _LONGEST_CONDITION)}" if tree.condition else ""
     return f"{tree.kind} JOIN{hint}{condition}{counts}"
 
 
@@ -303,20 +292,27 @@ def relation_name(tree: JoinTree) -> str:
     return f"{tree.source} AS {tree.relation}"
 
 
+def estimate_ratio(tree: JoinTree) -> float | None:
+    """Return the estimated rows of a node divided by the actual ones, None if one of them is unknown."""
+    if tree.estimated is None or tree.actual is None:
+        return None
+    return max(tree.estimated, 1.0) / max(tree.actual, 1)
+
+
 def estimate_error(tree: JoinTree) -> str:
     """Return by which factor the estimated rows of a node are wrong, an empty string if that is unknown.
 
     >>> estimate_error(JoinTree(relation="a", estimated=30, actual=10))
     '3.0 times too high'
     """
-    if tree.estimated is None or tree.actual is None:
+    ratio = estimate_ratio(tree)
+    if ratio is None:
         return ""
-    estimated, actual = max(tree.estimated, 1.0), max(tree.actual, 1)
-    factor = max(estimated / actual, actual / estimated)
+    factor = max(ratio, 1 / ratio)
     if factor < 1.05:
         return "as estimated"
     figure = f"{factor:.1f}" if factor < 100 else f"{factor:,.0f}"
-    return f"{figure} times too {'high' if estimated > actual else 'low'}"
+    return f"{figure} times too {'high' if ratio > 1 else 'low'}"
 
 
 def row_counts(tree: JoinTree) -> str:
@@ -329,8 +325,3 @@ def row_counts(tree: JoinTree) -> str:
     if error := estimate_error(tree):
         parts.append(error)
     return ", ".join(parts)
-
-
-def _shorten(condition: str) -> str:
-    longest = _LONGEST_CONDITION
-    return condition if len(condition) <= longest else f"{condition[: longest - 3]}..."

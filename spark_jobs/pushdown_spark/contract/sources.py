@@ -127,7 +127,7 @@ class SourceSpec(Message):
 
     @field_validator("format", mode="before")
     @classmethod
-    def _is_file_format(cls, given: object) -> object:
+    def _check_format(cls, given: object) -> object:
         known = [name.value for name in SourceFormat if name not in (SourceFormat.TABLE, SourceFormat.REMOTE)]
         if given == REMOTE:
             raise ValueError("a remote table has no path; declare a remote source with `table` or `query`")
@@ -138,7 +138,7 @@ class SourceSpec(Message):
         return given
 
     @model_validator(mode="after")
-    def _suits_connector(self) -> Self:
+    def _check_connector_fields(self) -> Self:
         """Reject fields about single files for formats whose connectors know the files and their schema."""
         if self.format not in CONNECTOR_FORMATS:
             return self
@@ -151,7 +151,7 @@ class SourceSpec(Message):
         return self
 
     @model_validator(mode="after")
-    def _has_lines_to_count(self) -> Self:
+    def _check_max_malformed(self) -> Self:
         if self.max_malformed is None:
             return self
         if self.format not in (SourceFormat.JSON, SourceFormat.CSV):
@@ -217,7 +217,7 @@ class RemoteSourceSpec(Message):
 
     @field_validator("lower_bound", "upper_bound", mode="before")
     @classmethod
-    def _to_string(cls, bound: object) -> object:
+    def _as_string(cls, bound: object) -> object:
         """Accept numbers as bounds."""
         return str(bound) if isinstance(bound, int) and not isinstance(bound, bool) else bound
 
@@ -228,7 +228,7 @@ class RemoteSourceSpec(Message):
         return None if query is None else query.strip().rstrip("; \n")
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_table_and_bounds(self) -> Self:
         if (self.table is None) == (self.query is None):
             raise ValueError("table: give either a `table` or a `query` in the database's SQL")
         if (self.lower_bound is None) != (self.upper_bound is None):

@@ -23,7 +23,7 @@ from pushdown_spark.databases.sql_builder import (
     in_list,
     is_null,
     is_true,
-    negated,
+    negate,
     number,
     timestamp_literal,
 )
@@ -113,7 +113,7 @@ class ColumnConditions:
                 return (all_of if is_and else any_of)([self.write(part, polarity) for part in parts])
             case Not(part=part):
                 inner = self.write(part, polarity.opposite)
-                return negated(inner) if polarity is Polarity.VALUE else inner
+                return negate(inner) if polarity is Polarity.VALUE else inner
             case BooleanConstant(value=value):
                 return _constant(value, polarity)
             case IsTrue() | IsUnknown():
@@ -138,7 +138,7 @@ class ColumnConditions:
             return self.write(node.part, polarity)
         value = self.write(node.part, Polarity.VALUE)
         test = is_true(value) if isinstance(node, IsTrue) else is_null(value)
-        return negated(test) if polarity is Polarity.FALSE_ROWS else test
+        return negate(test) if polarity is Polarity.FALSE_ROWS else test
 
     def column(self, path: Sequence[str], *, case_sensitive: bool = True) -> RemoteColumn:
         """Return the column of a path. Raises UnsupportedError if the table has no such column."""
@@ -157,7 +157,7 @@ class ColumnConditions:
             case InList(column=column):
                 return self._one_of(self._operand(column), node)
             case StringMatch(column=column, test=how, text=text):
-                return self.comparison(self._operand(column)).holds(how, text)
+                return self.comparison(self._operand(column)).match(how, text)
             case LikeMatch(column=column, pieces=pieces):
                 comparison = self.comparison(self._operand(column))
                 # SQLite's GLOB stops at a NUL character.
@@ -171,12 +171,12 @@ class ColumnConditions:
         if operand.kind is LogicalType.STRING:
             return self.comparison(operand).compare(op, str(value))
         if operand.kind is LogicalType.BOOLEAN:
-            return ColumnTest(operand.value if value else negated(operand.value))
+            return ColumnTest(operand.value if value else negate(operand.value))
         self._check_equality(operand, op, [value])
         if operand.kind in FLOATING and self.dialect is not Dialect.POSTGRES:
             outcome = _constant_outcome(op, float(value), has_infinity=self.dialect is Dialect.SQLITE)
             if outcome is not None:
-                return ColumnTest(negated(never_true(operand.value)) if outcome else never_true(operand.value))
+                return ColumnTest(negate(never_true(operand.value)) if outcome else never_true(operand.value))
         hint = self._index_hint(operand, op, [value])
         return ColumnTest(binary(OPERATORS[op], operand.value, self._literal(operand, value)), index_hint=hint)
 
@@ -261,7 +261,7 @@ def with_polarity(test: ColumnTest, polarity: Polarity) -> exp.Expr:
         return test.tree if test.index_hint is None else all_of([test.index_hint, test.tree])
     if test.only_true_reason:
         raise UnsupportedError(test.only_true_reason)
-    return negated(test.tree) if polarity is Polarity.FALSE_ROWS else test.tree
+    return negate(test.tree) if polarity is Polarity.FALSE_ROWS else test.tree
 
 
 def _constant(value: bool | None, polarity: Polarity) -> exp.Expr:

@@ -16,10 +16,10 @@ from pushdown_spark.databases.sql_builder import (
     call,
     case_when,
     cast,
-    collated,
+    collate,
     in_list,
     is_null,
-    negated,
+    negate,
     number,
 )
 from pushdown_spark.errors import UnsupportedError
@@ -229,7 +229,7 @@ def _is_not_decimal(column: RemoteColumn, numbers: tuple[int, ...]) -> exp.Expr:
     if precision > _SQLITE_EXACT_DIGITS or not has_digits:
         raise UnsupportedError(f"{column.name} has more digits than SQLite preserves, or no declared number of digits")
     number_classes = [exp.Literal.string(name) for name in ("integer", "real", "null")]
-    not_a_number = negated(in_list(call("TYPEOF", column.reference), number_classes, Dialect.SQLITE))
+    not_a_number = negate(in_list(call("TYPEOF", column.reference), number_classes, Dialect.SQLITE))
     rounded = binary(exp.NEQ, column.reference, call("ROUND", column.reference, number(scale)))
     too_large = binary(exp.GTE, call("ABS", column.reference), number(10 ** (precision - scale)))
     return any_of([not_a_number, rounded, too_large])
@@ -237,8 +237,8 @@ def _is_not_decimal(column: RemoteColumn, numbers: tuple[int, ...]) -> exp.Expr:
 
 def _is_not_date(reference: exp.Expr) -> exp.Expr:
     """Return the condition of values that are neither NULL nor dates in SQLite's own format."""
-    is_date = binary(exp.NullSafeEQ, call("DATE", reference), collated(reference, "BINARY"))
-    return all_of([negated(is_null(reference)), negated(is_date)])
+    is_date = binary(exp.NullSafeEQ, call("DATE", reference), collate(reference, "BINARY"))
+    return all_of([negate(is_null(reference)), negate(is_date)])
 
 
 def _sqlite_timestamp(reference: exp.Expr) -> exp.Expr:
@@ -257,15 +257,15 @@ def _is_not_timestamp(reference: exp.Expr) -> exp.Expr:
     has_fraction = all_of(
         [
             exp.Glob(this=rest, expression=exp.Literal.string(".[0-9]*")),
-            negated(exp.Glob(this=digits, expression=exp.Literal.string("*[^0-9]*"))),
+            negate(exp.Glob(this=digits, expression=exp.Literal.string("*[^0-9]*"))),
             binary(exp.LTE, call("LENGTH", reference), number(26)),
         ]
     )
     is_valid = all_of(
         [
             binary(exp.EQ, call("TYPEOF", reference), exp.Literal.string("text")),
-            binary(exp.NullSafeEQ, seconds, collated(start, "BINARY")),
+            binary(exp.NullSafeEQ, seconds, collate(start, "BINARY")),
             any_of([binary(exp.EQ, rest, exp.Literal.string("")), has_fraction]),
         ]
     )
-    return all_of([negated(is_null(reference)), negated(is_valid)])
+    return all_of([negate(is_null(reference)), negate(is_valid)])

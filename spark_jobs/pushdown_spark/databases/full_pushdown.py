@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,12 +25,14 @@ from pushdown_spark.databases.remote_query import (
     row_query,
 )
 from pushdown_spark.databases.remote_table import Dialect, RemoteTable
+from pushdown_spark.databases.sql_builder import has_other_arguments
 from pushdown_spark.databases.transport import QueryExecution
 from pushdown_spark.errors import LostConnectionError, UnsupportedError
 from pushdown_spark.expressions.names import name_key
+from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.scan.base import Scan
 
-_SUPPORTED_CLAUSES = frozenset({"expressions", "from_", "where", "group", "order", "limit"})
+_SUPPORTED_CLAUSES = ("expressions", "from_", "where", "group", "order", "limit")
 _AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
     exp.Count: AggregateFunction.COUNT,
     exp.Min: AggregateFunction.MIN,
@@ -71,7 +73,8 @@ class PushedQuery:
 
     def _output(self, item: str) -> Column:
         """Return a column of the result. Counts are not nullable in Spark."""
-        return f.coalesce(_column(item), f.lit(0)) if item in self.counts else _column(item)
+        column = f.col(quote_name(item))
+        return f.coalesce(column, f.lit(0)) if item in self.counts else column
 
 
 def push_query(
@@ -107,9 +110,9 @@ class _QueryAnalyzer:
 
     def _check_clauses(self) -> None:
         tree, (relation,) = self._tree, self._tree.find_all(exp.Table)
-        if not self._predicate.is_exact or _has_other_arguments(tree, _SUPPORTED_CLAUSES):
+        if not self._predicate.is_exact or has_other_arguments(tree, *_SUPPORTED_CLAUSES):
             raise UnsupportedError("Spark evaluates a part of the predicate, or another clause")
-        if _has_other_arguments(relation, {"this", "alias"}) or relation.alias_column_names:
+        if has_other_arguments(relation, "this", "alias") or relation.alias_column_names:
             raise UnsupportedError("only a name and an alias of the table are sent")
         if tree.find(exp.Subquery, exp.Window):
             raise UnsupportedError("subqueries and windows are not sent")
@@ -201,7 +204,7 @@ class _QueryAnalyzer:
         group = self._tree.args.get("group")
         if group is None:
             return []
-        if _has_other_arguments(group, {"expressions"}):
+        if has_other_arguments(group, "expressions"):
             raise UnsupportedError("only plain groups are sent")
         return list(dict.fromkeys(map(self._column, group.expressions)))
 
@@ -285,16 +288,8 @@ class FullPushdownScan(Scan):
         return self._execution.report(self._plan_report, self._query.sql)
 
 
-def _has_other_arguments(node: exp.Expr, supported: Set[str]) -> bool:
-    return any(value for key, value in node.args.items() if key not in supported)
-
-
 def _sort_key(name: str, ordering: Ordering) -> Column:
-    column = _column(name)
+    column = f.col(quote_name(name))
     if ordering.descending:
         return column.desc_nulls_first() if ordering.nulls_first else column.desc_nulls_last()
     return column.asc_nulls_first() if ordering.nulls_first else column.asc_nulls_last()
-
-
-def _column(name: str) -> Column:
-    return f.col("`" + name.replace("`", "``") + "`")

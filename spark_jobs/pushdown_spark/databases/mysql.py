@@ -14,6 +14,7 @@ from pymysql.cursors import Cursor, SSCursor
 
 from pushdown_spark.databases.arrow_conversion import CsvRows
 from pushdown_spark.databases.client import MYSQL_SESSION, ConnectionSettings, DatabaseAddress, Row, mysql_timeout
+from pushdown_spark.databases.identifiers import quote_mysql
 from pushdown_spark.errors import LostConnectionError, PushdownError, RemoteFailedError, RemoteRefusedError
 
 _LOST = frozenset(
@@ -172,7 +173,7 @@ def _as_csv(sql: str, columns: Sequence[pa.Field]) -> str:
 
 
 def _csv_field(field: pa.Field) -> str:
-    name = "`" + field.name.replace("`", "``") + "`"
+    name = quote_mysql(field.name)
     if pa.types.is_binary(field.type) or pa.types.is_string(field.type):
         # REPLACE is faster on bytes than on characters.
         text = name if pa.types.is_binary(field.type) else f"CAST(CONVERT({name} USING utf8mb4) AS BINARY)"

@@ -12,7 +12,7 @@ from pymysql.connections import Connection
 from pymysql.constants import COMMAND, CR
 from pymysql.cursors import Cursor
 
-from pushdown_spark.databases.client import DatabaseAddress, Row
+from pushdown_spark.databases.client import DatabaseAddress
 from pushdown_spark.databases.column_values import TargetColumn
 from pushdown_spark.databases.identifiers import quote_mysql
 from pushdown_spark.databases.mysql import connect_to_mysql, mysql_error
@@ -53,16 +53,6 @@ class MysqlWriter(WriteConnection):
         ((self._loads_data, packet),) = self.rows("SELECT @@GLOBAL.local_infile, @@SESSION.max_allowed_packet")
         self._packet = int(str(packet))
 
-    def rows(self, sql: str, *values: object) -> list[Row]:
-        """Run a statement and return its rows."""
-        with self._cursor(sql, values) as cursor:
-            return list(cursor.fetchall())
-
-    def change(self, sql: str, *values: object) -> int:
-        """Run a statement and return the number of rows that it changed."""
-        with self._cursor(sql, values) as cursor:
-            return cursor.rowcount
-
     def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
         """Load the rows of a batch into a table."""
         check_batch(columns, batch)
@@ -90,12 +80,12 @@ class MysqlWriter(WriteConnection):
 
     def commit(self) -> None:
         """Commit the transaction, and release its lock."""
-        self.rows("COMMIT")
+        super().commit()
         self._unlock()
 
     def rollback(self) -> None:
         """Undo the transaction, and release its lock."""
-        self.rows("ROLLBACK")
+        super().rollback()
         self._unlock()
 
     def close(self) -> None:
@@ -128,8 +118,8 @@ class MysqlWriter(WriteConnection):
             raise
         # With LOCAL, the server reports invalid values as warnings.
         if warnings or rows != batch.num_rows:
-            listed = self.rows("SHOW WARNINGS LIMIT 1")
-            text = str(listed[0][2]) if listed else f"{rows} of {batch.num_rows} rows were loaded"
+            first = self.rows("SHOW WARNINGS LIMIT 1")
+            text = str(first[0][2]) if first else f"{rows} of {batch.num_rows} rows were loaded"
             raise _unwritable(text)
         return True
 
@@ -156,7 +146,7 @@ class MysqlWriter(WriteConnection):
             content = bytes(MYSQL_LITERALS.of(piece.columns)[:-1])
             self._connection.query(f"INSERT INTO {table} ({names}) VALUES ".encode() + content)  # noqa: S608
 
-    def _cursor(self, sql: str, values: Sequence[object]) -> Cursor:
+    def _execute(self, sql: str, values: Sequence[object]) -> Cursor:
         cursor = self._connection.cursor()
         try:
             cursor.execute(sql, values or None)

@@ -122,8 +122,8 @@ def _split_by_key(client: Client, table: RemoteTable, spec: RemoteSourceSpec, co
         literals = [_literal(bound, column) for bound in _equal_steps(low, high, count)]
         description = f"between {spec.lower_bound} and {spec.upper_bound}"
     elif table.dialect is Dialect.POSTGRES and table.subquery is None and (bounds := _histogram(client, table, column)):
-        chosen = dict.fromkeys(bounds[len(bounds) * index // count] for index in range(1, count))
-        literals, description = [exp.Literal.string(text) for text in chosen], "by its histogram"
+        steps = dict.fromkeys(bounds[len(bounds) * index // count] for index in range(1, count))
+        literals, description = [exp.Literal.string(text) for text in steps], "by its histogram"
     else:
         extent = key_extent(client, table, column.name)
         if extent is None:

@@ -38,16 +38,6 @@ class PostgresqlWriter(WriteConnection):
         except psycopg.Error as problem:
             raise postgresql_error(address, problem, problem.sqlstate) from None
 
-    def rows(self, sql: str, *values: object) -> list[Row]:
-        """Run a statement and return its rows."""
-        with self._cursor(sql, values) as cursor:
-            return cursor.fetchall() if cursor.description else []
-
-    def change(self, sql: str, *values: object) -> int:
-        """Run a statement and return the number of rows that it changed."""
-        with self._cursor(sql, values) as cursor:
-            return cursor.rowcount
-
     def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
         """Copy the rows of a batch into a table."""
         check_batch(columns, batch)
@@ -69,20 +59,12 @@ class PostgresqlWriter(WriteConnection):
             self.rows(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
             self.rows("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", lock)
 
-    def commit(self) -> None:
-        """Commit the transaction."""
-        self.rows("COMMIT")
-
-    def rollback(self) -> None:
-        """Undo the transaction."""
-        self.rows("ROLLBACK")
-
     def close(self) -> None:
         """Close the connection."""
         with suppress(psycopg.Error):
             self._connection.close()
 
-    def _cursor(self, sql: str, values: Sequence[object]) -> psycopg.Cursor[Row]:
+    def _execute(self, sql: str, values: Sequence[object]) -> psycopg.Cursor[Row]:
         try:
             return self._connection.execute(sql.encode(), values or None)
         except psycopg.Error as problem:

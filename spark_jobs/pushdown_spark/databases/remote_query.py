@@ -114,7 +114,7 @@ class _QueryBuilder:
 
     def rows(self, columns: Sequence[str]) -> exp.Select:
         """Return the query of columns in the form that the transport expects."""
-        named = [_alias_as(self._rendered(self._column(name)), name) for name in columns]
+        named = [_alias_as(self._render(self._column(name)), name) for name in columns]
         return self._select(named or [exp.Literal.number(1)])
 
     def _select(self, expressions: Sequence[exp.Expr]) -> exp.Select:
@@ -129,7 +129,7 @@ class _QueryBuilder:
             raise KeyError(f"the remote table has no column {name!r}")
         return column
 
-    def _rendered(self, column: RemoteColumn, value: exp.Expr | None = None) -> exp.Expr:
+    def _render(self, column: RemoteColumn, value: exp.Expr | None = None) -> exp.Expr:
         """Return the SELECT expression of a column. `value` replaces the column in it."""
         reference = column.reference
         tree = reference if column.rendering is None else column.rendering.copy()
@@ -139,15 +139,15 @@ class _QueryBuilder:
 
     def sort_key(self, ordering: Ordering) -> exp.Expr:
         """Return a key of ORDER BY. Raises UnsupportedError if the database orders the column otherwise than Spark."""
-        value = _sortable(self._certain_operand(ordering.column), self._table.dialect).transform(self._qualified)
+        value = _sortable(self._unguarded_operand(ordering.column), self._table.dialect).transform(self._qualify)
         nulls_first = not ordering.descending if ordering.nulls_first is None else ordering.nulls_first
         return exp.Ordered(this=value, desc=ordering.descending, nulls_first=nulls_first)
 
-    def _qualified(self, node: exp.Expr) -> exp.Expr:
+    def _qualify(self, node: exp.Expr) -> exp.Expr:
         """Qualify a column with its table. In ORDER BY, the bare name refers to the SELECT list."""
         return exp.Column(this=node.this, table=quoted(self._table.name)) if isinstance(node, exp.Column) else node
 
-    def _certain_operand(self, name: str) -> ColumnOperand:
+    def _unguarded_operand(self, name: str) -> ColumnOperand:
         """Return a column whose values are all those that Spark reads. Raises UnsupportedError for other columns."""
         operand = column_operand(self._column(name), self._table.dialect)
         if operand.guard is not None:
@@ -157,14 +157,14 @@ class _QueryBuilder:
     def groups(self, aggregates: Sequence[Aggregate], group_by: Sequence[str]) -> exp.Select:
         """Return the query of the groups. Raises UnsupportedError if they may differ from Spark's."""
         keys = [self._group_key(name) for name in group_by]
-        names = [_alias_as(self._rendered(self._column(name)), name) for name in group_by]
+        names = [_alias_as(self._render(self._column(name)), name) for name in group_by]
         outputs = [_alias_as(self._aggregate(aggregate), aggregate.alias) for aggregate in aggregates]
         query = self._select([*names, *outputs])
         return query.group_by(*keys, copy=False) if keys else query
 
     def _group_key(self, name: str) -> exp.Expr:
         """Return a column that is grouped as in Spark: strings by their bytes, and both zeros as one value."""
-        operand = self._certain_operand(name)
+        operand = self._unguarded_operand(name)
         if operand.kind in FLOATING:
             raise UnsupportedError(f"{name} may hold zeros of both signs, which Spark groups as one value")
         if operand.column.special_dates_are_null:
@@ -181,13 +181,13 @@ class _QueryBuilder:
         if aggregate.function is AggregateFunction.COUNT_ALL:
             return exp.Count(this=exp.Star())
         column = self._column(aggregate.column or "")
-        operand = self._certain_operand(column.name)
+        operand = self._unguarded_operand(column.name)
         if aggregate.function is AggregateFunction.COUNT:
             return call("COUNT", operand.value)
         if operand.kind in (LogicalType.BOOLEAN, LogicalType.BINARY):
             raise UnsupportedError(f"not every database has {aggregate.function} of a {operand.kind}")
         value = call(aggregate.function.upper(), _comparable(operand, self._table.dialect))
-        return self._rendered(column, value)
+        return self._render(column, value)
 
 
 def _sortable(operand: ColumnOperand, dialect: Dialect) -> exp.Expr:

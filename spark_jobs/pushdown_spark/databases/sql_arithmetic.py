@@ -102,7 +102,7 @@ class ArithmeticWriter:
         self._dialect = conditions.dialect
         self._guard = conditions.guard
 
-    def widened(self, value: TypedExpression) -> TypedExpression:
+    def widen(self, value: TypedExpression) -> TypedExpression:
         """Return the value as a signed 64-bit integer, so that narrower types of the database do not overflow."""
         if value.is_literal or self._dialect is Dialect.SQLITE:
             return value
@@ -113,14 +113,14 @@ class ArithmeticWriter:
         """Return `left operator right` for `+`, `-` and `*` of two integers."""
         outcome = _outcome(operator, left.range, right.range)
         if not outcome.within(_LONG) and self._may_clamp(operator, left, right):
-            return self._clamped(operator, left, right)
+            return self._clamp(operator, left, right)
         if outcome.within(_LONG):
             # PostgreSQL computes narrower integers with fewer bits. Sums and products have enough.
             is_wide = isinstance(left.tree, exp.Add | exp.Sub | exp.Mul)
             one, two = left.tree if is_wide else self._long(left), right.tree
         else:
             one, two = self._wide(left, right), self._wide(right, left)
-        return self.checked(binary(operator, one, two), wider_type(left, right), outcome)
+        return self.guard_overflow(binary(operator, one, two), wider_type(left, right), outcome)
 
     def _long(self, value: TypedExpression) -> exp.Expr:
         """Return an integer as a bigint in PostgreSQL. The integers of the other databases have 64 bits or more."""
@@ -137,7 +137,7 @@ class ArithmeticWriter:
             return value.tree
         return cast(value.tree, _WIDE_TYPES[self._dialect], self._dialect)
 
-    def checked(self, tree: exp.Expr, kind: t.DataType, outcome: IntegerRange) -> TypedExpression:
+    def guard_overflow(self, tree: exp.Expr, kind: t.DataType, outcome: IntegerRange) -> TypedExpression:
         """Return an integer result. A guard returns the rows to Spark where the result does not fit Spark's type."""
         allowed = type_range(kind)
         if outcome.size > _MAX_INTEGER:
@@ -163,7 +163,7 @@ class ArithmeticWriter:
             return True
         return (operator is not exp.Mul or len(varying) == 1) and all(map(_is_column, varying))
 
-    def _clamped(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> TypedExpression:
+    def _clamp(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> TypedExpression:
         """Return the result in 64 bits. Guards return the rows to Spark where an operand exceeds a safe limit."""
         sides = []
         for value, other in ((left, right), (right, left)):
@@ -175,7 +175,7 @@ class ArithmeticWriter:
             sides.append(self._null_outside(value, value.range.common(limit)))
         outcome = _outcome(operator, sides[0].range, sides[1].range)
         # An expression of type int may be as large as a bigint in rows that a guard returns.
-        return self.checked(binary(operator, sides[0].tree, sides[1].tree), wider_type(left, right), outcome)
+        return self.guard_overflow(binary(operator, sides[0].tree, sides[1].tree), wider_type(left, right), outcome)
 
     def _null_outside(self, value: TypedExpression, allowed: IntegerRange) -> TypedExpression:
         """Return the value, NULL outside a range. Databases other than SQLite raise on overflow in guarded rows too."""
@@ -231,10 +231,13 @@ class ArithmeticWriter:
         if operator is exp.BitwiseXor and self._dialect is Dialect.SQLITE:
             raise UnsupportedError("SQLite has no exclusive OR")
         kind = wider_type(left, right)
-        sides = (self._as_long(left), self._as_long(right))
-        return TypedExpression(self._signed(binary(operator, sides[0], sides[1])), kind, type_range(kind))
+        tree: exp.Expr = binary(operator, self._as_long(left), self._as_long(right))
+        if self._dialect.is_mysql:
+            # The result of MySQL's operators is unsigned.
+            tree = cast(tree, "SIGNED", self._dialect)
+        return TypedExpression(tree, kind, type_range(kind))
 
-    def inverted(self, value: TypedExpression) -> TypedExpression:
+    def invert(self, value: TypedExpression) -> TypedExpression:
         """Return `~value`."""
         self._require_no_overflow(value)
         if self._dialect.is_mysql:
@@ -250,11 +253,7 @@ class ArithmeticWriter:
         if not all(value.range.within(type_range(value.type)) for value in values):
             raise UnsupportedError("bit operators need integers that cannot overflow")
 
-    def _signed(self, tree: exp.Expr) -> exp.Expr:
-        """Return the result of a bit operator as a signed integer. MySQL's are unsigned."""
-        return cast(tree, "SIGNED", self._dialect) if self._dialect.is_mysql else tree
-
-    def shifted(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> TypedExpression:
+    def shift(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> TypedExpression:
         """Return a shift by a constant. A left shift is sent as a multiplication, whose overflow has a guard."""
         by = right.range.low
         if not right.is_literal or not 0 <= by < _MAX_SHIFT or left.type not in (t.IntegerType(), t.LongType()):
@@ -285,7 +284,7 @@ class ArithmeticWriter:
         if not outcome.within(_LONG) and self._dialect is Dialect.SQLITE:
             raise UnsupportedError("SQLite raises for the absolute value of the smallest integer")
         source = self._long(value) if outcome.within(_LONG) else self._wide(value, value)
-        return self.checked(call("ABS", source), value.type, outcome)
+        return self.guard_overflow(call("ABS", source), value.type, outcome)
 
 
 def _is_column(value: TypedExpression) -> bool:

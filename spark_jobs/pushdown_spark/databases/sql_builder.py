@@ -54,6 +54,11 @@ def to_sql(tree: exp.Expr, dialect: Dialect, *, copy: bool = True) -> str:
     return tree.sql(dialect=_SQLGLOT_DIALECTS[dialect], unsupported_level=ErrorLevel.RAISE, comments=False, copy=copy)
 
 
+def has_other_arguments(node: exp.Expr, *expected: str) -> bool:
+    """Return whether a node of sqlglot has arguments other than these."""
+    return any(value for key, value in node.args.items() if key not in expected)
+
+
 def table_reference(table: RemoteTable) -> exp.Table | exp.Subquery:
     """Return the qualified table, or the user's query in parentheses.
 
@@ -66,7 +71,7 @@ def table_reference(table: RemoteTable) -> exp.Table | exp.Subquery:
     return exp.Table(this=quoted(table.name), **{key: quoted(name) for key, name in parts.items() if name is not None})
 
 
-def parenthesized(node: exp.Expr) -> exp.Expr:
+def parenthesize(node: exp.Expr) -> exp.Expr:
     """Return an operand in parentheses if it needs them."""
     is_atom = isinstance(node, _ATOMS) and not isinstance(node, exp.Connector)
     return node if is_atom else exp.Paren(this=node)
@@ -74,7 +79,7 @@ def parenthesized(node: exp.Expr) -> exp.Expr:
 
 def binary(operator: type[exp.Binary], left: exp.Expr, right: exp.Expr) -> exp.Expr:
     """Return `left operator right`."""
-    return operator(this=parenthesized(left), expression=parenthesized(right))
+    return operator(this=parenthesize(left), expression=parenthesize(right))
 
 
 def call(name: str, *arguments: exp.Expr) -> exp.Expr:
@@ -87,7 +92,7 @@ def cast(node: exp.Expr, name: str, dialect: Dialect) -> exp.Expr:
     return exp.Cast(this=node, to=_data_type(name, _SQLGLOT_DIALECTS[dialect]).copy())
 
 
-def collated(node: exp.Expr, collation: str) -> exp.Expr:
+def collate(node: exp.Expr, collation: str) -> exp.Expr:
     """Return a string in a collation."""
     operand = exp.Paren(this=node) if isinstance(node, exp.Binary | exp.Case) else node
     return exp.Collate(this=operand, expression=exp.Var(this=collation))
@@ -143,27 +148,27 @@ def _chain(connector: type[exp.Connector], parts: Sequence[exp.Expr]) -> exp.Exp
     while len(parts) > _MAX_SIBLINGS:
         starts = range(0, len(parts), _MAX_SIBLINGS)
         parts = [_chain(connector, parts[start : start + _MAX_SIBLINGS]) for start in starts]
-    tree = parts[0] if len(parts) == 1 else parenthesized(parts[0])
+    tree = parts[0] if len(parts) == 1 else parenthesize(parts[0])
     for part in parts[1:]:
-        tree = connector(this=tree, expression=parenthesized(part))
+        tree = connector(this=tree, expression=parenthesize(part))
     return tree
 
 
-def negated(node: exp.Expr) -> exp.Expr:
+def negate(node: exp.Expr) -> exp.Expr:
     """Return the negation. Two NOTs cancel each other."""
-    return node.this if isinstance(node, exp.Not) else exp.Not(this=parenthesized(node))
+    return node.this if isinstance(node, exp.Not) else exp.Not(this=parenthesize(node))
 
 
 def is_null(node: exp.Expr) -> exp.Expr:
     """Return `node IS NULL`, or false for tests that are never NULL: MySQL 8.0.12 takes some of them for NULL."""
     if isinstance(node.unnest(), exp.Is | exp.NullSafeEQ | exp.NullSafeNEQ):
         return exp.Boolean(this=False)
-    return exp.Is(this=parenthesized(node), expression=exp.Null())
+    return exp.Is(this=parenthesize(node), expression=exp.Null())
 
 
 def is_true(node: exp.Expr) -> exp.Expr:
     """Return `node IS TRUE`."""
-    return exp.Is(this=parenthesized(node), expression=exp.Boolean(this=True))
+    return exp.Is(this=parenthesize(node), expression=exp.Boolean(this=True))
 
 
 def in_list(node: exp.Expr, values: Sequence[exp.Expr], dialect: Dialect) -> exp.Expr:
@@ -172,16 +177,16 @@ def in_list(node: exp.Expr, values: Sequence[exp.Expr], dialect: Dialect) -> exp
     The values must not be used afterwards.
     """
     if len(values) < _LONG_LIST:
-        return exp.In(this=parenthesized(node), expressions=list(values))
-    listed = to_sql(exp.Tuple(expressions=list(values)), dialect, copy=False)
-    return exp.In(this=parenthesized(node), expressions=[exp.Var(this=listed[1:-1])])
+        return exp.In(this=parenthesize(node), expressions=list(values))
+    items = to_sql(exp.Tuple(expressions=list(values)), dialect, copy=False)[1:-1]
+    return exp.In(this=parenthesize(node), expressions=[exp.Var(this=items)])
 
 
 def in_integers(node: exp.Expr, numbers: Sequence[int], *, has_null: bool) -> exp.Expr:
     """Return `node IN (numbers)` with the list as one node. Thousands of nodes would take 20 ms."""
     literals = [str(number) if number >= 0 else f"({number})" for number in numbers]
-    listed = ", ".join([*literals, "NULL"] if has_null else literals)
-    return exp.In(this=parenthesized(node), expressions=[exp.Var(this=listed)])
+    items = ", ".join([*literals, "NULL"] if has_null else literals)
+    return exp.In(this=parenthesize(node), expressions=[exp.Var(this=items)])
 
 
 def number(value: int | Decimal | str) -> exp.Expr:

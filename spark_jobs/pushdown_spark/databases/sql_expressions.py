@@ -32,13 +32,13 @@ from pushdown_spark.databases.sql_builder import (
     in_list,
     is_null,
     is_true,
-    negated,
+    negate,
 )
 from pushdown_spark.databases.string_comparison import StringComparison, string_comparison
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.bound import Node
-from pushdown_spark.expressions.conjuncts import column_path, shown
+from pushdown_spark.expressions.conjuncts import column_path, short_sql
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.expressions.types import LogicalType
@@ -72,7 +72,7 @@ class ExpressionWriter:
         """Return a boolean expression with its exact value, including NULL."""
         node = node.unnest()
         if isinstance(node, exp.Not):
-            return negated(self._condition(node.this))
+            return negate(self._condition(node.this))
         if isinstance(node, exp.And | exp.Or):
             join = all_of if isinstance(node, exp.And) else any_of
             return join([self._condition(part) for part in node.flatten()])
@@ -91,7 +91,7 @@ class ExpressionWriter:
         except UnsupportedError as problem:
             self._conditions.guards[:] = guards
             raise UnsupportedError(self._reason(node, bound, problem)) from problem
-        return negated(tree) if polarity is Polarity.FALSE_ROWS else tree
+        return negate(tree) if polarity is Polarity.FALSE_ROWS else tree
 
     def _reason(self, node: exp.Expr, bound: Pushdown[Node], problem: UnsupportedError) -> str:
         """Return why the leaf is unsupported. The binder's reason is better if it compares a column."""
@@ -123,7 +123,7 @@ class ExpressionWriter:
         if not isinstance(expected, exp.Boolean):
             raise _no_equivalent(node)
         value = self._condition(subject)
-        return is_true(value if expected.this else negated(value))
+        return is_true(value if expected.this else negate(value))
 
     def _between(self, node: exp.Between) -> exp.Expr:
         low = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
@@ -166,7 +166,7 @@ class ExpressionWriter:
         operand = self._conditions.column_operand(column)
         if operand.kind is LogicalType.INTEGER:
             value = TypedExpression(operand.value, column.spark_type, type_range(column.spark_type))
-            return value if remote_type(column).base == "bigint" else self._math.widened(value)
+            return value if remote_type(column).base == "bigint" else self._math.widen(value)
         if operand.kind is LogicalType.STRING:
             return TypedExpression(operand.value, column.spark_type, comparison=self._conditions.comparison(operand))
         if operand.kind in (LogicalType.FLOAT, LogicalType.DOUBLE, LogicalType.BINARY, LogicalType.TIMESTAMP):
@@ -218,7 +218,7 @@ class ExpressionWriter:
             is_literal = isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal)
             return self._math.negative(self.value(node.this), is_literal=is_literal)
         if isinstance(node, exp.BitwiseNot):
-            return self._math.inverted(self._integer(node.this))
+            return self._math.invert(self._integer(node.this))
         if isinstance(node, exp.Abs):
             return self._math.absolute(self._integer(node.this))
         return None
@@ -226,7 +226,7 @@ class ExpressionWriter:
     def _binary(self, node: exp.Binary) -> TypedExpression:
         _check_precedence(node)
         if isinstance(node, exp.DPipe):
-            return self._concatenated([node.left, node.right])
+            return self._concatenate([node.left, node.right])
         left, right = self.value(node.left), self.value(node.right)
         if type(node) in _ARITHMETIC and not (left.is_integer and right.is_integer):
             return self._math.decimals(type(node), left, right)
@@ -240,7 +240,7 @@ class ExpressionWriter:
             return self._math.remainder(left, right)
         if isinstance(node, exp.IntDiv):
             return self._math.quotient(left, right)
-        return self._math.shifted(type(node), left, right)
+        return self._math.shift(type(node), left, right)
 
     def _integer(self, node: exp.Expr) -> TypedExpression:
         value = self.value(node)
@@ -256,7 +256,7 @@ class ExpressionWriter:
                 return self._branches([(node.this, node.args["true"])], node.args.get("false"))
             case exp.Coalesce():
                 values = [self.value(part) for part in (node.this, *node.expressions)]
-                return self._merged(values, lambda trees: call("COALESCE", *trees))
+                return self._merge(values, lambda trees: call("COALESCE", *trees))
             case exp.Nullif():
                 same = exp.EQ(this=node.this.copy(), expression=node.expression.copy())
                 return self._branches([(same, exp.Null())], node.this)
@@ -265,7 +265,7 @@ class ExpressionWriter:
             case exp.Concat():
                 if not node.args.get("safe"):
                     raise UnsupportedError("adjacent string literals")
-                return self._concatenated(node.expressions)
+                return self._concatenate(node.expressions)
         return None
 
     def _case(self, node: exp.Case) -> TypedExpression:
@@ -290,11 +290,9 @@ class ExpressionWriter:
             branches = [exp.If(this=test, true=output) for test, output in zip(tests, outputs, strict=False)]
             return exp.Case(ifs=branches, default=outputs[-1])
 
-        return self._merged(values, write)
+        return self._merge(values, write)
 
-    def _merged(
-        self, values: Sequence[TypedExpression], write: Callable[[list[exp.Expr]], exp.Expr]
-    ) -> TypedExpression:
+    def _merge(self, values: Sequence[TypedExpression], write: Callable[[list[exp.Expr]], exp.Expr]) -> TypedExpression:
         """Return an expression whose value is one of `values`. They need one type; integers may have several widths."""
         first = values[0]
         if all(value.type == t.StringType() for value in values):
@@ -316,7 +314,7 @@ class ExpressionWriter:
         if node.args.get("safe") or node.args.get("format"):
             raise _no_equivalent(node)
         if source.is_integer and to in _INTEGER_CASTS:
-            return self._math.checked(source.tree, _INTEGER_CASTS[to], source.range)
+            return self._math.guard_overflow(source.tree, _INTEGER_CASTS[to], source.range)
         if source.is_integer and to in ("TEXT", "VARCHAR") and not node.to.expressions:
             name = {Dialect.POSTGRES: "TEXT", Dialect.SQLITE: "TEXT"}.get(self.dialect, "CHAR")
             return self.string(cast(source.tree, name, self.dialect))
@@ -324,7 +322,7 @@ class ExpressionWriter:
             return functions.date_of(source, self.dialect)
         raise UnsupportedError(f"the cast to {node.to.sql(dialect='spark')} is not sent")
 
-    def _concatenated(self, parts: Sequence[exp.Expr]) -> TypedExpression:
+    def _concatenate(self, parts: Sequence[exp.Expr]) -> TypedExpression:
         values = [self.value(part) for part in parts]
         if any(value.comparison is None for value in values):
             raise UnsupportedError("CONCAT would cast its arguments to strings")
@@ -349,7 +347,7 @@ class ExpressionWriter:
         else:
             sides = (left.tree, right.tree)
         tree = binary(operator, *sides)
-        return negated(tree) if isinstance(node, exp.NullSafeNEQ) else tree
+        return negate(tree) if isinstance(node, exp.NullSafeNEQ) else tree
 
 
 def _bigints(items: Sequence[exp.Expr]) -> list[int] | None:
@@ -394,4 +392,4 @@ def _check_precedence(node: exp.Binary) -> None:
 
 def _no_equivalent(node: exp.Expr) -> UnsupportedError:
     """Return the error for an expression without a known equivalent."""
-    return UnsupportedError(f"{shown(node)} has no known equivalent in the database")
+    return UnsupportedError(f"{short_sql(node)} has no known equivalent in the database")

@@ -11,7 +11,15 @@ from sqlglot import exp
 
 from pushdown_spark.databases.remote_table import Dialect
 from pushdown_spark.databases.sql_arithmetic import IntegerRange, TypedExpression
-from pushdown_spark.databases.sql_builder import binary, call, case_when, cast, date_literal, number
+from pushdown_spark.databases.sql_builder import (
+    binary,
+    call,
+    case_when,
+    cast,
+    date_literal,
+    has_other_arguments,
+    number,
+)
 from pushdown_spark.databases.string_comparison import StringComparison
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.types import EPOCH_ORDINAL
@@ -49,7 +57,7 @@ _TRIM_FUNCTIONS = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}
 def function_call(node: exp.Expr, writer: ExpressionWriter) -> TypedExpression | None:
     """Return a function of strings or dates. None for other nodes. Raises UnsupportedError for some arguments."""
     match node:
-        case exp.Length() if not _has_other_arguments(node, "this"):
+        case exp.Length() if not has_other_arguments(node, "this"):
             return _length(node.this, writer)
         case exp.Anonymous() if node.name.lower() == "octet_length" and len(node.expressions) == 1:
             return _octet_length(node.expressions[0], writer)
@@ -66,10 +74,6 @@ def function_call(node: exp.Expr, writer: ExpressionWriter) -> TypedExpression |
         case _ if type(node) in _DATE_PARTS:
             return _date_part(_DATE_PARTS[type(node)], node.this, writer)
     return None
-
-
-def _has_other_arguments(node: exp.Expr, *expected: str) -> bool:
-    return any(value for key, value in node.args.items() if key not in expected)
 
 
 def _string_argument(node: exp.Expr, writer: ExpressionWriter, *, stops_at_nul: bool = False) -> StringComparison:
@@ -134,7 +138,7 @@ def _substring(node: exp.Expr, writer: ExpressionWriter) -> TypedExpression:
 
 
 def _position(node: exp.StrPosition, writer: ExpressionWriter) -> TypedExpression:
-    if _has_other_arguments(node, "this", "substr"):
+    if has_other_arguments(node, "this", "substr"):
         raise UnsupportedError("only positions from the start are sent")
     comparison = _string_argument(node.this, writer)
     characters, substring = comparison.characters, _search_literal(node.args["substr"], comparison)
@@ -151,7 +155,7 @@ def _search_literal(node: exp.Expr, comparison: StringComparison) -> exp.Expr:
 
 
 def _trim(node: exp.Trim, writer: ExpressionWriter) -> TypedExpression:
-    if _has_other_arguments(node, "this", "position"):
+    if has_other_arguments(node, "this", "position"):
         raise UnsupportedError("only spaces can be trimmed")
     name = _TRIM_FUNCTIONS.get(str(node.args.get("position") or ""), "TRIM")
     return writer.string(call(name, _string_argument(node.this, writer).characters))
@@ -167,7 +171,7 @@ def _replace(node: exp.Replace, writer: ExpressionWriter) -> TypedExpression:
 
 def _date_part(name: str, source: exp.Expr, writer: ExpressionWriter, *, is_extract: bool = False) -> TypedExpression:
     """Return a part, from year to second, of a date or of a timestamp without time zone."""
-    if isinstance(source, exp.TsOrDsToDate) and not _has_other_arguments(source, "this"):
+    if isinstance(source, exp.TsOrDsToDate) and not has_other_arguments(source, "this"):
         # The parser adds this cast to a date.
         source = source.this
     value = writer.value(source)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from pushdown_spark.databases.client import DatabaseAddress, Row
+from pushdown_spark.databases.client import DatabaseAddress
 from pushdown_spark.databases.column_values import TargetColumn
 from pushdown_spark.databases.identifiers import quote_ansi
 from pushdown_spark.databases.sqlite import sqlite_error
@@ -29,36 +29,20 @@ class SqliteWriter(WriteConnection):
         uri = f"file:{quote(str(path.absolute()))}?mode=rw"
         self._connection = sqlite3.connect(uri, uri=True, timeout=LOCK_SECONDS, isolation_level=None)
 
-    def rows(self, sql: str, *values: object) -> list[Row]:
-        """Run a statement and return its rows."""
-        return self._execute(sql, values).fetchall()
-
-    def change(self, sql: str, *values: object) -> int:
-        """Run a statement and return the number of rows that it changed."""
-        return self._execute(sql, values).rowcount
-
     def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
         """Insert the rows of a batch into a table."""
         check_batch(columns, batch)
         names = ", ".join(quote_ansi(column.name) for column in columns)
-        places = ", ".join("?" * len(columns))
+        parameters = ", ".join("?" * len(columns))
         values = zip(*(_values(array) for array in batch.columns), strict=True)
         try:
-            self._connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({places})", values)  # noqa: S608
+            self._connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({parameters})", values)  # noqa: S608
         except sqlite3.Error as problem:
             raise sqlite_error(self._display_name, problem) from None
 
     def begin(self, lock: str = "") -> None:
         """Begin a transaction that locks the file."""
         self.rows("BEGIN IMMEDIATE")
-
-    def commit(self) -> None:
-        """Commit the transaction."""
-        self.rows("COMMIT")
-
-    def rollback(self) -> None:
-        """Undo the transaction."""
-        self.rows("ROLLBACK")
 
     def close(self) -> None:
         """Close the connection."""

@@ -17,10 +17,10 @@ from pushdown_spark.databases.sql_builder import (
     call,
     cast,
     check_text,
-    collated,
+    collate,
     in_list,
     is_null,
-    negated,
+    negate,
     number,
     text_literal,
 )
@@ -125,16 +125,16 @@ class StringComparison:
         if op is not Op.EQ:
             return ColumnTest(binary(OPERATORS[op], self.in_order, other.in_order))
         # PostgreSQL cannot compare columns of two collations, unless one is given explicitly.
-        left = in_c(self.equal) if self.dialect is Dialect.POSTGRES else self.equal
+        left = collate_c(self.equal) if self.dialect is Dialect.POSTGRES else self.equal
         return ColumnTest(binary(exp.EQ, left, other.equal), None, self.only_true_reason or other.only_true_reason)
 
-    def holds(self, how: StringTest, text: str) -> ColumnTest:
+    def match(self, how: StringTest, text: str) -> ColumnTest:
         """Return whether the string starts with, ends with or contains a text."""
         check_text(text)
         if self.dialect is Dialect.SQLITE:
-            return ColumnTest(self._sqlite_holds(how, text), None, self.like_only_true_reason)
+            return ColumnTest(self._sqlite_match(how, text), None, self.like_only_true_reason)
         wildcards = {StringTest.PREFIX: ("", "%"), StringTest.SUFFIX: ("%", ""), StringTest.CONTAINS: ("%", "%")}[how]
-        pattern = _escaped(text).join(wildcards)
+        pattern = _escape(text).join(wildcards)
         has_hint = how is StringTest.PREFIX and self._can_encode(text)
         hint = self._like(self.indexed, pattern) if has_hint and self.indexed is not None else None
         return ColumnTest(self._like(self.characters, pattern), hint, self.like_only_true_reason)
@@ -142,11 +142,9 @@ class StringComparison:
     def like(self, parts: Sequence[str | Wildcard]) -> ColumnTest:
         """Return whether the string matches a LIKE pattern: with GLOB in SQLite, whose LIKE ignores case."""
         if self.dialect is not Dialect.SQLITE:
-            pattern = "".join(part.value if isinstance(part, Wildcard) else _escaped(part) for part in parts)
+            pattern = "".join(part.value if isinstance(part, Wildcard) else _escape(part) for part in parts)
             return ColumnTest(self._like(self.characters, pattern), None, self.like_only_true_reason)
-        pattern = "".join(
-            _GLOB_WILDCARDS[part] if isinstance(part, Wildcard) else _glob_escaped(part) for part in parts
-        )
+        pattern = "".join(_GLOB_WILDCARDS[part] if isinstance(part, Wildcard) else _escape_glob(part) for part in parts)
         if len(pattern.encode(errors="replace")) > _MAX_GLOB_BYTES:
             raise UnsupportedError("the pattern is longer than SQLite accepts")
         return ColumnTest(exp.Glob(this=self.equal, expression=self.text(pattern)), None, self.like_only_true_reason)
@@ -156,7 +154,7 @@ class StringComparison:
             this=exp.Like(this=subject, expression=self.text(pattern)), expression=exp.Literal.string(_ESCAPE)
         )
 
-    def _sqlite_holds(self, how: StringTest, text: str) -> exp.Expr:
+    def _sqlite_match(self, how: StringTest, text: str) -> exp.Expr:
         """Return the condition in SQLite. It uses comparisons and bytes, because string functions stop at a NUL."""
         if how is StringTest.CONTAINS:
             return binary(exp.GT, call("INSTR", self.equal, self.text(text)), number(0))
@@ -170,12 +168,12 @@ class StringComparison:
         return binary(exp.EQ, substring, bytes_literal(encoded, self.dialect))
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Return a LIKE pattern that matches a text literally."""
     return re.sub(f"[%_{_ESCAPE}]", rf"{_ESCAPE}\g<0>", text)
 
 
-def _glob_escaped(text: str) -> str:
+def _escape_glob(text: str) -> str:
     return re.sub(r"[*?[]", r"[\g<0>]", text)
 
 
@@ -208,8 +206,8 @@ def _postgresql_comparison(value: exp.Expr, is_utf8: bool, column: RemoteColumn 
     is_deterministic = column is not None and column.deterministic
     is_c = column is not None and column.collation in ("C", "POSIX")
     is_padded = column is not None and remote_type(column).base == "character"
-    equal = value if is_deterministic else in_c(value)
-    ordered = equal if is_c else in_c(value)
+    equal = value if is_deterministic else collate_c(value)
+    ordered = equal if is_c else collate_c(value)
     return StringComparison(
         Dialect.POSTGRES,
         equal,
@@ -221,9 +219,9 @@ def _postgresql_comparison(value: exp.Expr, is_utf8: bool, column: RemoteColumn 
     )
 
 
-def in_c(tree: exp.Expr) -> exp.Expr:
+def collate_c(tree: exp.Expr) -> exp.Expr:
     """Return a string of PostgreSQL in the collation "C", which compares bytes."""
-    return tree if isinstance(tree, exp.Collate) else collated(tree, '"C"')
+    return tree if isinstance(tree, exp.Collate) else collate(tree, '"C"')
 
 
 def _mysql_comparison(value: exp.Expr, column: RemoteColumn | None, dialect: Dialect) -> StringComparison:
@@ -235,7 +233,7 @@ def _mysql_comparison(value: exp.Expr, column: RemoteColumn | None, dialect: Dia
     utf8mb4 = exp.DataType(this=exp.DataType.Type.CHARACTER_SET, kind=exp.Var(this="utf8mb4"))
     converted = exp.Cast(this=value, to=utf8mb4)
     utf8_bytes = cast(value if charset in _UNICODE_CHARSETS else converted, "BINARY", Dialect.MYSQL)
-    characters = collated(value if charset == "utf8mb4" else converted, "utf8mb4_bin")
+    characters = collate(value if charset == "utf8mb4" else converted, "utf8mb4_bin")
     if column is None:
         return StringComparison(Dialect.MYSQL, characters, utf8_bytes, utf8_bytes, as_bytes=True)
     collation = column.collation or "its collation"
@@ -256,7 +254,7 @@ def _mysql_comparison(value: exp.Expr, column: RemoteColumn | None, dialect: Dia
 def _sqlite_comparison(value: exp.Expr, is_utf8: bool, column: RemoteColumn | None) -> StringComparison:
     """Compare bytes, in the collation BINARY unless the column has it."""
     compares_bytes = column is not None and column.uniform and (column.collation or "BINARY").upper() == "BINARY"
-    equal = value if compares_bytes else collated(value, "BINARY")
+    equal = value if compares_bytes else collate(value, "BINARY")
     content = cast(value, "BLOB", Dialect.SQLITE)
     return StringComparison(
         Dialect.SQLITE,
@@ -270,4 +268,4 @@ def _sqlite_comparison(value: exp.Expr, is_utf8: bool, column: RemoteColumn | No
 
 def never_true(value: exp.Expr) -> exp.Expr:
     """Return a condition that is false, and NULL if the value is NULL."""
-    return exp.Case(ifs=[exp.If(this=negated(is_null(value)), true=exp.Boolean(this=False))])
+    return exp.Case(ifs=[exp.If(this=negate(is_null(value)), true=exp.Boolean(this=False))])

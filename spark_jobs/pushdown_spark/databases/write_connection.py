@@ -6,9 +6,9 @@ Workers import this module, so it imports little.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from typing import TYPE_CHECKING, Protocol
 
 from pushdown_spark.errors import PushdownError
 
@@ -22,6 +22,24 @@ LOCK_SECONDS = 600
 """How long a transaction waits for another one on the same table."""
 
 
+class DatabaseCursor(Protocol):
+    """The part of a driver's cursor (PEP 249) that is used here."""
+
+    @property
+    def description(self) -> object:
+        """The columns of the result, None if the statement is not a query."""
+
+    @property
+    def rowcount(self) -> int:
+        """The number of rows that the statement changed."""
+
+    def fetchall(self) -> Iterable[Row]:
+        """Return the rows of the result."""
+
+    def close(self) -> object:
+        """Release the result."""
+
+
 class WriteConnection(ABC):
     """An open connection that writes. A statement outside a transaction is committed at once.
 
@@ -29,13 +47,19 @@ class WriteConnection(ABC):
     RemoteRefusedError or RemoteFailedError: one line, without secrets.
     """
 
-    @abstractmethod
     def rows(self, sql: str, *values: object) -> list[Row]:
         """Run a statement and return its rows, none if it is not a query."""
+        with closing(self._execute(sql, values)) as cursor:
+            return list(cursor.fetchall()) if cursor.description else []
 
-    @abstractmethod
     def change(self, sql: str, *values: object) -> int:
         """Run a statement and return the number of rows that it changed."""
+        with closing(self._execute(sql, values)) as cursor:
+            return cursor.rowcount
+
+    @abstractmethod
+    def _execute(self, sql: str, values: Sequence[object]) -> DatabaseCursor:
+        """Run a statement. Raises typed errors."""
 
     @abstractmethod
     def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
@@ -51,13 +75,13 @@ class WriteConnection(ABC):
         SQLite has one lock for all transactions.
         """
 
-    @abstractmethod
     def commit(self) -> None:
         """Commit the transaction and release its lock."""
+        self.rows("COMMIT")
 
-    @abstractmethod
     def rollback(self) -> None:
         """Undo the transaction and release its lock."""
+        self.rows("ROLLBACK")
 
     @abstractmethod
     def close(self) -> None:

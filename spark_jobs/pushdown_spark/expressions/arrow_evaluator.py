@@ -204,13 +204,13 @@ def _test_column(column: Column, test: _Test, batch: BatchColumns, lenient: bool
     """Test each value, or each distinct value where the column is dictionary-encoded."""
     array = batch.array(column.path)
     if not pa.types.is_dictionary(array.type):
-        return test(_stored(array, column))
+        return test(_storage_values(array, column))
     if len(array.dictionary) > len(array):
-        return test(_stored(array.dictionary_decode(), column))
-    return test(_stored(array.dictionary, column)).take(array.indices)
+        return test(_storage_values(array.dictionary_decode(), column))
+    return test(_storage_values(array.dictionary, column)).take(array.indices)
 
 
-def _stored(array: pa.Array, column: Column) -> pa.Array:
+def _storage_values(array: pa.Array, column: Column) -> pa.Array:
     """Return dates and timestamps as the integers that they are stored as."""
     return array.view(column.storage) if column.type in TEMPORAL else array
 
@@ -313,7 +313,7 @@ def _compare_columns(node: ColumnComparison, batch: BatchColumns) -> pa.BooleanA
 
 
 def _without_dictionary(array: pa.Array, column: Column) -> pa.Array:
-    return _stored(array.dictionary_decode() if pa.types.is_dictionary(array.type) else array, column)
+    return _storage_values(array.dictionary_decode() if pa.types.is_dictionary(array.type) else array, column)
 
 
 def _all_true(parts: Sequence[_Evaluate], batch: BatchColumns, lenient: bool) -> pa.BooleanArray:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
+from pyspark.sql.pandas.types import to_arrow_type
 
 _TIME_ZONE: dict[str, Any] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
 """Older releases have no such argument and always use UTC."""
@@ -16,8 +16,3 @@ _TIME_ZONE: dict[str, Any] = {"timezone": "UTC"} if "timezone" in inspect.signat
 def utc_arrow_type(data_type: t.DataType) -> pa.DataType:
     """Return the Arrow type of a Spark type."""
     return to_arrow_type(data_type, **_TIME_ZONE)
-
-
-def utc_arrow_schema(schema: t.StructType) -> pa.Schema:
-    """Return the Arrow schema of a Spark schema."""
-    return to_arrow_schema(schema, **_TIME_ZONE)

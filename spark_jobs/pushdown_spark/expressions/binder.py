@@ -36,8 +36,8 @@ from pushdown_spark.expressions.bound import (
     disjunction,
     negation,
 )
-from pushdown_spark.expressions.conjuncts import column_path, has_subquery, shown
-from pushdown_spark.expressions.constant_folding import prefetched
+from pushdown_spark.expressions.conjuncts import column_path, has_subquery, short_sql
+from pushdown_spark.expressions.constant_folding import prefetch
 from pushdown_spark.expressions.like import like
 from pushdown_spark.expressions.literals import Literal, LiteralReader
 from pushdown_spark.expressions.pushdown import Pushdown
@@ -74,9 +74,9 @@ def bind(conjunct: exp.Expr, scope: Scope) -> Pushdown[Node]:
     fold = scope.fold
     requested: dict[str, None] = {}
     outcome = _bind(conjunct, replace(scope, fold=lambda sql: requested.setdefault(sql)))
-    if fold is None or not requested:
-        return outcome if not requested else _bind(conjunct, scope)
-    return _bind(conjunct, replace(scope, fold=prefetched(fold, list(requested))))
+    if not requested:
+        return outcome
+    return _bind(conjunct, scope if fold is None else replace(scope, fold=prefetch(fold, list(requested))))
 
 
 def _bind(conjunct: exp.Expr, scope: Scope) -> Pushdown[Node]:
@@ -252,7 +252,7 @@ def _has_unread_arguments(node: exp.Expr) -> bool:
 
 
 def _unknown(node: exp.Expr) -> UnsupportedError:
-    return UnsupportedError(f"{shown(node)} is beyond the evaluator")
+    return UnsupportedError(f"{short_sql(node)} is beyond the evaluator")
 
 
 def _escape_character(node: exp.Expr) -> str:

@@ -28,9 +28,9 @@ from pushdown_spark.expressions.fixed_point import (
     NOTHING,
     FixedPointDomain,
     Interval,
-    exact,
+    exact_interval,
     is_single,
-    rounded,
+    rounded_interval,
     single_precision,
 )
 from pushdown_spark.expressions.literals import INTEGER_DIGITS, MAX_PRECISION, Literal
@@ -65,12 +65,12 @@ def compare(column: Column, op: Op, constant: Literal) -> Node:
         return _float_compare(column, op, _as_float(column, [constant])[0])
     if column.type in (LogicalType.STRING, LogicalType.BINARY):
         return Comparison(column, op, _not_null(constant.value))
-    if decided := _decided_without_column(column, op, constant):
-        return decided
+    if result := _constant_result(column, op, constant):
+        return result
     domain = _domain(column)
     if column.type in (LogicalType.INTEGER, LogicalType.DECIMAL) and _in_doubles(column, [constant]):
-        return _within(column, domain, rounded(domain, op, _double(constant)))
-    return _within(column, domain, exact(domain, op, _exact_value(column, [constant], in_list=False)[0]))
+        return _within(column, domain, rounded_interval(domain, op, _double(constant)))
+    return _within(column, domain, exact_interval(domain, op, _exact_value(column, [constant], in_list=False)[0]))
 
 
 def in_list(column: Column, constants: Sequence[Literal], *, has_null: bool) -> Node:
@@ -90,9 +90,9 @@ def in_list(column: Column, constants: Sequence[Literal], *, has_null: bool) -> 
         numbers = [constant.value for constant in constants if isinstance(constant.value, int)]
         return _values_in(column, [number for number in numbers if domain.low <= number <= domain.high], has_null)
     if column.type in (LogicalType.INTEGER, LogicalType.DECIMAL) and _in_doubles(column, constants):
-        intervals = [rounded(domain, Op.EQ, _double(constant)) for constant in constants]
+        intervals = [rounded_interval(domain, Op.EQ, _double(constant)) for constant in constants]
     else:
-        intervals = [exact(domain, Op.EQ, value) for value in _exact_value(column, constants, in_list=True)]
+        intervals = [exact_interval(domain, Op.EQ, value) for value in _exact_value(column, constants, in_list=True)]
     return _any_interval(column, domain, intervals, has_null)
 
 
@@ -121,7 +121,7 @@ def _domain(column: Column) -> FixedPointDomain:
     return _DOMAINS[column.type]
 
 
-def _decided_without_column(column: Column, op: Op, constant: Literal) -> Node | None:
+def _constant_result(column: Column, op: Op, constant: Literal) -> Node | None:
     """Return the result where Spark decides by the literal alone: `integer < 99999999999999999999` is true for null."""
     is_decimal = (
         column.type is LogicalType.INTEGER

@@ -14,8 +14,10 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from pushdown_spark.contract.message import shorten
+
 Node = TypeVar("Node", bound=exp.Expr)
-_MAX_SHOWN = 60
+_MAX_SHOWN_CHARACTERS = 60
 """The length of expressions in messages."""
 
 
@@ -26,21 +28,20 @@ def conjuncts(predicate: exp.Expr) -> list[exp.Expr]:
     >>> [part.sql() for part in conjuncts(parse_one("a = 1 AND (b = 2 AND (c = 3 OR d = 4))"))]
     ['a = 1', 'b = 2', 'c = 3 OR d = 4']
     """
-    found: list[exp.Expr] = []
+    parts: list[exp.Expr] = []
     pending = [predicate.unnest()]
     while pending:
         part = pending.pop()
         if isinstance(part, exp.And):
             pending += [part.right.unnest(), part.left.unnest()]
         else:
-            found.append(part)
-    return found
+            parts.append(part)
+    return parts
 
 
-def shown(node: exp.Expr) -> str:
+def short_sql(node: exp.Expr) -> str:
     """Return an expression as Spark SQL, shortened for messages."""
-    text = node.sql(dialect="spark")
-    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."
+    return shorten(node.sql(dialect="spark"), _MAX_SHOWN_CHARACTERS)
 
 
 def has_subquery(predicate: exp.Expr) -> bool:

@@ -58,7 +58,7 @@ def value_of(spark: SparkSession, sql: str) -> object:
     return None if row is None else row[0]
 
 
-def folding(spark: SparkSession) -> Fold:
+def cached_fold(spark: SparkSession) -> Fold:
     """Return a function that evaluates constant expressions. Each is evaluated once, as Spark takes milliseconds."""
 
     @cache
@@ -68,7 +68,7 @@ def folding(spark: SparkSession) -> Fold:
     return fold
 
 
-def prefetched(fold: Fold, expressions: Sequence[str]) -> Fold:
+def prefetch(fold: Fold, expressions: Sequence[str]) -> Fold:
     """Return a fold that has evaluated some expressions in one query."""
     values = fold(f"struct({', '.join(expressions)})") if len(expressions) > 1 else None
     if not isinstance(values, tuple):

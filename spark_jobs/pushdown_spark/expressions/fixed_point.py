@@ -45,7 +45,7 @@ _EVERYTHING = Interval(None, None)
 NOTHING = Interval(1, 0)
 
 
-def exact(domain: FixedPointDomain, op: Op, value: Fraction | int | Decimal) -> Interval:
+def exact_interval(domain: FixedPointDomain, op: Op, value: Fraction | int | Decimal) -> Interval:
     """Return the multiples for which `multiple op value` is true."""
     multiple = Fraction(value) * 10**domain.scale
     if op is Op.EQ:
@@ -55,7 +55,7 @@ def exact(domain: FixedPointDomain, op: Op, value: Fraction | int | Decimal) -> 
     return Interval(math.floor(multiple) + 1 if op is Op.GT else math.ceil(multiple), None)
 
 
-def rounded(domain: FixedPointDomain, op: Op, value: float) -> Interval:
+def rounded_interval(domain: FixedPointDomain, op: Op, value: float) -> Interval:
     """Return the multiples for which `op` is true after rounding them to the nearest double."""
     if math.isnan(value) or math.isinf(value):
         is_low = value < 0

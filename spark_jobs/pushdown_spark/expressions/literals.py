@@ -12,7 +12,7 @@ import numpy as np
 from sqlglot import exp
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.expressions.conjuncts import shown
+from pushdown_spark.expressions.conjuncts import short_sql
 from pushdown_spark.expressions.constant_folding import is_constant, whole_number
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.expressions.types import EPOCH_ORDINAL, MICROSECONDS_PER_DAY, TEMPORAL, LogicalType, Value
@@ -72,7 +72,7 @@ class LiteralReader:
     def _evaluate(self, nodes: Sequence[exp.Expr], column_type: LogicalType, in_list: bool) -> list[Literal]:
         for node in nodes:
             if not is_constant(node):
-                raise UnsupportedError(f"{shown(node)} is neither a column nor a constant")
+                raise UnsupportedError(f"{short_sql(node)} is neither a column nor a constant")
         sql_strings = [node.sql(dialect="spark") for node in nodes]
         if column_type not in TEMPORAL:
             rows = self._fold(f"array({', '.join(map(_typed_text, sql_strings))})", nodes)
@@ -90,7 +90,7 @@ class LiteralReader:
     def _fold(self, sql: str, nodes: Sequence[exp.Expr]) -> list[Sequence[object]]:
         rows = None if self._scope.fold is None else self._scope.fold(sql)
         if not isinstance(rows, list) or len(rows) != len(nodes) or any(row[1] is None for row in rows):
-            raise UnsupportedError(f"Spark finds no value for {shown(nodes[0])}")
+            raise UnsupportedError(f"Spark finds no value for {short_sql(nodes[0])}")
         return rows
 
 
@@ -195,7 +195,7 @@ def _from_text(name: str, value: object, node: exp.Expr) -> Literal:
         return Literal(LogicalType(name), float(np.float32(text)) if name == "float" else float(text))
     if name == "boolean":
         return Literal(LogicalType.BOOLEAN, text == "true")
-    raise UnsupportedError(f"{shown(node)} is of type {name}")
+    raise UnsupportedError(f"{short_sql(node)} is of type {name}")
 
 
 def _time_fields(sql: str, column_type: LogicalType) -> str:
@@ -216,7 +216,7 @@ def _time_fields(sql: str, column_type: LogicalType) -> str:
 def _from_time(row: Sequence[object], column_type: LogicalType, node: exp.Expr) -> Literal:
     name, value = str(row[0]), row[1]
     if name not in ("string", "date", "timestamp", "timestamp_ntz"):
-        raise UnsupportedError(f"{shown(node)} is of type {name}")
+        raise UnsupportedError(f"{short_sql(node)} is of type {name}")
     if column_type is LogicalType.TIMESTAMP:
         return Literal(LogicalType.TIMESTAMP, int(str(value)))
     if column_type is LogicalType.TIMESTAMP_NTZ:

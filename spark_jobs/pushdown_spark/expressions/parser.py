@@ -78,7 +78,7 @@ def read_alike(text: str) -> bool:
         return False
     if not any(sign in text for sign in ("'", '"', "+")):
         return True
-    tokens = [None, *sqlglot.tokenize(shortened(text), dialect="spark")]
+    tokens = [None, *sqlglot.tokenize(shorten_lists(text), dialect="spark")]
     return not any(_differs(before, token) for before, token in pairwise(tokens) if token is not None)
 
 
@@ -96,10 +96,10 @@ def _ends_operand(token: Token) -> bool:
     return is_name or token.text in (")", "]") or (is_word and not _BEFORE_OPERANDS.fullmatch(token.text))
 
 
-def shortened(text: str) -> str:
+def shorten_lists(text: str) -> str:
     """Reduce each long list to one number of each type. Spark finds the same types and errors in the result.
 
-    >>> shortened("a IN (" + ", ".join(map(str, range(7, 200))) + ") OR b = 1")
+    >>> shorten_lists("a IN (" + ", ".join(map(str, range(7, 200))) + ") OR b = 1")
     'a IN (7) OR b = 1'
     """
     if _QUOTING.search(text):

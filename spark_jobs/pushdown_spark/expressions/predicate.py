@@ -71,9 +71,9 @@ class Predicate:
         """Whether results may change if some conjuncts drop rows before the others are evaluated."""
         return needs_every_row(self.sql)
 
-    def keep_conjuncts(self, kept: Sequence[exp.Expr]) -> Predicate | None:
+    def keep_conjuncts(self, conjuncts: Sequence[exp.Expr]) -> Predicate | None:
         """Return the predicate with some of its conjuncts; None without any. `sql` remains the whole text."""
-        return replace(self, tree=exp.and_(*kept, copy=True)) if kept else None
+        return replace(self, tree=exp.and_(*conjuncts, copy=True)) if conjuncts else None
 
 
 def reads_file_metadata(sql: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -48,6 +49,18 @@ def setting(spark: SparkSession, key: str, default: str) -> str:
 def is_enabled(spark: SparkSession, key: str, *, default: bool = False) -> bool:
     """Return whether a boolean setting is on. Like Spark, ignore its case and surrounding blanks."""
     return setting(spark, key, str(default)).lower() == "true"
+
+
+def is_option_on(options: Mapping[str, str], key: str, *, default: bool = False) -> bool:
+    """Return whether a boolean option of a source is on. `key` is in lower case, as the keys of the options."""
+    return options.get(key, str(default)).lower() == "true"
+
+
+def check_broken_files(spark: SparkSession, options: Mapping[str, str]) -> None:
+    """Raise UnsupportedError if damaged or missing files are to be skipped. Options override the settings."""
+    for key in ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles"):
+        if is_option_on(options, key.rpartition(".")[2].lower(), default=is_enabled(spark, key)):
+            raise UnsupportedError(f"{key} is on, and only Spark's readers skip damaged files")
 
 
 def is_case_sensitive(spark: SparkSession) -> bool:

@@ -49,10 +49,10 @@ class ValueSet:
         if self._dense is not None and (len(array) >= _TABLE_ROWS or self._size > _TABLE_VALUES):
             return as_arrow(_in_dense(_numpy_values(array), *self._dense))
         if self._prefilter is not None and len(array) >= _PREFILTER_ROWS:
-            return self._prefiltered(array, self._prefilter)
+            return self._contains_with_prefilter(array, self._prefilter)
         return pc.is_in(array, options=self._options)
 
-    def _prefiltered(self, array: pa.Array, table: Bools) -> pa.BooleanArray:
+    def _contains_with_prefilter(self, array: pa.Array, table: Bools) -> pa.BooleanArray:
         numbers = _numpy_values(array)
         head = _in_low_bits(numbers[:_BLOCK], table)
         if np.count_nonzero(head) * _PREFILTER_PASS > len(head):
@@ -91,8 +91,8 @@ def _take(table: Bools, offsets: npt.NDArray[np.integer], mask: Bools) -> None:
 
 
 def _low_bits_table(numbers: npt.NDArray[np.signedinteger]) -> Bools:
-    wanted = (len(numbers) * _PREFILTER_SPARSITY).bit_length()
-    bits = min(max(wanted, _PREFILTER_BITS.start), _PREFILTER_BITS.stop - 1)
+    ideal_bits = (len(numbers) * _PREFILTER_SPARSITY).bit_length()
+    bits = min(max(ideal_bits, _PREFILTER_BITS.start), _PREFILTER_BITS.stop - 1)
     table = np.zeros(1 << min(bits, numbers.dtype.itemsize * 8 - 2), np.bool_)
     table[numbers & (len(table) - 1)] = True
     return table

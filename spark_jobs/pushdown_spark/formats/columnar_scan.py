@@ -16,7 +16,7 @@ from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.formats.bound_predicate import bound_conjuncts, first_reason
-from pushdown_spark.formats.scan_task import FileMetrics, FileScanTask, Metrics, Query, sum_metrics
+from pushdown_spark.formats.scan_task import FileScanTask, Metrics, Query, sum_metrics
 from pushdown_spark.relations.listing import InputFile
 from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.partition_directories import listed_files
@@ -47,7 +47,7 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
 
     task_class: type[FileScanTask[Query, Metrics]]
     """The function that the workers run."""
-    stores_columns_apart: ClassVar[bool] = True
+    is_columnar: ClassVar[bool] = True
     """Whether the format stores each column separately, so that only the required ones are read."""
 
     def __init__(
@@ -60,7 +60,7 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
         # Not `TaskCounts[...]()`: its type argument would be pickled, and workers would import this module.
         counts: TaskCounts[dict[str, Metrics]] = TaskCounts()
         self._metrics = spark.sparkContext.accumulator({}, counts)
-        share = len(request.read_schema) / max(len(request.schema), 1) if self.stores_columns_apart else 1.0
+        share = len(request.read_schema) / max(len(request.schema), 1) if self.is_columnar else 1.0
         self._tasks = tasks_of(spark, request, plan.files, share=share)
 
     def _skipped(self, total: Metrics, bytes_total: int) -> Mapping[str, int]:
@@ -130,14 +130,13 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
                 "rows_after_pushdown": total.rows_returned,
                 "skipped": {"files": files_skipped, **self._skipped(total, planned.bytes_total)},
                 "units": total.units,
-                "files": most_read(_file_report(path, metrics) for path, metrics in files.items()),
+                "files": most_read(
+                    FileReport(path=path, bytes_read=file.bytes_read, rows_decoded=file.rows_decoded, units=file.units)
+                    for path, file in files.items()
+                ),
                 **self._details(total),
             }
         )
-
-
-def _file_report(path: str, metrics: FileMetrics) -> FileReport:
-    return FileReport(path=path, bytes_read=metrics.bytes_read, rows_decoded=metrics.rows_decoded, units=metrics.units)
 
 
 def prepare_files(

@@ -106,8 +106,8 @@ def list_local_files(source_format: str, options: Mapping[str, str]) -> tuple[In
         )
     files: list[Path] = []
     for match in sorted(glob.glob(path.removeprefix("file://").removeprefix("file:"))):  # noqa: PTH207
-        matched = Path(match)
-        files += _files_of_directory(matched, source_format) if matched.is_dir() else [matched]
+        path_match = Path(match)
+        files += _files_of_directory(path_match, source_format) if path_match.is_dir() else [path_match]
     visible = [file.absolute() for file in files if not _is_hidden(file.name)]
     if not visible:
         raise MissingPathError(f"path {path!r} matches no file; check it and run again")
@@ -198,7 +198,9 @@ def _literal(value: object) -> exp.Expr | None:
         number = exp.Literal.number(format(abs(value), "f") if isinstance(value, Decimal) else str(abs(value)))
         return exp.Neg(this=number) if value < 0 else number
     if isinstance(value, float):
-        return _double(value)
+        # A literal with an exponent is a double. 17 digits identify every double.
+        number = exp.Literal.number(f"{abs(value):.17e}")
+        return None if not math.isfinite(value) else exp.Neg(this=number) if value < 0 else number
     if isinstance(value, str):
         return exp.Literal.string(value)
     if isinstance(value, bytes):
@@ -206,11 +208,3 @@ def _literal(value: object) -> exp.Expr | None:
     if isinstance(value, date) and not isinstance(value, datetime):
         return exp.cast(exp.Literal.string(value.isoformat()), exp.DataType.Type.DATE)
     return None
-
-
-def _double(value: float) -> exp.Expr | None:
-    """Return a literal with an exponent, which Spark parses as a double. 17 digits identify every double."""
-    if not math.isfinite(value):
-        return None
-    number = exp.Literal.number(f"{abs(value):.17e}")
-    return exp.Neg(this=number) if value < 0 else number

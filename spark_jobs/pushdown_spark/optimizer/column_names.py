@@ -64,8 +64,9 @@ class ColumnNameResolver:
         if source is None or select.args.get("laterals") or select.args.get("pivots"):
             return None
         relations = [source.this, *(join.this for join in select.args.get("joins") or ())]
-        chosen = [each for each in relations if only is None or each.alias_or_name.lower() == only]
-        names = _union(self._relation(each, depth) if each.alias_or_name else None for each in chosen)
+        if only is not None:
+            relations = [relation for relation in relations if relation.alias_or_name.lower() == only]
+        names = _union(self._relation(node, depth) if node.alias_or_name else None for node in relations)
         return names or None
 
 

@@ -264,7 +264,9 @@ class _DataFrameJoins:
         columns = {column_name(attribute): str(attribute.name()) for attribute in elements(relation.output())}
         keys = {columns[key].lower(): key for key in chain.keys_of(number) if key in columns}
         parsed = (_parse_condition(condition, frozenset(columns)) for condition in conditions)
-        request = StatisticsRequest(name, tuple(each for each in parsed if each is not None), frozenset(keys))
+        request = StatisticsRequest(
+            name, tuple(condition for condition in parsed if condition is not None), frozenset(keys)
+        )
         frame = plan_dataframe(self._spark, relation)
         statistics = self._statistics.statistics_of(f"{name} {frame.semanticHash()}", frame, request)
         if statistics is None:

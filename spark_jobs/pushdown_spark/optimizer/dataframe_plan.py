@@ -58,7 +58,7 @@ class CatalystChain:
                 for number, expression in enumerate(conditions)
             ),
         )
-        columns = {name: frozenset(f"c{each}" for each in ids) for name, ids in zip(names, attributes, strict=True)}
+        columns = {name: frozenset(f"c{number}" for number in ids) for name, ids in zip(names, attributes, strict=True)}
         relations = {name: exp.to_table(name) for name in names}
         # Only the chain is ordered, so the plan of the block does not matter.
         block = SelectBlock(exp.Select(), chain.items[0].plan, relations, columns)
@@ -79,7 +79,9 @@ class CatalystChain:
             for expression, conjunct in zip(self.expressions, self.chain.conjuncts, strict=True)
             if len(conjunct.names) > 1
         ]
-        if ansi and any(class_name(node) not in _NEVER_FAIL for each in over_several for node in tree_nodes(each)):
+        if ansi and any(
+            class_name(node) not in _NEVER_FAIL for condition in over_several for node in tree_nodes(condition)
+        ):
             raise UnsupportedError(MAY_FAIL)
 
     def conditions_on(self, number: int) -> Iterator[JavaObject]:
@@ -150,11 +152,11 @@ def _conjunct(expression: JavaObject, number: int, item_of: Mapping[int, int], n
     `item_of` returns the numbers of the items that have attributes. Conditions over other attributes are not movable.
     """
     references = [_attribute_id(attribute) for attribute in elements(expression.references())]
-    movable = bool(references) and all(each in item_of for each in references)
+    movable = bool(references) and all(column in item_of for column in references)
     placeholder = exp.Var(this=f"condition {number}")
     if not movable:
         return Conjunct(placeholder, frozenset(), movable=False)
-    relations = frozenset(names[item_of[each]] for each in references)
+    relations = frozenset(names[item_of[column]] for column in references)
     is_equality = class_name(expression) == "EqualTo"
     sides = [_without_casts(side) for side in elements(expression.children())] if is_equality else []
     columns = [

@@ -314,7 +314,7 @@ def conjunct_of(node: exp.Expr, columns: RelationColumns) -> Conjunct:
     fixed = (
         node.find(exp.Query, exp.Exists, exp.Window, exp.Lambda, exp.Star) is not None
         or is_nondeterministic(node)
-        or any(not isinstance(truncation_unit(each), exp.Literal) for each in node.find_all(exp.TimestampTrunc))
+        or any(not isinstance(truncation_unit(call), exp.Literal) for call in node.find_all(exp.TimestampTrunc))
         or None in owners
     )
     if fixed:

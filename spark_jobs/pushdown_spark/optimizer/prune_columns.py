@@ -62,7 +62,7 @@ class ColumnPruner:
         self._uses_unnamed_columns = uses_unnamed_columns
         # The alias of joins in parentheses stands for all relations in them.
         relations = tree.find_all(exp.Table, exp.Subquery, exp.CTE)
-        aliases = [each.alias_or_name for each in relations if not isinstance(each.this, exp.Table)]
+        aliases = [relation.alias_or_name for relation in relations if not isinstance(relation.this, exp.Table)]
         self._case_sensitive = case_sensitive
         self._aliases = {alias.lower() for alias in aliases}
         self._has_natural_join = any(join.method == "NATURAL" for join in tree.find_all(exp.Join))

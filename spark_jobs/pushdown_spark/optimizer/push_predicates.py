@@ -178,7 +178,7 @@ def infer_predicates(
 def with_implied(conditions: Iterable[Conjunct], columns: RelationColumns) -> tuple[Conjunct, ...]:
     """Return the conjuncts, followed by what those over several relations imply for each of these relations."""
     conditions = tuple(conditions)
-    return (*conditions, *(part for each in conditions for part in implied_predicates(each, columns)))
+    return (*conditions, *(part for condition in conditions for part in implied_predicates(condition, columns)))
 
 
 def implied_predicates(condition: Conjunct, columns: RelationColumns) -> Iterator[Conjunct]:

@@ -16,7 +16,6 @@ from pushdown_spark.optimizer.add_broadcast_hints import with_broadcast_hints
 from pushdown_spark.optimizer.executed_joins import JoinWatch
 from pushdown_spark.optimizer.query_context import QueryScan
 from pushdown_spark.result import PushdownResult, explained
-from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
 from pushdown_spark.runtime.query_metrics import RowCount, StageWatch
 from pushdown_spark.scan.advice import with_advice
 from pushdown_spark.scan.base import running
@@ -55,7 +54,7 @@ class QueryResult(PushdownResult):
         self._scans = tuple(scans)
         self._joins = tuple(joins)
         self._executed: dict[str, SourceReport] | None = None
-        self._may_fall_back = any(scan.native("check") is not scan for scan in scans)
+        self._can_fall_back = any(scan.native("check") is not scan for scan in scans)
         self._problem = next((scan.planned.problem for scan in scans if scan.planned.problem is not None), None)
 
     @property
@@ -63,44 +62,28 @@ class QueryResult(PushdownResult):
         """The result as a lazy DataFrame."""
         return self._query.over({scan.view: scan.scan.frame() for scan in self._scans})
 
-    def run(self, action: Callable[[DataFrame], T], *, as_they_come: bool = False) -> T:
-        """Run an action over the result. If a pushdown reader fails, run it again with Spark's readers alone."""
-        if self._may_fall_back:
-            try:
-                return self._run_and_release(action, as_they_come=as_they_come)
-            except Exception as exc:
-                problem = recoverable_error(exc)
-                if problem is None:
-                    raise
-                reason = f"a pushdown reader gave up: {problem}"
-                self._scans = tuple(scan.native(reason) for scan in self._scans)
-                self._may_fall_back, self._problem = False, problem
-        with prefer_reader_error(self._problem):
-            return self._run_and_release(action, as_they_come=as_they_come)
+    def _fall_back(self, reason: str) -> None:
+        self._scans = tuple(scan.native(reason) for scan in self._scans)
 
-    def _run_and_release(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
-        """Run an action, and release the resources of the scans afterwards."""
-        with ExitStack() as stack:
+    def _run(self, action: Callable[[DataFrame], T], *, single_pass: bool) -> T:
+        with ExitStack() as scans:
             for scan in self._scans:
-                stack.enter_context(running(scan.scan, self._query.spark))
-            return self._run_once(action, as_they_come=as_they_come)
+                scans.enter_context(running(scan.scan, self._query.spark))
+            with StageWatch(self._query.spark) as watch:
+                row_count = RowCount(self._query.spark, self._frame_with_local_rows(), single_pass=single_pass)
+                joins = JoinWatch(self._query.spark)
+                outcome = action(row_count.frame)
+            self.rows = row_count.rows()
+            self._executed = self._reports_after_run(watch)
+            self._joins = joins.with_row_counts(self._joins)
+            return outcome
 
-    def _run_once(self, action: Callable[[DataFrame], T], *, as_they_come: bool) -> T:
-        with StageWatch(self._query.spark) as watch:
-            counted = RowCount(self._query.spark, self._frame_of_fetched_rows(), as_they_come=as_they_come)
-            joins = JoinWatch(self._query.spark)
-            outcome = action(counted.frame)
-        self.rows = counted.rows()
-        self._executed = self._reports_after_run(watch)
-        self._joins = joins.with_row_counts(self._joins)
-        return outcome
-
-    def _frame_of_fetched_rows(self) -> DataFrame:
+    def _frame_with_local_rows(self) -> DataFrame:
         """Return the result. Scans that the driver fetches itself are fetched now, so that Spark knows their size."""
         frames = {}
         for scan in self._scans:
-            fetched = scan.scan.fetch_local(None)
-            frames[scan.view] = scan.scan.frame() if fetched is None else fetched
+            rows = scan.scan.fetch_local(None)
+            frames[scan.view] = scan.scan.frame() if rows is None else rows
         return self._query.over(frames)
 
     def _reports_after_run(self, watch: StageWatch) -> dict[str, SourceReport]:

@@ -110,32 +110,32 @@ class _DynamicReduction:
 
     def semi_joins(self) -> Iterator[SemiJoin]:
         """Yield the semi-joins that pay. This runs Spark jobs that read keys."""
-        predicates = self._pushed(self._block.plan)
+        predicates = self._push(self._block.plan)
         for small, candidates in self._equated_columns():
             conditions = predicates[small.name]
             if not conditions or any(map(_is_volatile, conditions)):
                 continue
             large_sides = [large for large in candidates if self._pays(small, large, conditions)]
             # Keys are read only for predicates that reach a large side.
-            reached = self._pushed_with_keys(small, [0]) if large_sides else predicates
-            large_sides = [large for large in large_sides if reached[large.name] != predicates[large.name]]
+            with_one_key = self._push_with_keys(small, [0]) if large_sides else predicates
+            large_sides = [large for large in large_sides if with_one_key[large.name] != predicates[large.name]]
             keys = self._read_keys(small) if large_sides else None
             if not keys:
                 continue
-            reduced = self._pushed_with_keys(small, keys)
+            reduced = self._push_with_keys(small, keys)
             note = f"{len(keys)} values of {small.column.name} in {small.reference.key} became a condition"
             for large in large_sides:
                 for condition in set(reduced[large.name]) - set(predicates[large.name]):
                     predicate = to_sql(remove_qualifier(condition, large.name))
                     yield SemiJoin(large.reference.view, predicate, note)
 
-    def _pushed(self, plan: Plan) -> Predicates:
+    def _push(self, plan: Plan) -> Predicates:
         return pushdown_predicates(plan, self._block.columns, self._is_exact_equality)
 
-    def _pushed_with_keys(self, small: _JoinSide, keys: Sequence[int | str]) -> Predicates:
+    def _push_with_keys(self, small: _JoinSide, keys: Sequence[int | str]) -> Predicates:
         """Return the predicates of all relations if the small side had these keys alone."""
         key_list = exp.In(this=small.column.copy(), expressions=[exp.convert(key) for key in keys])
-        return self._pushed(_with_condition(self._block.plan, Conjunct(key_list, frozenset({small.name}))))
+        return self._push(_with_condition(self._block.plan, Conjunct(key_list, frozenset({small.name}))))
 
     def _equated_columns(self) -> Iterator[tuple[_JoinSide, list[_JoinSide]]]:
         """Yield each column that an inner join equates, with the columns that it is equated with."""
@@ -280,14 +280,14 @@ def reduce_by_known_keys(
     `is_table` returns whether a column's relation is a table, whose reader can skip rows.
     """
     reduced, propagated = _propagate(relations, classes, statistics_with)
-    paying = list(_paying(relations, reduced, classes, is_table))
+    paying = list(_find_worthwhile(relations, reduced, classes, is_table))
     if not paying:
         return list(relations), ()
     predicates = propagated | {predicate.member: predicate for predicate in paying}
     return _apply(reduced, predicates.values()), tuple(predicates.values())
 
 
-def _paying(
+def _find_worthwhile(
     relations: Sequence[RelationStatistics],
     reduced: Sequence[RelationStatistics],
     classes: Sequence[Sequence[ClassMember]],

@@ -234,7 +234,11 @@ class _BlockChains:
         chain = extract_chain(plan)
         if chain is None:
             return plan
-        connecting = (each for each in above if each.is_joinable and len(each.names) > 1 and each.names <= plan.names)
+        connecting = (
+            condition
+            for condition in above
+            if condition.is_joinable and len(condition.names) > 1 and condition.names <= plan.names
+        )
         after = self._order(replace(chain, conjuncts=(*chain.conjuncts, *connecting)))
         if after is None or isinstance(after.tree, int):
             return plan

@@ -83,7 +83,7 @@ class _BlockReader:
         joins = self._select.args.get("joins") or []
         if not all(self._add_relations(node) for node in (source.this, *(join.this for join in joins))):
             return None
-        plan = self._joined(self._plan(source.this), joins)
+        plan = self._join(self._plan(source.this), joins)
         where = self._select.args.get("where")
         if where is not None:
             plan = Filter(self._conjuncts(where.this, plan.names), plan)
@@ -110,7 +110,7 @@ class _BlockReader:
         self._columns[name] = self._columns_of(node)
         return True
 
-    def _joined(self, plan: Plan, joins: Sequence[exp.Join]) -> Plan:
+    def _join(self, plan: Plan, joins: Sequence[exp.Join]) -> Plan:
         has_hints = self._select.args.get("hint") is not None
         for join in joins:
             on = join.args.get("on")
@@ -129,7 +129,7 @@ class _BlockReader:
         first = _first_in_parentheses(node)
         if first is None:
             return RelationLeaf(node.alias_or_name.lower())
-        return self._joined(RelationLeaf(first.alias_or_name.lower()), first.args.get("joins") or [])
+        return self._join(RelationLeaf(first.alias_or_name.lower()), first.args.get("joins") or [])
 
     def _conjuncts(self, condition: exp.Expr, names: frozenset[str]) -> tuple[Conjunct, ...]:
         # A condition sees neither the columns of later relations nor those of the right side of semi and anti joins:

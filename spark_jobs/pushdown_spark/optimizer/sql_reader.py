@@ -65,8 +65,8 @@ def parse_query(sql: str) -> exp.Query:
 
 
 def _add_subquery_aliases(tree: exp.Expr) -> None:
-    taken = {node.alias_or_name.lower() for node in tree.find_all(exp.Table, exp.Subquery, exp.CTE)}
-    free = (name for number in count(1) if (name := f"sub-query {number}") not in taken)
+    used_names = {node.alias_or_name.lower() for node in tree.find_all(exp.Table, exp.Subquery, exp.CTE)}
+    free = (name for number in count(1) if (name := f"sub-query {number}") not in used_names)
     for node in tree.find_all(exp.Subquery):
         is_relation = isinstance(node.parent, exp.From | exp.Join) and node.arg_key == "this"
         if is_relation and not node.alias and _holds_query(node):

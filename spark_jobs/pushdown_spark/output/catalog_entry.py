@@ -67,10 +67,10 @@ class TableDefinition:
     def has_same_rows_as(self, other: TableDefinition) -> bool:
         """Return whether files that were written for the other definition have the right rows for this one."""
 
-        def decisive(table: TableDefinition) -> tuple[object, ...]:
+        def relevant_fields(table: TableDefinition) -> tuple[object, ...]:
             return (table.location, table.provider, table.kind, table.schema, table.partition_by, table.options)
 
-        return decisive(self) == decisive(other) and self.created == other.created
+        return relevant_fields(self) == relevant_fields(other) and self.created == other.created
 
 
 class CatalogEntry:
@@ -118,7 +118,7 @@ class CatalogEntry:
             raise MissingPathError(f"output_table: the catalog has no database {self.database}; create it first")
         return decoded(str(self._catalog.defaultTablePath(self._identifier).toString()))
 
-    def assigned(self, rows: DataFrame, view: str) -> DataFrame:
+    def convert_rows(self, rows: DataFrame, view: str) -> DataFrame:
         """Return rows as Spark's INSERT would store them: columns by name, with its casts and checks of lengths.
 
         `view` is the name of a temporary view that does not exist. Raises typed errors for columns that do not fit.
@@ -143,21 +143,21 @@ class CatalogEntry:
 
     def partitions_elsewhere(self, table: TableDefinition, partitions: Iterable[str] | None = None) -> list[str]:
         """Return the given partitions, or all, whose directory is not the one that Spark would choose."""
-        found = []
+        locations = []
         for spec, location in self._locations(partitions):
             directory = decoded(location).removeprefix(f"{table.location}/")
             if list(partition_spec(directory).items()) != [(key, spec.get(key)) for key in table.partition_by]:
-                found.append(location)
-        return found
+                locations.append(location)
+        return locations
 
     def _locations(self, partitions: Iterable[str] | None) -> list[tuple[dict[str, str], str]]:
         """Return values and location of partitions."""
         if partitions is None:
-            listed = self._catalog.listPartitions(self._identifier, self._none)
+            entries = self._catalog.listPartitions(self._identifier, self._none)
         else:
             specs = [scala_map(self._spark, partition_spec(name)) for name in partitions]
-            listed = scala_seq(self._spark, [self._catalog.getPartition(self._identifier, spec) for spec in specs])
-        return [(each["spec"], each["storage"]["locationUri"] or "") for each in json.loads(self._json(listed))]
+            entries = scala_seq(self._spark, [self._catalog.getPartition(self._identifier, spec) for spec in specs])
+        return [(entry["spec"], entry["storage"]["locationUri"] or "") for entry in json.loads(self._json(entries))]
 
     def create(self, statement: str, location: str) -> None:
         """Create a table whose directory exists, as Spark does after CREATE TABLE AS SELECT has written the files.
@@ -171,13 +171,13 @@ class CatalogEntry:
         uri = java_class(self._spark, "org.apache.hadoop.fs.Path")(location).toUri()
         option = java_class(self._spark, "scala.Option")
         is_partitioned = not table.partitionColumnNames().isEmpty()
-        located = _replaced(
+        located_table = _copy_with(
             table,
-            storage=_replaced(table.storage(), locationUri=option.apply(uri)),
+            storage=_copy_with(table.storage(), locationUri=option.apply(uri)),
             tracksPartitionsInCatalog=is_partitioned and is_enabled(self._spark, _TRACKS_PARTITIONS, default=True),
         )
         # Spark's own check of the directory would reject the files.
-        self._catalog.createTable(located, True, False)
+        self._catalog.createTable(located_table, True, False)
 
     def drop(self) -> None:
         """Remove the entry of a table without files."""
@@ -254,7 +254,7 @@ def _literal(text: str) -> str:
     return f"'{escaped}'"
 
 
-def _replaced(instance: JavaObject, **values: JsonValue | JavaObject) -> JavaObject:
+def _copy_with(instance: JavaObject, **values: JsonValue | JavaObject) -> JavaObject:
     """Return a copy of an instance of a case class with other values of some fields."""
     names = [str(instance.productElementName(number)) for number in range(instance.productArity())]
-    return instance.copy(*(values.get(name, instance.productElement(place)) for place, name in enumerate(names)))
+    return instance.copy(*(values.get(name, instance.productElement(number)) for number, name in enumerate(names)))

@@ -125,7 +125,7 @@ class CatalogFileOutput(FileOutput):
         """Write all rows to the staging directory, as Spark's INSERT would store them in the table."""
         if self._table is not None:
             check_column_names(frame.schema, self._table.schema, case_sensitive=is_case_sensitive(self._spark))
-            frame = self._entry.assigned(frame, f"airflow_pushdown_{self.paths.attempt}")
+            frame = self._entry.convert_rows(frame, f"airflow_pushdown_{self.paths.attempt}")
         super().stage(frame)
 
     def check(self) -> None:
@@ -175,7 +175,7 @@ class CatalogFileOutput(FileOutput):
         self._table = table
         self._output = file_spec(self._spark, self._wanted, self._entry, table, self.paths.output)
         self._mode = effective_mode(self._spark, self._output)
-        if table is not None and HadoopFiles(self._spark).qualified(table.location) != self.paths.output:
+        if table is not None and HadoopFiles(self._spark).qualify(table.location) != self.paths.output:
             raise self._changed()
 
     def _exists(self) -> bool:
@@ -200,12 +200,12 @@ class CatalogFileOutput(FileOutput):
             self._files.delete(self.paths.output)
 
     def _journal(self, staged: list[FileEntry], partitions: list[str], emptied: Sequence[str]) -> Journal:
-        found = self._entry.definition()
-        if (found is None) != (self._table is None):
+        definition = self._entry.definition()
+        if (definition is None) != (self._table is None):
             raise self._changed()
-        if found is not None and self._table is not None and not found.has_same_rows_as(self._table):
+        if definition is not None and self._table is not None and not definition.has_same_rows_as(self._table):
             raise self._changed()
-        change = self._change(found, partitions, emptied)
+        change = self._change(definition, partitions, emptied)
         return super()._journal(staged, partitions, emptied).model_copy(update={"change": change})
 
     def _change(
@@ -264,8 +264,8 @@ class CatalogFileOutput(FileOutput):
 
     def _directories(self, table: TableDefinition) -> set[str]:
         """Return the partitions of a table whose partitions only the directories show."""
-        found = self._files.matching(self.paths.output, "/".join("*=*" for _ in table.partition_by))
-        return {path.removeprefix(f"{self.paths.output}/") for path in found}
+        directories = self._files.matching(self.paths.output, "/".join("*=*" for _ in table.partition_by))
+        return {path.removeprefix(f"{self.paths.output}/") for path in directories}
 
     def _partition_fields(self) -> list[t.StructField]:
         """Return the partition columns of the table, or of the rows for a new table."""
@@ -364,7 +364,7 @@ def open_file_table(
     if table is not None:
         # A view has no directory.
         check_writable(entry, table)
-    location = hadoop.qualified(entry.default_location() if table is None else table.location)
+    location = hadoop.qualify(entry.default_location() if table is None else table.location)
     parent, name = hadoop.split(location)
     if not name:
         raise BadSpecError(f"output_table: {entry.name} has the root of a file system as its directory")

@@ -98,14 +98,14 @@ class CommitLog:
         """
         self._number = self._acquire(require_claim)
         ended = threading.Event()
-        heart = threading.Thread(target=self._beat, args=(self._number, ended), daemon=True)
-        heart.start()
+        heartbeat = threading.Thread(target=self._beat, args=(self._number, ended), daemon=True)
+        heartbeat.start()
         try:
             self._repair()
             yield
         finally:
             ended.set()
-            heart.join()
+            heartbeat.join()
             self._release()
 
     def commit(self, journal: Journal) -> None:
@@ -248,10 +248,10 @@ class CommitLog:
 
     def _require_lock(self) -> None:
         locks = self._locks()
-        mine = locks.get(self._number)
+        own_lock = locks.get(self._number)
         later = locks.get(self._number + 1)
-        is_mine = mine is not None and mine.attempt == self._paths.attempt
-        if not is_mine or (later is not None and later.follows == self._paths.attempt):
+        is_held = own_lock is not None and own_lock.attempt == self._paths.attempt
+        if not is_held or (later is not None and later.follows == self._paths.attempt):
             raise OutputTakenError(
                 f"output: another process has undone this commit of {self._paths.output}: a later attempt of the run "
                 f"has begun, or this process did not respond for {self._patience:.0f} seconds. No row of it was kept"

@@ -40,15 +40,15 @@ class CommitRecord:
         """Return the commit of an earlier attempt if the output still has its files, otherwise None."""
         text = self._files.read_text(self._paths.record)
         try:
-            found = None if text is None else RecordedCommit.model_validate_json(text)
+            commit = None if text is None else RecordedCommit.model_validate_json(text)
         except ValidationError:
             return None
-        if found is None or found.generation != self._generation or not self._files.exists(self._paths.output):
+        if commit is None or commit.generation != self._generation or not self._files.exists(self._paths.output):
             return None
-        if not found.files:
-            return found if found.is_complete else None
+        if not commit.files:
+            return commit if commit.is_complete else None
         existing = {entry.path.removeprefix(self._paths.output) for entry in self._files.files(self._paths.output)}
-        return found if existing.issuperset(found.files) else None
+        return commit if existing.issuperset(commit.files) else None
 
     def write(self, files: tuple[str, ...], rows: int | None, summary: OutputSummary, *, is_complete: bool) -> None:
         """Write the record of a commit, before its first move and again after its last."""

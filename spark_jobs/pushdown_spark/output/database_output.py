@@ -14,7 +14,7 @@ from pushdown_spark.databases.predicate_pushdown import SparkRules, push_predica
 from pushdown_spark.databases.remote_table import Dialect, RemoteTable
 from pushdown_spark.databases.sql_builder import to_sql
 from pushdown_spark.errors import BadPredicateError
-from pushdown_spark.expressions.constant_folding import folding
+from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import has_plain_meaning, is_case_sensitive
 from pushdown_spark.output.base import Output
@@ -130,7 +130,7 @@ class DatabaseOutput(Output):
         rules = SparkRules(
             case_sensitive=is_case_sensitive(self._spark),
             trusted=has_plain_meaning(self._spark, where),
-            fold=folding(self._spark),
+            fold=cached_fold(self._spark),
         )
         pushed = push_predicate(predicate.conjuncts, table, rules)
         if not predicate.conjuncts or predicate.needs_every_row or not pushed.is_exact or pushed.where is None:

@@ -78,14 +78,14 @@ class SourceGuard:
         if root.path == deleted:
             return not names_output
         if _is_in(deleted, root.path):
-            return not names_output and self._is_read_by_accident(root, deleted)
+            return not names_output and self._reads_beyond_partitions(root, deleted)
         if not _is_in(root.path, deleted):
             return False
         if not names_output or not self._is_part_of_output(root.path, deleted):
             return True
         return root.is_literal and not self._is_read_as_a_whole
 
-    def _is_read_by_accident(self, root: _Root, deleted: str) -> bool:
+    def _reads_beyond_partitions(self, root: _Root, deleted: str) -> bool:
         """Return whether Spark reads a directory far below a root that is not just one of the root's partitions."""
         steps = deleted.removeprefix(f"{root.path}/").split("/")
         if root.source.is_recursive:
@@ -113,10 +113,10 @@ class SourceGuard:
     def _roots(self) -> list[_Root]:
         """The roots in the output, and those that the output is in."""
         near = (source for source in self._sources if _may_share_store(source.pattern, self._target))
-        roots = (root for source in near for root in self._expanded(source))
+        roots = (root for source in near for root in self._expand(source))
         return [root for root in roots if _is_in(root.path, self._target) or _is_in(self._target, root.path)]
 
-    def _expanded(self, source: ReadPath) -> Iterator[_Root]:
+    def _expand(self, source: ReadPath) -> Iterator[_Root]:
         literal = _LITERAL_PART.match(source.pattern)
         assert literal is not None, "the pattern matches an empty start"
         is_literal = literal.end() == len(source.pattern)
@@ -126,8 +126,8 @@ class SourceGuard:
         if not has_links and not _is_in(start, self._target) and not _is_in(self._target, start):
             # Listing an object store takes time.
             return
-        found = [start] if is_literal else map(self._hadoop.canonical, self._hadoop.expanded(source.pattern))
-        for path in found:
+        paths = [start] if is_literal else map(self._hadoop.canonical, self._hadoop.expand(source.pattern))
+        for path in paths:
             yield _Root(source, path, start if source.owner == OWN_SOURCE else None, is_literal)
             for target in _link_targets(path) if has_links else ():
                 if not _is_in(target, path):
@@ -149,14 +149,14 @@ def _link_targets(path: str) -> Iterator[str]:
     """Yield the targets of the links in a local directory, and of those in the targets."""
     local = local_path(path)
     pending = [] if local is None else [str(local)]
-    seen = set()
+    visited = set()
     while pending:
         # A file has no entries, and the reader reports what cannot be listed.
         with suppress(OSError), os.scandir(pending.pop()) as entries:
             for entry in entries:
                 if not entry.is_symlink():
                     pending += [entry.path] if entry.is_dir() else []
-                elif (real := os.path.realpath(entry.path)) not in seen:
-                    seen.add(real)
+                elif (real := os.path.realpath(entry.path)) not in visited:
+                    visited.add(real)
                     pending.append(real)
                     yield f"file:{real}"

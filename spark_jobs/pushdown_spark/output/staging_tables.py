@@ -104,9 +104,9 @@ class StagingTables:
         """
         statement = f"SELECT count(*), coalesce(sum(row_count), 0) FROM {self.partitions}"  # noqa: S608
         ((partitions, rows),) = connection.rows(statement)
-        ((found,),) = connection.rows(f"SELECT count(*) FROM {self.rows}")  # noqa: S608
-        if int(str(found)) != int(str(rows)):
-            raise RemoteFailedError(f"{self.rows} has {found} rows, but the tasks loaded {rows}; run the task again")
+        ((count,),) = connection.rows(f"SELECT count(*) FROM {self.rows}")  # noqa: S608
+        if int(str(count)) != int(str(rows)):
+            raise RemoteFailedError(f"{self.rows} has {count} rows, but the tasks loaded {rows}; run the task again")
         return int(str(partitions)), int(str(rows))
 
     def _create(self, connection: WriteConnection, columns: Sequence[str]) -> None:

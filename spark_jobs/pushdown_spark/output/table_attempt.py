@@ -213,7 +213,7 @@ class TableAttempt:
         # The lock of a query keeps other programs from changing the table until the end of the transaction.
         connection.rows(f"SELECT 1 FROM {self.target.sql} LIMIT 0")  # noqa: S608
         generated = generated_columns(connection, self.target)
-        found = {
+        columns = {
             column.name: column.remote_type
             for column in describe_sibling(self._address, self.target, self.target.name).columns
             if column.name not in generated
@@ -221,16 +221,16 @@ class TableAttempt:
         expected = (
             {} if self._expected is None else {column.name: column.remote_type for column in self._expected.columns}
         )
-        if found != expected:
+        if columns != expected:
             raise RemoteFailedError(
                 f"the columns of {self.target.display_name} have changed while the rows were loaded; run the task again"
             )
 
     def _staged_rows(self, connection: WriteConnection, partitions: int) -> int:
         """Return the number of staged rows. Raises RemoteFailedError if partitions are missing."""
-        found, row_count = self._require_change().staging.totals(connection)
-        if found != partitions:
-            raise RemoteFailedError(f"{found} of {partitions} partitions were loaded; run the task again")
+        loaded, row_count = self._require_change().staging.totals(connection)
+        if loaded != partitions:
+            raise RemoteFailedError(f"{loaded} of {partitions} partitions were loaded; run the task again")
         return row_count
 
     def _definition(self, connection: WriteConnection) -> str:

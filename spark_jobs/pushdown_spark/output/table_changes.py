@@ -35,11 +35,11 @@ class TableChange:
             _require_none(connection, outside, "replace_where: {count} rows to write do not satisfy the predicate")
         if self.keys:
             names = ", ".join(self.keys)
-            nulls = " OR ".join(f"{key} IS NULL" for key in self._quoted(self.keys))
+            nulls = " OR ".join(f"{key} IS NULL" for key in self._quote(self.keys))
             with_null = f"SELECT count(*) FROM {rows} WHERE {nulls}"  # noqa: S608
             _require_none(connection, with_null, f"merge_keys: {{count}} rows to write have NULL in {names}")
-            listed = ", ".join(self._quoted(self.keys))
-            groups = f"SELECT {listed} FROM {rows} GROUP BY {listed} HAVING count(*) > 1"  # noqa: S608
+            keys = ", ".join(self._quote(self.keys))
+            groups = f"SELECT {keys} FROM {rows} GROUP BY {keys} HAVING count(*) > 1"  # noqa: S608
             repeated = f"SELECT count(*) FROM ({groups}) AS repeated"  # noqa: S608
             _require_none(connection, repeated, f"merge_keys: {{count}} values of {names} are repeated in the rows")
 
@@ -56,8 +56,8 @@ class TableChange:
         if self.mode is OutputMode.OVERWRITE_PARTITIONS:
             self._lock(connection)
             connection.change(f"DELETE FROM {target} WHERE {self.condition}")  # noqa: S608
-        listed = ", ".join(self._quoted(self.columns))
-        added = connection.change(f"INSERT INTO {target} ({listed}) SELECT {listed} FROM {self.staging.rows}")  # noqa: S608
+        names = ", ".join(self._quote(self.columns))
+        added = connection.change(f"INSERT INTO {target} ({names}) SELECT {names} FROM {self.staging.rows}")  # noqa: S608
         if added != row_count:
             raise RemoteFailedError(f"{target} got {added} of {row_count} rows, for example because of a trigger")
 
@@ -65,18 +65,18 @@ class TableChange:
         """Update rows with the same key, and add the others. Nothing is deleted, because that could cascade."""
         target, rows = self.staging.target.sql, self.staging.rows
         self._lock(connection)
-        same_key = " AND ".join(f"target.{key} = staged.{key}" for key in self._quoted(self.keys))
-        values = self._quoted([name for name in self.columns if name not in self.keys])
+        same_key = " AND ".join(f"target.{key} = staged.{key}" for key in self._quote(self.keys))
+        values = self._quote([name for name in self.columns if name not in self.keys])
         if values and self.staging.target.dialect.is_mysql:
             changes = ", ".join(f"target.{name} = staged.{name}" for name in values)
             connection.change(f"UPDATE {target} AS target JOIN {rows} AS staged ON {same_key} SET {changes}")  # noqa: S608
         elif values:
             changes = ", ".join(f"{name} = staged.{name}" for name in values)
             connection.change(f"UPDATE {target} AS target SET {changes} FROM {rows} AS staged WHERE {same_key}")  # noqa: S608
-        listed = ", ".join(self._quoted(self.columns))
-        known = f"SELECT 1 FROM {target} AS target WHERE {same_key}"  # noqa: S608
+        names = ", ".join(self._quote(self.columns))
+        existing = f"SELECT 1 FROM {target} AS target WHERE {same_key}"  # noqa: S608
         connection.change(
-            f"INSERT INTO {target} ({listed}) SELECT {listed} FROM {rows} AS staged WHERE NOT EXISTS ({known})"  # noqa: S608
+            f"INSERT INTO {target} ({names}) SELECT {names} FROM {rows} AS staged WHERE NOT EXISTS ({existing})"  # noqa: S608
         )
 
     def _lock(self, connection: WriteConnection) -> None:
@@ -84,7 +84,7 @@ class TableChange:
         if self.staging.target.dialect is Dialect.POSTGRES:
             connection.rows(f"LOCK TABLE {self.staging.target.sql} IN SHARE ROW EXCLUSIVE MODE")
 
-    def _quoted(self, names: Sequence[str]) -> list[str]:
+    def _quote(self, names: Sequence[str]) -> list[str]:
         return [self.staging.target.quote(name) for name in names]
 
 

@@ -177,11 +177,11 @@ class FileOutput(Output):
 
     def _is_committed(self) -> bool:
         """Return whether an earlier attempt of the run has committed an output that this one must not replace."""
-        found = self._record.find() if self._record is not None and self._mode in _ONCE else None
-        if found is None:
+        commit = self._record.find() if self._record is not None and self._mode in _ONCE else None
+        if commit is None:
             return False
-        self.committed_rows = found.rows
-        self.summary = found.summary.model_copy(update={"is_from_earlier_try": True})
+        self.committed_rows = commit.rows
+        self.summary = commit.summary.model_copy(update={"is_from_earlier_try": True})
         return True
 
     def abort(self) -> None:
@@ -378,7 +378,7 @@ def open_output(
     Raises BadSpecError for a path that cannot be an output, and for an unknown mode of Spark's partition overwrite.
     """
     hadoop = HadoopFiles(spark)
-    path = hadoop.qualified(output.path)
+    path = hadoop.qualify(output.path)
     parent, name = hadoop.split(path)
     if not name:
         raise BadSpecError(f"output.path: {output.path!r} is the root of a file system; give a directory in it")

@@ -103,20 +103,20 @@ def check_syntax(where: str) -> None:
         tokens = sqlglot.tokenize(where, dialect="spark")
     except SqlglotError:
         return
-    opened: list[int] = []
+    open_positions: list[int] = []
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
         if token.token_type is TokenType.L_PAREN:
-            opened.append(token.start)
+            open_positions.append(token.start)
         elif token.token_type is TokenType.R_PAREN:
-            if not opened:
+            if not open_positions:
                 raise _syntax_error("')' has no '('", where, token.start)
-            opened.pop()
+            open_positions.pop()
         if token.token_type in _COMPARISONS and _ends_comparison(following):
             raise _syntax_error(
                 f"{token.text!r} has no right side", where, following.start if following else len(where)
             )
-    if opened:
-        raise _syntax_error("'(' has no ')'", where, opened[-1])
+    if open_positions:
+        raise _syntax_error("'(' has no ')'", where, open_positions[-1])
     if tokens and tokens[0].token_type in _COMPARISONS:
         raise _syntax_error(f"{tokens[0].text!r} has no left side", where, tokens[0].start)
 
@@ -142,7 +142,9 @@ def _is_partition_column(name: str, paths: Iterable[str]) -> bool:
         if not local.exists():
             return True
         for number, (_, directories, _) in enumerate(walk(local, followlinks=True)):
-            if number >= _MOST_DIRECTORIES or any(unquote(each).lower().startswith(directory) for each in directories):
+            if number >= _MOST_DIRECTORIES or any(
+                unquote(child).lower().startswith(directory) for child in directories
+            ):
                 return True
     return False
 

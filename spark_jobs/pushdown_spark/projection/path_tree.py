@@ -47,13 +47,13 @@ class ProjectionTree:
     def __str__(self) -> str:
         return ", ".join(map(str, self.nodes))
 
-    def merged_with(self, other: ProjectionTree, *, case_sensitive: bool) -> ProjectionTree:
+    def merge(self, other: ProjectionTree, *, case_sensitive: bool) -> ProjectionTree:
         """Return the parts that either of two trees requires."""
-        return ProjectionTree(_merged([*self.nodes, *other.nodes], case_sensitive))
+        return ProjectionTree(_merge_nodes([*self.nodes, *other.nodes], case_sensitive))
 
-    def pruned(self, schema: StructType, *, case_sensitive: bool) -> StructType:
+    def prune(self, schema: StructType, *, case_sensitive: bool) -> StructType:
         """Return the required columns with their required members, in the order and spelling of the table."""
-        return _pruned_struct(schema, self.nodes, case_sensitive)
+        return _prune_struct(schema, self.nodes, case_sensitive)
 
 
 def merge_paths(paths: Iterable[ColumnPath], *, case_sensitive: bool = False) -> ProjectionTree:
@@ -62,7 +62,7 @@ def merge_paths(paths: Iterable[ColumnPath], *, case_sensitive: bool = False) ->
     A path to a whole column includes all paths into it. Array positions and map keys of the same dimension are united.
     Names that differ only in case are the same column unless `case_sensitive`.
     """
-    return ProjectionTree(_merged([_node(path.steps) for path in paths], case_sensitive))
+    return ProjectionTree(_merge_nodes([_node(path.steps) for path in paths], case_sensitive))
 
 
 def same_name(left: str, right: str, *, case_sensitive: bool) -> bool:
@@ -87,10 +87,10 @@ def _narrows(step: Step) -> bool:
     return isinstance(step, Selector)
 
 
-def _merged(nodes: Iterable[ProjectionNode], case_sensitive: bool) -> tuple[ProjectionNode, ...]:
+def _merge_nodes(nodes: Iterable[ProjectionNode], case_sensitive: bool) -> tuple[ProjectionNode, ...]:
     by_name: dict[str, ProjectionNode] = {}
     for node in nodes:
-        normal = replace(node, members=_merged(node.members, case_sensitive))
+        normal = replace(node, members=_merge_nodes(node.members, case_sensitive))
         key = name_key(node.name, case_sensitive=case_sensitive)
         by_name[key] = _union(by_name[key], normal, case_sensitive) if key in by_name else normal
     return tuple(by_name.values())
@@ -98,13 +98,13 @@ def _merged(nodes: Iterable[ProjectionNode], case_sensitive: bool) -> tuple[Proj
 
 def _union(left: ProjectionNode, right: ProjectionNode, case_sensitive: bool) -> ProjectionNode:
     both_narrow = bool(left.members and right.members)
-    members = _merged([*left.members, *right.members], case_sensitive) if both_narrow else ()
-    united = (_united(one, other) for one, other in zip(left.selectors, right.selectors, strict=False))
+    members = _merge_nodes([*left.members, *right.members], case_sensitive) if both_narrow else ()
+    united = (_unite(one, other) for one, other in zip(left.selectors, right.selectors, strict=False))
     selectors = tuple(both for both in takewhile(lambda both: both is not None, united) if both is not None)
     return ProjectionNode(left.name, members, selectors)
 
 
-def _united(left: Selector, right: Selector) -> Selector | None:
+def _unite(left: Selector, right: Selector) -> Selector | None:
     """Return the union of two selections; None if one has positions and the other keys, so that all is required."""
     if isinstance(left, Elements) and isinstance(right, Elements):
         return Elements(tuple(sorted({*left.positions, *right.positions})))
@@ -113,27 +113,27 @@ def _united(left: Selector, right: Selector) -> Selector | None:
     return None
 
 
-def _pruned_struct(schema: StructType, nodes: Sequence[ProjectionNode], case_sensitive: bool) -> StructType:
+def _prune_struct(schema: StructType, nodes: Sequence[ProjectionNode], case_sensitive: bool) -> StructType:
     fields = []
     required = {name_key(node.name, case_sensitive=case_sensitive): node for node in reversed(nodes)}
     for field in schema.fields:
         node = required.get(name_key(field.name, case_sensitive=case_sensitive))
         if node is not None:
-            pruned = _pruned(field.dataType, node.members, case_sensitive)
+            pruned = _prune_type(field.dataType, node.members, case_sensitive)
             fields.append(StructField(field.name, pruned, field.nullable, field.metadata))
     return StructType(fields)
 
 
-def _pruned(data_type: DataType, members: Sequence[ProjectionNode], case_sensitive: bool) -> DataType:
+def _prune_type(data_type: DataType, members: Sequence[ProjectionNode], case_sensitive: bool) -> DataType:
     """Return a type with only some struct members. The members of an array or map are those of the structs in it."""
     if not members:
         return data_type
     if isinstance(data_type, StructType):
-        pruned = _pruned_struct(data_type, members, case_sensitive)
+        pruned = _prune_struct(data_type, members, case_sensitive)
         return pruned if pruned.fields else data_type
     if isinstance(data_type, ArrayType):
-        return ArrayType(_pruned(data_type.elementType, members, case_sensitive), data_type.containsNull)
+        return ArrayType(_prune_type(data_type.elementType, members, case_sensitive), data_type.containsNull)
     if isinstance(data_type, MapType):
-        value = _pruned(data_type.valueType, members, case_sensitive)
+        value = _prune_type(data_type.valueType, members, case_sensitive)
         return MapType(data_type.keyType, value, data_type.valueContainsNull)
     return data_type

@@ -170,8 +170,8 @@ class _Parser:
         return self._at >= len(self._text)
 
     def error(self, problem: str) -> BadSpecError:
-        found = "the end" if self.at_end else f"{self._text[self._at]!r}"
-        return BadSpecError(f"columns: {self._text!r} at character {self._at + 1}: {problem}, found {found}")
+        actual = "the end" if self.at_end else f"{self._text[self._at]!r}"
+        return BadSpecError(f"columns: {self._text!r} at character {self._at + 1}: {problem}, found {actual}")
 
     def skip_blanks(self) -> None:
         while not self.at_end and self._text[self._at].isspace():

@@ -79,10 +79,6 @@ class Projection:
         return plain == [output.expression for output in self.outputs] == [quote_name(o.name) for o in self.outputs]
 
 
-def _unknown_origin(column: str) -> str:
-    return ""
-
-
 def resolve(
     columns: Sequence[str] | None,
     schema: StructType,
@@ -90,7 +86,7 @@ def resolve(
     *,
     case_sensitive: bool = False,
     catalog: ImplicitCatalog = BUILT_IN,
-    origin: Callable[[str], str] = _unknown_origin,
+    origin: Callable[[str], str] = lambda _: "",
     has_unnamed_fields: bool = False,
 ) -> Projection:
     """Resolve `columns` (None means `*`) against the schema of a table.

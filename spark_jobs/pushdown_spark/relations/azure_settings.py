@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations.object_store import StoreSettings, redact
+from pushdown_spark.relations.object_store import StoreSettings, check_keys, redact
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -146,9 +146,7 @@ class _AzureTranslation:
     domain: str
 
     def settings(self) -> AzureSettings:
-        for name in sorted(self.entries):
-            if name not in _TRANSLATED and not name.startswith(_INERT_PREFIXES):
-                raise UnsupportedError(f"{PREFIX}{name} is set, and only Hadoop supports it")
+        check_keys(PREFIX, self.entries, _TRANSLATED, _INERT_PREFIXES)
         is_plain = self.scheme == "abfs" and self.entries.get("always.use.https", "").lower() == "false"
         key, sas_token, principal = self._credentials()
         return AzureSettings(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,16 +11,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from sqlglot import exp
 
+from pushdown_spark.errors import UnknownColumnError
 from pushdown_spark.expressions.conjuncts import nodes_of, without_relation
 from pushdown_spark.expressions.names import name_key
+from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.projection.metadata_columns import has_column
 from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.projection.path_tree import merge_paths
 from pushdown_spark.projection.paths import ColumnPath, Member, quote_name
 from pushdown_spark.projection.required_columns import function_names, required_columns, selects_all
-from pushdown_spark.projection.resolver import Projection
+from pushdown_spark.projection.resolver import Projection, resolve
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.listing import Listing
 from pushdown_spark.relations.request import ScanRequest
 
 
@@ -99,7 +103,7 @@ class Relation(ABC):
         implicit = self.source.catalog.references(tree, self.schema, case_sensitive=self._case_sensitive)
         required = required_columns(tree, self.schema, case_sensitive=self._case_sensitive)
         whole = merge_paths([ColumnPath((Member(name),)) for name in sorted(others)], case_sensitive=True)
-        required = required.merged_with(whole, case_sensitive=self._case_sensitive)
+        required = required.merge(whole, case_sensitive=self._case_sensitive)
         return self.request(replace(resolved, implicit=implicit, tree=required), where), resolved.notes
 
     def unqualified(self, node: exp.Expr, table: str) -> exp.Expr:
@@ -126,3 +130,38 @@ class Relation(ABC):
         return {
             name for name in self.schema.fieldNames() if name_key(name, case_sensitive=self._case_sensitive) in parts
         }
+
+
+class RelationWithoutFiles(Relation):
+    """A relation without known files and without file columns: a table of a database, a view, or any other table that
+    only Spark can read.
+    """
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """The kind of the source with its article, for error messages."""
+
+    @abstractmethod
+    def origin(self, column: str) -> str:
+        """Return where a column's type comes from, for error messages."""
+
+    def projection(self, columns: Sequence[str] | None) -> Projection:
+        """Resolve the columns of a query, all with None. Raises UnknownColumnError, also for columns of files."""
+        projection = resolve(columns, self.schema, sys.maxsize, case_sensitive=self._case_sensitive, origin=self.origin)
+        if projection.implicit:
+            raise UnknownColumnError(
+                f"source {self.source.name!r} is {self.kind} and has no file columns such as "
+                f"{', '.join(projection.implicit)}; leave them out"
+            )
+        return projection
+
+    def request(self, projection: Projection, where: str | None) -> ScanRequest:
+        """Return what must be read for a projection and a predicate."""
+        predicate = None if where is None else Predicate.parse(where)
+        columns = set(projection.table_columns)
+        if predicate is not None:
+            tree = predicate.tree
+            columns |= set(self.schema.fieldNames()) if tree is None else self.referenced_columns(tree)
+        selected = tuple(name for name in self.schema.fieldNames() if name in columns)
+        return ScanRequest(self.source, lambda: Listing(self.native), self.schema, selected, (), predicate)

@@ -125,8 +125,8 @@ def check_column(field: t.StructField) -> None:
     Defaults of missing values, expressions of generated columns and identifiers of fields change the rows.
     """
     members = (member for part in types_in(field.dataType) if isinstance(part, t.StructType) for member in part.fields)
-    for each in (field, *members):
-        unknown = sorted(each.metadata.keys() - {"comment", DECLARED_TYPE})
+    for member in (field, *members):
+        unknown = sorted(member.metadata.keys() - {"comment", DECLARED_TYPE})
         if any("DEFAULT" in key for key in unknown):
             raise UnsupportedError(f"column {field.name} has a default for missing values")
         if unknown:
@@ -164,17 +164,17 @@ def directories_read(frame: DataFrame) -> set[str]:
 
     They have no percent-encoding. Tables of data sources without files have none.
     """
-    found: set[str] = set()
+    directories: set[str] = set()
     plan = frame._jdf.queryExecution().analyzed()
     for leaf in (leaf for part in (plan, *elements(plan.subqueriesAll())) for leaf in elements(part.collectLeaves())):
         match class_name(leaf):
             case "LogicalRelation" if _has_files(leaf.relation()):
                 index = leaf.relation().location()
-                for each in (index, all_partitions(frame.sparkSession, index)):
-                    found.update(str(path.toString()) for path in elements(each.rootPaths()))
+                for file_index in (index, all_partitions(frame.sparkSession, index)):
+                    directories.update(str(path.toString()) for path in elements(file_index.rootPaths()))
             case "HiveTableRelation":
-                found.update(_hive_directories(frame.sparkSession, leaf.tableMeta()))
+                directories.update(_hive_directories(frame.sparkSession, leaf.tableMeta()))
             case "DataSourceV2Relation":
                 location = leaf.table().properties().get("location")
-                found.update(() if location is None else (str(location),))
-    return found
+                directories.update(() if location is None else (str(location),))
+    return directories

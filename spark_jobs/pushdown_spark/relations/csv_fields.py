@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from pushdown_spark.expressions.session_settings import is_option_on
 from pushdown_spark.projection.paths import ColumnPath, Elements
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import decoded, escaped
@@ -24,10 +25,10 @@ def fields_needed(spark: SparkSession, source: Source, uris: Sequence[str], path
     """
     options = source.options
     is_permissive = options.get("mode", "PERMISSIVE").upper() == "PERMISSIVE"
-    if not is_permissive or options.get("multiline", "false").lower() == "true":
+    if not is_permissive or is_option_on(options, "multiline"):
         return 0
     positions = [step.positions for path in paths for step in path.steps if isinstance(step, Elements)]
-    count = max((position + 1 for each in positions for position in each), default=0)
+    count = max((position + 1 for step_positions in positions for position in step_positions), default=0)
     if len(positions) == len(paths) and count <= _MAX_FREE_FIELDS:
         return count
     return _widest(spark, source, uris)

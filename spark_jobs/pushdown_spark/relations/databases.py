@@ -21,14 +21,13 @@ from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRu
 from pushdown_spark.databases.remote_table import RemoteTable
 from pushdown_spark.databases.scan import RemoteScan, RemoteScanPlan, allows_local_fetch
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError
-from pushdown_spark.expressions.constant_folding import folding
+from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.predicate import EVERY_ROW, UNPARSED, Predicate
 from pushdown_spark.expressions.session_settings import has_plain_meaning
 from pushdown_spark.projection.paths import quote_name, sql_type
-from pushdown_spark.relations.base import TableStatistics
+from pushdown_spark.relations.base import RelationWithoutFiles, TableStatistics
 from pushdown_spark.relations.declaration import RemoteSource
 from pushdown_spark.relations.request import ScanRequest, unsupported
-from pushdown_spark.relations.without_files import RelationWithoutFiles
 from pushdown_spark.scan.base import Scan
 
 
@@ -50,7 +49,8 @@ class DatabaseRelation(RelationWithoutFiles):
         self._transport = transport
         self._pushed: tuple[Predicate, PushedPredicate] | None = None
         """The predicate of the last query, which `scan` and `full_pushdown` push."""
-        self.analysis_scan = AnalysisScan(spark, f"{address.display_name}: {_full_name(table)}", table.spark_schema)
+        qualified_name = table.subquery or ".".join(filter(None, (table.catalog, table.schema, table.name)))
+        self.analysis_scan = AnalysisScan(spark, f"{address.display_name}: {qualified_name}", table.spark_schema)
         """A scan with the columns of the table, for Spark to analyze queries over."""
 
     @classmethod
@@ -129,7 +129,7 @@ class DatabaseRelation(RelationWithoutFiles):
             return PushedPredicate(self._table.dialect, ())
         if self._pushed is None or self._pushed[0] is not predicate:
             is_trusted = has_plain_meaning(self._spark, predicate.sql)
-            rules = SparkRules(case_sensitive=self._case_sensitive, trusted=is_trusted, fold=folding(self._spark))
+            rules = SparkRules(case_sensitive=self._case_sensitive, trusted=is_trusted, fold=cached_fold(self._spark))
             self._pushed = predicate, push_predicate(predicate.conjuncts, self._table, rules)
         return self._pushed[1]
 
@@ -168,8 +168,3 @@ def _unsupported_conjuncts(request: ScanRequest) -> tuple[ConjunctReport, ...]:
     if predicate.tree is None:
         reason = UNPARSED
     return tuple(unsupported(text, reason) for text in predicate.conjunct_texts)
-
-
-def _full_name(table: RemoteTable) -> str:
-    """Return the qualified name of a table, or the SQL of a query."""
-    return table.subquery or ".".join(filter(None, (table.catalog, table.schema, table.name)))

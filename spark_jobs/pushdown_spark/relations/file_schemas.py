@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -14,19 +14,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError, UnsupportedError
-from pushdown_spark.expressions.session_settings import setting
+from pushdown_spark.expressions.session_settings import check_broken_files, is_option_on
 from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.schema import parse_schema
 from pushdown_spark.formats.avro.schema import spark_schema as to_spark_schema
 from pushdown_spark.formats.avro.spark_source import avro_settings
 from pushdown_spark.formats.orc.file_schema import read_schema
-from pushdown_spark.formats.text.headers import growing_splits
-from pushdown_spark.formats.text.line_reader import LineReader
+from pushdown_spark.formats.text.headers import header_lines
+from pushdown_spark.formats.text.line_reader import is_row
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.schema_merge import FileSchema
 from pushdown_spark.relations.declaration import Source
@@ -34,31 +34,31 @@ from pushdown_spark.relations.hadoop_storage import driver_storage_for
 from pushdown_spark.relations.json_schemas import json_schemas
 from pushdown_spark.relations.listing import (
     InputFile,
+    Listing,
     decoded,
     escaped,
-    input_files,
-    input_uris,
     is_local,
 )
-from pushdown_spark.relations.storage import storage_for
+from pushdown_spark.relations.storage import REMEDY, storage_for
 from pushdown_spark.runtime.jvm_gateway import read_lines
 
 T = TypeVar("T")
 
 _MAX_OPEN_FILES = 8
 """Number of files that are opened at the same time. Requests to an object store have a high latency."""
-_JAVA_BLANKS = "".join(map(chr, range(0x21)))
-"""The characters that Java's String.trim removes."""
-
 _PLAIN_NAME = re.compile("[A-Za-z0-9_]([A-Za-z0-9_ .:/()%-]*[A-Za-z0-9_)%])?")
 """Names that Spark takes from a header unchanged, with any options for spaces, quotes and empty names."""
 
-Load = Callable[[Sequence[str]], DataFrame]
-"""Loads files (paths with escaped globs) with the format and the options of the source."""
+InferSchema = Callable[[Sequence[str]], t.StructType]
+"""Returns the schema that Spark infers for files (paths with escaped globs), with the options of the source."""
 
 
 def file_schemas(
-    spark: SparkSession, source: Source, native: DataFrame, load: Load, variants: t.StructType | None = None
+    spark: SparkSession,
+    source: Source,
+    listing: Listing,
+    infer_schema: InferSchema,
+    variants: t.StructType | None = None,
 ) -> tuple[FileSchema, ...]:
     """Return the schema of each file with rows, without partition columns.
 
@@ -67,20 +67,20 @@ def file_schemas(
     """
     if source.format is SourceFormat.CSV:
         try:
-            lines = _first_lines(spark, source, native)
+            lines = _first_lines(spark, source, listing)
         except UnsupportedError:
-            return _infer_csv(spark, source, native)
-        return _csv_schemas(spark, source, lines, load)
+            return _infer_csv(spark, source, listing)
+        return _csv_schemas(spark, source, lines, infer_schema)
     check_broken_files(spark, source.options)
     if source.format is SourceFormat.JSON:
         return json_schemas(spark, source, variants)
-    storage = storage_for(spark, input_uris(native), source.options)
-    files = [file for file in input_files(native, storage) if file.size]
+    storage = storage_for(spark, listing.uris, source.options)
+    files = [file for file in listing.files(storage) if file.size]
     if source.format is SourceFormat.AVRO:
         any_extension = avro_settings(spark, source.options).any_extension
         files = [file for file in files if any_extension or file.uri.endswith(".avro")]
     readers: dict[SourceFormat, Callable[[InputFile], t.StructType | str]] = {
-        SourceFormat.ORC: _orc_schema,
+        SourceFormat.ORC: lambda file: read_schema(file.path, file.storage)[0],
         SourceFormat.AVRO: partial(_avro_schema, {}),
         SourceFormat.PARQUET: _parquet_footer,
     }
@@ -89,10 +89,10 @@ def file_schemas(
     schemas = []
     for file, result in zip(files, results, strict=True):
         if isinstance(result, Exception):
-            schema = _infer_by_spark(file, load, result)
+            schema = _infer_by_spark(file, infer_schema, result)
         elif isinstance(result, str):
             if result not in by_footer:
-                by_footer[result] = _infer_by_spark(file, load)
+                by_footer[result] = _infer_by_spark(file, infer_schema)
             schema = by_footer[result]
         else:
             schema = result
@@ -108,14 +108,17 @@ def _read_or_error(read: Callable[[InputFile], T], file: InputFile) -> T | Excep
         return problem
 
 
-def _infer_by_spark(file: InputFile, load: Load, problem: Exception | None = None) -> t.StructType:
+def _infer_by_spark(file: InputFile, infer_schema: InferSchema, problem: Exception | None = None) -> t.StructType:
     """Return the schema that Spark infers for a file. Raises our error if Spark cannot read the file either."""
     try:
-        return load([escaped(decoded(file.uri))]).schema
+        return infer_schema([escaped(decoded(file.uri))])
     except (PushdownError, PySparkException, Py4JError) as spark_problem:
         if problem is None or isinstance(problem, UnsafeInputError):
             raise
-        raise (problem if isinstance(problem, PushdownError) else _unreadable(file, problem)) from spark_problem
+        if not isinstance(problem, PushdownError):
+            first = str(problem).partition("\n")[0]
+            problem = UnreadableFileError(f"cannot read {file.path}: {first}; {REMEDY}")
+        raise problem from spark_problem
 
 
 def _map_files(read: Callable[[InputFile], T], files: Sequence[InputFile]) -> list[T]:
@@ -124,18 +127,6 @@ def _map_files(read: Callable[[InputFile], T], files: Sequence[InputFile]) -> li
         return [read(file) for file in files]
     with ThreadPoolExecutor(_MAX_OPEN_FILES) as pool:
         return list(pool.map(read, files))
-
-
-def check_broken_files(spark: SparkSession, options: Mapping[str, str]) -> None:
-    """Raise UnsupportedError if damaged or missing files are to be skipped."""
-    for key in ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles"):
-        if options.get(key.rpartition(".")[2].lower(), setting(spark, key, "false")).lower() == "true":
-            raise UnsupportedError(f"{key} is on, and only Spark's readers skip damaged files")
-
-
-def _orc_schema(file: InputFile) -> t.StructType:
-    schema, _ = read_schema(file.path, file.storage)
-    return schema
 
 
 def _avro_schema(cache: dict[str, t.StructType], file: InputFile) -> t.StructType:
@@ -153,11 +144,6 @@ def _parquet_footer(file: InputFile) -> str:
     # The first line of the schema has the address of the object in memory.
     _, _, fields = str(footer.schema).partition("\n")
     return f"{fields}{sorted((footer.metadata or {}).items())}"
-
-
-def _unreadable(file: InputFile, problem: Exception) -> UnreadableFileError:
-    first = str(problem).partition("\n")[0]
-    return UnreadableFileError(f"cannot read {file.path}: {first}; replace the file, or leave it out of `path`")
 
 
 @dataclass(frozen=True)
@@ -180,8 +166,8 @@ class _Csv:
             return None
         sep = options.get("sep", options.get("delimiter", ","))
         syntax = cls(
-            options.get("header", "false").lower() == "true",
-            options.get("inferschema", "false").lower() == "true",
+            is_option_on(options, "header"),
+            is_option_on(options, "inferschema"),
             options.get("comment", ""),
             "\t" if sep == "\\t" else sep,
             options.get("quote", '"'),
@@ -191,13 +177,13 @@ class _Csv:
         return syntax if syntax.header or all(len(sign) == 1 for sign in signs) else None
 
 
-def _infer_csv(spark: SparkSession, source: Source, native: DataFrame) -> tuple[FileSchema, ...]:
+def _infer_csv(spark: SparkSession, source: Source, listing: Listing) -> tuple[FileSchema, ...]:
     """Return the schemas that Spark infers for CSV files, with a small job for each file."""
     options = {key: text for key, text in source.options.items() if key != "basepath"}
     if source.schema is not None:
         options["inferschema"] = "false"
     schemas = []
-    for uri in input_uris(native):
+    for uri in listing.uris:
         schema = spark.read.format("csv").options(**options).load(escaped(decoded(uri))).schema
         if schema.fields:
             schemas.append(FileSchema(location(decoded(uri)), schema))
@@ -212,10 +198,10 @@ class _Lines:
     lines: tuple[tuple[InputFile, str], ...]
 
 
-def _first_lines(spark: SparkSession, source: Source, native: DataFrame) -> _Lines:
+def _first_lines(spark: SparkSession, source: Source, listing: Listing) -> _Lines:
     """Return the first lines. Raises UnsupportedError if only Spark can read them."""
     check_broken_files(spark, source.options)
-    files = input_files(native, driver_storage_for(spark, input_uris(native), source.options))
+    files = listing.files(driver_storage_for(spark, listing.uris, source.options))
     syntax = _Csv.of(source)
     if syntax is None:
         raise UnsupportedError("only Spark knows the syntax of the lines")
@@ -226,14 +212,16 @@ def _first_lines(spark: SparkSession, source: Source, native: DataFrame) -> _Lin
     return _Lines(syntax, tuple(pairs))
 
 
-def _csv_schemas(spark: SparkSession, source: Source, first: _Lines, load: Load) -> tuple[FileSchema, ...]:
+def _csv_schemas(
+    spark: SparkSession, source: Source, first: _Lines, infer_schema: InferSchema
+) -> tuple[FileSchema, ...]:
     """Return the columns of each header, or a column for each field of the first line. Spark may infer types."""
     syntax = first.syntax
     by_line: dict[str, t.StructType] = {}
     schemas = []
     for file, line in first.lines:
         if syntax.infers and source.schema is None:
-            schema = load([escaped(decoded(file.uri))]).schema
+            schema = infer_schema([escaped(decoded(file.uri))])
         else:
             if line not in by_line:
                 by_line[line] = _header(spark, source, line, syntax) if syntax.header else _fields(line, syntax)
@@ -244,18 +232,16 @@ def _csv_schemas(spark: SparkSession, source: Source, first: _Lines, load: Load)
 
 def _first_line(file: InputFile, syntax: _Csv) -> str | None:
     """Return the first line that is neither blank nor a comment, None if there is none."""
-    for split in growing_splits(file):
-        for window in LineReader(split).windows():
-            for line in re.split(rb"[\r\n]+", bytes(window.view)):
-                text = line.decode("utf-8", "replace").removeprefix("\ufeff")
-                if text.strip(_JAVA_BLANKS) and not (syntax.comment and text.startswith(syntax.comment)):
-                    return text
-    return None
+    comment = syntax.comment.encode()
+    lines = header_lines(file, comment, carriage_returns=True)
+    return next((line.decode("utf-8", "replace") for line in lines if is_row(line, comment)), None)
 
 
 def _header(spark: SparkSession, source: Source, line: str, syntax: _Csv) -> t.StructType:
     """Return the columns of a header. Plain names are unchanged. For others, Spark runs a job."""
-    names = [_unquoted(name, syntax.quote) for name in line.split(syntax.sep)]
+    names = [
+        name[1:-1] if len(name) > 1 and name[0] == name[-1] == syntax.quote else name for name in line.split(syntax.sep)
+    ]
     signs = {source.options.get("nullvalue"), source.options.get("emptyvalue")}
     if (
         all(_PLAIN_NAME.fullmatch(name) for name in names)
@@ -265,15 +251,6 @@ def _header(spark: SparkSession, source: Source, line: str, syntax: _Csv) -> t.S
         and "samplingratio" not in source.options
     ):
         return t.StructType([t.StructField(name, t.StringType()) for name in names])
-    return _header_by_spark(spark, source, line)
-
-
-def _unquoted(field: str, quote: str) -> str:
-    """Return a field without the quotes around it."""
-    return field[1:-1] if len(quote) == 1 and field[:1] == field[-1:] == quote and len(field) > 1 else field
-
-
-def _header_by_spark(spark: SparkSession, source: Source, line: str) -> t.StructType:
     options = {**source.options, "header": "true", "inferschema": "false"}
     lines = spark.createDataFrame([(line,)], "value string")
     return read_lines(spark.read.options(**options), source.format.value, lines).schema

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache, cached_property, partial
 
 from pyspark.errors import AnalysisException, ParseException
@@ -18,7 +20,8 @@ from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.predicate import EVERY_ROW, FILE_METADATA, Predicate
 from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.formats.avro.spark_source import format_name
-from pushdown_spark.projection.file_locations import location, max_depth, scan_root
+from pushdown_spark.projection.file_locations import directories, location, max_depth, root_of, scan_root
+from pushdown_spark.projection.metadata_columns import FileMetadata
 from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.projection.paths import parse_paths
 from pushdown_spark.projection.required_columns import function_names, required_columns
@@ -27,14 +30,15 @@ from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.csv_fields import fields_needed
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.file_metadata import listed_metadata
 from pushdown_spark.relations.listing import (
+    Listing,
     decoded,
     file_columns,
-    input_uris,
-    partition_columns,
+    is_local,
+    list_entries,
+    local_files,
 )
-from pushdown_spark.relations.parquet_schema import with_footers_schema
+from pushdown_spark.relations.parquet_schema import footer_schema
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.schema_discovery import TYPED_FORMATS, TableSchema, discover_schema
 from pushdown_spark.runtime.error_classification import typed_error
@@ -52,7 +56,7 @@ class FileRelation(Relation):
         super().__init__(spark, source)
         self._whole = whole
         self._schema_to_load: StructType | None = None
-        self._native: DataFrame | None = None
+        self._listing: Listing | None = None
         is_inferred = source.format not in TYPED_FORMATS
         self.table_schema = TableSchema(
             MergeRules(source.on_schema_conflict, self._case_sensitive, is_inferred=is_inferred)
@@ -65,27 +69,32 @@ class FileRelation(Relation):
         Raises BadSpecError, BadSchemaError, MissingPathError and SchemaConflictError, which name the parameter.
         """
         relation = cls(spark, source)
-        relation._native = relation.load()
+        relation._listing = Listing(relation.load())
         relation.table_schema = relation._discover_schema()
         return relation
 
     def open_group(self, source: Source) -> FileRelation:
         """Return the relation of a file group. `source` declares its files and their common schema."""
         group = FileRelation(self._spark, source, self)
-        group._native = group.load()
+        group._listing = Listing(group.load())
         group.table_schema = TableSchema(self.table_schema.rules)
         return group
 
     @property
     def native(self) -> DataFrame:
         """Spark's own lazy DataFrame over the files."""
-        assert self._native is not None, "use FileRelation.open"
-        return self._native
+        return self.listing.frame
 
-    @cached_property
+    @property
+    def listing(self) -> Listing:
+        """The files that Spark listed when it loaded the DataFrame."""
+        assert self._listing is not None, "use FileRelation.open"
+        return self._listing
+
+    @property
     def uris(self) -> tuple[str, ...]:
-        """URIs of the files, as Spark listed them when it first loaded the DataFrame."""
-        return input_uris(self.native)
+        """URIs of the files, as Spark listed them."""
+        return self.listing.uris
 
     @property
     def schema(self) -> StructType:
@@ -102,10 +111,9 @@ class FileRelation(Relation):
         """The partition columns."""
         return StructType([self.schema[name] for name in self._partition_names])
 
-    @cached_property
+    @property
     def _partition_names(self) -> tuple[str, ...]:
-        # They do not depend on the schema that Spark loads the DataFrame with.
-        return partition_columns(self.native)
+        return self.listing.partition_columns
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -113,8 +121,8 @@ class FileRelation(Relation):
         if self._whole is not None:
             return self._whole.roots
         files = {location(decoded(uri)) for uri in self.uris}
-        qualified = HadoopFiles(self._spark).qualified
-        return tuple(scan_root(path, is_file=location(path) in files) for path in map(qualified, self.source.paths))
+        qualify = HadoopFiles(self._spark).qualify
+        return tuple(scan_root(path, is_file=location(path) in files) for path in map(qualify, self.source.paths))
 
     def load(self, options: Mapping[str, str] | None = None, schema: StructType | None = None) -> DataFrame:
         """Return Spark's own DataFrame over the files, with additional options and another schema if given.
@@ -123,14 +131,14 @@ class FileRelation(Relation):
         """
         source = self.source
         reader = self._reader({**source.options, **(options or {})})
-        settled = schema or self._schema_to_load
+        chosen_schema = schema or self._schema_to_load
         try:
-            if settled is not None:
-                reader = reader.schema(settled)
+            if chosen_schema is not None:
+                reader = reader.schema(chosen_schema)
             elif source.schema is not None:
                 reader = reader.schema(source.schema)
-            else:
-                reader = with_footers_schema(self._spark, reader, source)
+            elif (known := footer_schema(self._spark, source)) is not None:
+                reader._jreader.schema(known)
         except (AnalysisException, ParseException) as problem:
             raise typed_error(problem, about=source.parameter("schema"), text_error=ErrorCode.BAD_SCHEMA) from problem
         try:
@@ -139,11 +147,13 @@ class FileRelation(Relation):
             parameter = "schema" if problem.getCondition() in _SCHEMA_CONDITIONS else "path"
             raise typed_error(problem, about=source.parameter(parameter)) from problem
 
-    def _load_files(self, paths: Sequence[str]) -> DataFrame:
-        """Return a DataFrame over some files, with the columns that Spark finds in them."""
+    def _infer_schema(self, paths: Sequence[str]) -> StructType:
+        """Return the schema that Spark infers for some files."""
         options = {key: value for key, value in self.source.options.items() if key != "basepath"}
-        source = replace(self.source, paths=tuple(paths), options=options)
-        return with_footers_schema(self._spark, self._reader(options), source).load(list(paths))
+        known = footer_schema(self._spark, replace(self.source, paths=tuple(paths), options=options))
+        if known is not None:
+            return StructType.fromJson(json.loads(str(known.asNullable().json())))
+        return self._reader(options).load(list(paths)).schema
 
     def _reader(self, options: Mapping[str, str]) -> DataFrameReader:
         source_format = self.source.format
@@ -155,7 +165,7 @@ class FileRelation(Relation):
         source, rules = self.source, self.table_schema.rules
         try:
             self._check_partition_columns()
-            table_schema = discover_schema(self._spark, source, self.native, lambda: self.uris, self._load_files, rules)
+            table_schema = discover_schema(self._spark, source, self.listing, self._infer_schema, rules)
         except UnsupportedError as problem:
             if source.on_missing_column is OnMissingColumn.ERROR:
                 raise BadSpecError(
@@ -164,13 +174,13 @@ class FileRelation(Relation):
             return TableSchema(rules, notes=(f"the columns of single files are unknown: {problem}",))
         if table_schema.table is not None and table_schema.table != self.data_schema:
             self._schema_to_load = table_schema.table
-            self._native = self.load()
+            self._listing = Listing(self.load())
         return table_schema
 
     def projection(self, columns: Sequence[str] | None) -> Projection:
         """Resolve the columns of a query, all with None. Raises UnknownColumnError and KindMismatchError."""
         source = self.source
-        if self._has_unnamed_fields and columns is not None:
+        if has_unnamed_fields(source) and columns is not None:
             self._widen(columns)
         resolve_to_depth = partial(
             resolve,
@@ -179,19 +189,12 @@ class FileRelation(Relation):
             case_sensitive=self._case_sensitive,
             catalog=source.catalog,
             origin=self._origin,
-            has_unnamed_fields=self._has_unnamed_fields,
+            has_unnamed_fields=has_unnamed_fields(source),
         )
         projection = resolve_to_depth(sys.maxsize)
         if not any(output.kind is ColumnKind.DIRECTORY for output in projection.outputs):
             return projection
         return resolve_to_depth(max_depth(map(decoded, self.uris), self.roots))
-
-    @property
-    def _has_unnamed_fields(self) -> bool:
-        """Whether the fields of lines have no names: CSV without a header and without a declared schema."""
-        source = self.source
-        has_header = source.options.get("header", "false").lower() == "true"
-        return source.format is SourceFormat.CSV and source.schema is None and not has_header
 
     def _widen(self, columns: Sequence[str]) -> None:
         """Load lines with as many fields as `columns` needs; Spark takes the number from the first line."""
@@ -201,9 +204,9 @@ class FileRelation(Relation):
             return
         width = fields_needed(self._spark, self.source, self.uris, paths)
         if width > len(data):
-            self._schema_to_load = StructType([StructField(f"_c{place}", StringType()) for place in range(width)])
+            self._schema_to_load = StructType([StructField(f"_c{position}", StringType()) for position in range(width)])
             self.table_schema = TableSchema(self.table_schema.rules, notes=self.table_schema.notes)
-            self._native = self.load()
+            self._listing = Listing(self.load())
 
     def _origin(self, column: str) -> str:
         """Return where a column's type comes from, for error messages."""
@@ -236,7 +239,7 @@ class FileRelation(Relation):
             self.table_schema.require(pruned)
         return ScanRequest(
             self.source,
-            lambda: self.native,
+            lambda: self.listing,
             data,
             tuple(name for name in self.schema.fieldNames() if name in columns),
             tuple(sorted(implicit)),
@@ -291,11 +294,36 @@ class FileRelation(Relation):
         tree = projection.tree
         if predicate is not None:
             required = required_columns(predicate, self.schema, case_sensitive=self._case_sensitive)
-            tree = tree.merged_with(required, case_sensitive=self._case_sensitive)
-        return tree.pruned(selected, case_sensitive=self._case_sensitive)
+            tree = tree.merge(required, case_sensitive=self._case_sensitive)
+        return tree.prune(selected, case_sensitive=self._case_sensitive)
 
     def implicit_values(self) -> ImplicitValues:
         """Return the values of the implicit columns, from Spark's own listing where files are not local."""
         whole = self._whole or self
         roots = self.roots
-        return ImplicitValues(self.source.catalog, roots, cache(lambda: listed_metadata(whole.native, roots)))
+        return ImplicitValues(self.source.catalog, roots, cache(lambda: _file_metadata(whole.listing, roots)))
+
+
+def has_unnamed_fields(source: Source) -> bool:
+    """Return whether the fields of lines have no names: CSV without a header and without a declared schema."""
+    has_header = source.options.get("header", "false").lower() == "true"
+    return source.format is SourceFormat.CSV and source.schema is None and not has_header
+
+
+def _file_metadata(listing: Listing, roots: Sequence[str]) -> Mapping[str, FileMetadata]:
+    """Return the metadata of the files that Spark listed. For objects it comes from the listing.
+
+    Raises OSError if a local file was deleted.
+    """
+
+    def of_file(path: str, size: int, modified: int) -> FileMetadata:
+        # Hadoop's listings have milliseconds since 1970.
+        time = datetime.fromtimestamp(modified // 1000, UTC).replace(microsecond=modified % 1000 * 1000)
+        return FileMetadata(location(path), directories(path, root_of(path, roots) or path), size, time)
+
+    local = local_files([uri for uri in listing.uris if is_local(uri)])
+    metadata = {location(f.path): of_file(f.path, f.size, f.modified // 1_000_000) for f in local}
+    if len(local) < len(listing.uris):
+        objects = (entry for entry in list_entries(listing.frame) if location(entry.path) not in metadata)
+        metadata |= {location(entry.path): of_file(entry.path, entry.length, entry.modified) for entry in objects}
+    return metadata

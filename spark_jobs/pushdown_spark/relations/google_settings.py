@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations.object_store import StoreSettings, redact
+from pushdown_spark.relations.object_store import StoreSettings, check_keys, redact
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,8 +87,7 @@ def google_settings(entries: Mapping[str, str]) -> GoogleSettings:
     Raises UnsupportedError, which names the key, if only Hadoop can use them.
     """
     names = {key.removeprefix(PREFIX): value for key, value in entries.items() if value}
-    for name, value in sorted(names.items()):
-        _check_supported(name, value.lower())
+    check_keys(PREFIX, names, _TRANSLATED, _INERT_PREFIXES, _INERT_VALUES)
     kind = names.get("auth.type", "COMPUTE_ENGINE").upper()
     if kind not in ("COMPUTE_ENGINE", "APPLICATION_DEFAULT", "UNAUTHENTICATED"):
         raise UnsupportedError(f"{PREFIX}auth.type is {kind}, with which only Hadoop can sign in")
@@ -96,10 +95,3 @@ def google_settings(entries: Mapping[str, str]) -> GoogleSettings:
     if root.path.strip("/") or root.query:
         raise UnsupportedError(f"{PREFIX}storage.root.url is not a plain host with an optional port")
     return GoogleSettings(kind == "UNAUTHENTICATED", root.scheme or "https", root.netloc or None)
-
-
-def _check_supported(name: str, value: str) -> None:
-    if name in _TRANSLATED or value in _INERT_VALUES.get(name, ()):
-        return
-    if name in _INERT_VALUES or not name.startswith(_INERT_PREFIXES):
-        raise UnsupportedError(f"{PREFIX}{name} is set, and only Hadoop supports it")

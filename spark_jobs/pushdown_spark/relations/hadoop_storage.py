@@ -83,18 +83,15 @@ class HadoopStorage(Storage):
         try:
             stream = hadoop_path.getFileSystem(self._configuration).open(hadoop_path)
             if InputFile(path, path, 0).compression is None:
-                return HadoopFile(self._decompressed(stream, hadoop_path))
+                codec = self._codecs.getCodec(hadoop_path)
+                if codec is None:
+                    raise UnsupportedError(f"{hadoop_path} may have a compression that only Spark supports")
+                return HadoopFile(codec.createInputStream(stream))
             stream.seek(start)
         except Py4JJavaError as problem:
             error = FileNotFoundError if "FileNotFound" in str(problem.java_exception.getClass()) else OSError
             raise error(str(problem.java_exception.getMessage())) from problem
         return HadoopFile(stream)
-
-    def _decompressed(self, stream: JavaObject, path: JavaObject) -> JavaObject:
-        codec = self._codecs.getCodec(path)
-        if codec is None:
-            raise UnsupportedError(f"{path} may have a compression that only Spark supports")
-        return codec.createInputStream(stream)
 
 
 def driver_storage_for(spark: SparkSession, uris: Sequence[str], options: Mapping[str, str]) -> Storage:

@@ -56,7 +56,12 @@ def json_schemas(spark: SparkSession, source: Source, variants: t.StructType | N
         rows = by_file.agg(f.expr("schema_of_variant_agg(record)").alias("schema")).collect()
     except PySparkException as problem:
         raise UnsupportedError(f"Spark cannot infer the types of one file: {str(problem).splitlines()[0]}") from problem
-    schemas = (FileSchema(location(decoded(row["file_path"])), _json_schema(row["schema"])) for row in rows)
+    schemas = []
+    for row in rows:
+        ddl = _OBJECT.sub(lambda match: "STRUCT<" if match.group() == "OBJECT<" else match.group(), row["schema"])
+        kind = _json_type(t.DataType.fromDDL(ddl))
+        schema = kind if isinstance(kind, t.StructType) else t.StructType()
+        schemas.append(FileSchema(location(decoded(row["file_path"])), schema))
     return tuple(sorted(schemas, key=lambda schema: schema.file))
 
 
@@ -82,14 +87,8 @@ def _string_as_variant(kind: t.DataType) -> t.DataType | None:
     return None
 
 
-def _json_schema(text: str) -> t.StructType:
-    """Return the type that Spark's JSON inference has for the schema of a variant."""
-    ddl = _OBJECT.sub(lambda match: "STRUCT<" if match.group() == "OBJECT<" else match.group(), text)
-    kind = _json_type(t.DataType.fromDDL(ddl))
-    return kind if isinstance(kind, t.StructType) else t.StructType()
-
-
 def _json_type(kind: t.DataType) -> t.DataType:
+    """Return the type that Spark's JSON inference has for the type of a variant's schema."""
     match kind:
         case t.StructType():
             fields = [t.StructField(field.name, _json_type(field.dataType)) for field in kind.fields]

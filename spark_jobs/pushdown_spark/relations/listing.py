@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -88,6 +89,27 @@ class Split:
     storage: Storage = field(default=LOCAL, compare=False)
 
 
+class Listing:
+    """The files that Spark's own reader has listed for a DataFrame. The JVM is asked for each fact once."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.frame = frame
+
+    @cached_property
+    def uris(self) -> tuple[str, ...]:
+        """URIs of the files."""
+        return input_uris(self.frame)
+
+    @cached_property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The partition columns, which Spark takes from directory names."""
+        return partition_columns(self.frame)
+
+    def files(self, storage: Storage) -> tuple[InputFile, ...]:
+        """Return the files with their sizes. Raises OSError if a local file was deleted."""
+        return input_files(self.frame, storage, self.uris)
+
+
 def input_uris(frame: DataFrame) -> tuple[str, ...]:
     """Return the URIs of the files that Spark's own reader reads for a DataFrame, after globs and filters.
 
@@ -134,12 +156,12 @@ def input_files(frame: DataFrame, storage: Storage, uris: Sequence[str] | None =
     local = local_files([uri for uri in uris if is_local(uri)])
     if len(local) == len(uris):
         return local
-    entries = {entry.path: entry for entry in listed(frame)}
+    entries = {entry.path: entry for entry in list_entries(frame)}
     remote = [(uri, entries[decoded(uri)]) for uri in uris if not is_local(uri)]
     return local + tuple(InputFile(uri, entry.path, entry.length, storage, entry.modified) for uri, entry in remote)
 
 
-def listed(frame: DataFrame) -> Iterator[FileEntry]:
+def list_entries(frame: DataFrame) -> Iterator[FileEntry]:
     """Yield the entries of Spark's listing for a DataFrame."""
     statuses = file_index(frame).allFiles().iterator()
     while statuses.hasNext():
@@ -150,16 +172,16 @@ def listed(frame: DataFrame) -> Iterator[FileEntry]:
 def partition_columns(frame: DataFrame) -> tuple[str, ...]:
     """Return the partition columns that Spark's own reader takes from directory names."""
     relation = _relation(frame)
-    newer = relation.nodeName() == "DataSourceV2Relation"
-    schema = relation.table().fileIndex().partitionSchema() if newer else relation.relation().partitionSchema()
+    is_v2 = relation.nodeName() == "DataSourceV2Relation"
+    schema = relation.table().fileIndex().partitionSchema() if is_v2 else relation.relation().partitionSchema()
     return tuple(str(name) for name in schema.fieldNames())
 
 
 def file_columns(frame: DataFrame) -> tuple[str, ...]:
     """Return the columns of the files in their order, as Spark's own reader knows them."""
     relation = _relation(frame)
-    newer = relation.nodeName() == "DataSourceV2Relation"
-    schema = relation.table().dataSchema() if newer else relation.relation().dataSchema()
+    is_v2 = relation.nodeName() == "DataSourceV2Relation"
+    schema = relation.table().dataSchema() if is_v2 else relation.relation().dataSchema()
     return tuple(str(name) for name in schema.fieldNames())
 
 
@@ -168,16 +190,16 @@ def _relation(frame: DataFrame) -> JavaObject:
     return frame._jdf.queryExecution().analyzed().collectLeaves().head()
 
 
-def listed_bytes(frame: DataFrame) -> int:
-    """Return the bytes of the files when Spark listed them."""
+def listing_bytes(frame: DataFrame) -> int:
+    """Return the total size in bytes of the files when Spark listed them."""
     return int(file_index(frame).sizeInBytes())
 
 
 def file_index(frame: DataFrame) -> JavaObject:
     """Return Spark's file index of a DataFrame over files."""
     relation = _relation(frame)
-    is_newer = relation.nodeName() == "DataSourceV2Relation"
-    index = relation.table().fileIndex() if is_newer else relation.relation().location()
+    is_v2 = relation.nodeName() == "DataSourceV2Relation"
+    index = relation.table().fileIndex() if is_v2 else relation.relation().location()
     return all_partitions(frame.sparkSession, index)
 
 

@@ -33,12 +33,12 @@ class MalformedLines:
         self._observation = Observation()
         names = [quote_name(name) for name in loaded.columns]
         is_any_null = reduce(or_, (f.col(name).isNull() for name in names))
-        counted = loaded.observe(
+        observed = loaded.observe(
             self._observation,
             f.count_if(f.col(quote_name(column)).isNotNull()).alias("malformed"),
             f.count_if(is_any_null).alias("all columns are needed"),
         )
-        self.frame = counted.select(*map(quote_name, columns))
+        self.frame = observed.select(*map(quote_name, columns))
         """The rows, without the column for malformed lines unless it is a column of the source."""
 
     def count(self) -> int | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from io import SEEK_CUR, SEEK_END, SEEK_SET, RawIOBase
@@ -11,6 +12,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import pyarrow as pa
+
+from pushdown_spark.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -73,6 +76,11 @@ class Proxy:
     user: str = ""
     password: str = ""
 
+    def options(self) -> dict[str, str | int]:
+        """Return the proxy as pyarrow's options."""
+        options: dict[str, str | int] = {"scheme": self.scheme, "host": self.host, "port": self.port}
+        return options | ({"username": self.user, "password": self.password} if self.user else {})
+
     def __repr__(self) -> str:
         return f"Proxy({self.scheme}://{self.host}:{self.port})"
 
@@ -121,7 +129,7 @@ class S3Settings(StoreSettings):
             scheme=self.scheme,
             endpoint_override=self.endpoint,
             force_virtual_addressing=self.virtual,
-            proxy_options=_proxy_options(self.proxy) if self.proxy else None,
+            proxy_options=self.proxy.options() if self.proxy else None,
         )
 
     def redact(self, text: str) -> str:
@@ -136,6 +144,25 @@ def redact(text: str, secrets: tuple[str, ...]) -> str:
     for secret in filter(None, secrets):
         text = text.replace(secret, "***")
     return " ".join(text.split())
+
+
+def check_keys(
+    prefix: str,
+    entries: Mapping[str, str],
+    translated: AbstractSet[str],
+    inert_prefixes: tuple[str, ...],
+    inert_values: Mapping[str, AbstractSet[str]] | None = None,
+) -> None:
+    """Raise UnsupportedError for the first of Hadoop's entries that may change the bytes read. Keys have no `prefix`.
+
+    `translated` are the keys that become connection settings. Keys with one of `inert_prefixes` do not matter to a
+    read, and keys of `inert_values` do not matter with these values (in lower case).
+    """
+    inert_values = inert_values or {}
+    for key in sorted(entries.keys() - translated):
+        is_inert = key not in inert_values and key.startswith(inert_prefixes)
+        if not is_inert and entries[key].lower() not in inert_values.get(key, ()):
+            raise UnsupportedError(f"{prefix}{key} is set, and only Hadoop supports it")
 
 
 class Bucket:
@@ -163,7 +190,7 @@ class Bucket:
         A file that nothing was read from need not be closed. For Google's store, pyarrow would request the content.
         """
         path = self.settings.object_path(self.name, key)
-        return self.request(lambda: self._connect().open_input_file(path))
+        return self.request(lambda: self._client().open_input_file(path))
 
     def version(self, file: pa.NativeFile) -> bytes:
         """Return an identifier of the version of an open object."""
@@ -189,17 +216,10 @@ class Bucket:
             return PermissionError(f"access denied: {message}")
         return OSError(message)
 
-    def _connect(self) -> pa.fs.S3FileSystem:
+    def _client(self) -> pa.fs.FileSystem:
         if self._file_system is None:
             self._file_system = self.settings.connect()
         return self._file_system
-
-
-def _proxy_options(proxy: Proxy) -> dict[str, str | int]:
-    options: dict[str, str | int] = {"scheme": proxy.scheme, "host": proxy.host, "port": proxy.port}
-    if proxy.user:
-        options |= {"username": proxy.user, "password": proxy.password}
-    return options
 
 
 class ObjectFile(RawIOBase):
@@ -253,7 +273,8 @@ class ObjectFile(RawIOBase):
         if requested <= 0:
             return 0
         if not self._buffer_start <= self._position < self._buffer_end:
-            fetch_size = self._fetch_size(requested)
+            # The requested bytes, or more with the read-ahead.
+            fetch_size = max(requested, min(self._next_ahead, self._stop - self._position))
             if fetch_size == requested:
                 self._fetch(view[:requested])
                 self._position += requested
@@ -269,8 +290,8 @@ class ObjectFile(RawIOBase):
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if kind is None and self.fetched:
-                self._check_version()
+            if kind is None and self.fetched and self._bucket.version(self._bucket.open(self._key)) != self._version:
+                raise OSError("the object was overwritten while it was read")
         finally:
             self.close()
 
@@ -282,10 +303,6 @@ class ObjectFile(RawIOBase):
             self._buffer = bytearray()
             self._buffer_end = self._buffer_start
         super().close()
-
-    def _fetch_size(self, requested: int) -> int:
-        """Return the number of bytes to fetch: the requested bytes, or more with the read-ahead."""
-        return max(requested, min(self._next_ahead, self._stop - self._position))
 
     def _refill(self, count: int) -> None:
         if len(self._buffer) < count:
@@ -320,7 +337,3 @@ class ObjectFile(RawIOBase):
 
         self._bucket.request(read)
         self.fetched += len(view)
-
-    def _check_version(self) -> None:
-        if self._bucket.version(self._bucket.open(self._key)) != self._version:
-            raise OSError("the object was overwritten while it was read")

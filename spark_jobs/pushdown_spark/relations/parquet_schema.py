@@ -2,61 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
-from pyspark.sql import DataFrameReader, SparkSession
+from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.expressions.session_settings import setting
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.runtime.jvm_gateway import elements, java_class, scala_object, scala_seq
 
-_HARMLESS = frozenset({"compression", "datetimerebasemode", "int96rebasemode"})
+_IRRELEVANT_OPTIONS = frozenset({"compression", "datetimerebasemode", "int96rebasemode"})
 """Options that change neither the files to read nor their schema."""
-_WILD = frozenset("*?[]{}\\")
-_SUMMARIES = ("_metadata", "_common_metadata")
+_GLOB_CHARACTERS = frozenset("*?[]{}\\")
+_SUMMARY_FILES = ("_metadata", "_common_metadata")
+_MAX_OBJECTS = 100
+"""Number of objects in a store from which on Spark's own inference is as fast. Each takes three calls of the JVM."""
 
 
-def with_footers_schema(spark: SparkSession, reader: DataFrameReader, source: Source) -> DataFrameReader:
-    """Set the schema that Spark would infer, if one footer is enough to know it. Returns the reader.
+def footer_schema(spark: SparkSession, source: Source) -> JavaObject | None:
+    """Return the schema (Spark's `StructType`) that Spark would infer, None if one footer is not enough to know it.
 
     Spark's own code (`ParquetFileFormat`) reads the footer. If it fails, Spark infers the schema and raises the error.
     """
     if source.format is not SourceFormat.PARQUET or len(source.paths) != 1:
-        return reader
+        return None
     if setting(spark, "spark.sql.parquet.mergeSchema", "false") != "false":
-        return reader
-    if not _HARMLESS.issuperset(source.options) or not _WILD.isdisjoint(source.paths[0]):
-        return reader
+        return None
+    if not _IRRELEVANT_OPTIONS.issuperset(source.options) or not _GLOB_CHARACTERS.isdisjoint(source.paths[0]):
+        return None
     try:
         hadoop = spark._jsparkSession.sessionState().newHadoopConf()
         file = _first_file(spark, source.paths[0], hadoop)
-        schema = None if file is None else _schema(spark, file, hadoop)
-        if schema is not None:
-            reader._jreader.schema(schema)
-    except Py4JError:
-        return reader
-    return reader
+        if file is None:
+            return None
+        parquet = scala_object(spark, "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat")
+        footers = parquet.readParquetFootersInParallel(hadoop, scala_seq(spark, [file]), False, False)
+        return next(elements(parquet.readSchema(footers, spark._jsparkSession)), None)
+    except (Py4JError, OSError):
+        return None
 
 
 def _first_file(spark: SparkSession, path: str, hadoop: JavaObject) -> JavaObject | None:
     """Return the file whose footer Spark reads: the first file of a flat directory without summary files."""
-    place = java_class(spark, "org.apache.hadoop.fs.Path")(path)
-    system = place.getFileSystem(hadoop)
-    known = system.getFileStatus(place)
-    if known.isFile():
-        return known if path.endswith(".parquet") else None
-    listed: Sequence[JavaObject] = list(system.listStatus(place))
-    names = {str(each.getPath().getName()): each for each in listed}
-    if not all(each.isFile() for each in listed) or not names.keys().isdisjoint(_SUMMARIES):
+    hadoop_path = java_class(spark, "org.apache.hadoop.fs.Path")(path)
+    file_system = hadoop_path.getFileSystem(hadoop)
+    status = file_system.getFileStatus(hadoop_path)
+    if status.isFile():
+        return status if path.endswith(".parquet") else None
+    names = _file_names(file_system, hadoop_path)
+    if names is None or not names.isdisjoint(_SUMMARY_FILES):
         return None
-    seen = sorted(name for name in names if not name.startswith(("_", ".")))
-    return names[seen[0]] if seen and all(name.endswith(".parquet") for name in seen) else None
+    visible = sorted(name for name in names if not name.startswith(("_", ".")))
+    if not visible or not all(name.endswith(".parquet") for name in visible):
+        return None
+    return file_system.getFileStatus(java_class(spark, "org.apache.hadoop.fs.Path")(hadoop_path, visible[0]))
 
 
-def _schema(spark: SparkSession, file: JavaObject, hadoop: JavaObject) -> JavaObject | None:
-    format_ = scala_object(spark, "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat")
-    footers = format_.readParquetFootersInParallel(hadoop, scala_seq(spark, [file]), False, False)
-    return next(elements(format_.readSchema(footers, spark._jsparkSession)), None)
+def _file_names(file_system: JavaObject, directory: JavaObject) -> set[str] | None:
+    """Return the names of the files of a directory, None if it has directories or too many objects of a store."""
+    if file_system.getUri().getScheme() == "file":
+        with os.scandir(str(directory.toUri().getPath())) as entries:
+            is_file = {entry.name: entry.is_file() for entry in entries}
+    else:
+        statuses = file_system.listStatus(directory)
+        if len(statuses) > _MAX_OBJECTS:
+            return None
+        is_file = {str(status.getPath().getName()): bool(status.isFile()) for status in statuses}
+    return set(is_file) if all(is_file.values()) else None

@@ -18,7 +18,7 @@ from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.metadata_values import LINE_LOCATION
 from pushdown_spark.projection.path_tree import same_name
 from pushdown_spark.projection.paths import quote_name, sql_text, sql_type
-from pushdown_spark.relations.listing import InputFile, decoded, input_files, partition_columns
+from pushdown_spark.relations.listing import InputFile, decoded
 from pushdown_spark.relations.request import Directories, ScanRequest
 from pushdown_spark.relations.storage import Storage
 
@@ -66,7 +66,7 @@ def with_directories(request: ScanRequest, *, case_sensitive: bool) -> ScanReque
 
     If our readers cannot know the values of partition columns, the request is for Spark's reader only.
     """
-    names = () if _is_spark_only(request) else partition_columns(request.native)
+    names = () if _is_spark_only(request) else request.listing.partition_columns
     if not names:
         return request
     fields = t.StructType([field for field in request.native.schema.fields if field.name in names])
@@ -159,7 +159,7 @@ def listed_files(request: ScanRequest, storage: Storage) -> tuple[InputFile, ...
     Raises MissingPathError if a file vanished after Spark listed it.
     """
     try:
-        files = input_files(request.native, storage, request.uris)
+        files = request.listing.files(storage)
     except FileNotFoundError as problem:
         raise MissingPathError(
             f"{problem.filename} vanished while the scan was planned; run the task again"
@@ -183,7 +183,10 @@ def constant_columns(request: ScanRequest, uris: Sequence[str]) -> dict[str, str
     for position, field in enumerate(directories.fields.fields):
         if field.name in request.columns:
             values = [directories.values[directory_of(uri)][position] for uri in uris]
-            items[field.name] = f"{_value_by_partition(values, sql_type(field.dataType))} AS {quote_name(field.name)}"
+            distinct = list(dict.fromkeys(values)) or [f"CAST(NULL AS {sql_type(field.dataType)})"]
+            indexes = ", ".join(str(distinct.index(value)) for value in values)
+            index = "0" if len(distinct) == 1 else f"get(array({indexes}), spark_partition_id())"
+            items[field.name] = f"get(array({', '.join(distinct)}), {index}) AS {quote_name(field.name)}"
     return items
 
 
@@ -200,14 +203,6 @@ def columns_by_line(request: ScanRequest) -> dict[str, str]:
             values = ", ".join(constants[position] for constants in directories.values.values())
             items[field.name] = f"get(array({values}), {number}) AS {quote_name(field.name)}"
     return items
-
-
-def _value_by_partition(values: Sequence[str], ddl: str) -> str:
-    """Return SQL for the value of the current partition, with each distinct value once."""
-    distinct = list(dict.fromkeys(values)) or [f"CAST(NULL AS {ddl})"]
-    indexes = ", ".join(str(distinct.index(value)) for value in values)
-    index = "0" if len(distinct) == 1 else f"get(array({indexes}), spark_partition_id())"
-    return f"get(array({', '.join(distinct)}), {index})"
 
 
 def _list_directories(leaf: JavaObject) -> Iterator[tuple[str, list[str | None]]]:

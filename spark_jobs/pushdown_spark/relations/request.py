@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -14,7 +13,7 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.predicate import FILE_METADATA, UNPARSED, Predicate, reads_file_metadata
 from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.listing import input_uris
+from pushdown_spark.relations.listing import Listing
 from pushdown_spark.relations.malformed_lines import MalformedLines
 
 
@@ -35,17 +34,17 @@ class Directories:
 class ScanRequest:
     """What a query asks of one relation.
 
-    `loaded` returns Spark's own lazy DataFrame over the source, which has the schema and the file listing, and is the
-    fallback. `columns` are the required table columns, `implicit` the required implicit columns. `predicate` is the
-    whole predicate, which Spark re-evaluates. `pruned` are the columns with only the required struct members, None if
-    all members are required; readers use `read_schema`. `implicit_values` has the values of the implicit columns, None
-    without any. `spark_only` is the reason why only Spark's reader can scan the source, None if any reader can.
-    `directories` are the partitions for our readers; the tree of `predicate` then lacks the conjuncts that pruned
-    partitions. `malformed` counts malformed lines, None if they are not counted.
+    `loaded` returns Spark's own lazy DataFrame over the source, with its file listing. It is the fallback. `columns`
+    are the required table columns, `implicit` the required implicit columns. `predicate` is the whole predicate, which
+    Spark re-evaluates. `pruned` are the columns with only the required struct members, None if all members are
+    required; readers use `read_schema`. `implicit_values` has the values of the implicit columns, None without any.
+    `spark_only` is the reason why only Spark's reader can scan the source, None if any reader can. `directories` are
+    the partitions for our readers; the tree of `predicate` then lacks the conjuncts that pruned partitions. `malformed`
+    counts malformed lines, None if they are not counted.
     """
 
     source: Source
-    loaded: Callable[[], DataFrame]
+    loaded: Callable[[], Listing]
     schema: StructType
     columns: tuple[str, ...]
     implicit: tuple[str, ...]
@@ -59,12 +58,17 @@ class ScanRequest:
     @property
     def native(self) -> DataFrame:
         """Spark's own DataFrame over the source."""
+        return self.listing.frame
+
+    @property
+    def listing(self) -> Listing:
+        """The files that Spark listed for that DataFrame."""
         return self.loaded()
 
-    @cached_property
+    @property
     def uris(self) -> tuple[str, ...]:
         """URIs of the files, as Spark listed them."""
-        return input_uris(self.native)
+        return self.listing.uris
 
     @property
     def read_schema(self) -> StructType:
@@ -75,9 +79,16 @@ class ScanRequest:
 
     def of_query(self, sql: str) -> ScanRequest:
         """Return the request of a whole query, which only Spark's reader can serve if the query reads file metadata."""
-        return self.left_to_spark(FILE_METADATA) if reads_file_metadata(sql) else self
+        return self.for_spark_only(FILE_METADATA) if reads_file_metadata(sql) else self
 
-    def left_to_spark(self, reason: str) -> ScanRequest:
+    def with_frame(self, frame: DataFrame) -> ScanRequest:
+        """Return the request over another DataFrame of the same source."""
+        if frame is self.native:
+            return self
+        listing = Listing(frame)
+        return replace(self, loaded=lambda: listing)
+
+    def for_spark_only(self, reason: str) -> ScanRequest:
         """Return the request for Spark's reader only. An earlier reason is kept."""
         return replace(self, spark_only=self.spark_only or reason)
 

@@ -6,19 +6,15 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations.object_store import KeyPair, Proxy, S3Settings
-from pushdown_spark.runtime.hadoop_settings import HadoopSettings
+from pushdown_spark.relations.object_store import KeyPair, Proxy, S3Settings, check_keys
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-_PREFIX = "fs.s3a."
-_S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
-_CREDENTIAL_FILES = "hadoop.security.credential.provider.path"
+PREFIX = "fs.s3a."
+"""The prefix of Hadoop's keys for S3A."""
+FILE_SYSTEMS = frozenset({"org.apache.hadoop.fs.s3a.S3AFileSystem"})
+"""Hadoop's file system for S3. The schemes s3 and s3n may be mapped to it."""
 
 _TRANSLATED = frozenset(
     {
@@ -94,66 +90,35 @@ _AWS_REGION = re.compile(r"^(?:s3[.-]|.*\.)?([a-z]{2}(?:-[a-z]+)+-\d)\.(?:vpce\.
 _OTHER_REGION = re.compile(r"^(?:.+\.)?s3[.-]([a-z0-9-]+)\.")
 
 
-@dataclass(frozen=True, repr=False)
-class HadoopKeys:
-    """Hadoop's settings for S3A, and the environment variables of the driver's JVM.
+def s3_settings(entries: Mapping[str, str], bucket: str, environment: Callable[[str], str | None]) -> S3Settings:
+    """Translate Hadoop's entries with the prefix `fs.s3a.` for a bucket.
 
-    `entries` has full keys that were set explicitly, without Hadoop's defaults. `environment` returns the value of a
-    variable.
+    `environment` returns the value of an environment variable of the driver's JVM, None if it is not set. Raises
+    UnsupportedError, which names the key, if only Hadoop can use the entries.
     """
+    if "@" in bucket or bucket.endswith("--x-s3"):
+        raise UnsupportedError("only Hadoop supports this kind of bucket name")
+    return _S3Translation(_bucket_entries(entries, bucket), environment).settings()
 
-    entries: Mapping[str, str]
-    environment: Callable[[str], str | None]
 
-    @classmethod
-    def of(cls, spark: SparkSession, options: Mapping[str, str]) -> HadoopKeys:
-        """Return the settings that Spark's own reader would use for a source with these options."""
-        hadoop = HadoopSettings(spark)
-        entries = {f"fs.{scheme}.impl": hadoop.value(f"fs.{scheme}.impl") for scheme in ("s3", "s3n", "s3a")}
-        entries[_CREDENTIAL_FILES] = hadoop.value(_CREDENTIAL_FILES)
-        entries |= hadoop.explicit(_PREFIX)
-        entries |= {key: value for key, value in options.items() if key.startswith(("fs.s3", _CREDENTIAL_FILES))}
-        return cls({key: value.strip() for key, value in entries.items()}, hadoop.environment)
-
-    def settings(self, scheme: str, bucket: str) -> S3Settings:
-        """Return the connection settings of a bucket. Raises UnsupportedError, which names the key, without them."""
-        try:
-            return self._translate(scheme, bucket)
-        except UnsupportedError as problem:
-            raise UnsupportedError(f"{scheme}://{bucket.rpartition('@')[2]}: {problem}") from None
-
-    def _translate(self, scheme: str, bucket: str) -> S3Settings:
-        if self.entries.get(f"fs.{scheme}.impl", "") != _S3A:
-            raise UnsupportedError(f"fs.{scheme}.impl is not Hadoop's S3A")
-        if "@" in bucket or bucket.endswith("--x-s3"):
-            raise UnsupportedError("only Hadoop supports this kind of bucket name")
-        if self.entries.get(_CREDENTIAL_FILES):
-            raise UnsupportedError(f"{_CREDENTIAL_FILES} is set, and only Hadoop reads credential files")
-        return _Translation(self._bucket_entries(bucket), self.environment).settings()
-
-    def _bucket_entries(self, bucket: str) -> dict[str, str]:
-        """Return the entries of one bucket without the prefix `fs.s3a.`. Blank entries count as not set."""
-        bucket_prefix = f"{_PREFIX}bucket.{bucket}."
-        common = {key.removeprefix(_PREFIX): value for key, value in self.entries.items() if key.startswith(_PREFIX)}
-        own = {
-            key.removeprefix(bucket_prefix): value
-            for key, value in self.entries.items()
-            if key.startswith(bucket_prefix)
-        }
-        own = {key: value for key, value in own.items() if key != "impl" and not key.startswith("bucket.")}
-        return {key: value for key, value in (common | own).items() if value}
+def _bucket_entries(entries: Mapping[str, str], bucket: str) -> dict[str, str]:
+    """Return the entries of one bucket without the prefix `fs.s3a.`. Blank entries count as not set."""
+    common = {key.removeprefix(PREFIX): value for key, value in entries.items()}
+    bucket_prefix = f"bucket.{bucket}."
+    own = {key.removeprefix(bucket_prefix): value for key, value in common.items() if key.startswith(bucket_prefix)}
+    own = {key: value for key, value in own.items() if key != "impl" and not key.startswith("bucket.")}
+    return {key: value for key, value in (common | own).items() if value}
 
 
 @dataclass(frozen=True, repr=False)
-class _Translation:
+class _S3Translation:
     """The translation of one bucket's entries, whose keys have no prefix."""
 
     entries: Mapping[str, str]
     environment: Callable[[str], str | None]
 
     def settings(self) -> S3Settings:
-        for key in sorted(self.entries):
-            self._check_supported(key)
+        check_keys(PREFIX, self.entries, _TRANSLATED, _INERT_PREFIXES, _INERT_VALUES)
         scheme, endpoint = self._endpoint()
         keys, ambient = self._credentials()
         return S3Settings(
@@ -165,13 +130,6 @@ class _Translation:
             ambient=ambient,
             proxy=self._proxy(),
         )
-
-    def _check_supported(self, key: str) -> None:
-        value = self.entries[key].lower()
-        if key in _TRANSLATED or value in _INERT_VALUES.get(key, ()):
-            return
-        if key in _INERT_VALUES or not key.startswith(_INERT_PREFIXES):
-            raise UnsupportedError(f"{_PREFIX}{key} is set, and only Hadoop supports it")
 
     def _flag(self, key: str, default: bool) -> bool:
         """Return a boolean as Hadoop reads it: values other than true and false are the default."""
@@ -185,7 +143,7 @@ class _Translation:
         parts = urlsplit(endpoint if "://" in endpoint else f"{scheme}://{endpoint}")
         is_plain = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
         if not is_plain or parts.path.strip("/") or parts.query:
-            raise UnsupportedError(f"{_PREFIX}endpoint is not a plain host with an optional port")
+            raise UnsupportedError(f"{PREFIX}endpoint is not a plain host with an optional port")
         return parts.scheme, parts.netloc
 
     def _region(self, endpoint: str | None) -> str:
@@ -197,7 +155,7 @@ class _Translation:
             return match.group(1) if match else _FALLBACK_REGION
         match = _AWS_REGION.match(host)
         if match is None:
-            raise UnsupportedError(f"{_PREFIX}endpoint.region is not set, and only Hadoop looks up a bucket's region")
+            raise UnsupportedError(f"{PREFIX}endpoint.region is not set, and only Hadoop looks up a bucket's region")
         return match.group(1)
 
     def _credentials(self) -> tuple[KeyPair | None, bool]:
@@ -211,7 +169,7 @@ class _Translation:
             if keys := self._keys(name):
                 return keys, False
         raise UnsupportedError(
-            f"no provider of {_PREFIX}aws.credentials.provider has credentials; set {_PREFIX}access.key and secret.key"
+            f"no provider of {PREFIX}aws.credentials.provider has credentials; set {PREFIX}access.key and secret.key"
         )
 
     def _keys(self, provider: str) -> KeyPair | None:
@@ -227,7 +185,7 @@ class _Translation:
                 for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
             )
             return KeyPair(access, secret, token) if access and secret else None
-        raise UnsupportedError(f"{_PREFIX}aws.credentials.provider names {provider}, which only Hadoop can use")
+        raise UnsupportedError(f"{PREFIX}aws.credentials.provider names {provider}, which only Hadoop can use")
 
     def _proxy(self) -> Proxy | None:
         host = self.entries.get("proxy.host")
@@ -236,7 +194,7 @@ class _Translation:
         scheme = "https" if self._flag("proxy.ssl.enabled", False) else "http"
         port = self.entries.get("proxy.port", "443" if scheme == "https" else "80")
         if not port.isdecimal():
-            raise UnsupportedError(f"{_PREFIX}proxy.port is not a number")
+            raise UnsupportedError(f"{PREFIX}proxy.port is not a number")
         user, password = self.entries.get("proxy.username", ""), self.entries.get("proxy.password", "")
         return Proxy(scheme, host, int(port), user, password)
 

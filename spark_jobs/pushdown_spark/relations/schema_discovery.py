@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import OnMissingColumn, OnSchemaConflict, SourceFormat
 from pushdown_spark.errors import SchemaConflictError, UnsupportedError
-from pushdown_spark.expressions.session_settings import setting
+from pushdown_spark.expressions.session_settings import is_option_on, setting
 from pushdown_spark.projection.schema_alignment import SchemaGroup, groups_by_name, groups_by_position, missing_column
 from pushdown_spark.projection.schema_merge import FileSchema, MergeRules, merge_schemas
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.file_schemas import file_schemas
+from pushdown_spark.relations.file_schemas import InferSchema, file_schemas
 from pushdown_spark.relations.json_schemas import strings_as_variants
-from pushdown_spark.relations.listing import partition_columns
+from pushdown_spark.relations.listing import Listing
 
 TYPED_FORMATS = frozenset({SourceFormat.ORC, SourceFormat.PARQUET, SourceFormat.AVRO})
 """Formats whose files have the types of their columns."""
@@ -86,9 +85,8 @@ class TableSchema:
 def discover_schema(
     spark: SparkSession,
     source: Source,
-    native: DataFrame,
-    uris: Callable[[], Sequence[str]],
-    load: Callable[[Sequence[str]], DataFrame],
+    listing: Listing,
+    infer_schema: InferSchema,
     rules: MergeRules,
 ) -> TableSchema:
     """Read the columns of the files if they matter, and merge them.
@@ -96,44 +94,42 @@ def discover_schema(
     Raises SchemaConflictError for types that the source's setting does not merge, and UnsupportedError if the columns
     of single files cannot be determined.
     """
-    if not _needs_file_schemas(source, uris):
+    if not _needs_file_schemas(source, listing):
         return TableSchema(rules)
-    partitions = set(partition_columns(native))
-    data = t.StructType([field for field in native.schema.fields if field.name not in partitions])
+    partitions = set(listing.partition_columns)
+    data = t.StructType([field for field in listing.frame.schema.fields if field.name not in partitions])
     read_schemas = partial(
-        _data_schemas, partial(file_schemas, spark, source, native, load), source.format, partitions, rules
+        _data_schemas, partial(file_schemas, spark, source, listing, infer_schema), source.format, partitions, rules
     )
-    if _only_checks_conflicts(source):
+    if (
+        source.format is SourceFormat.JSON
+        and source.schema is None
+        and source.on_schema_conflict is OnSchemaConflict.ERROR
+        and source.on_missing_column is OnMissingColumn.NULL
+    ):
+        # Spark infers the schema, and only conflicts between the files matter.
         corrupt = setting(spark, "spark.sql.columnNameOfCorruptRecord", _CORRUPT_RECORD)
         return _check_conflicts(source, data, corrupt, rules, read_schemas)
     files = read_schemas()
     return _merge(source, files, data, rules) if files else TableSchema(rules)
 
 
-def _needs_file_schemas(source: Source, uris: Callable[[], Sequence[str]]) -> bool:
+def _needs_file_schemas(source: Source, listing: Listing) -> bool:
     """Return whether the columns of single files matter. Each costs a read of its footer, its header or all of it."""
     if source.format in (SourceFormat.TEXT, SourceFormat.REMOTE):
         return False
     if source.on_missing_column is OnMissingColumn.ERROR:
         return True
-    has_several_files = len(uris()) > 1
+    has_several_files = len(listing.uris) > 1
     if source.format is SourceFormat.CSV:
-        if source.options.get("enforceschema", "true").lower() != "true":
+        if not is_option_on(source.options, "enforceschema", default=True):
             return False
-        return has_several_files if source.schema is None else source.options.get("header", "false").lower() == "true"
+        return has_several_files if source.schema is None else is_option_on(source.options, "header")
     if source.format is SourceFormat.JSON:
         return has_several_files and source.schema is None and source.on_schema_conflict is not OnSchemaConflict.WIDEN
     if source.schema is None:
         return has_several_files and _AVRO_SCHEMA_OPTIONS.isdisjoint(source.options)
     return source.on_schema_conflict is not OnSchemaConflict.ERROR
-
-
-def _only_checks_conflicts(source: Source) -> bool:
-    """Return whether Spark infers the schema, and only conflicts between the files matter."""
-    only_conflicts = (
-        source.on_schema_conflict is OnSchemaConflict.ERROR and source.on_missing_column is OnMissingColumn.NULL
-    )
-    return source.format is SourceFormat.JSON and source.schema is None and only_conflicts
 
 
 def _check_conflicts(
@@ -181,7 +177,10 @@ def _merge(source: Source, files: tuple[FileSchema, ...], data: t.StructType, ru
         return replace(merged, notes=(*merged.notes, note))
     if source.format is SourceFormat.CSV:
         return _merge_csv(files, data if is_declared else merge_schemas(files, rules), rules, is_declared=is_declared)
-    table = data if is_declared else _prefer_spark_schema(merge_schemas(files, rules), data)
+    table = data if is_declared else merge_schemas(files, rules)
+    if [(field.name, field.dataType) for field in table] == [(field.name, field.dataType) for field in data]:
+        # The metadata of Spark's schema has more, such as the lengths of strings.
+        table = data
     return _with_groups(files, table, groups_by_name(files, table, rules, _widens_integers), rules)
 
 
@@ -198,7 +197,8 @@ def _merge_json(
     keys = {rules.key(name) for name in merged.fieldNames()}
     # Spark's inference adds a column for corrupt records.
     table = t.StructType([*merged.fields, *(field for field in data.fields if rules.key(field.name) not in keys)])
-    return _with_groups(files, table, groups_by_name(files, table, rules, _converts_text), rules)
+    # Text is parsed as any type.
+    return _with_groups(files, table, groups_by_name(files, table, rules, lambda *_: True), rules)
 
 
 def _with_inferred_types(file: t.StructType, table: t.StructType, rules: MergeRules) -> t.StructType:
@@ -241,17 +241,6 @@ def _with_groups(
     return TableSchema(rules, table, groups, files, (note,))
 
 
-def _prefer_spark_schema(table: t.StructType, data: t.StructType) -> t.StructType:
-    """Return Spark's schema if it has the same columns. Its metadata has more, such as the lengths of strings."""
-    is_same = [(f.name, f.dataType) for f in table.fields] == [(f.name, f.dataType) for f in data.fields]
-    return data if is_same else table
-
-
 def _widens_integers(file: t.DataType, table: t.DataType) -> bool:
     """Return whether the readers of ORC, Parquet and Avro convert the type: all of them widen integers."""
     return file == table or (isinstance(file, _INTEGERS) and isinstance(table, _INTEGERS))
-
-
-def _converts_text(file: t.DataType, table: t.DataType) -> bool:
-    """Return True, because text is parsed as any type."""
-    return True

@@ -6,9 +6,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from pushdown_spark.projection.resolver import Projection
+from pushdown_spark.relations.base import RelationWithoutFiles
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.without_files import RelationWithoutFiles
 
 
 class SparkRelation(RelationWithoutFiles):
@@ -42,4 +42,4 @@ class SparkRelation(RelationWithoutFiles):
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
         """Return what Spark must deliver for a projection and a predicate."""
         request = super().request(projection, where)
-        return request.left_to_spark(self._reason)
+        return request.for_spark_only(self._reason)

@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations import azure_settings, google_settings
+from pushdown_spark.relations import azure_settings, google_settings, s3_settings
 from pushdown_spark.relations.object_store import StoreSettings
-from pushdown_spark.relations.s3_settings import HadoopKeys
-from pushdown_spark.runtime.hadoop_settings import HadoopSettings
+from pushdown_spark.runtime.jvm_gateway import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_S3_SCHEMES = frozenset({"s3a", "s3", "s3n"})
-"""Schemes that Hadoop may map to S3A."""
 _CREDENTIAL_FILES = "hadoop.security.credential.provider.path"
 
 
@@ -25,31 +22,61 @@ def store_settings(spark: SparkSession, scheme: str, authority: str, options: Ma
     The `options` of the source override Hadoop's settings, as in Spark. Raises UnsupportedError, with a reason that
     names the key and never a secret, if only Hadoop can open it.
     """
-    if scheme in _S3_SCHEMES:
-        return HadoopKeys.of(spark, options).settings(scheme, authority)
+    shown = authority
     try:
+        if scheme in ("s3a", "s3", "s3n"):
+            # Hadoop once took a key and a secret before the @.
+            shown = authority.rpartition("@")[2]
+            hadoop = HadoopSettings(spark, options)
+            entries = hadoop.entries(scheme, s3_settings.PREFIX, s3_settings.FILE_SYSTEMS)
+            return s3_settings.s3_settings(entries, authority, hadoop.environment)
         if scheme in ("abfs", "abfss"):
-            entries = _entries(spark, scheme, azure_settings.PREFIX, azure_settings.FILE_SYSTEMS, options)
+            hadoop = HadoopSettings(spark, options)
+            entries = hadoop.entries(scheme, azure_settings.PREFIX, azure_settings.FILE_SYSTEMS)
             return azure_settings.azure_settings(entries, scheme, authority)
         if scheme == "gs":
-            entries = _entries(spark, scheme, google_settings.PREFIX, google_settings.FILE_SYSTEMS, options)
+            hadoop = HadoopSettings(spark, options)
+            entries = hadoop.entries(scheme, google_settings.PREFIX, google_settings.FILE_SYSTEMS)
             return google_settings.google_settings(entries)
         if scheme in ("hdfs", "viewfs"):
             raise UnsupportedError("Python needs libhdfs to read HDFS, and neither Spark nor pyarrow includes it")
         raise UnsupportedError("only Hadoop can read this file system")
     except UnsupportedError as problem:
-        raise UnsupportedError(f"{scheme}://{authority}: {problem}") from None
+        raise UnsupportedError(f"{scheme}://{shown}: {problem}") from None
 
 
-def _entries(
-    spark: SparkSession, scheme: str, prefix: str, file_systems: frozenset[str], options: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the entries for a store that were set, without Hadoop's defaults."""
-    hadoop = HadoopSettings(spark)
-    implementation = f"fs.{scheme}.impl"
-    if options.get(implementation, hadoop.value(implementation)) not in file_systems:
-        raise UnsupportedError(f"{implementation} is another file system")
-    if options.get(_CREDENTIAL_FILES, hadoop.value(_CREDENTIAL_FILES)):
-        raise UnsupportedError(f"{_CREDENTIAL_FILES} is set, and only Hadoop reads credential files")
-    entries = hadoop.explicit(prefix) | {key: value for key, value in options.items() if key.startswith(prefix)}
-    return {key: value.strip() for key, value in entries.items()}
+class HadoopSettings:
+    """The Hadoop settings of a source's reader: those of the context, the session, and the options of the source."""
+
+    def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
+        self._options = options
+        self._system = java_class(spark, "java.lang.System")
+        self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
+
+    def entries(self, scheme: str, prefix: str, file_systems: frozenset[str]) -> dict[str, str]:
+        """Return the entries with a prefix that were set, without Hadoop's defaults. Their keys have the prefix.
+
+        Raises UnsupportedError if the scheme belongs to none of the `file_systems`, or if only Hadoop can read the
+        credentials.
+        """
+        if self._value(f"fs.{scheme}.impl") not in file_systems:
+            raise UnsupportedError(f"fs.{scheme}.impl is another file system")
+        if self._value(_CREDENTIAL_FILES):
+            raise UnsupportedError(f"{_CREDENTIAL_FILES} is set, and only Hadoop reads credential files")
+        settings = self._configuration.getPropsWithPrefix(prefix)
+        entries = {prefix + rest: str(settings[rest]) for rest in settings if self._is_explicit(prefix + rest)}
+        entries |= {key: value for key, value in self._options.items() if key.startswith(prefix)}
+        return {key: value.strip() for key, value in entries.items()}
+
+    def environment(self, name: str) -> str | None:
+        """Return an environment variable of the driver's JVM, None if it is not set."""
+        value = self._system.getenv(name)
+        return None if value is None else str(value)
+
+    def _value(self, key: str) -> str:
+        """Return the value of a key or its default in Hadoop, empty if it has none."""
+        return self._options.get(key, str(self._configuration.get(key) or "")).strip()
+
+    def _is_explicit(self, key: str) -> bool:
+        sources = self._configuration.getPropertySources(key)
+        return sources is None or list(sources) != ["core-default.xml"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -42,7 +41,7 @@ from pushdown_spark.relations.catalog import (
 )
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.files import FileRelation
-from pushdown_spark.relations.listing import input_uris, is_local, listed_bytes, local_files
+from pushdown_spark.relations.listing import Listing, is_local, listing_bytes, local_files
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.schema_discovery import TableSchema
 from pushdown_spark.relations.spark_relations import SparkRelation
@@ -106,13 +105,13 @@ class TableRelation(FileRelation):
 
     def __init__(self, spark: SparkSession, source: Source, frame: DataFrame, table: CatalogTable) -> None:
         """`frame` is Spark's DataFrame over the table, and `table` describes how it reads the files."""
-        opened = replace(
+        file_source = replace(
             source, format=table.format, options=table.options, paths=table.roots, schema=ddl(frame.schema)
         )
-        super().__init__(spark, opened)
+        super().__init__(spark, file_source)
         self._declared = source
         self._table = table
-        self._native = plan_dataframe(spark, plan_below_names(frame))
+        self._listing = Listing(plan_dataframe(spark, plan_below_names(frame)))
         note = f"{source.table} is a table of {table.format} files in {', '.join(map(location, table.roots[:1]))}"
         rules = MergeRules(source.on_schema_conflict, self._case_sensitive, is_inferred=False)
         self.table_schema = TableSchema(rules, notes=(note,))
@@ -131,26 +130,21 @@ class TableRelation(FileRelation):
         return f"in table {self.source.table}"
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
-        """Return what a reader must deliver for a projection and a predicate, from the partitions that can matter."""
+        """Return what a reader must deliver, from the partitions that can have matching rows."""
         request = super().request(projection, where)
         try:
-            if self._is_cached:
+            level = self.native.storageLevel
+            if level.useMemory or level.useDisk or level.useOffHeap:
+                # The cached rows may be older than the files.
                 raise UnsupportedError("the table is cached in Spark, which reads the cached rows")
-            frame = self._prune_partitions(request.predicate)
-            request = replace(request, loaded=lambda: frame)
-            _check_listing(frame)
+            request = request.with_frame(self._prune_partitions(request.predicate))
+            _check_listing(request.listing)
             self._check_buckets(request)
             for field in (*request.read_schema.fields, *self.partition_schema.fields):
                 check_column(field)
         except UnsupportedError as problem:
-            return request.left_to_spark(str(problem))
+            return request.for_spark_only(str(problem))
         return request
-
-    @cached_property
-    def _is_cached(self) -> bool:
-        """Whether Spark keeps the rows of the table. They may be older than the files."""
-        level = self.native.storageLevel
-        return level.useMemory or level.useDisk or level.useOffHeap
 
     def _prune_partitions(self, predicate: Predicate | None) -> DataFrame:
         """Return a DataFrame over the partitions that a predicate selects.
@@ -186,17 +180,16 @@ class TableRelation(FileRelation):
             raise UnsupportedError("Spark reads only the buckets that the predicate selects")
 
 
-def _check_listing(frame: DataFrame) -> None:
+def _check_listing(listing: Listing) -> None:
     """Raise UnsupportedError if local files have changed since Spark listed them.
 
     Spark keeps the listing of a table for the session, and reads the files that it has in the sizes that it has.
     """
-    uris = input_uris(frame)
-    if not all(map(is_local, uris)):
+    if not all(map(is_local, listing.uris)):
         return
     try:
-        size = sum(file.size for file in local_files(uris))
+        size = sum(file.size for file in local_files(listing.uris))
     except OSError as problem:
         raise UnsupportedError(_STALE) from problem
-    if size != listed_bytes(frame):
+    if size != listing_bytes(listing.frame):
         raise UnsupportedError(_STALE)

@@ -139,7 +139,7 @@ def _classify_chain(chain: Sequence[Link]) -> _Classification:
 
 
 def _one_line(message: str) -> str:
-    return _truncated(" ".join(message.split()), _MAX_LINE)
+    return _truncate_middle(" ".join(message.split()), _MAX_LINE)
 
 
 def _pushdown_error(chain: Sequence[Link]) -> errors.PushdownError | None:
@@ -280,7 +280,7 @@ def _bad_text(chain: Sequence[Link]) -> _Classification | None:
             line, offset = int(position.group(1)), int(position.group(2))
             lines = text.group(1).splitlines()
             rest = lines[line - 1][offset:] if line <= len(lines) else ""
-            where = f"line {line}, character {offset + 1}, at {_truncated(rest, 60)!r}"
+            where = f"line {line}, character {offset + 1}, at {_truncate_middle(rest, 60)!r}"
             sentence = _sentence(link.message).rstrip(".")
             return _Classification(code, f"{sentence} ({where})", link.condition)
     return None
@@ -334,7 +334,7 @@ def _other_error(chain: Sequence[Link]) -> _Classification:
         main = named or cause
         message = _sentence(main.message) or main.kind
         if cause is not main and cause.message:
-            message = f"{message} ({_short_kind(cause)}: {_sentence(cause.message)})"
+            message = f"{message} ({cause.kind.rpartition('.')[2]}: {_sentence(cause.message)})"
         return _Classification(ErrorCode.SPARK, message, main.condition or main.kind)
     return _Classification(ErrorCode.INTERNAL, f"{outermost.kind}: {_sentence(outermost.message)}", outermost.kind)
 
@@ -377,10 +377,6 @@ def _sentence(message: str) -> str:
     return text.splitlines()[0].strip() if text else ""
 
 
-def _short_kind(link: Link) -> str:
-    return link.kind.rpartition(".")[2]
-
-
 def _condition_or_kind(chain: Sequence[Link]) -> str:
     return next((link.condition for link in chain if link.condition), chain[-1].kind)
 
@@ -393,10 +389,10 @@ def _first_traceback(exc: BaseException, chain: Sequence[Link]) -> str:
         lines = "".join(traceback.format_exception(exc)).splitlines()
         text = "\n".join(line for line in lines if not _JVM_FRAME.match(line))
         text = text[max(text.find("Traceback ("), 0) :]
-    return _truncated(text, MAX_TRACEBACK)
+    return _truncate_middle(text, MAX_TRACEBACK)
 
 
-def _truncated(text: str, size: int) -> str:
+def _truncate_middle(text: str, size: int) -> str:
     """Return at most `size` bytes of a text: the first quarter and the last three quarters of them."""
     data = text.encode()
     if len(data) <= size:

@@ -40,10 +40,10 @@ def root_message(exc: BaseException) -> str:
 
 def exception_chain(exc: BaseException) -> Iterator[Link]:
     """Yield the exception and its causes, outermost first. Causes in the JVM come before causes in Python."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     current: BaseException | None = exc
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
+    while current is not None and id(current) not in visited:
+        visited.add(id(current))
         yield from _links(current)
         current = current.__cause__
 

@@ -78,10 +78,10 @@ def claim_result(result_path: str) -> None:
     except OSError as problem:
         raise BadSpecError(f"--result: cannot claim {result_path}: {problem}") from problem
     if not is_own:
-        raise replaced(result_path)
+        raise replaced_driver_error(result_path)
 
 
-def replaced(result_path: str) -> BadSpecError:
+def replaced_driver_error(result_path: str) -> BadSpecError:
     """Return the error of a driver whose task has ended or has submitted another driver."""
     return BadSpecError(
         f"--result: the task no longer waits for {result_path}; it has ended or has submitted another driver"
@@ -94,7 +94,7 @@ def read_secrets(path: str, spec_text: str = "", *, keep: bool = False) -> Secre
     if not keep:
         _delete(path)
     if is_encrypted(text):
-        text = _decrypted(path, text, spec_text)
+        text = _decrypt_secrets(path, text, spec_text)
     try:
         return SecretValues.model_validate_json(text)
     except ValidationError:
@@ -146,7 +146,7 @@ def _delete(path: str) -> None:
         raise BadSpecError(f"secrets_path: cannot delete {path}: {problem}; it can only be used once") from problem
 
 
-def _decrypted(path: str, text: str, spec_text: str) -> str:
+def _decrypt_secrets(path: str, text: str, spec_text: str) -> str:
     """Return decrypted secrets. Raises `BadSpecError` without a key or with another key."""
     key = os.environ.get(KEY_VARIABLE) or SubmittedFiles(path).credential(KEY_ALIAS)
     if not key:

@@ -18,11 +18,11 @@ _ABOUT_FILES = frozenset({ErrorCode.UNREADABLE_FILE, ErrorCode.SCHEMA_CONFLICT, 
 
 def recoverable_error(exc: BaseException) -> PushdownError | None:
     """Return the error of our reader that Spark's reader may recover from, None if the exception ends the query."""
-    own = pushdown_error(exc)
-    if own is None:
+    problem = pushdown_error(exc)
+    if problem is None:
         return None
-    is_recoverable = isinstance(own, AccessDeniedError) or own.code in _ABOUT_FILES | {ErrorCode.UNSAFE_INPUT}
-    return own if is_recoverable else None
+    is_recoverable = isinstance(problem, AccessDeniedError) or problem.code in _ABOUT_FILES | {ErrorCode.UNSAFE_INPUT}
+    return problem if is_recoverable else None
 
 
 @contextmanager

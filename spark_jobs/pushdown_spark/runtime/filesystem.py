@@ -43,13 +43,13 @@ class HadoopFiles:
         """Whether a directory is renamed in one atomic step."""
         return self._moves_directories
 
-    def qualified(self, path: str) -> str:
+    def qualify(self, path: str) -> str:
         """Return an absolute path with scheme and authority."""
         return str(self._system(path).makeQualified(self._path(path)).toString())
 
     def canonical(self, path: str) -> str:
         """Return the one spelling of all paths that lead to a file: absolute, without links of the local disk."""
-        return one_spelling(self.qualified(path))
+        return one_spelling(self.qualify(path))
 
     def split(self, path: str) -> tuple[str, str]:
         """Return the parent directory without trailing slash and the name. Both are empty for the root."""
@@ -87,15 +87,15 @@ class HadoopFiles:
     def matching(self, directory: str, pattern: str) -> list[str]:
         """Return the paths that match a glob pattern relative to a directory."""
         literal = _GLOB_CHARACTERS.sub(r"\\\1", directory)
-        return self.expanded(f"{literal}/{pattern}")
+        return self.expand(f"{literal}/{pattern}")
 
-    def expanded(self, pattern: str) -> list[str]:
+    def expand(self, pattern: str) -> list[str]:
         """Return the qualified paths that match a glob pattern."""
         path = self._path_class(pattern)
         util = java_class(self._spark, "org.apache.spark.deploy.SparkHadoopUtil").get()
-        found = util.globPath(path.getFileSystem(self._configuration), path)
+        statuses = util.globPath(path.getFileSystem(self._configuration), path)
         # One string instead of two calls for each path.
-        paths = java_string(self._spark, found.mkString("\0"))
+        paths = java_string(self._spark, statuses.mkString("\0"))
         return paths.split("\0") if paths else []
 
     def is_directory(self, path: str) -> bool:

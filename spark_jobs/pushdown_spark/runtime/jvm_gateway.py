@@ -106,6 +106,13 @@ def java_strings(spark: SparkSession, array: JavaObject) -> list[str]:
     return strings
 
 
+def scala_value(spark: SparkSession, value: JavaObject) -> object:
+    """Return a Scala object of data, such as a case class or a map, as Spark's history server writes it in JSON."""
+    writer = java_class(spark, "java.io.StringWriter")()
+    scala_object(spark, "org.apache.spark.util.JsonProtocol").mapper().writeValue(writer, value)
+    return json.loads(java_string(spark, writer))
+
+
 def scala_seq(spark: SparkSession, objects: Sequence[JavaObject]) -> JavaObject:
     """Return a Scala sequence of objects."""
     java_objects = java_list(spark)

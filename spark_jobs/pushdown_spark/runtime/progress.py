@@ -26,7 +26,7 @@ _LONGEST_WAIT_SECONDS = 0.5
 
 
 @contextmanager
-def published_progress(measure: Callable[[], Progress | None], publish: Callable[[Progress], None]) -> Iterator[None]:
+def publish_progress(measure: Callable[[], Progress | None], publish: Callable[[Progress], None]) -> Iterator[None]:
     """Publish the progress of what runs in the block every few seconds, and none if `measure` returns None."""
     ended = threading.Event()
 
@@ -110,9 +110,9 @@ class QueryProgress:
         """Return the stages of the query that have running tasks. Those that start Python workers are not its own."""
         tracker = self._spark.sparkContext._jsc.sc().statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForTag(self._tag)]
-        own = {int(stage) for job in jobs if job.isDefined() for stage in job.get().stageIds()}
-        found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds() if int(stage) in own]
-        return [stage.get() for stage in found if stage.isDefined()]
+        stages = {int(stage) for job in jobs if job.isDefined() for stage in job.get().stageIds()}
+        active = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds() if int(stage) in stages]
+        return [stage.get() for stage in active if stage.isDefined()]
 
 
 class TimeLeft:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Iterator
 from types import TracebackType
+from typing import cast
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from pushdown_spark.contract import SourceReport
-from pushdown_spark.runtime.jvm_gateway import elements, wait_for_events
+from pushdown_spark.runtime.executed_plan import ROW_METRIC, PlanGraph, PlanNode, plan_roots
+from pushdown_spark.runtime.jvm_gateway import elements, scala_value, wait_for_events
 
-_ROW_METRIC = "number of output rows"
-"""The name of Spark's metric of rows that pass a filter."""
 _ALWAYS_TRUE = "monotonically_increasing_id() >= 0 OR concat('{}', monotonically_increasing_id()) = ''"
 """A condition that every row meets. The OR keeps Spark from evaluating the marker string for each row."""
 
@@ -44,6 +43,12 @@ class QueryWatch:
             new.append(query)
         return new[::-1]
 
+    def plan(self, query: int) -> list[PlanNode]:
+        """Return the roots of the final plan of a query."""
+        graph = cast("PlanGraph", scala_value(self._spark, self.store.planGraph(query)))
+        values = cast("dict[str, str]", scala_value(self._spark, self.store.executionMetrics(query)))
+        return plan_roots(graph, values)
+
 
 def query_number(query: JavaObject) -> int:
     """Return the number that Spark gave a query."""
@@ -53,7 +58,7 @@ def query_number(query: JavaObject) -> int:
 class RowCount:
     """The number of rows that the first SQL query over a DataFrame returns.
 
-    With `as_they_come`, the DataFrame gets a filter that every row passes, and Spark's metrics of the query have the
+    With `single_pass`, the DataFrame gets a filter that every row passes, and Spark's metrics of the query have the
     number of rows that passed. A marker string in the filter identifies it. A number would do as well, but it would be
     a part of the code that Spark generates, which then could not be reused for other queries. Spark does not merge the
     filter with others because its result depends on the position of the row. It removes the filter if it has the rows
@@ -62,12 +67,12 @@ class RowCount:
     `DataFrame.observe` is used otherwise. It takes the rows out of the generated code, which is slower.
     """
 
-    def __init__(self, spark: SparkSession, frame: DataFrame, *, as_they_come: bool) -> None:
+    def __init__(self, spark: SparkSession, frame: DataFrame, *, single_pass: bool) -> None:
         self._marker = f"rows counted {secrets.token_hex(8)}"
         self._observation: Observation | None = None
         self.frame: DataFrame
         """The DataFrame whose rows are counted."""
-        if as_they_come:
+        if single_pass:
             self.frame = frame.where(_ALWAYS_TRUE.format(self._marker))
             self._watch = QueryWatch(spark)
         else:
@@ -78,16 +83,16 @@ class RowCount:
         """Return the number of rows of the first query, None if no query over the DataFrame has completed."""
         if self._observation is not None:
             return int(self._observation.get["rows"])
-        counted = (query for query in self._watch.queries() if self._marker in str(query.physicalPlanDescription()))
-        query = next(counted, None)
-        if query is None:
-            return self._count_planned()
-        metric = next(self._metrics(query_number(query)), None)
-        if metric is None:
-            # Spark removed the filter from the running query, because there are no rows.
-            return 0
-        value = self._watch.store.executionMetrics(query_number(query)).get(metric.accumulatorId())
-        return int(str(value.get()).replace(",", "")) if value.isDefined() else None
+        for query in self._watch.queries():
+            nodes = (node for root in self._watch.plan(query_number(query)) for node in root.nodes())
+            filters = (node for node in nodes if node.kind == "Filter" and self._marker in node.description)
+            counter = next((node for node in filters if ROW_METRIC in node.metrics), None)
+            if counter is not None:
+                return counter.rows
+            if self._marker in str(query.physicalPlanDescription()):
+                # Spark removed the filter from the running query, because there are no rows.
+                return 0
+        return self._count_planned()
 
     def _count_planned(self) -> int | None:
         """Return the number of rows that Spark has when it plans, None if it has the filter instead."""
@@ -95,12 +100,6 @@ class RowCount:
         if self._marker in str(plan.toString()):
             return None
         return int(plan.data().size()) if plan.nodeName() == "LocalRelation" else self.frame.count()
-
-    def _metrics(self, query: int) -> Iterator[JavaObject]:
-        """Yield the metric of the filter if the plan of the query still has the filter."""
-        for node in elements(self._watch.store.planGraph(query).allNodes()):
-            if node.name() == "Filter" and self._marker in str(node.desc()):
-                yield from (metric for metric in elements(node.metrics()) if metric.name() == _ROW_METRIC)
 
 
 class StageWatch:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from pushdown_spark.runtime.jvm_gateway import elements
 from pushdown_spark.runtime.query_metrics import QueryWatch, query_number
 
 _FILES_READ = ("number of files read", "number of result data files")
@@ -64,15 +63,9 @@ class ScanWatch:
 
     def _values(self, query: int) -> Counter[str]:
         """Return the sums of the integer metrics of the scans, by their names."""
-        store = self._watch.store
         values: Counter[str] = Counter()
-        results = store.executionMetrics(query)
-        for node in elements(store.planGraph(query).allNodes()):
-            if "Scan " not in str(node.name()) or not any(table in str(node.desc()) for table in self._tables):
-                continue
-            for metric in elements(node.metrics()):
-                printed = results.get(metric.accumulatorId())
-                number = str(printed.get()).replace(",", "") if printed.isDefined() else ""
-                if number.isdecimal():
-                    values[str(metric.name())] += int(number)
+        for node in (node for root in self._watch.plan(query) for node in root.nodes()):
+            if "Scan " in node.name and any(table in node.description for table in self._tables):
+                counts = {metric: node.count(metric) for metric in node.metrics}
+                values.update({metric: count for metric, count in counts.items() if count is not None})
         return values

@@ -92,9 +92,5 @@ def _prunes(outcomes: Mapping[str, int]) -> bool:
 def _compared_columns(conjunct: ConjunctReport, kinds: tuple[type[exp.Expr], ...] = _COMPARISONS) -> Iterator[str]:
     """Yield the column that a pushed conjunct compares with constants."""
     tree = None if conjunct.exactness is Exactness.UNSUPPORTED else parse_predicate(conjunct.sql)
-    if isinstance(tree, kinds) and isinstance(tree.this, exp.Column) and not _columns_of(tree, but=tree.this):
+    if isinstance(tree, kinds) and isinstance(tree.this, exp.Column) and len(list(tree.find_all(exp.Column))) == 1:
         yield tree.this.name
-
-
-def _columns_of(tree: exp.Expr, *, but: exp.Expr) -> list[exp.Expr]:
-    return [column for column in tree.find_all(exp.Column) if column is not but]

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -99,6 +100,11 @@ class ProjectedScan:
 
     def frame(self) -> DataFrame:
         """Return all rows of the query as a lazy DataFrame."""
+        return self._native_frame if self.scan.is_native else self.project(self.scan.frame())
+
+    @cached_property
+    def _native_frame(self) -> DataFrame:
+        """The DataFrame of a scan by Spark's reader, made once: Spark analyzes it for milliseconds."""
         return self.project(self.scan.frame())
 
     def limited(self, limit: int) -> DataFrame:

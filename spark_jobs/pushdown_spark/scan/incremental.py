@@ -1,4 +1,4 @@
-"""Incremental scans: growing batches of tasks, front to back, until a limit is reached."""
+"""Incremental scans: growing batches of tasks in file order, until a limit is reached."""
 
 from __future__ import annotations
 

@@ -42,11 +42,11 @@ def of_batch(counts: dict[tuple[int, int], Count], batch: int) -> dict[int, Coun
 
 def by_file(tasks: Iterable[Mapping[str, Count]]) -> dict[str, list[Count]]:
     """Return the counts of all tasks by file. Several tasks may read splits of one file."""
-    found: dict[str, list[Count]] = {}
+    counts: dict[str, list[Count]] = {}
     for task in tasks:
         for path, count in task.items():
-            found.setdefault(path, []).append(count)
-    return found
+            counts.setdefault(path, []).append(count)
+    return counts
 
 
 def most_read(files: Iterable[FileReport]) -> tuple[FileReport, ...]:

@@ -42,9 +42,9 @@ def tasks_of(
         request.directories.fields.fieldNames()
     ):
         groups = [request.directories.values[directory_of(file.uri)] for file in files]
-    usual = packing(spark)
-    limit = int(usual.max_partition_bytes / max(share, _LEAST_SHARE))
-    return pack(files, replace(usual, max_partition_bytes=limit), groups=groups)
+    settings = packing(spark)
+    limit = int(settings.max_partition_bytes / max(share, _LEAST_SHARE))
+    return pack(files, replace(settings, max_partition_bytes=limit), groups=groups)
 
 
 def progress_of(tasks: Sequence[Task], finished: Collection[int], rows_found: int) -> SourceProgress:

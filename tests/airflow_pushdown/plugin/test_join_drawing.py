@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from airflow_pushdown.plugin.join_drawing import TreeDrawing, moved_nodes, tree_drawings
-from airflow_pushdown.plugin.join_layout import Box, cells, layout, shortened
+from airflow_pushdown.plugin.join_layout import Box, cells, layout, shorten
 from pushdown_spark.contract import JoinReport, JoinTree
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -88,5 +88,5 @@ def overlap(one: Box, other: Box) -> bool:
 
 
 def test_long_names_are_shortened_by_their_width() -> None:
-    assert shortened("a" * 40) == "a" * 31 + "..."
-    assert cells(shortened("\N{CJK UNIFIED IDEOGRAPH-8868}" * 40)) <= 34
+    assert shorten("a" * 40) == "a" * 31 + "..."
+    assert cells(shorten("\N{CJK UNIFIED IDEOGRAPH-8868}" * 40)) <= 34

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.hooks.application import Application, history_page, history_server, started_application
 from airflow_pushdown.plugin.dag_data import DagReports, DagRunReports, Sums, TaskReport
-from airflow_pushdown.plugin.data import PastRun, Place, TaskRun
+from airflow_pushdown.plugin.data import PastRun, TaskKey, TaskRun
 from airflow_pushdown.plugin.drawing import day_charts, history_charts, plan_changes
 from airflow_pushdown.plugin.links import report_path, views
 from airflow_pushdown.plugin.model import (
@@ -21,7 +21,7 @@ from airflow_pushdown.plugin.model import (
     rows_meaning,
     rows_written,
     scan_outcome,
-    skipped,
+    skipped_amounts,
     source_funnel,
     unit_outcomes,
 )
@@ -108,7 +108,7 @@ def test_a_funnel_shows_bytes_then_rows() -> None:
         ("rows returned", "50", 0.25, "25 %"),
         ("rows written", "50", 0.25, "25 %"),
     ]
-    assert skipped(source) == ("3.0 KiB never parsed", "7 lines")
+    assert skipped_amounts(source) == ("3.0 KiB never parsed", "7 lines")
 
 
 def test_a_sum_of_sources_is_unknown_if_one_is() -> None:
@@ -163,9 +163,9 @@ def test_bytes_of_sources_add_up_where_they_are_known_of_each() -> None:
 
 def test_a_page_shows_no_sum_of_the_known_sources() -> None:
     sources = {name: SourceReport(reader="r", reason="w", bytes_read=count) for name, count in (("a", 5), ("b", None))}
-    place = Place("dag", "task", "run")
+    task_key = TaskKey("dag", "task", "run")
     result = JobResult(sources=sources)
-    run = TaskRun(place, "success", None, None, 1, result, True, None, (PastRun("run", None, result),))
+    run = TaskRun(task_key, "success", None, None, 1, result, True, None, (PastRun("run", None, result),))
     page = render_report(run)
     assert "bytes read: not counted for at least one source" in page
     assert "<b>5 B</b>" not in page
@@ -203,7 +203,9 @@ def test_empty_files_have_a_known_size() -> None:
 
 def running(result: JobResult | None, state: str = "running", progress: Progress | None = None) -> TaskRun:
     at = datetime(2026, 1, 1, 6, tzinfo=UTC)
-    return TaskRun(Place("d", "t", "r"), state, None, None, 1, result, result is not None, None, (), None, progress, at)
+    return TaskRun(
+        TaskKey("d", "t", "r"), state, None, None, 1, result, result is not None, None, (), None, progress, at
+    )
 
 
 def test_the_progress_is_shown_while_the_task_runs() -> None:
@@ -227,14 +229,14 @@ def past_run(number: int, result: JobResult) -> PastRun:
 
 
 def test_charts_need_three_runs_and_have_dates() -> None:
-    place = Place("dag", "task", "run 2")
+    task_key = TaskKey("dag", "task", "run 2")
     result = JobResult(seconds=4, sources={"s": SourceReport(reader="r", reason="w", bytes_read=5)})
     runs = [past_run(number, result) for number in range(3)]
-    assert history_charts(runs[:2], place, ()) == ()
-    for chart in history_charts(runs, place, ()):
+    assert history_charts(runs[:2], task_key, ()) == ()
+    for chart in history_charts(runs, task_key, ()):
         assert chart.dates == ("Jan 1", "Jan 2", "Jan 3")
         assert [bar.current for bar in chart.bars] == [False, False, True]
-    many = history_charts([past_run(number, result) for number in range(9)], place, ())
+    many = history_charts([past_run(number, result) for number in range(9)], task_key, ())
     assert many[0].dates == ("Jan 1", "Jan 5", "Jan 9")
 
 
@@ -253,8 +255,8 @@ def test_runs_whose_reader_or_plan_changed_are_marked() -> None:
 
 
 def dag_run(day: int, *results: JobResult) -> DagRunReports:
-    place = Place("dag", "task", f"run {day}")
-    reports = tuple(TaskReport(place, result) for result in results)
+    task_key = TaskKey("dag", "task", f"run {day}")
+    reports = tuple(TaskReport(task_key, result) for result in results)
     return DagRunReports(f"run {day}", datetime(2026, 1, day, tzinfo=UTC), "success", reports)
 
 
@@ -367,7 +369,7 @@ def test_the_page_lists_the_scans_of_a_task() -> None:
     ]
     result = JobResult(rows=1_241, scans=scans, error=refused)
     run = TaskRun(
-        place=Place("d", "extract", "r"),
+        task_key=TaskKey("d", "extract", "r"),
         state="failed",
         started=None,
         ended=None,

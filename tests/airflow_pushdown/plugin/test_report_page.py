@@ -48,7 +48,7 @@ from report_site import (  # type: ignore[import-not-found]
 from sqlalchemy import update
 
 from airflow_pushdown.plugin import app
-from airflow_pushdown.plugin.data import Place
+from airflow_pushdown.plugin.data import TaskKey
 from airflow_pushdown.plugin.links import PROGRESS_KEY
 
 if TYPE_CHECKING:
@@ -309,10 +309,10 @@ def test_while_the_task_runs_the_page_waits_and_links_to_spark(
 
 
 @pytest.fixture
-def running(runs: list[str]) -> Iterator[tuple[Place, Callable[[str], None]]]:
+def running(runs: list[str]) -> Iterator[tuple[TaskKey, Callable[[str], None]]]:
     """Let a task without a report run again. Return it, and a function that stores the progress of its job as JSON."""
-    place = Place("reports", "other", runs[0])
-    instance = (TaskInstance.dag_id == place.dag_id, TaskInstance.task_id == place.task_id)
+    task_key = TaskKey("reports", "other", runs[0])
+    instance = (TaskInstance.dag_id == task_key.dag_id, TaskInstance.task_id == task_key.task_id)
 
     def set_state(state: str) -> None:
         with create_session() as session:
@@ -320,18 +320,18 @@ def running(runs: list[str]) -> Iterator[tuple[Place, Callable[[str], None]]]:
 
     def store(progress: str) -> None:
         with create_session() as session:
-            XComModel.set(PROGRESS_KEY, json.loads(progress), **vars(place), session=session)
+            XComModel.set(PROGRESS_KEY, json.loads(progress), **vars(task_key), session=session)
 
     set_state("running")
-    yield place, store
+    yield task_key, store
     set_state("success")
 
 
 def test_a_page_follows_the_progress_of_its_task(
-    site: Site, running: tuple[Place, Callable[[str], None]], page: Page, artefacts: Path
+    site: Site, running: tuple[TaskKey, Callable[[str], None]], page: Page, artefacts: Path
 ) -> None:
-    place, store = running
-    page.goto(site.address + path_of(place.task_id, place.run_id))
+    task_key, store = running
+    page.goto(site.address + path_of(task_key.task_id, task_key.run_id))
     assert "unknown" in page.inner_text(".figures").lower()
     store('{"files_done": 3, "files_total": 12, "bytes_done": 1200, "bytes_total": 4800, "rows_found": 812}')
     page.evaluate("window.isSamePage = true")
@@ -346,7 +346,7 @@ def test_a_page_follows_the_progress_of_its_task(
     page.get_by_text("Unknown. The job reports it").wait_for()
     assert page.evaluate("window.isSamePage")
     with create_session() as session:
-        session.execute(update(TaskInstance).where(TaskInstance.run_id == place.run_id).values(state="success"))
+        session.execute(update(TaskInstance).where(TaskInstance.run_id == task_key.run_id).values(state="success"))
     page.get_by_text("not a report of this version").wait_for()
     assert page.evaluate("window.isSamePage === undefined")
 

@@ -9,7 +9,7 @@ import pytest
 import sqlglot
 from pyspark.sql import SparkSession
 
-from pushdown_spark.expressions.constant_folding import folding, value_of, whole_number
+from pushdown_spark.expressions.constant_folding import cached_fold, value_of, whole_number
 
 CONSTANTS = {
     "1200 + 1": 1201,
@@ -34,7 +34,7 @@ def test_constants_need_no_job(spark: SparkSession) -> None:
     context = spark.sparkContext
     context.setJobGroup("constants", "constants")
     try:
-        assert folding(spark)("2 * 21") == 42
+        assert cached_fold(spark)("2 * 21") == 42
         assert spark.sql("SELECT 2 * 21").head() is not None, "a query without FROM runs one job"
     finally:
         context._jsc.clearJobGroup()

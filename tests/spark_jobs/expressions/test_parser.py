@@ -8,7 +8,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from pushdown_spark.expressions.parser import LongLists, parse_predicate, shortened
+from pushdown_spark.expressions.parser import LongLists, parse_predicate, shorten_lists
 
 MANY = ", ".join(str(number * 7) for number in range(150))
 LARGE = ", ".join(str(number * 987_654_321_987) for number in range(3, 153))
@@ -85,6 +85,6 @@ def test_spark_finds_the_same_types_and_errors_in_shortened_lists(
 ) -> None:
     session = spark.newSession()
     session.conf.set("spark.sql.ansi.enabled", ansi)
-    short = shortened(f"{column} IN ({numbers})")
+    short = shorten_lists(f"{column} IN ({numbers})")
     assert len(short) < 70
     assert _type_or_error(session.range(3), short) == _type_or_error(session.range(3), f"{column} IN ({numbers})")

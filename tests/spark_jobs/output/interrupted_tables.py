@@ -14,9 +14,9 @@ from pyspark.sql import types as t
 from table_databases import Database
 
 from pushdown_spark.contract import OutputMode, OutputSummary, TableOutputSpec
-from pushdown_spark.databases.client import DatabaseAddress, Row
+from pushdown_spark.databases.client import DatabaseAddress
 from pushdown_spark.databases.column_values import TargetColumn
-from pushdown_spark.databases.write_connection import WriteConnection, connect_to_write
+from pushdown_spark.databases.write_connection import DatabaseCursor, WriteConnection, connect_to_write
 from pushdown_spark.output.table_attempt import TableAttempt
 
 SCHEMA = t.StructType().add("id", t.IntegerType()).add("day", t.StringType()).add("x", t.StringType())
@@ -34,13 +34,9 @@ class InterruptedConnection(WriteConnection):
         self._connection = connection
         self._before = before
 
-    def rows(self, sql: str, *values: object) -> list[Row]:
+    def _execute(self, sql: str, values: Sequence[object]) -> DatabaseCursor:
         self._before()
-        return self._connection.rows(sql, *values)
-
-    def change(self, sql: str, *values: object) -> int:
-        self._before()
-        return self._connection.change(sql, *values)
+        return self._connection._execute(sql, values)
 
     def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
         self._before()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hdfs_server import running
 from pyspark.sql import SparkSession
-from session_settings import session_settings
+from session_settings import pushdown_off
 from spark_rows import sorted_rows
 
 from pushdown_spark.formats.avro.spark_source import format_name
@@ -23,7 +23,6 @@ SCHEMA = "id bigint, name string, at struct<place:string>"
 FLAT = "id bigint, name string, day date"
 ROWS = 5_000
 COLUMNS = ["id", "filename", "filepath", "fqn", "suffix", "size", "modified", "dir0"]
-OFF = {"spark.sql.json.filterPushdown.enabled": "false", "spark.sql.csv.filterPushdown.enabled": "false"}
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +67,7 @@ def _session(spark: SparkSession, path: str, source_format: str, schema: str | N
 @pytest.mark.parametrize("folder", ["json/2024", "deflate"])
 def test_json_lines_are_searched_inside_the_jvm(spark: SparkSession, hdfs: str, folder: str, where: str) -> None:
     path = f"{hdfs}/{folder}"
-    with session_settings(spark, OFF):
+    with pushdown_off(spark):
         result = _session(spark, path, "json", SCHEMA, "pushdown").scan("data", where=where)
         assert result.run(sorted_rows) == sorted_rows(spark.read.schema(SCHEMA).json(path).where(where))
     report = result.report()["data"]
@@ -80,7 +79,7 @@ def test_json_lines_are_searched_inside_the_jvm(spark: SparkSession, hdfs: str, 
 @pytest.mark.parametrize("where", ["name = 'name 42'", "k = 1 AND id = 4711", "day = DATE'2024-02-03' AND k < 2"])
 def test_csv_files_with_headers_in_partitions_are_searched(spark: SparkSession, hdfs: str, where: str) -> None:
     path, schema = f"{hdfs}/csv", f"{FLAT}, k int"
-    with session_settings(spark, OFF):
+    with pushdown_off(spark):
         result = _session(spark, path, "csv", schema, "pushdown").scan("data", where=where)
         native = spark.read.schema(schema).option("header", "true").csv(path)
         assert result.run(sorted_rows) == sorted_rows(native.where(where))

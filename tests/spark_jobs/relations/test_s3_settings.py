@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.relations.object_store import KeyPair, Proxy, S3Settings
-from pushdown_spark.relations.s3_settings import HadoopKeys
+from pushdown_spark.relations.s3_settings import s3_settings
 from pushdown_spark.relations.storage import LOCAL, storage_for
 
 S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
@@ -16,10 +16,8 @@ KEYS = {"fs.s3a.access.key": "AK", "fs.s3a.secret.key": "hush", "fs.s3a.endpoint
 IN_ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "EK", "AWS_SECRET_ACCESS_KEY": "hush-hush", "AWS_SESSION_TOKEN": "ET"}
 
 
-def settings(
-    entries: dict[str, str], scheme: str = "s3a", bucket: str = "b", environment: dict[str, str] | None = None
-) -> S3Settings:
-    return HadoopKeys({"fs.s3a.impl": S3A} | KEYS | entries, (environment or {}).get).settings(scheme, bucket)
+def settings(entries: dict[str, str], bucket: str = "b", environment: dict[str, str] | None = None) -> S3Settings:
+    return s3_settings(KEYS | entries, bucket, (environment or {}).get)
 
 
 def test_the_default_endpoint_is_aws_over_https() -> None:
@@ -140,10 +138,21 @@ def test_proxy_settings_are_translated(entries: dict[str, str], proxy: Proxy) ->
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3n"])
-def test_other_schemes_are_supported_if_they_are_mapped_to_s3a(scheme: str) -> None:
-    assert settings({f"fs.{scheme}.impl": S3A}, scheme=scheme) == settings({})
+def test_other_schemes_are_supported_if_they_are_mapped_to_s3a(spark: SparkSession, scheme: str) -> None:
+    storage = storage_for(spark, [f"{scheme}://b/x"], KEYS | {f"fs.{scheme}.impl": S3A})
+    assert storage._buckets["b"].settings == settings({})
     with pytest.raises(UnsupportedError, match=rf"fs\.{scheme}\.impl"):
-        settings({}, scheme)
+        storage_for(spark, [f"{scheme}://b/x"], KEYS | {f"fs.{scheme}.impl": "a.B"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("hadoop.security.credential.provider.path", "jceks://file/secrets"), ("fs.s3a.impl", "a.B")],
+)
+def test_settings_outside_the_store_that_only_hadoop_supports(spark: SparkSession, key: str, value: str) -> None:
+    with pytest.raises(UnsupportedError, match=key) as caught:
+        storage_for(spark, ["s3a://AK:hush@b/x"], KEYS | {key: value})
+    assert str(caught.value).startswith("s3a://b: ")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +164,6 @@ def test_other_schemes_are_supported_if_they_are_mapped_to_s3a(scheme: str) -> N
         ("fs.s3a.aws.credentials.provider.mapping", "a.B=c.D"),
         ("fs.s3a.delegation.token.binding", "a.B"),
         ("fs.s3a.security.credential.provider.path", "jceks://file/secrets"),
-        ("hadoop.security.credential.provider.path", "jceks://file/secrets"),
         ("fs.s3a.encryption.algorithm", "SSE-C"),
         ("fs.s3a.encryption.algorithm", "CSE-KMS"),
         ("fs.s3a.server-side-encryption-algorithm", "SSE-C"),
@@ -171,7 +179,6 @@ def test_other_schemes_are_supported_if_they_are_mapped_to_s3a(scheme: str) -> N
         ("fs.s3a.proxy.domain", "corp"),
         ("fs.s3a.endpoint", "http://user:hush@store"),
         ("fs.s3a.endpoint", "http://store/below"),
-        ("fs.s3a.impl", "a.B"),
         ("fs.s3a.something.of.a.later.version", "1"),
     ],
 )

@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from arrow_schemas import utc_arrow_schema
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from pushdown_spark.expressions.arrow_types import utc_arrow_schema
 from pushdown_spark.runtime.jvm_gateway import arrow_dataframe, java_class, java_string, java_strings
 
 

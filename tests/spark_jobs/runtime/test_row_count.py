@@ -38,9 +38,9 @@ def test_metric_equals_observation(
     session = PushdownSession(spark)
     session.add_source("numbers", path=numbers, format="orc", reader="spark")
     counted = []
-    for as_they_come in (True, False):
+    for single_pass in (True, False):
         result = session.scan("numbers", where=where)
-        result.run(action, as_they_come=as_they_come)
+        result.run(action, single_pass=single_pass)
         counted.append(result.rows)
     assert counted == [spark.read.orc(numbers).where(where).count()] * 2
 
@@ -54,7 +54,7 @@ def test_sorted_rows_count_once(spark: SparkSession, numbers: str) -> None:
 
 
 def test_only_the_first_query_counts(spark: SparkSession) -> None:
-    counted = RowCount(spark, spark.range(10).where("id > 3"), as_they_come=True)
+    counted = RowCount(spark, spark.range(10).where("id > 3"), single_pass=True)
     spark.range(5).count()
     counted.frame.where("id > 7").count()
     counted.frame.limit(1).collect()
@@ -62,7 +62,7 @@ def test_only_the_first_query_counts(spark: SparkSession) -> None:
 
 
 def test_rows_are_unknown_without_a_query(spark: SparkSession) -> None:
-    assert RowCount(spark, spark.range(10), as_they_come=True).rows() is None
+    assert RowCount(spark, spark.range(10), single_pass=True).rows() is None
 
 
 def test_join_that_spark_finds_empty_has_no_rows(spark: SparkSession) -> None:
@@ -70,13 +70,13 @@ def test_join_that_spark_finds_empty_has_no_rows(spark: SparkSession) -> None:
         spark.range(100).withColumnRenamed("id", "x"),
         spark.range(100).where("hash(id) = 1").groupBy("id").count(),
     )
-    counted = RowCount(spark, left.join(right, left.x == right.id), as_they_come=True)
+    counted = RowCount(spark, left.join(right, left.x == right.id), single_pass=True)
     _noop(counted.frame)
     assert counted.rows() == 0
 
 
 def test_counting_keeps_whole_stage_code_generation(spark: SparkSession, numbers: str) -> None:
-    counted = RowCount(spark, spark.read.orc(numbers).where("k = 3"), as_they_come=True)
+    counted = RowCount(spark, spark.read.orc(numbers).where("k = 3"), single_pass=True)
     plan = str(counted.frame._jdf.queryExecution().executedPlan().toString())
     assert plan.startswith("*(1) Filter ((monotonically_increasing_id()")
     assert "PushedFilters: [IsNotNull(k), EqualTo(k,3)]" in plan

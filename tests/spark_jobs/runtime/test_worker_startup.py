@@ -42,7 +42,7 @@ def test_cold_session_counts_the_start_of_workers(spark: SparkSession, file: Pat
     with session_settings(spark, {CARRIER_SETTING: "workers"}):
         report = session(spark, file, "auto", cold=cold).scan("t", where="id = 77777").report()["t"]
     assert report.reader == reader
-    assert ("session that has just begun" in report.reason) is cold
+    assert ("session that has just started" in report.reason) is cold
 
 
 def test_lines_are_searched_inside_the_jvm_until_workers_have_started(spark: SparkSession, file: Path) -> None:
@@ -57,7 +57,7 @@ def test_spark_takes_small_files_without_a_sample(spark: SparkSession, tmp_path:
     small.write_bytes(gzip.compress(lines) if compressed else lines)
     report = session(spark, small, "auto", cold=False).scan("t", where="id = 777").report()["t"]
     assert report.reader == "spark"
-    assert ("whatever can match" in report.reason) is not compressed
+    assert ("even if no line matches" in report.reason) is not compressed
     assert ("sample of" in report.reason) is compressed
 
 

@@ -27,7 +27,7 @@ def report(spark: SparkSession, path: Path, file_format: str, where: str) -> Sou
     schema = SCHEMA if file_format == "json" else None
     session.add_source("data", path=str(path), format=file_format, schema=schema, reader="pushdown")
     result = session.scan("data", where=where)
-    result.run(lambda frame: frame.write.format("noop").mode("overwrite").save(), as_they_come=True)
+    result.run(lambda frame: frame.write.format("noop").mode("overwrite").save(), single_pass=True)
     return result.report()["data"]
 
 

@@ -37,7 +37,7 @@ def scan(spark: SparkSession, path: Path, file_format: str, *, reader: str = "pu
 
 
 def run(result: PushdownResult) -> None:
-    result.run(lambda frame: frame.write.format("noop").mode("overwrite").save(), as_they_come=True)
+    result.run(lambda frame: frame.write.format("noop").mode("overwrite").save(), single_pass=True)
 
 
 @pytest.mark.parametrize("file_format", ["json", "csv", "avro", "orc", "parquet"])

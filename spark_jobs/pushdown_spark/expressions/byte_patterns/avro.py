@@ -50,7 +50,7 @@ _ENOUGH_BITS = 24.0
 """Patterns with more bits omit the class of bytes that may follow, which makes Hyperscan three times as fast."""
 _MAX_SHIFT = 2 * 86_400 * 1_000_000
 """Microseconds by which local mean time can shift a time; this is an upper bound."""
-_CERTAIN = {LogicalType.DATE: GREGORIAN_DAY, LogicalType.TIMESTAMP: GREGORIAN_MICROS + _MAX_SHIFT}
+_FIRST_UNSHIFTED = {LogicalType.DATE: GREGORIAN_DAY, LogicalType.TIMESTAMP: GREGORIAN_MICROS + _MAX_SHIFT}
 """From these values on, Spark reads values as written, and shifts no earlier value into this range."""
 _LENGTH_END = "[\\x00-\\x7f]"
 """The last byte of a length."""
@@ -93,7 +93,7 @@ def block_patterns(root: Node, locate: Locate, *, takes_ancient: bool) -> tuple[
     `takes_ancient` is set, Spark may shift dates and times from before the calendars agreed, so that their bytes prove
     nothing.
     """
-    visitor = _PatternVisitor(locate, {} if takes_ancient else _CERTAIN)
+    visitor = _PatternVisitor(locate, {} if takes_ancient else _FIRST_UNSHIFTED)
     usable = [pattern for pattern in visitor.patterns(root, True) if pattern.is_usable]
     return tuple(sorted(usable, key=lambda pattern: -pattern.bits))
 
@@ -116,9 +116,9 @@ _TYPES: dict[Encoding, frozenset[LogicalType]] = {
 class _PatternVisitor:
     """Collects the patterns of a bound tree."""
 
-    def __init__(self, locate: Locate, certain: Mapping[LogicalType, int]) -> None:
+    def __init__(self, locate: Locate, first_unshifted: Mapping[LogicalType, int]) -> None:
         self._locate = locate
-        self._certain = certain
+        self._first_unshifted = first_unshifted
 
     def patterns(self, node: Node, truth: bool) -> list[BlockPattern]:
         """Return the patterns of blocks with a record for which a node has a truth value."""
@@ -219,7 +219,7 @@ class _PatternVisitor:
 
     def _may_shift(self, column: Column, least: Value) -> bool:
         """Return whether Spark may read another stored value as this value or a later one."""
-        return isinstance(least, int) and least < self._certain.get(column.type, least)
+        return isinstance(least, int) and least < self._first_unshifted.get(column.type, least)
 
     def _encoded(self, column: Column) -> EncodedColumn | None:
         encoded = self._locate(column.path)

@@ -114,8 +114,8 @@ def csv_patterns(
         if len(syntax.sep) == 1:
             guards = (syntax.quote + syntax.escape).encode()
             pattern = replace(pattern, fields=Fields(syntax.sep.encode(), guards, frozenset({position})))
-        usual = _usual_integers(fact, syntax, first=position == 0, many=many)
-        return replace(pattern, always=usual, general=pattern) if usual else pattern
+        usual_patterns = _usual_integers(fact, syntax, first=position == 0, many=many)
+        return replace(pattern, always=usual_patterns, general=pattern) if usual_patterns else pattern
 
     return patterns(facts, of_fact)
 
@@ -134,9 +134,9 @@ def _usual_integers(fact: Fact, syntax: CsvSyntax, *, first: bool, many: int) ->
         return ()
     before = ["^", "\\r"] if first else [literal(syntax.sep[-1])]
     after = [literal(syntax.sep[0]), "\\n", "\\r"]
-    usual = [start + text + end for text in strings for start in before for end in after]
+    usual_patterns = [start + text + end for text in strings for start in before for end in after]
     signs = ("-?0[0-9]", "\\+[0-9]", f"{literal(syntax.quote)}[0-9+\\-]")
-    return (*usual, *(start + sign for start in before for sign in signs), *([_BOM] if first else []))
+    return (*usual_patterns, *(start + sign for start in before for sign in signs), *([_BOM] if first else []))
 
 
 def _fact(fact: Fact, syntax: CsvSyntax) -> BytePattern | None:
@@ -149,7 +149,7 @@ def _fact(fact: Fact, syntax: CsvSyntax) -> BytePattern | None:
         return None
     if kind is LogicalType.BOOLEAN and isinstance(fact, EqualsAny):
         words = ["[tT][rR][uU][eE]" if value else _FALSE for value in fact.values]
-        return _bounded(words, describe(fact), syntax)
+        return _fields_of(words, describe(fact), syntax)
     if kind is LogicalType.INTEGER:
         return BytePattern(_numbers(*integer_spellings(fact)), (), _other_digits(), _label(fact))
     if kind is LogicalType.DECIMAL or kind in FLOATING:
@@ -163,7 +163,7 @@ def _label(fact: Fact) -> str:
     return f"{'.'.join(fact.column.path)}: {describe(fact)}"
 
 
-def _bounded(spellings: list[str], label: str, syntax: CsvSyntax) -> BytePattern:
+def _fields_of(spellings: list[str], label: str, syntax: CsvSyntax) -> BytePattern:
     groups = alternation(spellings)
     return BytePattern(tuple(f"{syntax.before}{group}{syntax.after}" for group in groups), (), (), label)
 

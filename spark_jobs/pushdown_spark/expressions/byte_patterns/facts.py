@@ -89,7 +89,7 @@ class AllOf:
 
 def facts_of(root: Node) -> AllOf:
     """Return facts that are true wherever a bound tree is true. Without any parts, nothing is implied."""
-    return AllOf(_merged(_facts(root, True)))
+    return AllOf(_merge_ranges(_facts(root, True)))
 
 
 def _facts(node: Node, truth: bool) -> list[Fact | AnyOf]:
@@ -126,7 +126,7 @@ def _either(sides: Sequence[list[Fact | AnyOf]]) -> list[Fact | AnyOf]:
         if len(side) == 1 and isinstance(side[0], AnyOf):
             branches.extend(side[0].branches)
         else:
-            branches.append(AllOf(_merged(side)))
+            branches.append(AllOf(_merge_ranges(side)))
     return [AnyOf(tuple(branches))]
 
 
@@ -181,7 +181,7 @@ def _moment(microseconds: int) -> datetime | None:
     return None if day is None else datetime(day.year, day.month, day.day) + timedelta(microseconds=time)
 
 
-def _merged(facts: Iterable[Fact | AnyOf]) -> tuple[Fact | AnyOf, ...]:
+def _merge_ranges(facts: Iterable[Fact | AnyOf]) -> tuple[Fact | AnyOf, ...]:
     """Intersect the intervals of each column: two half-open ranges make one range that a pattern can use."""
     ranges: dict[Column, InRange] = {}
     others: list[Fact | AnyOf] = []

@@ -98,7 +98,7 @@ def _values(fact: Fact, calendar: _Calendar) -> _Values | None:
     if kind is LogicalType.BOOLEAN:
         return _booleans(fact) if isinstance(fact, EqualsAny) else None
     if kind is LogicalType.INTEGER:
-        return _Values(_terminated(*integer_spellings(_with_unsigned_bytes(fact))), describe(fact))
+        return _Values(_with_terminator(*integer_spellings(_with_unsigned_bytes(fact))), describe(fact))
     if kind is LogicalType.DECIMAL or kind in FLOATING:
         return _fractions(fact)
     return _dates(fact, calendar.offsets) if kind in calendar.types else None
@@ -188,7 +188,7 @@ def _with_unsigned_bytes(fact: EqualsAny | InRange) -> EqualsAny | InRange:
     return InRange(fact.column, low, max(high, Decimal(_BYTE_VALUES)))
 
 
-def _terminated(positive: list[str], negative: list[str]) -> list[str]:
+def _with_terminator(positive: list[str], negative: list[str]) -> list[str]:
     """Return digits with their terminator. Each JSON integer has one spelling, except zero.
 
     Long lists share one terminator per group, which compiles to a much smaller automaton.
@@ -203,7 +203,7 @@ def _fractions(fact: EqualsAny | InRange) -> _Values | None:
     if whole is None:
         return None
     odd = [f"{_QUOTE}", "-?[0-9]+(?:\\.[0-9]*)?[eE]", "[^0-9\"'\\- \\t\\rn]", "-[^0-9]", "n[^u]"]
-    return _Values(_terminated(*whole) + odd, describe(fact))
+    return _Values(_with_terminator(*whole) + odd, describe(fact))
 
 
 def _dates(fact: EqualsAny | InRange, offsets: Offsets | None) -> _Values | None:

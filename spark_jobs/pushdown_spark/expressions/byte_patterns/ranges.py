@@ -99,7 +99,7 @@ def _month_end(day: date) -> date:
     return date(day.year, day.month + 1, 1) - timedelta(days=1)
 
 
-def widened(low: date | None, high: date | None, days: int) -> tuple[date, date]:
+def widen(low: date | None, high: date | None, days: int) -> tuple[date, date]:
     """Extend an interval by `days` on both sides. None becomes the calendar's first or last day."""
     margin = timedelta(days=days)
     lower = date.min if low is None or low - date.min <= margin else low - margin

@@ -47,8 +47,8 @@ def required_strings(expressions: Sequence[str], limit: int) -> tuple[bytes, ...
             return None
         strings |= required
     # A match may end with the terminator of a line.
-    found = _shortest(_without_endings(text.rstrip(b"\r\n") for text in strings))
-    return tuple(sorted(found)) if 0 < len(found) <= limit and b"" not in found else None
+    shortest = _shortest(_without_endings(text.rstrip(b"\r\n") for text in strings))
+    return tuple(sorted(shortest)) if 0 < len(shortest) <= limit and b"" not in shortest else None
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class _ExpressionParser:
         parts = []
         while self._position < len(self._text) and self._text[self._position] not in "|)":
             parts.append(self._repeated(self._atom()))
-        return _concatenated(parts)
+        return _concatenate(parts)
 
     def _atom(self) -> _Part:
         character = self._next()
@@ -101,7 +101,7 @@ class _ExpressionParser:
             return _EMPTY
         if character == ".":
             return _ANYTHING
-        return _only([self._escaped() if character == "\\" else character.encode("ascii")])
+        return _only([self._escape() if character == "\\" else character.encode("ascii")])
 
     def _repeated(self, part: _Part) -> _Part:
         """Apply the quantifier that follows a part, if there is one."""
@@ -125,10 +125,10 @@ class _ExpressionParser:
         while not self._accept("]"):
             character = self._next()
             has_range = has_range or (character == "-" and bool(members) and self._text[self._position] != "]")
-            members.append(self._escaped() if character == "\\" else character.encode("ascii"))
+            members.append(self._escape() if character == "\\" else character.encode("ascii"))
         return _ANYTHING if is_negated or has_range or len(members) > _MAX_CLASS else _only(members)
 
-    def _escaped(self) -> bytes:
+    def _escape(self) -> bytes:
         """Read the rest of an escape: `\\x41`, `\\n` or a character that stands for itself."""
         character = self._next()
         if character == "x":
@@ -156,7 +156,7 @@ def _only(strings: Iterable[bytes]) -> _Part:
     return _Part(exact, exact)
 
 
-def _concatenated(parts: Iterable[_Part]) -> _Part:
+def _concatenate(parts: Iterable[_Part]) -> _Part:
     required: frozenset[bytes] | None = None
     run: frozenset[bytes] = frozenset({b""})
     is_exact = True
@@ -202,8 +202,8 @@ def _without_endings(strings: Iterable[bytes]) -> Iterator[bytes]:
 
 def _shortest(strings: Iterable[bytes]) -> frozenset[bytes]:
     """Return the strings without those that contain another one."""
-    found: list[bytes] = []
+    required: list[bytes] = []
     for text in sorted(strings, key=lambda text: (len(text), text)):
-        if not any(shorter in text for shorter in found):
-            found.append(text)
-    return frozenset(found)
+        if not any(shorter in text for shorter in required):
+            required.append(text)
+    return frozenset(required)

@@ -20,7 +20,7 @@ from pushdown_spark.expressions.byte_patterns.ranges import (
     Period,
     magnitude_regex,
     periods,
-    widened,
+    widen,
 )
 from pushdown_spark.expressions.types import LogicalType
 
@@ -67,7 +67,7 @@ def fraction_spellings(fact: EqualsAny | InRange) -> tuple[list[str], list[str]]
         if high is None or high + margin >= 0:
             positive.extend(_integer_parts(low, high, margin))
         if low is None or low - margin <= 0:
-            negative.extend(_integer_parts(_negated(high), _negated(low), margin))
+            negative.extend(_integer_parts(_negate(high), _negate(low), margin))
     return positive, negative
 
 
@@ -76,7 +76,7 @@ def calendar_periods(fact: EqualsAny | InRange) -> tuple[Period, ...]:
     margin = ZONE_DAYS if fact.column.type in TIMESTAMPS else 0
     spans: list[Period] = []
     for low, high in [(fact.low, fact.high)] if isinstance(fact, InRange) else [(v, v) for v in fact.values]:
-        first, last = widened(day_of(low), day_of(high), margin)
+        first, last = widen(day_of(low), day_of(high), margin)
         spans.extend(([YEAR_ZERO] if first == date.min else []) + list(periods(first, last)))
     return tuple(dict.fromkeys(spans))
 
@@ -105,7 +105,7 @@ def day_of(value: Scalar | None) -> date | None:
     return value if isinstance(value, date) else None
 
 
-def _negated(bound: Decimal | None) -> Decimal | None:
+def _negate(bound: Decimal | None) -> Decimal | None:
     return None if bound is None else -bound
 
 

@@ -51,28 +51,28 @@ def minute_spellings(fact: EqualsAny | InRange, days: Sequence[date], offsets: O
     if intervals is None:
         return None
     window = "(?:" + "|".join(_day(day) for day in days) + ")"
-    found = [f"{window}[^0-9T ]", *_differences(window + _SEPARATOR)]
+    patterns = [f"{window}[^0-9T ]", *_differences(window + _SEPARATOR)]
     if fact.column.type is LogicalType.TIMESTAMP_NTZ:
         # Spark ignores the zone of the text, or reads a text with a zone as NULL.
-        return found + [f"{minute}:" for minute in _minutes(intervals, [0])]
+        return patterns + [f"{minute}:" for minute in _minutes(intervals, [0])]
     time = window + _SEPARATOR + _form(_TIME)
     assumed = sorted({offset for low, high in intervals for offset in offsets(_seconds(low), _seconds(high))})
-    known = dict.fromkeys(_UTC_OFFSETS, 0) | {_written(offset): offset for offset in assumed if not offset % 60}
-    found += [f"{time}[^.Z+\\-{ends}]", f"{time}\\.[0-9]*[^0-9Z+\\-{ends}]", f"{time}{_FRACTION}Z[^{ends}]"]
-    found += [f"{time}{_FRACTION}{other}" for other in _other_strings(list(known), ends)]
+    known = dict.fromkeys(_UTC_OFFSETS, 0) | {_iso_offset(offset): offset for offset in assumed if not offset % 60}
+    patterns += [f"{time}[^.Z+\\-{ends}]", f"{time}\\.[0-9]*[^0-9Z+\\-{ends}]", f"{time}{_FRACTION}Z[^{ends}]"]
+    patterns += [f"{time}{_FRACTION}{other}" for other in _other_strings(list(known), ends)]
     rest = f":[0-5][0-9]{_FRACTION}"
-    found += [f"{minute}{rest}[{ends}]" for minute in _minutes(intervals, assumed)]
-    found += [f"{minute}{rest}Z[{ends}]" for minute in _minutes(intervals, [0])]
+    patterns += [f"{minute}{rest}[{ends}]" for minute in _minutes(intervals, assumed)]
+    patterns += [f"{minute}{rest}Z[{ends}]" for minute in _minutes(intervals, [0])]
     for text, offset in known.items():
-        found += [f"{minute}{rest}{_literal(text)}[{ends}]" for minute in _minutes(intervals, [offset])]
-    return found
+        patterns += [f"{minute}{rest}{_literal(text)}[{ends}]" for minute in _minutes(intervals, [offset])]
+    return patterns
 
 
 def _intervals(fact: EqualsAny | InRange) -> list[_Interval] | None:
     """Return the intervals of a fact, None if one of them is open, too long or too long ago."""
     bounds: list[tuple[Scalar | None, Scalar | None]]
     bounds = [(fact.low, fact.high)] if isinstance(fact, InRange) else [(value, value) for value in fact.values]
-    found: list[_Interval] = []
+    intervals: list[_Interval] = []
     for low, high in bounds:
         if (
             not isinstance(low, datetime)
@@ -82,8 +82,8 @@ def _intervals(fact: EqualsAny | InRange) -> list[_Interval] | None:
             return None
         if low.year < _FIRST_YEAR or high.year > _LAST_YEAR:
             return None
-        found.append((low, high))
-    return found if len(found) <= _MAX_INTERVALS else None
+        intervals.append((low, high))
+    return intervals if len(intervals) <= _MAX_INTERVALS else None
 
 
 def _seconds(moment: datetime) -> int:
@@ -119,12 +119,12 @@ def _other_strings(known: Sequence[str], ends: str) -> Iterator[str]:
 
 def _minutes(intervals: Sequence[_Interval], offsets: Sequence[int]) -> list[str]:
     """Return expressions for the days, hours and minutes of the intervals as clocks with these offsets show them."""
-    found: list[str] = []
+    patterns: list[str] = []
     for low, high in intervals:
         for offset in offsets:
             shift = timedelta(seconds=offset)
-            found += _clock(low + shift, high + shift)
-    return list(dict.fromkeys(found))
+            patterns += _clock(low + shift, high + shift)
+    return list(dict.fromkeys(patterns))
 
 
 def _clock(low: datetime, high: datetime) -> Iterator[str]:
@@ -148,7 +148,7 @@ def _hours(first: int, last: int) -> Iterator[str]:
     yield f"{last_hour:02d}:{fixed_width_regex(0, end, 2)}"
 
 
-def _written(offset: int) -> str:
+def _iso_offset(offset: int) -> str:
     """Return an offset as ISO 8601 writes it."""
     hours, minutes = divmod(abs(offset) // 60, 60)
     return f"{'-' if offset < 0 else '+'}{hours:02d}:{minutes:02d}"

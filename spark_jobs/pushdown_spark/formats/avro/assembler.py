@@ -53,7 +53,10 @@ class ColumnAssembler:
     def _array(self, layout: ColumnLayout, rows: int) -> pa.Array:
         match layout:
             case LeafLayout():
-                return self._leaf(layout)
+                values, valid = self._slots.values[layout.slot], self._slots.valid[layout.slot]
+                nulls = None if valid.all() else _bits(valid)
+                buffers = [nulls, *self._buffers(layout, values, valid)]
+                return pa.Array.from_buffers(layout.type, len(values), buffers)
             case ConstantLayout():
                 return pa.repeat(layout.value, rows) if layout.value.is_valid else pa.nulls(rows, layout.type)
             case StructLayout():
@@ -93,11 +96,6 @@ class ColumnAssembler:
         mask: _Bools = (branches == validity.branch) if validity.is_null_branch else (branches != validity.branch)
         return mask if mask.any() else None
 
-    def _leaf(self, layout: LeafLayout) -> pa.Array:
-        values, valid = self._slots.values[layout.slot], self._slots.valid[layout.slot]
-        nulls = None if valid.all() else _bits(valid)
-        return pa.Array.from_buffers(layout.type, len(values), [nulls, *self._buffers(layout, values, valid)])
-
     def _buffers(self, layout: LeafLayout, values: Numbers, valid: Bytes) -> list[pa.Buffer]:
         """Return the buffers of a leaf, except the buffer of its nulls."""
         match layout.content:
@@ -130,7 +128,7 @@ class ColumnAssembler:
 
 
 def _numbers(values: npt.NDArray[np.generic], type_: pa.DataType) -> pa.Buffer:
-    """Return numbers as the wanted type stores them. Dates and timestamps are stored as integers."""
+    """Return numbers as the requested type stores them. Dates and timestamps are stored as integers."""
     if pa.types.is_floating(type_):
         return pa.py_buffer(np.ascontiguousarray(values, np.float32 if type_ == pa.float32() else np.float64))
     return pa.py_buffer(np.ascontiguousarray(values, np.int32 if type_.bit_width == 32 else np.int64))
@@ -158,14 +156,9 @@ def gather_bytes(data: Bytes, references: Numbers) -> tuple[pa.Buffer, pa.Buffer
         content = np.empty(int(offsets[-1]), np.uint8)
         compiled_copy()(data, references, content)
     else:
-        content = data[_byte_positions(references >> 32, lengths, offsets)]
+        positions = np.arange(int(offsets[-1])) + np.repeat((references >> 32) - offsets[:-1], lengths)
+        content = data[positions]
     return pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(content)
-
-
-def _byte_positions(starts: Numbers, lengths: Numbers, offsets: Numbers) -> Numbers:
-    """Return the position in the data of each byte of the values."""
-    total = int(offsets[-1])
-    return np.arange(total) + np.repeat(starts - offsets[:-1], lengths)
 
 
 def decimal_bytes(data: Bytes, references: Numbers, valid: Bytes, precision: int) -> bytes:

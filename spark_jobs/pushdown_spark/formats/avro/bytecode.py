@@ -1,4 +1,4 @@
-"""The compiler from a writer's schema and the wanted columns to bytecode and column layouts."""
+"""The compiler from a writer's schema and the requested columns to bytecode and column layouts."""
 
 from __future__ import annotations
 
@@ -34,17 +34,18 @@ from pushdown_spark.formats.avro.schema import AvroKind, AvroType
 
 # How a schema becomes bytecode (the instructions are in `interpreter`):
 #
-#   int, string, ...      One VARINT, BYTES, FIXED or WORD instruction, with slot -1 if the value is not wanted. A union
-#                         of null and such a type is the same instruction with the index of the null branch.
+#   int, string, ...      One VARINT, BYTES, FIXED or WORD instruction, with slot -1 if the value is not requested. A
+#                         union of null and such a type is the same instruction with the index of the null branch.
 #   record                Its fields, one after another.
 #   array, map            ITEMS; NEXT slot, end; the item; JUMP to NEXT; end: ...
 #   union                 UNION slot, branches, first; then each branch followed by a JUMP to the end.
 #
-# All slots of one record, or of one item, must get the same number of values. So a branch that does not read a wanted
-# column appends placeholders to its slots (PAD). The null branch is compiled last, because only then the slots of the
-# other branch are known. In a union of several wanted branches, each branch jumps over a block of PADs for the others.
+# All slots of one record, or of one item, must get the same number of values. So a branch that does not read a
+# requested column appends placeholders to its slots (PAD). The null branch is compiled last, because only then the
+# slots of the other branch are known. In a union of several requested branches, each branch jumps over a block of PADs
+# for the others.
 #
-#   record {a: long, b: ["null", "string"], c: array<int>}, wanted b and c:
+#   record {a: long, b: ["null", "string"], c: array<int>}, requested b and c:
 #
 #    0  VARINT -1, -1, 10       step over a
 #    6  BYTES   0,  0, 10       b into slot 0; branch 0 is null
@@ -55,7 +56,7 @@ from pushdown_spark.formats.avro.schema import AvroKind, AvroType
 #   36  END
 
 NO_SLOT = -1
-"""The slot of values that are not wanted, and the null branch of values outside of a union."""
+"""The slot of values that are not requested, and the null branch of values outside of a union."""
 
 _EmitCode = Callable[[], None]
 _ReadColumn = Callable[[], ColumnLayout]
@@ -63,7 +64,7 @@ _ReadColumn = Callable[[], ColumnLayout]
 
 @dataclass(frozen=True)
 class Bytecode:
-    """Instructions, jump targets, and the layouts of the wanted columns.
+    """Instructions, jump targets, and the layouts of the requested columns.
 
     `slots` has True for slots of list items, whose number is unknown before they are read.
     """
@@ -75,110 +76,112 @@ class Bytecode:
 
 
 def compile_bytecode(
-    writer: AvroType, reader: AvroType | None, wanted: Sequence[pa.Field], names: NameMatcher, *, whole: bool = True
+    writer: AvroType, reader: AvroType | None, requested: Sequence[pa.Field], names: NameMatcher, *, whole: bool = True
 ) -> Bytecode:
     """Compile the bytecode that reads some columns of records of `writer`, resolved with `reader` if there is one.
 
-    Without `whole`, the bytecode stops after the last wanted field, so it cannot find the next record. Raises
+    Without `whole`, the bytecode stops after the last requested field, so it cannot find the next record. Raises
     UnsafeInputError for types that only Spark's reader converts, and SchemaConflictError for schemas that do not
     resolve.
     """
     compiler = _Compiler(names)
-    columns = compiler.record(writer, reader or writer, wanted, "", whole=whole)
+    columns = compiler.record(writer, reader or writer, requested, "", whole=whole)
     out = compiler.out
     out.emit(Opcode.END)
     return Bytecode(tuple(out.code), tuple(out.jumps), tuple(out.nested), columns)
 
 
 class _Compiler:
-    """Compiles values that are wanted, and returns their layouts. `path` is the path of a value, for messages."""
+    """Compiles values that are requested, and returns their layouts. `path` is the path of a value, for messages."""
 
     def __init__(self, names: NameMatcher) -> None:
         self.out = _Emitter()
         self._names = names
 
     def record(
-        self, writer: AvroType, reader: AvroType, wanted: Sequence[pa.Field], path: str, *, whole: bool = True
+        self, writer: AvroType, reader: AvroType, requested: Sequence[pa.Field], path: str, *, whole: bool = True
     ) -> tuple[ColumnLayout, ...]:
-        """Read the wanted members of a record, and step over the others. Return the layouts in the wanted order."""
+        """Read the requested members of a record, and step over the others. Return the layouts in their order."""
         if writer.kind is not AvroKind.RECORD or reader.kind is not AvroKind.RECORD:
             raise UnsafeInputError(f"{path or 'the schema'} is {writer.kind}, not a record; {READ_BY_SPARK}")
         sources = source_fields(writer, reader, path)
         find = self._names.finder(reader.fields)
-        wanted_by_source: dict[int, list[int]] = {}
+        requested_by_source: dict[int, list[int]] = {}
         layouts: dict[int, ColumnLayout] = {}
-        for number, field in enumerate(wanted):
+        for number, field in enumerate(requested):
             target = find(field.name)
             if target is None:
                 layouts[number] = ConstantLayout(field.type, pa.scalar(None, field.type))
             elif target in sources:
-                wanted_by_source.setdefault(sources[target], []).append(number)
+                requested_by_source.setdefault(sources[target], []).append(number)
             else:
                 value = default_value(reader.fields[target], field.type, child_path(path, field.name))
                 layouts[number] = ConstantLayout(field.type, value)
         targets = {source: reader.fields[target] for target, source in sources.items()}
-        last = len(writer.fields) if whole else max(wanted_by_source, default=-1) + 1
+        last = len(writer.fields) if whole else max(requested_by_source, default=-1) + 1
         for source, writer_field in enumerate(writer.fields[:last]):
-            numbers = wanted_by_source.get(source)
+            numbers = requested_by_source.get(source)
             if not numbers:
                 self.out.skip(writer_field.type)
                 continue
-            field = wanted[numbers[0]]
+            field = requested[numbers[0]]
             layout = self.value(writer_field.type, targets[source].type, field.type, child_path(path, field.name))
             layouts.update((number, layout) for number in numbers)
-        return tuple(layouts[number] for number in range(len(wanted)))
+        return tuple(layouts[number] for number in range(len(requested)))
 
-    def value(self, writer: AvroType, reader: AvroType, wanted: pa.DataType, path: str) -> ColumnLayout:
+    def value(self, writer: AvroType, reader: AvroType, requested: pa.DataType, path: str) -> ColumnLayout:
         """Read one value."""
         if writer.kind is AvroKind.NULL:
-            return _null_constant(reader, wanted, path)
+            return _null_constant(reader, requested, path)
         if writer.kind is AvroKind.UNION or reader.kind is AvroKind.UNION:
-            return self._union(writer, reader, wanted, path)
+            return self._union(writer, reader, requested, path)
         if is_leaf(writer):
-            layout = leaf_layout(writer, reader, wanted, self.out.new_slot(), path)
+            layout = leaf_layout(writer, reader, requested, self.out.new_slot(), path)
             self.out.leaf(writer, layout.slot)
             return layout
         if writer.kind is not reader.kind:
             raise SchemaConflictError(f"{path} is {writer} in the file and {reader} in the reader's schema")
-        if writer.kind is AvroKind.RECORD and pa.types.is_struct(wanted):
-            return StructLayout(wanted, self.record(writer, reader, list(wanted), path))
-        if writer.kind is AvroKind.ARRAY and pa.types.is_list(wanted):
-            return self._list(writer, reader, wanted, path)
-        if writer.kind is AvroKind.MAP and pa.types.is_map(wanted):
+        if writer.kind is AvroKind.RECORD and pa.types.is_struct(requested):
+            return StructLayout(requested, self.record(writer, reader, list(requested), path))
+        if writer.kind is AvroKind.ARRAY and pa.types.is_list(requested):
+            return self._list(writer, reader, requested, path)
+        if writer.kind is AvroKind.MAP and pa.types.is_map(requested):
             raise UnsafeInputError(
                 f"{path} is a map, whose entries Avro's library orders by their hashes; {READ_BY_SPARK}"
             )
-        raise UnsafeInputError(f"{path} is stored as {writer}, which only Spark converts to {wanted}; {READ_BY_SPARK}")
+        raise UnsafeInputError(
+            f"{path} is stored as {writer}, which only Spark converts to {requested}; {READ_BY_SPARK}"
+        )
 
-    def _list(self, writer: AvroType, reader: AvroType, wanted: pa.ListType, path: str) -> ColumnLayout:
+    def _list(self, writer: AvroType, reader: AvroType, requested: pa.ListType, path: str) -> ColumnLayout:
         slot = self.out.new_slot()
         items: list[ColumnLayout] = []
         path = child_path(path, "element")
         self.out.loop(
-            writer, slot, lambda: items.append(self.value(writer.content, reader.content, wanted.value_type, path))
+            writer, slot, lambda: items.append(self.value(writer.content, reader.content, requested.value_type, path))
         )
-        return ListLayout(wanted, slot, items[0])
+        return ListLayout(requested, slot, items[0])
 
-    def _union(self, writer: AvroType, reader: AvroType, wanted: pa.DataType, path: str) -> ColumnLayout:
+    def _union(self, writer: AvroType, reader: AvroType, requested: pa.DataType, path: str) -> ColumnLayout:
         if writer.kind is not AvroKind.UNION:
-            return self.value(writer, single_branch(writer, reader, path), wanted, path)
+            return self.value(writer, single_branch(writer, reader, path), requested, path)
         null, others = split_nullable(writer)
         if len(others) > 1 and writer != reader:
             raise UnsafeInputError(f"{path} is another union in the reader's schema; {READ_BY_SPARK}")
         if not others:
-            self.out.switch(NO_SLOT, [_emit_nothing for _ in writer.branches])
-            return _null_constant(reader, wanted, path)
+            self.out.switch(NO_SLOT, [lambda: None for _ in writer.branches])
+            return _null_constant(reader, requested, path)
         if len(others) > 1:
-            return self._several_branches(writer, null, others, wanted, path)
+            return self._several_branches(writer, null, others, requested, path)
         if null is not None:
             _check_nullable(reader, path)
         branch = writer.branches[others[0]]
         target = single_branch(branch, reader, path) if reader.kind is AvroKind.UNION else reader
         if null is not None and is_leaf(branch):
-            layout = leaf_layout(branch, target, wanted, self.out.new_slot(), path)
+            layout = leaf_layout(branch, target, requested, self.out.new_slot(), path)
             self.out.leaf(branch, layout.slot, null)
             return layout
-        return self._nullable(writer, null, lambda: self.value(branch, target, wanted, path))
+        return self._nullable(writer, null, lambda: self.value(branch, target, requested, path))
 
     def _nullable(self, writer: AvroType, null: int | None, read: _ReadColumn) -> ColumnLayout:
         """Read a union of null and one composite type, or of one type alone."""
@@ -195,7 +198,7 @@ class _Compiler:
         return replace(layout, validity=Validity(slot, null, True))
 
     def _several_branches(
-        self, writer: AvroType, null: int | None, others: Sequence[int], wanted: pa.DataType, path: str
+        self, writer: AvroType, null: int | None, others: Sequence[int], requested: pa.DataType, path: str
     ) -> ColumnLayout:
         """Read a union of several types: as the common type of its numbers, or as a struct with one member each."""
         kinds = {writer.branches[index].kind for index in others}
@@ -203,24 +206,30 @@ class _Compiler:
         numbers = ({AvroKind.INT, AvroKind.LONG}, {AvroKind.FLOAT, AvroKind.DOUBLE})
         if is_plain and kinds in numbers and len(others) == 2:
             wide = AvroType(AvroKind.LONG if AvroKind.INT in kinds else AvroKind.DOUBLE)
-            targets = [(wide, wanted, path)] * len(others)
-        elif pa.types.is_struct(wanted) and [f.name for f in wanted] == [f"member{n}" for n in range(len(others))]:
+            targets = [(wide, requested, path)] * len(others)
+        elif pa.types.is_struct(requested) and [f.name for f in requested] == [
+            f"member{n}" for n in range(len(others))
+        ]:
             targets = [
                 (writer.branches[index], field.type, child_path(path, field.name))
-                for index, field in zip(others, wanted, strict=True)
+                for index, field in zip(others, requested, strict=True)
             ]
         else:
-            raise UnsafeInputError(f"{path} is a union, which only Spark converts to {wanted}; {READ_BY_SPARK}")
+            raise UnsafeInputError(f"{path} is a union, which only Spark converts to {requested}; {READ_BY_SPARK}")
         slot = self.out.new_slot()
         readers: list[_ReadColumn] = []
         for index, target in zip(others, targets, strict=True):
             readers.append(lambda b=writer.branches[index], t=target: self.value(b, *t))  # type: ignore[misc]
         layouts = self._exclusive_branches(slot, writer, others, readers)
+        # Leaves have validity flags of their own.
         members = [
-            _only_if(layout, Validity(slot, index, False)) for index, layout in zip(others, layouts, strict=True)
+            replace(layout, validity=Validity(slot, index, False))
+            if isinstance(layout, StructLayout | ListLayout)
+            else layout
+            for index, layout in zip(others, layouts, strict=True)
         ]
-        if pa.types.is_struct(wanted):
-            return StructLayout(wanted, tuple(members), Validity(slot, NO_SLOT if null is None else null, True))
+        if pa.types.is_struct(requested):
+            return StructLayout(requested, tuple(members), Validity(slot, NO_SLOT if null is None else null, True))
         return UnionLayout(slot, tuple(members))
 
     def _exclusive_branches(
@@ -250,25 +259,16 @@ class _Compiler:
         return layouts
 
 
-def _null_constant(reader: AvroType, wanted: pa.DataType, path: str) -> ColumnLayout:
+def _null_constant(reader: AvroType, requested: pa.DataType, path: str) -> ColumnLayout:
     """Return the layout of a column that is null in every record."""
     _check_nullable(reader, path)
-    return ConstantLayout(wanted, pa.scalar(None, wanted))
+    return ConstantLayout(requested, pa.scalar(None, requested))
 
 
 def _check_nullable(reader: AvroType, path: str) -> None:
     """Raise UnsafeInputError if the reader's type has no null: Spark fails at the first null of a file."""
     if reader.kind is not AvroKind.NULL and all(branch.kind is not AvroKind.NULL for branch in reader.branches):
         raise UnsafeInputError(f"{path} may be null in the file and not in the reader's schema; {READ_BY_SPARK}")
-
-
-def _emit_nothing() -> None:
-    """Emit the code of a null branch that has no slots."""
-
-
-def _only_if(layout: ColumnLayout, validity: Validity) -> ColumnLayout:
-    """Return the layout of a value that is present in one branch only. Leaves have validity flags of their own."""
-    return replace(layout, validity=validity) if isinstance(layout, StructLayout | ListLayout) else layout
 
 
 class _Emitter:

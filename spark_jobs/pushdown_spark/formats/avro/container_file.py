@@ -191,13 +191,13 @@ def parse_header(path: str, source: BufferedInput) -> AvroHeader:
         sync = source.read(SYNC_SIZE)
         schema = metadata.pop(_SCHEMA, b"").decode("utf-8")
         if not schema:
-            raise ValueError("its head has no schema")
+            raise ValueError("its header has no schema")
         codec = metadata.pop(_CODEC, b"null").decode("utf-8", "replace")
         if codec not in set(AvroCodec):
             raise ValueError(f"its codec {codec!r} is unknown")
     except (ValueError, EOFError) as problem:
         raise UnreadableFileError(
-            f"cannot read {path}, head at byte {source.position}: {problem}; {REMEDY}"
+            f"cannot read {path}, header at byte {source.position}: {problem}; {REMEDY}"
         ) from problem
     return AvroHeader(schema, AvroCodec(codec), sync, metadata, source.position)
 
@@ -356,14 +356,10 @@ def _deflate(stored: Buffer) -> Buffer:
     return data
 
 
-def _zstandard(stored: Buffer) -> Buffer:
-    return memoryview(cramjam.zstd.decompress(stored))
-
-
 _DECOMPRESS: dict[AvroCodec, Callable[[Buffer], Buffer]] = {
     AvroCodec.NULL: lambda stored: stored,
     AvroCodec.DEFLATE: _deflate,
-    AvroCodec.ZSTANDARD: _zstandard,
+    AvroCodec.ZSTANDARD: lambda stored: memoryview(cramjam.zstd.decompress(stored)),
     AvroCodec.BZIP2: bz2.decompress,
     AvroCodec.XZ: lzma.decompress,
 }

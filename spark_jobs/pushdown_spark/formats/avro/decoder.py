@@ -33,10 +33,10 @@ _MAX_EMPTY_RECORDS = 1 << 24
 
 @dataclass(frozen=True)
 class AvroQuery:
-    """What a scan wants of every file.
+    """What a scan reads of every file.
 
-    `schema` has the wanted columns, with Spark's names and the Arrow types that Spark expects. `filter` is the filter
-    that all rows must pass, None for all rows. `reader_schema` is the JSON of the Avro schema that all files are
+    `schema` has the requested columns, with Spark's names and the Arrow types that Spark expects. `filter` is the
+    filter that all rows must pass, None for all rows. `reader_schema` is the JSON of the Avro schema that all files are
     resolved with, None to read each file with its own. `corrected_calendar` says whether dates before 1582 and
     timestamps before 1900 are taken as stored in files that do not name their writer. If not, they are rejected,
     because Spark may convert them. Without `block_search`, blocks are decoded without searching them for patterns.

@@ -97,7 +97,7 @@ class SlotValues:
 
 
 class Executor:
-    """Executes one program of bytecode."""
+    """Executes the bytecode of one writer's schema and one set of columns."""
 
     def __init__(self, bytecode: Bytecode) -> None:
         self.bytecode = bytecode

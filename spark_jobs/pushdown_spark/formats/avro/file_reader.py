@@ -176,7 +176,7 @@ class AvroFile:
 
 def _location(group: BlockGroup | None) -> str:
     """Return where errors without an offset arise: in the first block of a group, or in the header's schema."""
-    return f"block {group.blocks[0].number} at byte {group.blocks[0].offset}" if group else "head at byte 0"
+    return f"block {group.blocks[0].number} at byte {group.blocks[0].offset}" if group else "header at byte 0"
 
 
 @dataclass(frozen=True)

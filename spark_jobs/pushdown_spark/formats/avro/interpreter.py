@@ -7,7 +7,8 @@ from enum import IntEnum
 from operator import index
 
 # Avro records have no lengths: to reach a field, a reader must step over every field before it. The bytecode lists
-# these steps for one writer's schema and one set of wanted columns. The data structures are flat sequences of integers:
+# these steps for one writer's schema and one set of requested columns. The data structures are flat sequences of
+# integers:
 #
 #   data    The encoded records of one or more blocks, as bytes.
 #   runs    RUN_WIDTH numbers for each run, which is a sequence of consecutive records: the offset of its first record,

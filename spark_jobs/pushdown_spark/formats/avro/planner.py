@@ -19,7 +19,7 @@ from pushdown_spark.formats.avro.container_file import AvroHeader, read_header
 from pushdown_spark.formats.avro.cost import estimate
 from pushdown_spark.formats.avro.decoder import AvroQuery, check_schema, search_label
 from pushdown_spark.formats.avro.spark_source import AvroSettings, avro_settings
-from pushdown_spark.formats.bound_predicate import combined, is_exact
+from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files
 from pushdown_spark.formats.readable_types import arrow_schema, check_columns
 from pushdown_spark.projection.nested_types import has_map
@@ -50,11 +50,13 @@ def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan
     """
     _check_request(request)
     settings = avro_settings(spark, request.source.options)
-    conjuncts, listed = prepare_files(spark, request, fold)
-    files = container_files(listed, any_extension=settings.any_extension)
+    conjuncts, source_files = prepare_files(spark, request, fold)
+    files = container_files(source_files, any_extension=settings.any_extension)
     if not any(file.size for file in files):
         raise UnsupportedError("there is nothing to read")
-    return _plan_files(spark, request.source, files, _query(spark, request, settings, combined(conjuncts)), conjuncts)
+    return _plan_files(
+        spark, request.source, files, _query(spark, request, settings, combine_conjuncts(conjuncts)), conjuncts
+    )
 
 
 def _check_request(request: ScanRequest) -> None:

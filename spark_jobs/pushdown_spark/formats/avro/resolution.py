@@ -22,7 +22,7 @@ READ_BY_SPARK = "read it with reader='spark'"
 
 @dataclass(frozen=True)
 class NameMatcher:
-    """Matches the names of wanted columns with those of an Avro schema."""
+    """Matches the names of requested columns with those of an Avro schema."""
 
     case_sensitive: bool
 
@@ -103,18 +103,18 @@ _DEFAULT_TYPES: dict[AvroKind, type | tuple[type, ...]] = {
 }
 
 
-def default_value(field: AvroField, wanted: pa.DataType, path: str) -> pa.Scalar:
+def default_value(field: AvroField, requested: pa.DataType, path: str) -> pa.Scalar:
     """Return the default of a field as an Arrow scalar. Raises UnsafeInputError for defaults of other types."""
     type_ = field.type
     if type_.kind is AvroKind.UNION:
         type_ = type_.branches[0]
     if type_.kind is AvroKind.NULL and field.default is None:
-        return pa.scalar(None, wanted)
+        return pa.scalar(None, requested)
     accepted = _DEFAULT_TYPES.get(type_.kind)
     is_valid = accepted is not None and isinstance(field.default, accepted)
     if not is_valid or type_.logical or (isinstance(field.default, bool) and type_.kind is not AvroKind.BOOLEAN):
         raise UnsafeInputError(f"{path} has a default of type {type_}; {READ_BY_SPARK}")
-    return pa.scalar(_default_content(field.default, type_.kind), wanted)
+    return pa.scalar(_default_content(field.default, type_.kind), requested)
 
 
 def _default_content(default: Json, kind: AvroKind) -> Json | bytes:
@@ -159,20 +159,22 @@ def minimum_size(writer: AvroType) -> int:
     return _SIZES.get(writer.kind, 1)
 
 
-def leaf_layout(writer: AvroType, reader: AvroType, wanted: pa.DataType, slot: int, path: str) -> LeafLayout:
-    """Return how a value of the writer's type becomes a wanted Arrow value, read as the reader's type.
+def leaf_layout(writer: AvroType, reader: AvroType, requested: pa.DataType, slot: int, path: str) -> LeafLayout:
+    """Return how a value of the writer's type becomes a requested Arrow value, read as the reader's type.
 
     Raises SchemaConflictError where Avro's rules do not promote the one type to the other, and UnsafeInputError where
     only Spark's reader converts the value.
     """
     _check_promotion(writer, reader, path)
-    if not _fits(reader, wanted):
-        raise UnsafeInputError(f"{path} is stored as {reader}, which only Spark converts to {wanted}; {READ_BY_SPARK}")
-    if pa.types.is_decimal128(wanted):
-        return LeafLayout(wanted, slot, SlotContent.DECIMAL)
-    if reader.logical.endswith("timestamp-millis") and pa.types.is_timestamp(wanted):
-        return LeafLayout(wanted, slot, SlotContent.MILLISECONDS)
-    return LeafLayout(wanted, slot, _SLOT_CONTENTS.get(writer.kind, SlotContent.NUMBER), writer.symbols)
+    if not _fits(reader, requested):
+        raise UnsafeInputError(
+            f"{path} is stored as {reader}, which only Spark converts to {requested}; {READ_BY_SPARK}"
+        )
+    if pa.types.is_decimal128(requested):
+        return LeafLayout(requested, slot, SlotContent.DECIMAL)
+    if reader.logical.endswith("timestamp-millis") and pa.types.is_timestamp(requested):
+        return LeafLayout(requested, slot, SlotContent.MILLISECONDS)
+    return LeafLayout(requested, slot, _SLOT_CONTENTS.get(writer.kind, SlotContent.NUMBER), writer.symbols)
 
 
 def _check_promotion(writer: AvroType, reader: AvroType, path: str) -> None:
@@ -183,12 +185,12 @@ def _check_promotion(writer: AvroType, reader: AvroType, path: str) -> None:
         raise UnsafeInputError(f"{path} is another {writer.kind} in the reader's schema; {READ_BY_SPARK}")
 
 
-def _fits(reader: AvroType, wanted: pa.DataType) -> bool:
-    """Return whether the wanted type is the one that Spark infers for an Avro type, or a wider integer."""
-    if reader.logical == _DECIMAL and pa.types.is_decimal128(wanted):
+def _fits(reader: AvroType, requested: pa.DataType) -> bool:
+    """Return whether the requested type is the one that Spark infers for an Avro type, or a wider integer."""
+    if reader.logical == _DECIMAL and pa.types.is_decimal128(requested):
         has_bytes = reader.kind in (AvroKind.BYTES, AvroKind.FIXED)
-        return bool(has_bytes and (wanted.precision, wanted.scale) == (reader.precision, reader.scale))
-    if reader.kind is AvroKind.INT and not reader.logical and pa.types.is_int64(wanted):
+        return bool(has_bytes and (requested.precision, requested.scale) == (reader.precision, reader.scale))
+    if reader.kind is AvroKind.INT and not reader.logical and pa.types.is_int64(requested):
         # Ints and longs are encoded alike, so tables that have files of both need no reader's schema.
         return True
-    return bool(wanted == utc_arrow_type(leaf_spark_type(reader)))
+    return bool(requested == utc_arrow_type(leaf_spark_type(reader)))

@@ -14,7 +14,7 @@ class AvroScan(ColumnarScan[AvroQuery, AvroMetrics]):
     """A scan of one Avro source that skips blocks by their bytes."""
 
     task_class = AvroScanTask
-    stores_columns_apart = False
+    is_columnar = False
 
     def _skipped(self, total: AvroMetrics, bytes_total: int) -> Mapping[str, int]:
         return {"rows never decoded": total.records - total.rows_decoded}

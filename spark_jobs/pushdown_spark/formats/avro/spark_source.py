@@ -10,7 +10,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from pushdown_spark.errors import BadSpecError, UnsupportedError
+from pushdown_spark.expressions.session_settings import check_broken_files
 from pushdown_spark.runtime.error_classification import classify
+from pushdown_spark.runtime.jvm_gateway import has_class
 
 SHORT_NAME = "avro"
 FILE_FORMAT = "org.apache.spark.sql.avro.AvroFileFormat"
@@ -19,15 +21,14 @@ PACKAGE = "org.apache.spark:spark-avro_2.13"
 _UNKNOWN_FORMAT = frozenset({"AVRO_DATA_SOURCE_NOT_ENABLED", "DATA_SOURCE_NOT_FOUND"})
 
 _REBASE_MODE = "spark.sql.avro.datetimeRebaseModeInRead"
-_SKIPPED_FILES = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
 _ONLY_AVRO_EXTENSION = "avro.mapred.ignore.inputs.without.extension"
 """Hadoop's setting for the opposite of the option `ignoreExtension`."""
 _SPARK_ONLY_OPTIONS = {
     "avroschemaurl": "option avroSchemaUrl is resolved by Spark's reader",
-    "recursivefieldmaxdepth": "option recursiveFieldMaxDepth cuts off records in records: only Spark's reader does",
+    "recursivefieldmaxdepth": "option recursiveFieldMaxDepth limits nested records, which only Spark's reader does",
 }
 _SPARK_ONLY_SWITCHES = {
-    "positionalfieldmatching": "option positionalFieldMatching takes columns by place, which only Spark's reader does",
+    "positionalfieldmatching": "option positionalFieldMatching goes by position, which only Spark's reader does",
     "enablestableidentifiersforuniontype": "option enableStableIdentifiersForUnionType names the branches of unions, "
     "which only Spark's reader does",
 }
@@ -40,15 +41,15 @@ def format_name(spark: SparkSession, names: Sequence[str] = (FILE_FORMAT, SHORT_
     query. Raises BadSpecError, which names the missing package, if Spark knows neither.
     """
     for name in names:
-        if _is_known(spark, name):
+        if has_class(spark, name) or _is_short_name(spark, name):
             return name
     raise BadSpecError(
         f"format 'avro': this Spark has no Avro source; give packages={PACKAGE}:{spark.version}, or that jar in jars"
     )
 
 
-def _is_known(spark: SparkSession, name: str) -> bool:
-    """Return whether Spark has a source of this name. Spark resolves the name before everything else."""
+def _is_short_name(spark: SparkSession, name: str) -> bool:
+    """Return whether Spark has a source of this short name. Spark resolves the name before everything else."""
     try:
         spark.read.format(name).schema("x int").load([])
     except (AnalysisException, Py4JJavaError) as problem:
@@ -85,27 +86,20 @@ def avro_settings(spark: SparkSession, options: Mapping[str, str]) -> AvroSettin
 
     The option `mode` is ignored, because Spark's reader of files ignores it: a damaged block fails in every mode.
     """
-    for key in _SKIPPED_FILES:
-        option = key.rpartition(".")[2].lower()
-        if _is_true(options.get(option, spark.conf.get(key, "false") or "false")):
-            raise UnsupportedError(f"{key} is on, and only Spark's readers skip broken files")
+    check_broken_files(spark, options)
     for option, reason in _SPARK_ONLY_OPTIONS.items():
         if option in options:
             raise UnsupportedError(reason)
     for option, reason in _SPARK_ONLY_SWITCHES.items():
         if _is_true(options.get(option, "false")):
             raise UnsupportedError(reason)
-    return AvroSettings(
-        options.get("avroschema"), rebase_mode(spark, options) == "CORRECTED", _any_extension(spark, options)
-    )
-
-
-def _any_extension(spark: SparkSession, options: Mapping[str, str]) -> bool:
-    ignore_extension = options.get("ignoreextension")
-    if ignore_extension is not None:
-        return _is_true(ignore_extension)
-    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
-    return not _is_true(options.get(_ONLY_AVRO_EXTENSION) or str(hadoop.get(_ONLY_AVRO_EXTENSION) or "false"))
+    if "ignoreextension" in options:
+        any_extension = _is_true(options["ignoreextension"])
+    else:
+        hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+        only_avro = options.get(_ONLY_AVRO_EXTENSION) or str(hadoop.get(_ONLY_AVRO_EXTENSION) or "false")
+        any_extension = not _is_true(only_avro)
+    return AvroSettings(options.get("avroschema"), rebase_mode(spark, options) == "CORRECTED", any_extension)
 
 
 def _is_true(value: str) -> bool:

@@ -15,7 +15,7 @@ from pushdown_spark.contract import ConjunctReport, Exactness, SourceReport
 from pushdown_spark.formats.native.scan import FILTER_SETTINGS
 from pushdown_spark.relations.catalog import is_plain_table, tables_in_plan
 from pushdown_spark.relations.request import ScanRequest, unsupported
-from pushdown_spark.runtime.jvm_gateway import class_name
+from pushdown_spark.runtime.jvm_gateway import class_name, java_string
 from pushdown_spark.runtime.scan_metrics import ScanWatch
 from pushdown_spark.scan.base import Scan
 
@@ -47,9 +47,9 @@ class _PlannedFilters:
     @classmethod
     def of(cls, frame: DataFrame) -> _PlannedFilters:
         """Plan a DataFrame."""
-        plan = str(frame._jdf.queryExecution().sparkPlan().toString())
-        found = (text for match in _PUSHED.finditer(plan) for text in match.groups() if text)
-        return cls(frozenset(_IDENTIFIER.sub("", text) for text in found), len(_FILTER.findall(plan)))
+        plan = java_string(frame.sparkSession, frame._jdf.queryExecution().sparkPlan())
+        filters = (text for match in _PUSHED.finditer(plan) for text in match.groups() if text)
+        return cls(frozenset(_IDENTIFIER.sub("", text) for text in filters), len(_FILTER.findall(plan)))
 
 
 class SparkPlanScan(Scan):
@@ -65,7 +65,8 @@ class SparkPlanScan(Scan):
     @cached_property
     def counts_bytes_in_spark(self) -> bool:
         """Whether Spark's metrics have the bytes. They omit vectored reads, the most of ORC and Parquet."""
-        return _VECTORED.search(str(self._request.native._jdf.queryExecution().sparkPlan().toString())) is None
+        native = self._request.native
+        return _VECTORED.search(java_string(native.sparkSession, native._jdf.queryExecution().sparkPlan())) is None
 
     @property
     def session_conf(self) -> Mapping[str, str]:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cached_property
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, CostReport, Exactness, ReaderChoice, SourceFormat, SourceReport
 from pushdown_spark.expressions.predicate import EVERY_ROW
 from pushdown_spark.formats.avro.spark_source import rebase_mode
+from pushdown_spark.formats.native.file_filters import file_filters
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.listing import decoded, input_files, listed
+from pushdown_spark.relations.listing import decoded, list_entries
 from pushdown_spark.relations.request import ScanRequest, unsupported
 from pushdown_spark.relations.storage import LOCAL
 from pushdown_spark.scan.base import Scan
@@ -22,7 +21,7 @@ from pushdown_spark.scan.base import Scan
 _MAX_PLANNED_LENGTH = 10_000
 """Maximum length of a conjunct that Spark plans for the report, in characters."""
 _MAX_PLANNED_CONJUNCTS = 32
-"""Maximum number of conjuncts that Spark plans for the report. Each takes some milliseconds."""
+"""Maximum number of conjuncts that Spark plans for the report."""
 _MANY_CONSTANTS = 500
 """Number of constants from which Spark's filter operator is faster than the reader. Row-based readers compare each row
 with every constant, and the operator uses a hash set."""
@@ -36,11 +35,6 @@ FILTER_SETTINGS = {
 """Settings that switch filter pushdown in Spark's readers."""
 _ROW_BY_ROW = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.AVRO})
 """Formats whose readers evaluate filters for each row."""
-_UNPLANNED = "not planned for the report"
-_PARTITION_FILTERS = re.compile(r"PartitionFilters: \[(?!\])")
-"""Filters in a plan with which Spark selects the directories to read."""
-_FILTER = re.compile(r"^\W*(?:\*\(\d+\) )?Filter ", re.MULTILINE)
-"""The operator with which Spark evaluates what the scan does not."""
 
 
 class NativeScan(Scan):
@@ -94,13 +88,13 @@ class NativeScan(Scan):
             return None
         if predicate.needs_every_row:
             return EVERY_ROW
-        if source.format not in _ROW_BY_ROW or predicate.tree is None or self._spares_failures():
+        if source.format not in _ROW_BY_ROW or predicate.tree is None or self._may_hide_failures():
             return None
         if sum(1 for _ in predicate.tree.find_all(exp.Literal)) < _MANY_CONSTANTS:
             return None
         return "Spark's filter operator is faster for many constants"
 
-    def _spares_failures(self) -> bool:
+    def _may_hide_failures(self) -> bool:
         """Return whether filters in the reader may hide values that fail the scan."""
         options, spark = self._request.source.options, self._request.native.sparkSession
         if self._request.source.format is not SourceFormat.AVRO:
@@ -124,7 +118,7 @@ class NativeScan(Scan):
 
     @cached_property
     def _plan_report(self) -> SourceReport:
-        """The plan, computed once because Spark plans every conjunct."""
+        """The plan, computed once because Spark optimizes the conjuncts for it."""
         request = self._request
         sizes = _file_sizes(request)
         return SourceReport(
@@ -140,45 +134,24 @@ class NativeScan(Scan):
 
     def _conjuncts(self) -> tuple[ConjunctReport, ...]:
         predicate = self._request.predicate
-        sql_conjuncts = enumerate(() if predicate is None else predicate.conjunct_texts)
-        return tuple(self._conjunct(sql, is_planned=number < _MAX_PLANNED_CONJUNCTS) for number, sql in sql_conjuncts)
-
-    def _conjunct(self, sql: str, *, is_planned: bool = True) -> ConjunctReport:
+        texts = () if predicate is None else predicate.conjunct_texts
         if self._unfiltered is not None:
-            return unsupported(sql, self._unfiltered)
-        if not is_planned or len(sql) > _MAX_PLANNED_LENGTH:
-            pushed = _UNPLANNED
-        else:
-            plan = self._plan(sql)
-            if _PARTITION_FILTERS.search(plan) and not _FILTER.search(plan):
-                return ConjunctReport(sql=sql, exactness=Exactness.EXACT, pushed_as="partition pruning")
-            pushed = _pushed_filters(plan)
-        if not pushed:
-            return unsupported(sql, "Spark does not push it into this format")
-        return ConjunctReport(sql=sql, exactness=Exactness.INEXACT, pushed_as=f"Spark's reader: {pushed}")
-
-    def _plan(self, sql: str) -> str:
-        """Return Spark's plan of a query with one conjunct, empty if Spark cannot plan it."""
-        try:
-            return str(self.frame().where(sql)._jdf.queryExecution().executedPlan().toString())
-        except PySparkException:
-            # A constant that fails in ANSI mode. The query itself raises the error.
-            return ""
+            return tuple(unsupported(sql, self._unfiltered) for sql in texts)
+        short = [sql for sql in texts if len(sql) <= _MAX_PLANNED_LENGTH][:_MAX_PLANNED_CONJUNCTS]
+        planned = {
+            report.sql: report for report in file_filters(self.frame(), self._request.listing.partition_columns, short)
+        }
+        return tuple(planned.get(sql) or _not_planned(sql) for sql in texts)
 
 
-def _pushed_filters(plan: str) -> str:
-    """Return the filters of a plan's scan, empty if they are only a null check, which Spark adds."""
-    for line in plan.splitlines():
-        _, found, rest = line.partition("PushedFilters: [")
-        if found:
-            text = rest.partition("], ")[0]
-            return "" if text.startswith("IsNotNull") and "), " not in text and "," not in text else text
-    return ""
+def _not_planned(sql: str) -> ConjunctReport:
+    """Return the report of a conjunct that Spark may or may not push."""
+    return ConjunctReport(sql=sql, exactness=Exactness.INEXACT, pushed_as="Spark's reader: not planned for the report")
 
 
 def _file_sizes(request: ScanRequest) -> list[int]:
     """Return the sizes of the files. If one of them is gone, the sizes are those that Spark listed."""
     try:
-        return [file.size for file in input_files(request.native, LOCAL, request.uris)]
+        return [file.size for file in request.listing.files(LOCAL)]
     except FileNotFoundError:
-        return [entry.length for entry in listed(request.native)]
+        return [entry.length for entry in list_entries(request.native)]

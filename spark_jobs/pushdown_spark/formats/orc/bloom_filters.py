@@ -89,22 +89,22 @@ def _long_hashes(values: Sequence[int]) -> npt.NDArray[np.uint64]:
     return hashes
 
 
-def _rotated(value: int, bits: int) -> int:
+def _rotate_left(value: int, bits: int) -> int:
     return ((value << bits) | (value >> (64 - bits))) & _MASK
 
 
-def _mixed(word: int) -> int:
-    return _rotated(word * 0x87C37B91114253D5 & _MASK, 31) * 0x4CF5AD432745937F & _MASK
+def _mix(word: int) -> int:
+    return _rotate_left(word * 0x87C37B91114253D5 & _MASK, 31) * 0x4CF5AD432745937F & _MASK
 
 
 def _murmur(data: bytes) -> int:
     state = 104729
     whole = len(data) & ~7
     for start in range(0, whole, 8):
-        state ^= _mixed(int.from_bytes(data[start : start + 8], "little"))
-        state = (_rotated(state, 27) * 5 + 0x52DCE729) & _MASK
+        state ^= _mix(int.from_bytes(data[start : start + 8], "little"))
+        state = (_rotate_left(state, 27) * 5 + 0x52DCE729) & _MASK
     if whole < len(data):
-        state ^= _mixed(int.from_bytes(data[whole:], "little"))
+        state ^= _mix(int.from_bytes(data[whole:], "little"))
     state ^= len(data)
     state = (state ^ state >> 33) * 0xFF51AFD7ED558CCD & _MASK
     state = (state ^ state >> 33) * 0xC4CEB9FE1A85EC53 & _MASK

@@ -55,7 +55,7 @@ class OrcCosts:
 
 _COSTS = OrcCosts()
 _MARGIN = 0.9
-"""Another reader than Spark's default one is chosen if its estimate is below this share of Spark's."""
+"""Another reader than Spark's default one is sampled_files if its estimate is below this share of Spark's."""
 
 
 class OrcReader(StrEnum):
@@ -107,13 +107,15 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
     """
     with ExitStack() as stack:
         step = max(1, len(files) // _SAMPLED_FILES)
-        chosen = files[::step][:_SAMPLED_FILES]
-        sources = [stack.enter_context(open_orc(file.path, file.storage, query, OrcMetrics())) for file in chosen]
-        sampled_bytes = sum(file.size for file in chosen)
+        sampled_files = files[::step][:_SAMPLED_FILES]
+        sources = [
+            stack.enter_context(open_orc(file.path, file.storage, query, OrcMetrics())) for file in sampled_files
+        ]
+        sampled_bytes = sum(file.size for file in sampled_files)
         rows = sum(source.tail.footer.number_of_rows for source in sources)
         rows = rows * sum(file.size for file in files) // max(sampled_bytes, 1)
-        most = rows * len(query.schema) * _COSTS.spark
-        if _MARGIN * most < _COSTS.fixed:
+        spark_seconds = rows * len(query.schema) * _COSTS.spark
+        if _MARGIN * spark_seconds < _COSTS.fixed:
             return OrcEstimate(
                 OrcReader.SPARK, f"about {rows:,} rows are too few to make up for starting another reader"
             )

@@ -70,8 +70,8 @@ class PushdownOrcSource(ColumnarSource):
         raise MissingPathError(f"path {self.options.get('path')!r} has no ORC files to take a schema from")
 
     def _orc_options(self) -> OrcOptions:
-        given = {name: value for name in _NUMBERS if (value := self.options.get(name, "auto")) != "auto"}
-        for name, value in given.items():
+        numbers = {name: value for name in _NUMBERS if (value := self.options.get(name, "auto")) != "auto"}
+        for name, value in numbers.items():
             if not value.isdecimal():
                 raise BadSpecError(f"option {name}: {value!r} is neither 'auto' nor a number")
-        return OrcOptions.model_validate({name: int(value) for name, value in given.items()})
+        return OrcOptions.model_validate({name: int(value) for name, value in numbers.items()})

@@ -25,10 +25,10 @@ from pushdown_spark.relations.storage import REMEDY, Storage, storage_errors_nam
 
 @dataclass(frozen=True)
 class OrcQuery:
-    """What a scan wants of every file: the columns to read, and their positions in the table.
+    """What a scan reads of every file: the columns to read, and their positions in the table.
 
     `filter` is the filter that all rows must pass, None for all rows. `partial_reads` is the parameter of `plan_reads`,
-    `min_seek` a number of bytes, `zone` the JVM's time zone, and `declared` the parameter of `match_columns`.
+    `min_seek` a number of bytes, `zone` the JVM's time zone, and `table_width` the parameter of `match_columns`.
     """
 
     schema: pa.Schema
@@ -38,12 +38,12 @@ class OrcQuery:
     min_seek: int
     case_sensitive: bool
     zone: Zone = UTC
-    declared: int | None = None
+    table_width: int | None = None
 
     def columns_of(self, tail: FileTail) -> OrcColumns:
-        """Return the wanted columns of one file."""
+        """Return the requested columns of one file."""
         columns = match_columns(
-            tail, list(self.schema), self.positions, case_sensitive=self.case_sensitive, declared=self.declared
+            tail, list(self.schema), self.positions, case_sensitive=self.case_sensitive, table_width=self.table_width
         )
         return OrcColumns(tail, columns, self.filter, self.partial_reads, ReadOptions(self.case_sensitive, self.zone))
 

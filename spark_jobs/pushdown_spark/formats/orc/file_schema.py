@@ -53,13 +53,12 @@ def read_schema(path: str, storage: Storage) -> tuple[t.StructType, int]:
             raise UnsafeInputError(f"{path} has two columns of one name; read it with reader='spark'")
         if not isinstance(reader.schema, pyorc.Struct):
             raise BadSchemaError(f"{path} has values without columns")
-        return t.StructType([_column(name, node) for name, node in reader.schema.fields.items()]), len(reader)
-
-
-def _column(name: str, node: TypeDescription) -> t.StructField:
-    """Return a top-level column. Spark's metadata has its type as declared if it has a length, or a part has one."""
-    metadata = {DECLARED_TYPE: str(node)} if _has_length(node) else None
-    return t.StructField(name, _spark_type(node), metadata=metadata)
+        # Spark's metadata has the declared type of a column that has a length, or a part with one.
+        columns = [
+            t.StructField(name, _spark_type(node), metadata={DECLARED_TYPE: str(node)} if _has_length(node) else None)
+            for name, node in reader.schema.fields.items()
+        ]
+        return t.StructType(columns), len(reader)
 
 
 def _has_length(node: TypeDescription) -> bool:
@@ -83,11 +82,11 @@ def _spark_type(node: TypeDescription) -> t.DataType:
         return t.MapType(_spark_type(node.key), _spark_type(node.value))
     if isinstance(node, pyorc.Decimal):
         return t.DecimalType(node.precision, node.scale)
-    declared = node.attributes.get(_CATALYST_TYPE, "")
-    if declared == "timestamp_ntz":
+    spark_name = node.attributes.get(_CATALYST_TYPE, "")
+    if spark_name == "timestamp_ntz":
         return t.TimestampNTZType()
-    if node.name not in _ATOMS or declared.startswith("interval"):
+    if node.name not in _ATOMS or spark_name.startswith("interval"):
         raise BadSchemaError(
-            f"column {node.column_id} has type {declared or node.name}, which only Spark's reader knows"
+            f"column {node.column_id} has type {spark_name or node.name}, which only Spark's reader supports"
         )
     return _ATOMS[node.name]

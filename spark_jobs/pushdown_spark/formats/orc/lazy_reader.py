@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, top_level_names
 from pushdown_spark.formats.orc.coalesced_reads import CoalescedReader, FetchedRanges, plan_reads, split_range
-from pushdown_spark.formats.orc.column_mapping import MatchedColumn, ReadOptions, has_local_times, to_wanted_type
+from pushdown_spark.formats.orc.column_mapping import MatchedColumn, ReadOptions, has_local_times, to_requested_type
 from pushdown_spark.formats.orc.file_tail import FileTail
 from pushdown_spark.formats.orc.metrics import OrcMetrics, OrcOutcome, ReadPurpose
 from pushdown_spark.formats.orc.row_group_slice import ColumnSelection, StreamSlice, slice_file, stream_slices
@@ -39,7 +39,7 @@ Prune = Callable[[Stripe, OrcMetrics], list[int]]
 
 
 class ColumnSet:
-    """Some wanted columns, and the columns of a file that are read for them."""
+    """Some requested columns, and the columns of a file that are read for them."""
 
     def __init__(self, tail: FileTail, columns: Sequence[MatchedColumn]) -> None:
         self.columns = tuple(columns)
@@ -66,7 +66,7 @@ def _row_bytes(tail: FileTail, column: int) -> float:
 
 
 class OrcColumns:
-    """The wanted columns of a file in the wanted order, the filter, and the columns that the filter needs."""
+    """The requested columns of a file in the requested order, the filter, and the columns that the filter needs."""
 
     def __init__(
         self,
@@ -80,10 +80,10 @@ class OrcColumns:
         self.filter = compiled
         self.partial_reads = partial_reads
         self.options = options
-        self.everything = ColumnSet(tail, columns)
+        self.all = ColumnSet(tail, columns)
         self.search = ColumnSet(tail, [column for column in columns if column.field.name in names])
         self.select = ColumnSet(tail, [column for column in columns if column.field.name not in names])
-        self.has_times = has_local_times(tail.types, self.everything.selection.columns)
+        self.has_times = has_local_times(tail.types, self.all.selection.columns)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,11 @@ class _MatchingRows:
 
 
 class LazyStripeReader:
-    """Reads the rows of one stripe that pass a filter. Raises ValueError for a damaged stripe."""
+    """Reads the rows of one stripe that pass a filter.
+
+    Raises ValueError for a damaged stripe, and UnsafeInputError for timestamps that were written in another time zone
+    than the JVM's.
+    """
 
     def __init__(self, stripe: Stripe, columns: OrcColumns, reader: CoalescedReader, metrics: OrcMetrics) -> None:
         self.stripe = stripe
@@ -103,10 +107,11 @@ class LazyStripeReader:
         self._reader = reader
         self._metrics = metrics
         self._last: tuple[tuple[tuple[int, ...], RowGroupRange], list[StreamSlice]] | None = None
-        self._check_times()
+        if columns.has_times:
+            columns.options.zone.check(bytes(stripe.footer.writer_timezone))
 
     def batches(self, prune: Prune) -> Iterator[pa.RecordBatch]:
-        """Yield the matching rows, in the stripe's order, with all wanted columns."""
+        """Yield the matching rows, in the stripe's order, with all requested columns."""
         alive = prune(self.stripe, self._metrics)
         if not alive:
             return
@@ -124,7 +129,7 @@ class LazyStripeReader:
         """Return, for each of some row groups, its rows and its matching rows."""
         ranges = [RowGroupRange(group, group) for group in groups]
         fetched = self._fetch(self._columns.search, ranges, ReadPurpose.FILTER)
-        batches = [self.search_columns(each, fetched) for each in ranges]
+        batches = [self.search_columns(group, fetched) for group in ranges]
         return [(batch.num_rows, len(self.apply_filter(batch))) for batch in batches]
 
     def search_columns(self, groups: RowGroupRange, fetched: FetchedRanges) -> pa.RecordBatch:
@@ -146,9 +151,9 @@ class LazyStripeReader:
         self._metrics.stripes[OrcOutcome.SELECTED] += 1
         self._metrics.groups[OrcOutcome.SELECTED] += len(alive)
         ranges = plan_reads(alive, alive, None).decoded
-        fetched = self._fetch(self._columns.everything, ranges, ReadPurpose.SELECT)
-        for piece in self._pieces(ranges, self._columns.everything):
-            batch = self._decode(self._columns.everything, piece, fetched)
+        fetched = self._fetch(self._columns.all, ranges, ReadPurpose.SELECT)
+        for piece in self._pieces(ranges, self._columns.all):
+            batch = self._decode(self._columns.all, piece, fetched)
             self._metrics.rows_decoded += batch.num_rows
             self._metrics.rows_returned += batch.num_rows
             yield batch
@@ -177,7 +182,7 @@ class LazyStripeReader:
         """Read the select columns of matching rows, and join them with the filter columns."""
         numbers = np.concatenate([part.rows for part in matching])
         searched = pa.Table.from_batches([part.batch for part in matching])
-        groups = self._groups_of(numbers)
+        groups: list[int] = np.unique(numbers // self.stripe.tail.stride).tolist() if self.stripe.has_index else [0]
         plan = plan_reads(groups, alive, self._columns.partial_reads)
         fetched = self._fetch(self._columns.select, plan.fetched, ReadPurpose.SELECT)
         self._metrics.groups[OrcOutcome.SELECTED] += len(groups)
@@ -201,13 +206,8 @@ class LazyStripeReader:
         }
         self._metrics.rows_returned += searched.num_rows
         return pa.RecordBatch.from_arrays(
-            [columns[n] for n in self._columns.everything.schema.names], schema=self._columns.everything.schema
+            [columns[n] for n in self._columns.all.schema.names], schema=self._columns.all.schema
         )
-
-    def _groups_of(self, rows: _RowNumbers) -> list[int]:
-        """Return the row groups of some rows, ascending."""
-        groups: list[int] = np.unique(rows // self.stripe.tail.stride).tolist() if self.stripe.has_index else [0]
-        return groups
 
     def _fetch(self, columns: ColumnSet, ranges: Sequence[RowGroupRange], purpose: ReadPurpose) -> FetchedRanges:
         """Fetch the stored bytes of some row groups. Load the row indexes that locate them where necessary."""
@@ -238,15 +238,10 @@ class LazyStripeReader:
         values = [
             pa.nulls(rows, c.field.type)
             if c.column is None
-            else to_wanted_type(arrays[c.column], c.field.type, self._columns.options)
+            else to_requested_type(arrays[c.column], c.field.type, self._columns.options)
             for c in columns.columns
         ]
         return pa.RecordBatch.from_arrays(values, schema=columns.schema)
-
-    def _check_times(self) -> None:
-        """Raise UnsafeInputError if timestamps were written in another time zone than the JVM's."""
-        if self._columns.has_times:
-            self._columns.options.zone.check(bytes(self.stripe.footer.writer_timezone))
 
 
 def _without_columns(rows: int) -> pa.RecordBatch:

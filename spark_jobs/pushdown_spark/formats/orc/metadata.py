@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -45,14 +45,16 @@ def stripe_footer_bytes(
     return footer.SerializeToString()
 
 
-def type_with_children(original: Type, subtypes: Sequence[int], field_names: Sequence[bytes]) -> Type:
-    """Return a copy of a type node with other children."""
+def renumbered_type(original: Type, numbers: Mapping[int, int]) -> Type:
+    """Return a copy of a type node with the new numbers of its children. A struct keeps only those in `numbers`."""
     node = Type()
     node.CopyFrom(original)
     node.ClearField("subtypes")
     node.ClearField("field_names")
-    node.subtypes.extend(subtypes)
-    node.field_names.extend(field_names)
+    for index, child in enumerate(original.subtypes):
+        if child in numbers:
+            node.subtypes.append(numbers[child])
+            node.field_names.extend(original.field_names[index : index + 1])
     return node
 
 

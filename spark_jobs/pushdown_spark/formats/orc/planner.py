@@ -15,8 +15,8 @@ from pushdown_spark.errors import PushdownError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.scope import Fold, is_char
-from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled, setting
-from pushdown_spark.formats.bound_predicate import combined, is_exact
+from pushdown_spark.expressions.session_settings import check_broken_files, is_case_sensitive, is_enabled, setting
+from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files
 from pushdown_spark.formats.orc.column_mapping import PADDED
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
@@ -24,7 +24,6 @@ from pushdown_spark.formats.orc.file_reader import OrcQuery
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
 from pushdown_spark.formats.readable_types import check_columns
 from pushdown_spark.projection.nested_types import count_leaves, first_type, has_map
-from pushdown_spark.relations.file_schemas import check_broken_files
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.worker_startup import startup_cost
@@ -66,7 +65,7 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan |
     _refuse_use_selected(spark, request)
     _check_request(spark, request)
     conjuncts, files = prepare_files(spark, request, fold)
-    query = _query(spark, request, combined(conjuncts))
+    query = _query(spark, request, combine_conjuncts(conjuncts))
     reports = tuple(conjunct.report("vector filter over ORC columns") for conjunct in conjuncts)
     exact = is_exact(conjuncts)
     if source.reader is ReaderChoice.PUSHDOWN:
@@ -143,7 +142,7 @@ def _check_settings(spark: SparkSession, request: ScanRequest) -> None:
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     for key in ("orc.force.positional.evolution", "orc.schema.evolution.case.sensitive", "orc.tolerate.missing.schema"):
         if hadoop.get(key) is not None or key in options:
-            raise UnsupportedError(f"{key} is set, and only Spark's reader knows it")
+            raise UnsupportedError(f"{key} is set, and only Spark's reader follows it")
 
 
 def has_times(data_type: t.DataType) -> bool:
@@ -153,12 +152,12 @@ def has_times(data_type: t.DataType) -> bool:
 
 def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
     """Return the Arrow schema in which Spark expects some columns, with a mark for char(n), whose values are padded."""
-    return pa.schema([_arrow_field(field) for field in fields])
-
-
-def _arrow_field(field: t.StructField) -> pa.Field:
-    padded = {PADDED: b""} if is_char(field) else None
-    return pa.field(field.name, utc_arrow_type(field.dataType), metadata=padded)
+    return pa.schema(
+        [
+            pa.field(field.name, utc_arrow_type(field.dataType), metadata={PADDED: b""} if is_char(field) else None)
+            for field in fields
+        ]
+    )
 
 
 def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilter | None) -> OrcQuery:

@@ -26,7 +26,7 @@ class RowGroupPruner:
         self._filter: ArrowFilter | None = columns.filter
         self._read = read
         self._options = columns.options
-        roots = {column.field.name: column.column for column in columns.everything.columns}
+        roots = {column.field.name: column.column for column in columns.all.columns}
         paths = columns.filter.columns if columns.filter else ()
         self._chains: dict[Path, tuple[int, ...]] = {path: self._chain(roots.get(path[0]), path[1:]) for path in paths}
         self._columns = {path: chain[-1] if chain else None for path, chain in self._chains.items()}
@@ -45,7 +45,7 @@ class RowGroupPruner:
         """Return whether a stripe may hold a matching row, by the statistics of the file and of the stripe."""
         metrics.stripes[OrcOutcome.TOTAL] += 1
         rows, stride = self._tail.stripes[stripe].number_of_rows, self._tail.stride
-        if self._filter is None or (self._file_may_match and self._may_match(self._of_stripe(stripe), rows)):
+        if self._filter is None or (self._file_may_match and self._may_match(self._stripe_statistics(stripe), rows)):
             return True
         groups = -(-rows // stride) if stride else 1
         metrics.groups[OrcOutcome.TOTAL] += groups
@@ -56,7 +56,7 @@ class RowGroupPruner:
     def _file_may_match(self) -> bool:
         return self._may_match(self._tail.statistics, self._tail.footer.number_of_rows)
 
-    def _of_stripe(self, stripe: int) -> Sequence[ColumnStatistics]:
+    def _stripe_statistics(self, stripe: int) -> Sequence[ColumnStatistics]:
         statistics = self._metadata.stripe_stats
         return statistics[stripe].col_stats if len(statistics) == len(self._tail.stripes) else ()
 
@@ -66,12 +66,12 @@ class RowGroupPruner:
 
     def row_groups(self, stripe: Stripe, metrics: OrcMetrics) -> list[int]:
         """Return the row groups of a stripe that may hold a matching row, by their statistics and bloom filters."""
-        everything = list(range(stripe.groups))
+        all_groups = list(range(stripe.groups))
         metrics.groups[OrcOutcome.TOTAL] += stripe.groups
         if self._filter is None or not stripe.has_index:
-            return everything
-        alive = [group for group in everything if self._group_may_match(stripe, group)]
-        metrics.groups[OrcOutcome.BY_STATISTICS] += len(everything) - len(alive)
+            return all_groups
+        alive = [group for group in all_groups if self._group_may_match(stripe, group)]
+        metrics.groups[OrcOutcome.BY_STATISTICS] += len(all_groups) - len(alive)
         if not alive:
             metrics.stripes[OrcOutcome.BY_STATISTICS] += 1
             return []
@@ -94,12 +94,12 @@ class RowGroupPruner:
         if not chain:
             return ALL_NULL
         for column in chain:
-            own = statistics(column)
-            if own is None or not are_consistent(own, rows):
+            entry = statistics(column)
+            if entry is None or not are_consistent(entry, rows):
                 return None
-            rows = own.number_of_values
-        assert own is not None
-        return column_bounds(self._tail, chain[-1], own, self._options.zone, nested=len(path) > 1)
+            rows = entry.number_of_values
+        assert entry is not None
+        return column_bounds(self._tail, chain[-1], entry, self._options.zone, nested=len(path) > 1)
 
     def _group_may_match(self, stripe: Stripe, group: int) -> bool:
         assert self._filter is not None

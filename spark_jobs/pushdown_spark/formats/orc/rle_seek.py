@@ -105,11 +105,11 @@ def _literal_bytes(values: bytes) -> bytes:
 def _bits_from(data: bytes, start: SeekPosition) -> bytes:
     if start.bits == 0:
         return _bytes_from(data, start.values)
-    unpacked = np.unpackbits(np.frombuffer(_all_bytes(data)[start.values :], np.uint8))
+    unpacked = np.unpackbits(np.frombuffer(_decode_bytes(data)[start.values :], np.uint8))
     return _literal_bytes(np.packbits(unpacked[start.bits :]).tobytes())
 
 
-def _all_bytes(data: bytes) -> bytes:
+def _decode_bytes(data: bytes) -> bytes:
     """Decode a stream of BYTES. A truncated last run is dropped."""
     pieces = []
     position = 0
@@ -160,7 +160,7 @@ def _run(data: bytes, position: int, signed: bool) -> tuple[Values, int]:
     if kind == 1:
         width = WIDTHS[code]
         stop = position + 2 + (width * count + 7) // 8
-        return _unpacked(_slice(data, position + 2, stop), width, count), stop
+        return _unpack(_slice(data, position + 2, stop), width, count), stop
     if kind == 2:
         return _patched(data, position, WIDTHS[code], count, signed)
     return _delta(data, position + 2, WIDTHS[code] if code else 0, count, signed)
@@ -172,7 +172,7 @@ def _slice(data: bytes, start: int, stop: int) -> bytes:
     return data[start:stop]
 
 
-def _unpacked(data: bytes, width: int, count: int) -> Values:
+def _unpack(data: bytes, width: int, count: int) -> Values:
     """Unpack `count` big-endian values of `width` bits."""
     bits = np.unpackbits(np.frombuffer(data, np.uint8))[: width * count].reshape(count, width)
     padded = np.zeros((count, 64), np.uint8)
@@ -183,11 +183,11 @@ def _unpacked(data: bytes, width: int, count: int) -> Values:
 def _stored(values: list[int], signed: bool) -> Values:
     """Return values as a stream stores them: in 64 bits, zigzag-encoded if they are signed."""
     if signed:
-        values = [((v << 1) ^ (v >> 63)) & _MASK for v in map(_wrapped, values)]
+        values = [((v << 1) ^ (v >> 63)) & _MASK for v in map(_to_signed, values)]
     return np.array([v & _MASK for v in values], np.uint64)
 
 
-def _wrapped(value: int) -> int:
+def _to_signed(value: int) -> int:
     """Return a value as a signed 64-bit integer."""
     value &= _MASK
     return value - (1 << 64) if value >> 63 else value
@@ -204,13 +204,13 @@ def _patched(data: bytes, position: int, width: int, count: int, signed: bool) -
         base = -(base & (sign - 1))
     start += base_bytes
     stop = start + (width * count + 7) // 8
-    values: list[int] = _unpacked(_slice(data, start, stop), width, count).tolist()
+    values: list[int] = _unpack(_slice(data, start, stop), width, count).tolist()
     entry = next((fixed for fixed in WIDTHS if fixed >= gap_width + patch_width), 0)
     if not entry:
         raise ValueError("a run's patches are wider than 64 bits")
     end = stop + (entry * patches + 7) // 8
     index = 0
-    for patch in _unpacked(_slice(data, stop, end), entry, patches).tolist():
+    for patch in _unpack(_slice(data, stop, end), entry, patches).tolist():
         index += patch >> patch_width
         # A patch of zero bridges a gap that is too long for one entry.
         values[index] |= (patch & ((1 << patch_width) - 1)) << width
@@ -230,7 +230,7 @@ def _delta(data: bytes, position: int, width: int, count: int, signed: bool) -> 
     if count > 1:
         values.append(value + step)
     sign = -1 if step < 0 else 1
-    for delta in _unpacked(_slice(data, position, stop), width, max(count - 2, 0)).tolist():
+    for delta in _unpack(_slice(data, position, stop), width, max(count - 2, 0)).tolist():
         values.append(values[-1] + sign * delta)
     return _stored(values, signed), stop
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -12,11 +12,11 @@ from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.orc.compression import CompressionKind, spans
 from pushdown_spark.formats.orc.file_tail import FileTail
 from pushdown_spark.formats.orc.length_guard import check_lengths
-from pushdown_spark.formats.orc.metadata import footer_bytes, post_script_bytes, stripe_footer_bytes, type_with_children
+from pushdown_spark.formats.orc.metadata import footer_bytes, post_script_bytes, renumbered_type, stripe_footer_bytes
 from pushdown_spark.formats.orc.orc_proto_pb2 import Type
 from pushdown_spark.formats.orc.rle_seek import MAX_PENDING_BYTES, SeekPosition, StreamCoding, seek_values
 from pushdown_spark.formats.orc.stripe import RowGroupRange, RowGroupStart, StreamKind, StreamLocation, Stripe
-from pushdown_spark.formats.orc.time_zones import DECODED_IN
+from pushdown_spark.formats.orc.time_zones import SLICE_TIME_ZONE
 
 # pyarrow decodes whole stripes only. To decode some row groups, their streams are cut out of the stripe and written as
 # a file with one stripe, which pyarrow then reads:
@@ -70,10 +70,10 @@ class StreamSlice:
 
 def stream_slices(stripe: Stripe, columns: Iterable[int], groups: RowGroupRange) -> list[StreamSlice]:
     """Return the slices of all streams of some columns."""
-    whole = groups.first == 0 and groups.last + 1 == stripe.groups
+    is_whole = groups.first == 0 and groups.last + 1 == stripe.groups
     slices = []
     for column in columns:
-        indexes = {} if whole else stripe.stream_indexes(column)
+        indexes = {} if is_whole else stripe.stream_indexes(column)
         for location in stripe.data_streams(column):
             index = indexes.get(location.kind)
             if index is None:
@@ -134,18 +134,11 @@ class ColumnSelection:
         return cls.of_parts(tail, [column for root in top_level for column in tail.descendants(root)])
 
     @classmethod
-    def of_parts(cls, tail: FileTail, wanted: Iterable[int]) -> ColumnSelection:
+    def of_parts(cls, tail: FileTail, requested: Iterable[int]) -> ColumnSelection:
         """Select some columns. Their parents must be among them. Structs keep only the selected members."""
-        columns = (0, *sorted(wanted))
+        columns = (0, *sorted(requested))
         new = {column: number for number, column in enumerate(columns)}
-        return cls(columns, tuple(_with_children(tail.types[column], new) for column in columns))
-
-
-def _with_children(node: Type, new: Mapping[int, int]) -> Type:
-    """Return a type node with renumbered children. A struct keeps only the children in `new`."""
-    selected = [index for index, child in enumerate(node.subtypes) if child in new]
-    names = [node.field_names[index] for index in selected] if node.field_names else node.field_names
-    return type_with_children(node, [new[node.subtypes[index]] for index in selected], names)
+        return cls(columns, tuple(renumbered_type(tail.types[column], new) for column in columns))
 
 
 def slice_file(
@@ -160,7 +153,7 @@ def slice_file(
         for part, content in zip(slices, contents, strict=True)
     ]
     encodings = [stripe.footer.columns[column] for column in selection.columns]
-    directory = codec.store_uncompressed(stripe_footer_bytes(streams, encodings, DECODED_IN))
+    directory = codec.store_uncompressed(stripe_footer_bytes(streams, encodings, SLICE_TIME_ZONE))
     extent = (len(_MAGIC), sum(map(len, contents)), len(directory), rows)
     footer = codec.store_uncompressed(footer_bytes(stripe.tail.footer, selection.types, [extent]))
     script = post_script_bytes(stripe.tail.post_script, len(footer))

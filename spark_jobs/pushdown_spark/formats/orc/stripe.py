@@ -14,7 +14,6 @@ from pushdown_spark.formats.orc.metadata import parse_message
 from pushdown_spark.formats.orc.orc_proto_pb2 import (
     BloomFilterIndex,
     ColumnEncoding,
-    ColumnStatistics,
     RowIndex,
     StripeFooter,
     StripeInformation,
@@ -107,10 +106,8 @@ class StreamIndex:
         stop = self.position + self.numbers
         if len(positions) < stop:
             raise ValueError("a row index has too few positions")
-        own = positions[self.position : stop]
-        if self.compressed:
-            return RowGroupStart(own[0], own[1], SeekPosition(*own[2:]))
-        return RowGroupStart(0, own[0], SeekPosition(*own[1:]))
+        chunk, byte, *start = [*([] if self.compressed else [0]), *positions[self.position : stop]]
+        return RowGroupStart(chunk, byte, SeekPosition(*start))
 
     def extent(self, first: int, last: int, length: int, block: int) -> tuple[int, int]:
         """Return the start and the end of the stored bytes of some row groups, in a stream of `length` bytes.
@@ -211,19 +208,24 @@ class Stripe:
 
     def load_indexes(self, columns: Iterable[int]) -> None:
         """Read the row indexes of some columns. Adjacent indexes are read at once."""
-        wanted = {column for column in columns if column not in self._indexes}
-        locations = [p for p in self.locations if p.kind == StreamKind.ROW_INDEX and p.column in wanted]
+        missing = {column for column in columns if column not in self._indexes}
+        locations = [p for p in self.locations if p.kind == StreamKind.ROW_INDEX and p.column in missing]
         for run in _adjacent(locations):
             data = self._read(run[0].offset, sum(location.length for location in run))
             for location in run:
                 start = location.offset - run[0].offset
-                self._indexes[location.column] = self._checked(data[start : start + location.length], location.column)
+                self._indexes[location.column] = self._parse_index(
+                    data[start : start + location.length], location.column
+                )
 
-    def _checked(self, data: bytes, column: int) -> RowIndex:
+    def _parse_index(self, data: bytes, column: int) -> RowIndex:
         index = parse_message(RowIndex, self.tail.codec.decompress(data))
         if len(index.entry) != self.groups:
             raise ValueError(f"column {column} has {len(index.entry)} index entries for {self.groups} row groups")
-        if column in self.tail.types[0].subtypes and not _may_count(index.entry[0].statistics, self.rows_before(1)):
+        # A wrong stride shows in the statistics of columns without nulls.
+        statistics = index.entry[0].statistics
+        has_count = column in self.tail.types[0].subtypes and statistics.HasField("number_of_values")
+        if has_count and not are_consistent(statistics, self.rows_before(1)):
             raise UnsafeInputError(f"column {column} has row groups of another size than the file")
         return index
 
@@ -316,11 +318,6 @@ def _integers(encoding: int) -> tuple[StreamCoding, StreamCoding]:
         if encoding in _VERSION_2
         else (StreamCoding.SIGNED_V1, StreamCoding.UNSIGNED_V1)
     )
-
-
-def _may_count(statistics: ColumnStatistics, rows: int) -> bool:
-    """Return whether statistics may be those of `rows` rows. A wrong stride shows in columns without nulls."""
-    return not statistics.HasField("number_of_values") or are_consistent(statistics, rows)
 
 
 def _adjacent(locations: Sequence[StreamLocation]) -> list[list[StreamLocation]]:

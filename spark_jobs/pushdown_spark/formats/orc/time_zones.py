@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from pushdown_spark.errors import UnsafeInputError
 
 UTC_ZONES = frozenset({"UTC", "GMT", "Etc/UTC", "Etc/GMT", "Zulu", "Etc/Zulu", "UCT", "Etc/UCT", "Z"})
-DECODED_IN = b"GMT"
-"""The writer's zone in the footers of slices, whatever zone the stripe was written in."""
+SLICE_TIME_ZONE = b"GMT"
+"""The writer's zone in the footers of row group slices, for every zone in which a stripe was written."""
 _UTC_EPOCH = 1_420_070_400
 _NANOS = 1_000_000_000
 _MILLI = 999_999

@@ -26,10 +26,10 @@ class Address:
     @classmethod
     def of(cls, path: str, storage: Storage) -> Address:
         """Return the address of a file in a storage."""
-        found = storage.bucket_of(path)
-        if found is None:
+        location = storage.bucket_of(path)
+        if location is None:
             return cls(f"file://{quote(path)}")
-        bucket, key = found
+        bucket, key = location
         assert isinstance(bucket.settings, S3Settings), "see `check_store`"
         return cls(f"s3://{bucket.name}/{quote(key)}", bucket.name, bucket.settings)
 

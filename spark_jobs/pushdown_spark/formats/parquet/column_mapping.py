@@ -71,10 +71,10 @@ def int96_calendar(mode: str) -> Calendar:
 
 @dataclass(frozen=True)
 class FileColumns:
-    """The wanted columns of one file.
+    """The requested columns of one file.
 
-    `names` has the file's name of each wanted column, None if the file lacks it. `leaves` has the indices of the leaf
-    columns of each. `in_milliseconds` are columns of timestamps in another unit than that of the table.
+    `names` has the file's name of each requested column, None if the file lacks it. `leaves` has the indices of the
+    leaf columns of each. `in_milliseconds` are columns of timestamps in another unit than that of the table.
     """
 
     names: Mapping[str, str | None]
@@ -98,12 +98,12 @@ def match_columns(
     names: dict[str, str | None] = {}
     leaves: dict[str, tuple[int, ...]] = {}
     for field in schema:
-        found = by_key.get(name_key(field.name, case_sensitive=case_sensitive), [])
-        if len(found) > 1:
-            raise UnsafeInputError(f"columns {' and '.join(found)} differ only in case")
-        names[field.name] = found[0] if found else None
-        if found:
-            leaves[field.name] = matcher.match(field, stored[found[0]], found[0])
+        matches = by_key.get(name_key(field.name, case_sensitive=case_sensitive), [])
+        if len(matches) > 1:
+            raise UnsafeInputError(f"columns {' and '.join(matches)} differ only in case")
+        names[field.name] = matches[0] if matches else None
+        if matches:
+            leaves[field.name] = matcher.match(field, stored[matches[0]], matches[0])
             if first_group is not None:
                 _check_codecs(first_group, leaves[field.name])
     return FileColumns(names, leaves, frozenset(matcher.in_milliseconds))
@@ -143,18 +143,18 @@ def _leaves_by_field(footer: pq.FileMetaData) -> dict[str, list[_Leaf]]:
     """Return the leaf columns of each field. Raises UnsafeInputError for a name that occurs twice."""
     columns = footer.schema
     index = 0
-    found: dict[str, list[_Leaf]] = {}
+    leaves: dict[str, list[_Leaf]] = {}
     for field in columns.to_arrow_schema():
-        if field.name in found:
+        if field.name in leaves:
             raise UnsafeInputError(f"two columns have the name {field.name}")
-        found[field.name] = []
+        leaves[field.name] = []
         for _ in range(_count_leaves(field.type)):
             column = columns.column(index)
-            found[field.name].append(_Leaf(index, column.path, column))
+            leaves[field.name].append(_Leaf(index, column.path, column))
             index += 1
     if index != len(columns):
         raise UnsafeInputError("the fields of the file do not account for its columns")
-    return found
+    return leaves
 
 
 def _count_leaves(kind: pa.DataType) -> int:
@@ -178,12 +178,12 @@ class _Matcher:
         by_path = {leaf.path: leaf for leaf in leaves}
         if len(by_path) != len(leaves):
             raise UnsafeInputError(f"two members of column {name} have the same path")
-        found = tuple(self._walk(field.type, name, 0, by_path))
-        if any("milliseconds" in str(leaf.column.logical_type) for leaf in leaves if leaf.index in found):
+        indexes = tuple(self._walk(field.type, name, 0, by_path))
+        if any("milliseconds" in str(leaf.column.logical_type) for leaf in leaves if leaf.index in indexes):
             if not pa.types.is_timestamp(field.type):
                 raise UnsafeInputError(f"column {name} has timestamps in milliseconds inside")
             self.in_milliseconds.add(field.name)
-        return found
+        return indexes
 
     def _walk(self, kind: pa.DataType, path: str, repeated: int, leaves: Mapping[str, _Leaf]) -> Iterator[int]:
         """Yield the leaf columns of a requested type. `repeated` is the number of lists and maps around it."""
@@ -206,9 +206,9 @@ class _Matcher:
     def _element(self, path: str, leaves: Mapping[str, _Leaf]) -> str:
         """Return the path of the elements of a list."""
         for repeated, element in _LIST_LEVELS:
-            below = f"{path}.{repeated}.{element}"
-            if any(leaf == below or leaf.startswith(f"{below}.") for leaf in leaves):
-                return below
+            element_path = f"{path}.{repeated}.{element}"
+            if any(leaf == element_path or leaf.startswith(f"{element_path}.") for leaf in leaves):
+                return element_path
         raise UnsafeInputError(f"column {path} is not a list of three levels with the usual names")
 
     def _check(self, leaf: _Leaf, kind: pa.DataType) -> None:

@@ -51,7 +51,7 @@ class ParquetCosts:
 
 _COSTS = ParquetCosts()
 _MARGIN = 0.9
-"""Our reader is chosen if its estimate is below this share of Spark's."""
+"""Our reader is sampled_files if its estimate is below this share of Spark's."""
 
 
 @dataclass(frozen=True)
@@ -89,17 +89,27 @@ def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0
     with ExitStack() as stack:
         not_empty = [file for file in files if file.size]
         step = max(1, len(not_empty) // _SAMPLED_FILES)
-        chosen = not_empty[::step][:_SAMPLED_FILES]
-        sources = [stack.enter_context(open_parquet(file.path, file.storage, query)) for file in chosen]
-        scale = sum(file.size for file in not_empty) / max(sum(file.size for file in chosen), 1)
+        sampled_files = not_empty[::step][:_SAMPLED_FILES]
+        sources = [stack.enter_context(open_parquet(file.path, file.storage, query)) for file in sampled_files]
+        scale = sum(file.size for file in not_empty) / max(sum(file.size for file in sampled_files), 1)
         rows = scale * sum(source.footer.num_rows for source in sources)
         values = scale * sum(map(_count_values, sources))
-        alive = [_matching_groups(source, query.filter) for source in sources]
-        alive_share = sum(map(_count_rows, sources, alive)) / max(sum(s.footer.num_rows for s in sources), 1)
+        alive = [
+            [group for group in range(source.footer.num_row_groups) if _may_match(source, group, query.filter)]
+            for source in sources
+        ]
+        alive_rows = sum(
+            source.footer.row_group(group).num_rows
+            for source, groups in zip(sources, alive, strict=True)
+            for group in groups
+        )
+        alive_share = alive_rows / max(sum(source.footer.num_rows for source in sources), 1)
         # Without a sample: Spark's reader may have less to do than ours needs to start.
         if _MARGIN * values * alive_share * _COSTS.spark < _COSTS.fixed + startup:
-            left = f"about {rows * alive_share:,.0f} rows"
-            return ParquetEstimate(False, f"statistics leave {left}, too few to make up for starting another reader")
+            remaining = f"about {rows * alive_share:,.0f} rows"
+            return ParquetEstimate(
+                False, f"statistics leave {remaining}, too few to make up for starting another reader"
+            )
         sample = _sample(sources, alive, rows, values / max(rows, 1), alive_share, query.filter)
     ours, spark = reader_seconds(sample)
     ours += startup
@@ -122,19 +132,10 @@ def reader_seconds(sample: ParquetSample) -> tuple[float, float]:
 
 
 def _count_values(source: OpenParquet) -> int:
-    """Return the number of values in the wanted columns of a file, with those of lists."""
-    leaves = [leaf for found in source.columns.leaves.values() for leaf in found]
+    """Return the number of values in the requested columns of a file, with those of lists."""
+    leaves = [leaf for column in source.columns.leaves.values() for leaf in column]
     groups = [source.footer.row_group(number) for number in range(source.footer.num_row_groups)]
     return sum(group.column(leaf).num_values for group in groups for leaf in leaves)
-
-
-def _matching_groups(source: OpenParquet, arrow_filter: ArrowFilter) -> list[int]:
-    """Return the numbers of the row groups whose statistics allow a match."""
-    return [number for number in range(source.footer.num_row_groups) if _may_match(source, number, arrow_filter)]
-
-
-def _count_rows(source: OpenParquet, groups: Sequence[int]) -> int:
-    return sum(source.footer.row_group(number).num_rows for number in groups)
 
 
 def _sample(
@@ -187,8 +188,8 @@ def _page_bounds(page: BatchColumns, path: Path) -> ColumnBounds | None:
         array = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
     if not (pa.types.is_integer(array.type) or pa.types.is_string(array.type)):
         return None
-    found = pc.min_max(array)
-    low, high = found["min"].as_py(), found["max"].as_py()
+    bounds = pc.min_max(array)
+    low, high = bounds["min"].as_py(), bounds["max"].as_py()
     return ColumnBounds(low, high, array.null_count > 0, len(array) - array.null_count)
 
 
@@ -196,7 +197,7 @@ def _may_match(source: OpenParquet, group: int, arrow_filter: ArrowFilter) -> bo
     """Return whether the statistics of a row group allow a match."""
     metadata = source.footer.row_group(group)
     leaves = {
-        source.footer.schema.column(leaf).path: leaf for found in source.columns.leaves.values() for leaf in found
+        source.footer.schema.column(leaf).path: leaf for column in source.columns.leaves.values() for leaf in column
     }
 
     def bounds(path: Path) -> ColumnBounds | None:

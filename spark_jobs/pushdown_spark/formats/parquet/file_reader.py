@@ -31,7 +31,7 @@ _ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class ParquetQuery:
-    """What a scan wants of every file.
+    """What a scan reads of every file.
 
     `filter` is the filter that all rows must pass, None for all rows. `calendars` is the parameter of `match_columns`.
     """
@@ -64,11 +64,8 @@ class OpenParquet:
     def row_groups(self, start: int, end: int) -> list[int]:
         """Return the numbers of the row groups that begin in a byte range."""
         groups = range(self.footer.num_row_groups)
-        return [number for number in groups if start <= self._offset(number) < end]
-
-    def _offset(self, number: int) -> int:
-        first = self.footer.row_group(number).column(0)
-        return int(first.dictionary_page_offset or first.data_page_offset)
+        columns = ((number, self.footer.row_group(number).column(0)) for number in groups)
+        return [n for n, column in columns if start <= (column.dictionary_page_offset or column.data_page_offset) < end]
 
     def batches(self, start: int, end: int, metrics: ParquetMetrics) -> Iterator[pa.RecordBatch]:
         """Yield the matching rows of the row groups that begin in a byte range."""
@@ -76,7 +73,7 @@ class OpenParquet:
         metrics.bytes_read += self.footer.serialized_size + _FOOTER_END
         if not groups:
             return
-        names = {wanted: own for wanted, own in self.columns.names.items() if own is not None}
+        names = {name: stored for name, stored in self.columns.names.items() if stored is not None}
         if not names:
             yield from self._without_columns(sum(self.footer.row_group(number).num_rows for number in groups), metrics)
             return
@@ -88,7 +85,7 @@ class OpenParquet:
         scan = LibraryScan(
             Address.of(self.path, self._storage),
             self._stored_schema(names),
-            [name for wanted, name in names.items() if wanted in self._query.filtered_structs],
+            [stored for name, stored in names.items() if name in self._query.filtered_structs],
             row_filter,
             part_of(start, end, self.size),
             may_prune=has_sound_statistics(self.footer.created_by),
@@ -128,11 +125,11 @@ class OpenParquet:
     def _stored_schema(self, names: dict[str, str]) -> pa.Schema:
         """Return the file's columns under its names, in the types in which DataFusion reads them."""
         fields = []
-        for wanted, own in names.items():
-            kind = self._query.schema.field(wanted).type
-            if wanted in self.columns.in_milliseconds:
+        for name, stored in names.items():
+            kind = self._query.schema.field(name).type
+            if name in self.columns.in_milliseconds:
                 kind = pa.timestamp("ms", kind.tz)
-            fields.append(pa.field(own, kind))
+            fields.append(pa.field(stored, kind))
         return pa.schema(fields)
 
     def _table_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -155,7 +152,7 @@ class OpenParquet:
             yield batch
 
     def _without_columns(self, rows: int, metrics: ParquetMetrics) -> Iterator[pa.RecordBatch]:
-        """Yield rows of a file that has none of the wanted columns."""
+        """Yield rows of a file that has none of the requested columns."""
         schema = self._query.schema
         for start in range(0, rows, _ROWS):
             count = min(_ROWS, rows - start)

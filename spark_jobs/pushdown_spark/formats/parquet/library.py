@@ -55,8 +55,8 @@ class LibraryScan:
         self._context = _context(part.count, may_prune=may_prune)
         address.register(self._context)
         if stored:
-            own = self._context.read_parquet(address.url, file_extension="").schema()
-            columns = pa.schema([own.field(field.name) if field.name in stored else field for field in columns])
+            file_schema = self._context.read_parquet(address.url, file_extension="").schema()
+            columns = pa.schema([file_schema.field(field.name) if field.name in stored else field for field in columns])
         frame = self._context.read_parquet(address.url, schema=columns, file_extension="")
         if row_filter is not None:
             frame = frame.filter(row_filter)

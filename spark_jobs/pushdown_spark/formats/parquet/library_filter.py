@@ -76,15 +76,15 @@ class _Translator:
         """Return an expression that is true wherever the node is, None if there is none but TRUE."""
         match node:
             case And(parts=parts):
-                known = [part for part in map(self.superset, parts) if part is not None]
-                return reduce(lambda left, right: left & right, known) if known else None
+                translated = [part for part in map(self.superset, parts) if part is not None]
+                return reduce(lambda left, right: left & right, translated) if translated else None
             case Or(parts=parts):
-                return self._joined(parts, self.superset, lambda left, right: left | right)
+                return self._join(parts, self.superset, lambda left, right: left | right)
             case IsTrue(part=part):
                 return self.superset(part)
             case Not(part=InList(column=column, values=(), has_null=False, has_nan=False)):
-                found = self._column(column)
-                return None if found is None else found.is_not_null()
+                value = self._column(column)
+                return None if value is None else value.is_not_null()
             case LikeMatch():
                 return self._like(node)
             case Comparison(column=column) if column.type in FLOATING:
@@ -97,41 +97,41 @@ class _Translator:
         """Return an expression with the node's value in three-valued logic, None if there is none."""
         match node:
             case And(parts=parts):
-                return self._joined(parts, self._exact, lambda left, right: left & right)
+                return self._join(parts, self._exact, lambda left, right: left & right)
             case Or(parts=parts):
-                return self._joined(parts, self._exact, lambda left, right: left | right)
+                return self._join(parts, self._exact, lambda left, right: left | right)
             case Not(part=part):
                 inner = self._exact(part)
                 return None if inner is None else ~inner
             case InList(column=column, has_null=False):
                 return self._in_list(node)
             case IsNull(column=column):
-                found = self._column(column)
-                return None if found is None else found.is_null()
+                value = self._column(column)
+                return None if value is None else value.is_null()
             case StringMatch(column=column, test=test, text=text):
-                found = self._column(column)
-                return None if found is None else _TESTS[test](found, lit(text))
+                value = self._column(column)
+                return None if value is None else _TESTS[test](value, lit(text))
             case Comparison():
                 return self._comparison(node)
             case ColumnComparison():
                 return self._column_comparison(node)
         return None
 
-    def _joined(
+    def _join(
         self, parts: tuple[Node, ...], translate: Callable[[Node], Expr | None], join: Callable[[Expr, Expr], Expr]
     ) -> Expr | None:
         """Join all parts, None if one has no expression."""
-        known = [part for part in map(translate, parts) if part is not None]
-        return reduce(join, known) if len(known) == len(parts) else None
+        translated = [part for part in map(translate, parts) if part is not None]
+        return reduce(join, translated) if len(translated) == len(parts) else None
 
     def _column(self, column: Column) -> Expr | None:
         name = self._file_name(column)
         if name is None:
             return None
-        found = quoted_column(name)
+        value = quoted_column(name)
         for member in column.path[1:]:
-            found = found[member]
-        return found
+            value = value[member]
+        return value
 
     def _comparison(self, node: Comparison) -> Expr | None:
         column = self._column(node.column)
@@ -174,8 +174,8 @@ class _Translator:
         if column is None or node.column.type in FLOATING or not node.values:
             return None
         values = [_literal(node.column, value) for value in node.values]
-        found = f.in_list(column, values)
-        return found if len(values) <= _MAX_PRUNED_LIST else (column >= values[0]) & (column <= values[-1]) & found
+        is_in = f.in_list(column, values)
+        return is_in if len(values) <= _MAX_PRUNED_LIST else (column >= values[0]) & (column <= values[-1]) & is_in
 
     def _like(self, node: LikeMatch) -> Expr | None:
         """Search for the literals of a pattern, which every match contains."""

@@ -13,8 +13,8 @@ from pushdown_spark.contract import ReaderChoice
 from pushdown_spark.errors import UnsafeInputError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.scope import Fold, is_char
-from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled
-from pushdown_spark.formats.bound_predicate import combined, is_exact
+from pushdown_spark.expressions.session_settings import check_broken_files, is_case_sensitive, is_enabled
+from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files
 from pushdown_spark.formats.parquet.address import check_store
 from pushdown_spark.formats.parquet.column_mapping import Calendar, datetime_calendar, int96_calendar
@@ -22,7 +22,6 @@ from pushdown_spark.formats.parquet.cost import estimate
 from pushdown_spark.formats.parquet.file_parts import ParquetInput, parquet_inputs
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
 from pushdown_spark.formats.readable_types import arrow_schema, check_columns
-from pushdown_spark.relations.file_schemas import check_broken_files
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.worker_startup import startup_cost
 
@@ -53,9 +52,9 @@ def plan_parquet(spark: SparkSession, request: ScanRequest, fold: Fold) -> Parqu
     Raises UnsupportedError if Spark's reader must take the scan, or is estimated to be faster.
     """
     _check_request(spark, request)
-    conjuncts, listed = prepare_files(spark, request, fold)
-    files = parquet_inputs(listed)
-    query = _query(spark, request, combined(conjuncts))
+    conjuncts, source_files = prepare_files(spark, request, fold)
+    files = parquet_inputs(source_files)
+    query = _query(spark, request, combine_conjuncts(conjuncts))
     _check_files(files, query)
     reason = "asked for with reader='pushdown'"
     predicted: Mapping[str, float] = {}
@@ -110,9 +109,9 @@ def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilt
 
 def _calendars(spark: SparkSession, request: ScanRequest) -> tuple[Calendar, Calendar]:
     def mode(kind: str) -> str:
-        given = request.source.options.get(f"{kind}rebasemode")
+        option = request.source.options.get(f"{kind}rebasemode")
         # Given a default, Spark would not return its own.
-        return (given or spark.conf.get(_REBASE_MODE.format(kind)) or "EXCEPTION").strip().upper()
+        return (option or spark.conf.get(_REBASE_MODE.format(kind)) or "EXCEPTION").strip().upper()
 
     return datetime_calendar(mode("datetime")), int96_calendar(mode("int96"))
 
@@ -122,8 +121,8 @@ def _check_files(files: Sequence[ParquetInput], query: ParquetQuery) -> None:
     not_empty = [file for file in files if file.size]
     if not not_empty:
         raise UnsupportedError("there is nothing to read")
-    found = (file.storage.bucket_of(file.path) for file in not_empty)
-    for bucket in {place[0].name: place[0] for place in found if place is not None}.values():
+    locations = (file.storage.bucket_of(file.path) for file in not_empty)
+    for bucket in {bucket.name: bucket for bucket, _ in filter(None, locations)}.values():
         check_store(bucket.settings)
     step = -(-len(not_empty) // _CHECKED_FILES)
     with ThreadPoolExecutor(_OPEN_FILES) as pool:

@@ -43,6 +43,7 @@ class Costs:
     Our readers:
 
     - `search_byte`: reading and searching in workers
+    - `hit`: a match of the byte pattern that makes no candidate line
     - `candidate`, `candidate_byte`: passing a candidate line from a worker to Spark
     - `string_byte`: searching a line for one string in the JVM
     - `jvm_candidate`, `jvm_candidate_byte`: checking a candidate line in the JVM, which takes longer than in workers
@@ -57,6 +58,7 @@ class Costs:
     other_value: float
     quoted_value: float
     search_byte: float
+    hit: float
     candidate: float
     candidate_byte: float
     string_byte: float
@@ -74,6 +76,7 @@ _COSTS = {
         other_value=50e-9,
         quoted_value=0.0,
         search_byte=0.5e-9,
+        hit=0.45e-6,
         candidate=1.6e-6,
         candidate_byte=2.2e-9,
         string_byte=0.2e-9,
@@ -89,6 +92,7 @@ _COSTS = {
         other_value=25e-9,
         quoted_value=35e-9,
         search_byte=0.6e-9,
+        hit=0.45e-6,
         candidate=1.8e-6,
         candidate_byte=2.5e-9,
         string_byte=0.3e-9,
@@ -128,14 +132,16 @@ class LineMarks:
 class LineSample:
     """The number of sampled lines, their mean length in bytes, and the shares of lines that match.
 
-    `shares` are those of the byte patterns, `filter_shares` those of the string filters. `inflation` is the number of
-    searched bytes per stored byte, above 1 for compressed files. `key_positions` has the mean position of each key as a
-    share of its line. `values` and `quoted` are the mean numbers of values and of quoted CSV values in a line.
+    `shares` are those of the byte patterns, `filter_shares` those of the string filters. `hits` are the mean numbers of
+    matches of the byte patterns in a line. `inflation` is the number of searched bytes per stored byte, above 1 for
+    compressed files. `key_positions` has the mean position of each key as a share of its line. `values` and `quoted`
+    are the mean numbers of values and of quoted CSV values in a line.
     """
 
     lines: int
     line_bytes: float
     shares: tuple[float, ...]
+    hits: tuple[float, ...]
     filter_shares: tuple[float, ...]
     inflation: float
     key_positions: tuple[float, ...]
@@ -167,10 +173,11 @@ def sample(
 ) -> LineSample:
     """Read a sample of the files. Raises PushdownError if a block shows that the files cannot be searched.
 
-    `keys` are keys of JSON lines whose positions are wanted. `blocks` is the number of sampled positions.
+    `keys` are keys of JSON lines whose positions are measured. `blocks` is the number of sampled positions.
     """
     counts = _Counts()
     matches = [0] * len(searchers)
+    hits = [0] * len(searchers)
     filter_matches = [0] * len(filters)
     quoted = [f'"{key}"'.encode() for key in keys]
     before_keys = [0] * len(keys)
@@ -191,8 +198,9 @@ def sample(
             # This raises for lines that only Spark can read.
             matcher.batch(candidates, split.path)
             matches[index] += len(candidates)
-        for index, wanted in enumerate(filters):
-            filter_matches[index] += sum(map(wanted.matches, lines))
+            hits[index] += matcher.hits
+        for index, string_filter in enumerate(filters):
+            filter_matches[index] += sum(map(string_filter.matches, lines))
         for index, key in enumerate(quoted):
             before_keys[index] += sum(len(line.partition(key)[0]) for line in lines)
     lines_read = max(counts.lines, 1)
@@ -200,6 +208,7 @@ def sample(
         counts.lines,
         counts.size / lines_read,
         tuple(n / lines_read for n in matches),
+        tuple(n / lines_read for n in hits),
         tuple(n / lines_read for n in filter_matches),
         counts.size / max(counts.stored, 1),
         tuple(position / max(counts.size, 1) for position in before_keys),
@@ -229,11 +238,11 @@ def _sampled_blocks(files: Sequence[InputFile], number: int) -> list[Split]:
 
 def _spread_blocks(files: Sequence[InputFile], step: int) -> Iterator[Split]:
     """Yield a block after each step of bytes through all files."""
-    passed = 0
+    offset = 0
     for file in files:
-        for position in range(-(-passed // step) * step, passed + file.size, step):
-            yield _block(file, position - passed)
-        passed += file.size
+        for position in range(-(-offset // step) * step, offset + file.size, step):
+            yield _block(file, position - offset)
+        offset += file.size
 
 
 def _block(file: InputFile, start: int) -> Split:
@@ -252,8 +261,8 @@ def check_size(
         return
     sampled = sample(files, (), None, syntax, marks, blocks=1)
     costs = TextCosts(spark, source, stored, sampled, needed=sampled.values)
-    cheapest = min(costs.workers(0.0), costs.jvm(0.0, searches=1))
-    costs.check(cheapest, "whatever can match")
+    cheapest = min(costs.workers(0.0, hits=0.0), costs.jvm(0.0, searches=1))
+    costs.check(cheapest, "even if no line matches")
 
 
 class TextCosts:
@@ -288,7 +297,7 @@ class TextCosts:
     def spark(self) -> float:
         """Return the cost of Spark's reader.
 
-        Its JSON parser gives a line up at the first value that fails. Its CSV parser finds all fields of a line before
+        Its JSON parser rejects a line at the first value that fails. Its CSV parser finds all fields of a line before
         it converts their values.
         """
         costs, source = self._costs, self._source
@@ -299,12 +308,16 @@ class TextCosts:
             line += (self._skim + self._parse) * self._parsed_by_spark
         return _SPARK_FIXED + self._lines * line * (costs.cold if source.cold else 1.0)
 
-    def workers(self, share: float) -> float:
-        """Return the cost of Python workers if a share of the lines matches the byte pattern."""
+    def workers(self, share: float, *, hits: float) -> float:
+        """Return the cost of Python workers if a share of the lines are candidates.
+
+        `hits` is the number of matches of the byte pattern in a line.
+        """
         costs = self._costs
         candidate = costs.candidate + self._line_bytes * costs.candidate_byte + self._skim + self._parse
         fixed = _WORKERS_FIXED + startup_cost(self._spark, self._source)
-        return fixed + self._size * costs.search_byte + self._lines * share * candidate
+        line = share * candidate + max(hits - share, 0.0) * costs.hit
+        return fixed + self._size * costs.search_byte + self._lines * line
 
     def jvm(self, share: float, searches: int) -> float:
         """Return the cost of Spark's text source if a share of the lines passes a filter with a number of searches."""
@@ -322,7 +335,7 @@ class TextCosts:
         """Raise UnsupportedError if a reader that takes these seconds is not cheaper than Spark's, with a margin."""
         spark = self.spark()
         if seconds >= _MAX_COST_RATIO * spark:
-            session = " in a session that has just begun" if self._source.cold else ""
+            session = " in a session that has just started" if self._source.cold else ""
             raise UnsupportedError(
                 f"a search would not pay for {self._stored:,} bytes{session}: {reason}; estimated CPU: ours "
                 f"{seconds:.1f} s, Spark's {spark:.1f} s",

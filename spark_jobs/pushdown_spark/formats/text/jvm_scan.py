@@ -7,11 +7,12 @@ The scan works on every file system and with every codec that Hadoop supports, a
 from __future__ import annotations
 
 from functools import cached_property, reduce
-from operator import or_
+from operator import and_, or_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import StringType, StructField, StructType
 
 from pushdown_spark.contract import CostReport, SourceFormat, SourceReport
 from pushdown_spark.errors import UnsafeInputError
@@ -19,15 +20,17 @@ from pushdown_spark.formats.text.line_conditions import contains_string, matches
 from pushdown_spark.formats.text.line_filter import JSON_TOKENS
 from pushdown_spark.formats.text.line_parser import parse_lines
 from pushdown_spark.formats.text.planner import JvmTextPlan
-from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.text_source import text_lines
-from pushdown_spark.runtime.jvm_gateway import tree_nodes
+from pushdown_spark.projection.paths import quote_name
+from pushdown_spark.relations.listing import file_index
+from pushdown_spark.relations.request import Directories, ScanRequest
+from pushdown_spark.runtime.jvm_gateway import java_class, scala_map, scala_object, tree_nodes
 from pushdown_spark.scan.base import Scan
 from pushdown_spark.scan.tasks import with_constants_of_lines
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
 
+_DATASOURCES = "org.apache.spark.sql.execution.datasources"
 _LINE = "__line"
 _BYTE_ORDER_MARK = "\ufeff"
 _OTHER_ENCODINGS = (b"\0", b"{\0", b"[\0", b" \0", b"\t\0", b"\xfe\xff", b"\xff\xfe")
@@ -35,6 +38,8 @@ _OTHER_ENCODINGS = (b"\0", b"{\0", b"[\0", b" \0", b"\t\0", b"\xfe\xff", b"\xff\
 _BLANK = "^[\\x00-\\x20]*\\z"
 """Lines that Java's String.trim makes empty. Spark's CSV reader skips them."""
 _NO_SUCH_KEY = "airflow_pushdown: a key that no line has"
+_SYNTAX_OPTIONS = ("allowsinglequotes", "allownonnumericnumbers")
+"""Options that decide whether a line is JSON."""
 _EXCERPT = 60
 """Number of characters of a line that an error message shows."""
 
@@ -70,10 +75,11 @@ class JvmTextScan(Scan):
     def _candidates(self) -> DataFrame:
         """The lines that may satisfy the predicate. A line that may parse differently as a string is an error."""
         line = f.col(_LINE)
-        lines = text_lines(self._spark, self._request, _LINE)
+        lines = _text_lines(self._spark, self._request, _LINE)
         conditions = [matches_filter(self._spark, line, self._plan.strings)]
         if self._request.source.format is SourceFormat.JSON:
-            conditions += [line.startswith(_binary(start)) for start in _OTHER_ENCODINGS]
+            # Only a literal of the type binary can have bytes that are not UTF-8.
+            conditions += [line.startswith(f.lit(bytearray(start)).cast("string")) for start in _OTHER_ENCODINGS]
         is_candidate = reduce(or_, conditions)
         if self._request.source.format is SourceFormat.CSV:
             # Spark's CSV parser would read some blank lines as rows.
@@ -99,7 +105,7 @@ class JvmTextScan(Scan):
 
     def _is_malformed(self, line: Column) -> Column:
         """Return whether the line is neither JSON nor a sequence of JSON's tokens, as `parses_alike`."""
-        options = {key: self._request.source.options[key] for key in _SYNTAX if key in self._request.source.options}
+        options = {key: value for key, value in self._request.source.options.items() if key in _SYNTAX_OPTIONS}
         options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "malformed"}
         parsed = f.from_json(line, f"`{_NO_SUCH_KEY}` INT, malformed STRING", options)
         return parsed["malformed"].isNotNull() & ~f.rlike(line, f.lit(f"(?d)^{JSON_TOKENS}$"))
@@ -132,23 +138,46 @@ class JvmTextScan(Scan):
         return _rows_of(nodes[-1]), _rows_of(filters[-1]) if filters else 0
 
 
-_SYNTAX = ("allowsinglequotes", "allownonnumericnumbers")
-"""Options that decide whether a line is JSON."""
+def _text_lines(spark: SparkSession, request: ScanRequest, column: str) -> DataFrame:
+    """Return the lines of the files of a request as one string column. Pruned partitions are not read.
+
+    The DataFrame shares the listing of Spark's own DataFrame over the source, so that nothing is listed again and both
+    read the same files.
+    """
+    session = spark._jsparkSession
+    index = file_index(request.native)
+    schema = session.parseDataType(StructType([StructField(column, StringType())]).json())
+    # They include Hadoop's settings of the file system.
+    options = scala_map(spark, request.source.options)
+    source = java_class(spark, f"{_DATASOURCES}.text.TextFileFormat")()
+    no_buckets = scala_object(spark, "scala.None")
+    relation = java_class(spark, f"{_DATASOURCES}.HadoopFsRelation")(
+        index, index.partitionSchema(), schema, no_buckets, source, options, session
+    )
+    lines = DataFrame(session.baseRelationToDataFrame(relation), spark)
+    if request.directories is not None and request.directories.conjuncts:
+        lines = lines.where(_in_directories(request.directories))
+    return lines.select(quote_name(column))
 
 
-def _binary(start: bytes) -> Column:
-    """Return bytes as a string column. Only a literal of the type binary can have bytes that are not UTF-8."""
-    return f.lit(bytearray(start)).cast("string")
+def _in_directories(directories: Directories) -> Column:
+    """Return whether a row is in one of the remaining partitions. Spark prunes partitions by it."""
+    columns = [f.col(quote_name(name)) for name in directories.fields.fieldNames()]
+    partitions = [
+        reduce(and_, (column.eqNullSafe(f.expr(value)) for column, value in zip(columns, values, strict=True)))
+        for values in dict.fromkeys(directories.values.values())
+    ]
+    return reduce(or_, partitions, f.lit(False))
 
 
 def _error(problem: str) -> Column:
     """Return the message of an error that the driver recognizes as `UnsafeInputError`."""
     kind = f"{UnsafeInputError.__module__}.{UnsafeInputError.__qualname__}"
     excerpt = f.regexp_replace(f.left(f.col(_LINE), f.lit(_EXCERPT)), "[\\r\\n]", " ")
-    found = f.concat(
+    description = f.concat(
         f.input_file_name(), f.lit(f" has {problem} ('"), excerpt, f.lit("'...); read it with reader='spark'")
     )
-    return f.concat(f.lit(f"\n{kind}: "), found)
+    return f.concat(f.lit(f"\n{kind}: "), description)
 
 
 def _rows_of(node: JavaObject) -> int:

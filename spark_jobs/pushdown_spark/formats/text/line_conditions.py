@@ -24,15 +24,15 @@ _REPLACEMENT = "\ufffd"
 """The character that Java reads invalid UTF-8 as."""
 
 
-def matches_filter(spark: SparkSession, line: Column, wanted: StringFilter) -> Column:
+def matches_filter(spark: SparkSession, line: Column, strings: StringFilter) -> Column:
     """Return whether a line may match the pattern of a filter."""
     text = _JavaText(spark, line)
-    conditions = [text.contains(string) for string in wanted.strings]
-    if wanted.on_backslash:
-        conditions.append(text.contains("\\") & _matches(line, wanted.on_backslash))
-    if wanted.on_non_ascii:
-        conditions.append(text.is_not_ascii() & _matches(line, wanted.on_non_ascii))
-    if wanted.invalid_utf8:
+    conditions = [text.contains(string) for string in strings.strings]
+    if strings.on_backslash:
+        conditions.append(text.contains("\\") & _matches(line, strings.on_backslash))
+    if strings.on_non_ascii:
+        conditions.append(text.is_not_ascii() & _matches(line, strings.on_non_ascii))
+    if strings.invalid_utf8:
         conditions.append(text.contains(_REPLACEMENT))
     return reduce(or_, conditions)
 
@@ -88,7 +88,7 @@ class _JavaText:
         return Column(self._to_column(self._invoke(self._text, "contains", boolean, [argument])))
 
     def is_not_ascii(self) -> Column:
-        """Return whether the text has fewer characters than bytes, as all text with valid non-ASCII characters."""
+        """Return whether the text has fewer characters than bytes, as if it has valid non-ASCII characters."""
         integer = scala_object(self._spark, f"{_TYPES}.IntegerType")
         return Column(self._to_column(self._invoke(self._text, "length", integer, []))) < f.octet_length(self._column)
 

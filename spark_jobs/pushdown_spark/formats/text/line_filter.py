@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.text.byte_search import Searcher
-from pushdown_spark.formats.text.line_reader import LineReader, Window
+from pushdown_spark.formats.text.line_reader import JAVA_BLANKS, LineReader, Window, is_row
 from pushdown_spark.relations.listing import Split
 from pushdown_spark.relations.packing import Task
 from pushdown_spark.runtime.worker import freeze_imports, unexpected_errors_as_unsafe_input
@@ -147,12 +147,12 @@ class _Counter:
         dropped = min(self._skip, len(lines))
         self._skip -= dropped
         room = None if self._cap is None else dropped + self._cap - self._lines
-        taken = lines[dropped:room]
-        self._lines += len(taken)
+        selected = lines[dropped:room]
+        self._lines += len(selected)
         count = self._count_of(path)
-        count.candidate_lines += len(taken)
-        count.candidate_bytes += sum(map(len, taken))
-        return taken
+        count.candidate_lines += len(selected)
+        count.candidate_bytes += sum(map(len, selected))
+        return selected
 
     def add(self, path: str, reader: LineReader) -> None:
         """Add the bytes of a split that was read."""
@@ -176,6 +176,8 @@ class LineMatcher:
         self._ambiguous = ambiguous
         self._syntax = syntax
         self._header_pending = syntax.header
+        self.hits = 0
+        """Number of matches so far. A line may have several, also in fields that do not count."""
 
     def lines(self, window: Window, path: str, *, at_start: bool) -> list[bytes]:
         """Return the candidate lines of a window, without terminators.
@@ -187,6 +189,7 @@ class LineMatcher:
             raise UnsafeInputError(f"{path} has a NUL byte and may not be UTF-8; read it with reader='spark'")
         begin = self._header_end(window) if at_start and self._header_pending else 0
         hits = self._required.hits(data, length)
+        self.hits += len(hits)
         return self._lines_at(hits, data, length, begin)
 
     def _lines_at(self, hits: Sequence[int], data: bytearray, length: int, begin: int) -> list[bytes]:
@@ -229,8 +232,7 @@ class LineMatcher:
             stop = _line_end(window.data, position, window.length, self._syntax.carriage_returns)
             line = bytes(window.data[position:stop])
             position = stop + 1
-            comment = self._syntax.comment
-            if line.strip(_JAVA_BLANKS) and not (comment and line.startswith(comment)):
+            if is_row(line, self._syntax.comment):
                 self._header_pending = False
                 break
         return position
@@ -240,7 +242,7 @@ class LineMatcher:
         if self._syntax.strip_bom:
             lines = [line.removeprefix(_BOM) for line in lines]
         if self._syntax.skips_blank:
-            lines = [line for line in lines if line.strip(_JAVA_BLANKS)]
+            lines = [line for line in lines if line.strip(JAVA_BLANKS)]
         if self._ambiguous is not None:
             _check_ambiguous(self._ambiguous, lines, path)
         if self._syntax.nested:
@@ -292,10 +294,6 @@ def _check_tokens(lines: Sequence[bytes], path: str) -> None:
             f"{path} has a line that is not JSON ({excerpt!r}...), which Spark's file reader may parse in part; "
             "read it with reader='spark'"
         )
-
-
-_JAVA_BLANKS = bytes(range(0x21))
-"""The characters that Java's String.trim removes."""
 
 
 def _line_end(data: bytearray, start: int, length: int, carriage_returns: bool) -> int:

@@ -20,9 +20,16 @@ WINDOW = 1 << 20
 MAX_LINE = 256 << 20
 """Maximum length of a line in bytes. A file with a longer line probably has no lines."""
 _GZIP_ERROR: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub declares an instance
+JAVA_BLANKS = bytes(range(0x21))
+"""The characters that Java's String.trim removes."""
 _BOM = b"\xef\xbb\xbf"
 _READ_SIZE = 64 << 10
 """Number of bytes of a compressed file, or of a line after the split, that are read at once."""
+
+
+def is_row(line: bytes, comment: bytes) -> bool:
+    """Return whether a line of CSV is neither blank nor a comment. `comment` starts comments; empty without them."""
+    return bool(line.strip(JAVA_BLANKS)) and not (comment and line.startswith(comment))
 
 
 class _Stream(Protocol):

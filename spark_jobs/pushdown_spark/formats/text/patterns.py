@@ -28,7 +28,7 @@ from pushdown_spark.relations.request import ScanRequest
 class LinePatterns:
     """The byte pattern of each conjunct, and the candidate patterns. A candidate may combine several conjuncts.
 
-    `early_keys` has the key of each candidate with which Spark's JSON parser can give a line up before its end, None
+    `early_keys` has the key of each candidate with which Spark's JSON parser can reject a line before its end, None
     without such a key.
     """
 
@@ -71,8 +71,8 @@ def _encode_predicate(spark: SparkSession, request: ScanRequest, fold: Fold, opt
         # Encoding thousands of values takes time, so it is done once.
         pushdown = _conjunct_pushdown(bound[0].conjunct, combined_patterns)
         early_keys.add(pushdown, combined_facts)
-        found = tuple(dict.fromkeys(combined_patterns))
-        return LinePatterns((pushdown,), found, early_keys.of(found))
+        unique = tuple(dict.fromkeys(combined_patterns))
+        return LinePatterns((pushdown,), unique, early_keys.of(unique))
     ranges = {
         fact.column: fact
         for fact in combined_facts.parts
@@ -90,8 +90,8 @@ def _encode_predicate(spark: SparkSession, request: ScanRequest, fold: Fold, opt
     ]
     for pushdown, facts in zip(pushdowns, conjunct_facts, strict=True):
         early_keys.add(pushdown, facts)
-    found = tuple(dict.fromkeys([*candidates, *combined_patterns]))
-    return LinePatterns(tuple(pushdowns), found, early_keys.of(found))
+    unique = tuple(dict.fromkeys([*candidates, *combined_patterns]))
+    return LinePatterns(tuple(pushdowns), unique, early_keys.of(unique))
 
 
 def _conjunct_pushdown(conjunct: exp.Expr, patterns: Sequence[BytePattern]) -> Pushdown[BytePattern]:

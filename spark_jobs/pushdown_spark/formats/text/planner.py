@@ -1,6 +1,6 @@
 """The planner of scans that search lines before Spark parses them, by Python workers or inside the JVM.
 
-It decides whether a search is sound and pays, where it runs, and which pattern it searches for.
+It decides whether a search is sound and takes less time than Spark's reader, where it runs, and its pattern.
 """
 
 from __future__ import annotations
@@ -99,12 +99,12 @@ def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan
     Raises UnsupportedError if the search is unsound or too expensive.
     """
     _check_request(spark, request)
-    found = _open_input(spark, request)
+    inputs = _open_input(spark, request)
     options = _text_options(spark, request)
-    if request.source.reader is ReaderChoice.AUTO and found.files:
-        check_size(spark, request.source, found.files, options.lines, _marks(request, options))
+    if request.source.reader is ReaderChoice.AUTO and inputs.files:
+        check_size(spark, request.source, inputs.files, options.lines, _marks(request, options))
     patterns = line_patterns(spark, request, fold, options)
-    return _Choice(spark, request, found, patterns, options).plan()
+    return _Choice(spark, request, inputs, patterns, options).plan()
 
 
 def _check_request(spark: SparkSession, request: ScanRequest) -> None:
@@ -139,7 +139,7 @@ def _text_options(spark: SparkSession, request: ScanRequest) -> TextOptions:
 
 
 def _marks(request: ScanRequest, options: TextOptions) -> LineMarks:
-    """Return the bytes by which a sample counts the values of lines."""
+    """Return the bytes whose occurrences in a sample show the number of values of a line."""
     if request.source.format is SourceFormat.JSON:
         return LineMarks(b'":')
     return LineMarks(options.csv.sep.encode(), options.csv.quote.encode())
@@ -180,19 +180,24 @@ class _Choice:
     """The choice between Python workers and the JVM, and of the pattern that each of them would search for."""
 
     def __init__(
-        self, spark: SparkSession, request: ScanRequest, found: _Input, patterns: LinePatterns, options: TextOptions
+        self,
+        spark: SparkSession,
+        request: ScanRequest,
+        inputs: _Input,
+        patterns: LinePatterns,
+        options: TextOptions,
     ) -> None:
         self._request = request
-        self._found = found
+        self._inputs = inputs
         self._patterns = patterns
         self._options = options
         self._ambiguous = _ambiguous_pattern(spark, request, options)
         self._carrier = setting(spark, CARRIER_SETTING, "")
-        uses_workers = found.only_jvm is None and self._carrier != "jvm"
+        uses_workers = inputs.only_jvm is None and self._carrier != "jvm"
         self._searchers = [Searcher(pattern) for pattern in patterns.candidates] if uses_workers else []
         self._filters = list(self._string_filters()) if self._carrier != "workers" else []
         self._sampled = self._sample(self._searchers, self._filters)
-        stored = sum(file.size for file in found.files)
+        stored = sum(file.size for file in inputs.files)
         needed = sum(count_leaves(field.dataType) for field in request.read_schema.fields)
         self._costs = TextCosts(
             spark, request.source, stored, self._sampled, needed=needed, parsed_by_spark=self._parsed_by_spark(spark)
@@ -218,56 +223,59 @@ class _Choice:
             except UnsupportedError as unsupported:
                 problems.append(str(unsupported))
         if not candidates:
-            problems = [*filter(None, [self._found.only_jvm]), "no conjunct implies a string that a line must contain"]
+            problems = [*filter(None, [self._inputs.only_jvm]), "no conjunct implies a string that a line must contain"]
         raise UnsupportedError("; ".join(problems), predicted)
 
     def _workers(self) -> Iterator[_Candidate]:
-        """Yield the plan with the pattern that matches the fewest sampled lines, unless workers cannot run."""
+        """Yield the plan with the cheapest pattern, unless workers cannot run."""
         if not self._searchers:
             return
-        shares = zip(self._sampled.shares, self._searchers, strict=True)
-        share, required = min(shares, key=lambda pair: (pair[0], pair[1].pattern.size))
+        cost = self._costs.workers
+        share, hits, required = min(
+            zip(self._sampled.shares, self._sampled.hits, self._searchers, strict=True),
+            key=lambda each: (cost(each[0], hits=each[1]), each[2].pattern.size),
+        )
         chosen = required.pattern
         if chosen.general and share > _GENERAL_PATTERN_SHARE:
             general = Searcher(chosen.general)
-            general_share = self._sample([general], []).shares[0]
-            if general_share < share / 2:
-                share, required = general_share, general
+            sampled = self._sample([general], [])
+            if sampled.shares[0] < share / 2:
+                share, hits, required = sampled.shares[0], sampled.hits[0], general
         reason = f"about {share:.2%} of the lines can match (sample of {self._sampled.lines:,} lines)"
         conjuncts = self._patterns.reports(chosen, "byte pattern")
 
         def build(reason: str) -> TextPlan:
-            return TextPlan(self._found.files, self._options, reason, conjuncts, required, Searcher(self._ambiguous))
+            return TextPlan(self._inputs.files, self._options, reason, conjuncts, required, Searcher(self._ambiguous))
 
-        yield _Candidate("workers", self._costs.workers(share), reason, build)
+        yield _Candidate("workers", cost(share, hits=hits), reason, build)
 
     def _jvm(self) -> Iterator[_Candidate]:
         """Yield the plan with the string filter of the lowest cost, if there is one."""
         shares = dict(zip(self._filters, self._sampled.filter_shares, strict=True))
         if not shares:
             return
-        strings = min(shares, key=lambda wanted: self._costs.jvm(shares[wanted], wanted.searches))
+        strings = min(shares, key=lambda candidate: self._costs.jvm(shares[candidate], candidate.searches))
         share = shares[strings]
-        why = self._found.only_jvm or "Spark's text source is estimated to take less time than Python workers"
-        reason = f"about {share:.2%} of the lines have the strings (sample of {self._sampled.lines:,} lines); {why}"
+        cause = self._inputs.only_jvm or "Spark's text source is estimated to take less time than Python workers"
+        reason = f"about {share:.2%} of the lines have the strings (sample of {self._sampled.lines:,} lines); {cause}"
         seconds = self._costs.jvm(share, strings.searches)
         yield _Candidate("jvm", seconds, reason, partial(self._jvm_plan, strings))
 
     def _jvm_plan(self, strings: StringFilter, reason: str) -> JvmTextPlan:
         self._check_headers(strings)
         conjuncts = self._patterns.reports(strings.pattern, "strings of")
-        return JvmTextPlan(self._found.files, self._options, reason, conjuncts, strings, self._ambiguous)
+        return JvmTextPlan(self._inputs.files, self._options, reason, conjuncts, strings, self._ambiguous)
 
     def _check_headers(self, strings: StringFilter) -> None:
         """Raise UnsupportedError if a header may pass the filter. Spark's text source has no headers."""
         lines = self._options.lines
         if not lines.header:
             return
-        if len(self._found.files) > _MAX_HEADERS:
+        if len(self._inputs.files) > _MAX_HEADERS:
             raise UnsupportedError(
                 f"more than {_MAX_HEADERS:,} files have headers, which Spark's text source reads as rows"
             )
-        for file in self._found.files:
+        for file in self._inputs.files:
             if any(map(strings.matches, header_lines(file, lines.comment, carriage_returns=lines.carriage_returns))):
                 raise UnsupportedError(f"the header of {file.path} has a string of the predicate")
 
@@ -280,7 +288,7 @@ class _Choice:
 
     def _sample(self, searchers: Sequence[Searcher], filters: Sequence[StringFilter]) -> LineSample:
         return sample(
-            self._found.files,
+            self._inputs.files,
             searchers,
             Searcher(self._ambiguous),
             self._options.lines,
@@ -294,7 +302,7 @@ class _Choice:
         return [key for key in self._patterns.early_keys if key is not None]
 
     def _parsed_by_spark(self, spark: SparkSession) -> float:
-        """Return the share of the bytes that Spark's reader parses, if it gives up the lines without one pattern.
+        """Return the share of the bytes that Spark's reader parses, if it rejects the lines without one pattern.
 
         For CSV, it is the share of the lines whose values are converted.
         """

@@ -25,7 +25,7 @@ from pushdown_spark.expressions.byte_patterns.csv import CsvSyntax
 from pushdown_spark.expressions.byte_patterns.text import BytePattern, alternation, literal
 from pushdown_spark.expressions.byte_patterns.times import Offsets
 from pushdown_spark.expressions.scope import is_char
-from pushdown_spark.expressions.session_settings import check_meaning, setting
+from pushdown_spark.expressions.session_settings import check_meaning, is_option_on, setting
 from pushdown_spark.formats.text.line_filter import LineSyntax
 from pushdown_spark.projection.nested_types import types_in
 from pushdown_spark.relations.request import ScanRequest
@@ -149,7 +149,7 @@ def _check_common(options: Mapping[str, str], schema: StructType) -> None:
     mode = options.get("mode", "PERMISSIVE").upper()
     if mode != "PERMISSIVE":
         raise UnsupportedError(f"mode={mode} must parse every line")
-    if _is_true(options, "multiline"):
+    if is_option_on(options, "multiline"):
         raise UnsupportedError("with multiLine, records are not lines")
     encoding = options.get("encoding", options.get("charset", "utf-8")).lower()
     if encoding not in _UTF8:
@@ -159,7 +159,8 @@ def _check_common(options: Mapping[str, str], schema: StructType) -> None:
     corrupt = options.get("columnnameofcorruptrecord", "_corrupt_record")
     if corrupt in schema.fieldNames():
         raise UnsupportedError(f"column {corrupt} keeps corrupt lines, so every line must be parsed")
-    if any(is_char(field) or _has_bounded_string(field.dataType) for field in schema.fields):
+    bounded = any(isinstance(part, CharType | VarcharType) for part in types_in(schema))
+    if bounded or any(map(is_char, schema.fields)):
         raise UnsupportedError("char and varchar columns are padded or checked when they are read")
 
 
@@ -182,7 +183,7 @@ def _check_csv(options: Mapping[str, str]) -> None:
             raise UnsupportedError(f"{name} {value!r} may occur inside a value")
     if len(quote) > 1 or len(escape) > 1 or sep == "\\":
         raise UnsupportedError("quote and escape must be single characters")
-    if options.get("enforceschema", "true").lower() != "true":
+    if not is_option_on(options, "enforceschema", default=True):
         raise UnsupportedError("with enforceSchema=false, Spark checks the header of every file")
 
 
@@ -204,7 +205,7 @@ def text_options(
     plain_timestamps = not ({"timestampformat", "timestampntzformat"} & options.keys()) and not legacy_dates
     lines = LineSyntax(
         carriage_returns="linesep" not in options,
-        header=not is_json and _is_true(options, "header"),
+        header=not is_json and is_option_on(options, "header"),
         comment=options.get("comment", "").encode() if not is_json else b"",
         strict_utf8=is_json,
         strip_bom=is_json,
@@ -216,7 +217,7 @@ def text_options(
         quote=options.get("quote", '"'),
         escape=options.get("escape", "\\"),
         empty_value=options.get("emptyvalue", ""),
-        trims=_is_true(options, "ignoreleadingwhitespace") or _is_true(options, "ignoretrailingwhitespace"),
+        trims=is_option_on(options, "ignoreleadingwhitespace") or is_option_on(options, "ignoretrailingwhitespace"),
         plain_dates=plain_dates,
         plain_timestamps=plain_timestamps,
         plain_numbers=not ({"nanvalue", "positiveinf", "negativeinf"} & options.keys()),
@@ -234,14 +235,6 @@ def uses_current_date_rules(spark: SparkSession) -> bool:
 def _sep(options: Mapping[str, str]) -> str:
     sep = options.get("sep", options.get("delimiter", ","))
     return "\t" if sep == "\\t" else sep
-
-
-def _is_true(options: Mapping[str, str], key: str) -> bool:
-    return options.get(key, "false").lower() == "true"
-
-
-def _has_bounded_string(data_type: DataType) -> bool:
-    return any(isinstance(part, CharType | VarcharType) for part in types_in(data_type))
 
 
 def _has_string_in_nested_collections(data_type: DataType, depth: int = 0) -> bool:

@@ -18,11 +18,11 @@ def zone_offsets(spark: SparkSession, zone: str) -> Offsets:
     def offsets(low: int, high: int) -> Sequence[int]:
         rules = java_class(spark, "org.apache.spark.sql.catalyst.util.DateTimeUtils").getZoneId(zone).getRules()
         instant = java_class(spark, "java.time.Instant").ofEpochSecond(low - _DAY)
-        found = [int(rules.getOffset(instant).getTotalSeconds())]
+        totals = [int(rules.getOffset(instant).getTotalSeconds())]
         transition = rules.nextTransition(instant)
         while transition is not None and int(transition.toEpochSecond()) <= high + _DAY:
-            found.append(int(transition.getOffsetAfter().getTotalSeconds()))
+            totals.append(int(transition.getOffsetAfter().getTotalSeconds()))
             transition = rules.nextTransition(transition.getInstant())
-        return found
+        return totals
 
     return offsets

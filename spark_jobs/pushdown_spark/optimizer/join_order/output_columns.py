@@ -20,7 +20,9 @@ class RequiredOutputColumns:
         self._masks = {name: 1 << number for number, name in enumerate(self._names) if name is not None}
         conditions = [conjunct for conjunct in chain.conjuncts if conjunct.is_joinable]
         # Columns are needed above a join while a relation of the condition or class is not part of it.
-        self._needed_by = [(self._mask(each.names), _referenced_columns(block, each.node)) for each in conditions]
+        self._needed_by = [
+            (self._mask(condition.names), _referenced_columns(block, condition.node)) for condition in conditions
+        ]
         self._needed_by += [
             (sum({1 << member.relation for member in group}), {member.key for member in group}) for group in classes
         ]

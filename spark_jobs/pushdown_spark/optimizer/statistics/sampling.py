@@ -123,18 +123,20 @@ def sample_files(
 ) -> SourceSample:
     """Sample these columns of files. Files that cannot be read are estimated by their size alone."""
     files = [file for file in files if file.size]
-    wanted = [column.name for column in schema.fields if column.name in set(columns)]
-    opened = [files[number] for number in _evenly_spread(len(files), _MAX_FOOTERS)]
+    names = [column.name for column in schema.fields if column.name in set(columns)]
+    sampled_files = [files[number] for number in _evenly_spread(len(files), _MAX_FOOTERS)]
     try:
         if files and source_format is SourceFormat.PARQUET:
-            return _with_consistent_types(_sample_columnar([_ParquetFile(file) for file in opened], files, wanted))
+            return _with_consistent_types(
+                _sample_columnar([_ParquetFile(file) for file in sampled_files], files, names)
+            )
         if files and source_format is SourceFormat.ORC:
-            return _with_consistent_types(_sample_columnar([_OrcFile(file) for file in opened], files, wanted))
+            return _with_consistent_types(_sample_columnar([_OrcFile(file) for file in sampled_files], files, names))
         if files and source_format is SourceFormat.CSV:
-            parse_csv = partial(_csv, schema=schema, columns=wanted, options=options)
+            parse_csv = partial(_csv, schema=schema, columns=names, options=options)
             return _with_consistent_types(_sample_text(files, parse_csv, has_header="header" in options))
         if files and source_format is SourceFormat.JSON:
-            return _with_consistent_types(_sample_text(files, partial(_json, schema=schema, columns=wanted)))
+            return _with_consistent_types(_sample_text(files, partial(_json, schema=schema, columns=names)))
     except (pa.ArrowException, OSError, ValueError, KeyError):
         pass
     return SourceSample(sum(file.size for file in files) / _DEFAULT_ROW_BYTES, ())
@@ -168,12 +170,12 @@ class _ParquetFile:
     def bounds(self, columns: Sequence[str]) -> Bounds:
         """Return the bounds of the columns that have statistics in all row groups of the footer."""
         positions = {name: position for position, name in enumerate(self._file.metadata.schema.names)}
-        wanted = {name.lower(): positions[name] for name in columns if name in positions}
+        requested = {name.lower(): positions[name] for name in columns if name in positions}
         bounds: dict[str, tuple[int, int]] = {}
-        if self.units * len(wanted) > _MAX_CHUNK_STATISTICS:
+        if self.units * len(requested) > _MAX_CHUNK_STATISTICS:
             return bounds
         row_groups = [self._file.metadata.row_group(unit) for unit in range(self.units)]
-        for name, position in wanted.items():
+        for name, position in requested.items():
             chunks = [_chunk_bounds(group.column(position)) for group in row_groups if group.num_rows]
             present = [pair for pair in chunks if pair is not None]
             if present and len(present) == len(chunks):
@@ -209,32 +211,32 @@ class _OrcFile:
 
 
 def _sample_columnar(
-    opened: Sequence[_ParquetFile | _OrcFile], files: Sequence[InputFile], columns: Sequence[str]
+    sampled_files: Sequence[_ParquetFile | _OrcFile], files: Sequence[InputFile], columns: Sequence[str]
 ) -> SourceSample:
-    """Sample row groups or stripes of the opened files, which are some of all files."""
+    """Sample row groups or stripes of the sampled files, which are some of all files."""
     size = sum(file.size for file in files)
-    counted_rows = sum(file.rows for file in opened)
-    is_exact = len(opened) == len(files)
-    rows = counted_rows * size / max(sum(file.bytes for file in opened), 1)
+    counted_rows = sum(file.rows for file in sampled_files)
+    is_exact = len(sampled_files) == len(files)
+    rows = counted_rows * size / max(sum(file.bytes for file in sampled_files), 1)
     read_all = is_exact and rows <= MAX_WHOLE_ROWS
-    units = [(file, unit) for file in opened for unit in range(file.units)]
+    units = [(file, unit) for file in sampled_files for unit in range(file.units)]
     sampled = units if read_all else [units[number] for number in _evenly_spread(len(units), _POSITIONS)]
     max_rows = MAX_WHOLE_ROWS if read_all else _ROWS_PER_POSITION
     groups = [file.read(unit, columns, max_rows) for file, unit in sampled] if columns else []
-    bounds = _common_bounds([file.bounds(columns) for file in opened if file.rows]) if is_exact else {}
+    bounds = _common_bounds([file.bounds(columns) for file in sampled_files if file.rows]) if is_exact else {}
     return SourceSample(
         float(counted_rows) if is_exact else rows,
         tuple(groups),
         is_exact,
         bounds,
-        _respelled_columns(opened, columns),
+        _respelled_columns(sampled_files, columns),
     )
 
 
 def _common_bounds(bounds: Sequence[Bounds]) -> Bounds:
     """Return the bounds over all files of the columns that have bounds in each file."""
     names = set(bounds[0]).intersection(*bounds[1:]) if bounds else set()
-    return {name: (min(each[name][0] for each in bounds), max(each[name][1] for each in bounds)) for name in names}
+    return {name: (min(file[name][0] for file in bounds), max(file[name][1] for file in bounds)) for name in names}
 
 
 def _respelled_columns(files: Sequence[_ParquetFile | _OrcFile], columns: Sequence[str]) -> frozenset[str]:
@@ -308,8 +310,8 @@ def _json(block: bytes, schema: StructType, columns: Sequence[str]) -> pa.Table:
 
 
 def _arrow_types(schema: StructType, columns: Sequence[str]) -> dict[str, pa.DataType]:
-    wanted = (column for column in schema.fields if column.name in set(columns))
-    return {column.name: utc_arrow_type(column.dataType) for column in wanted}
+    requested = (column for column in schema.fields if column.name in set(columns))
+    return {column.name: utc_arrow_type(column.dataType) for column in requested}
 
 
 def _evenly_spread(count: int, most: int) -> list[int]:

@@ -95,8 +95,8 @@ class SampleCache:
 
 
 def _cache_key(source: Source, files: Sequence[InputFile]) -> _CacheKey:
-    listed = tuple((file.uri, file.size, file.modified) for file in files)
-    return source.format, listed, tuple(sorted(source.options.items()))
+    states = tuple((file.uri, file.size, file.modified) for file in files)
+    return source.format, states, tuple(sorted(source.options.items()))
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class SourceStatistics:
             and source.table is None
             and _has_spark_values(sample, schema, relevant.values())
         )
-        read = [each for each in schema.fields if request.read_columns is None or each.name in request.read_columns]
+        read = [field for field in schema.fields if request.read_columns is None or field.name in request.read_columns]
         widths = {column.name: _max_width(sample, column) for column in read}
         max_bytes = _max_bytes(source, files, sample, list(widths.values()))
         return RelationStatistics(

@@ -6,7 +6,7 @@ import random
 import re
 from datetime import date, timedelta
 
-from pushdown_spark.expressions.byte_patterns.ranges import fixed_width_regex, magnitude_regex, periods, widened
+from pushdown_spark.expressions.byte_patterns.ranges import fixed_width_regex, magnitude_regex, periods, widen
 
 
 def test_digits_match_exactly_the_interval() -> None:
@@ -53,6 +53,6 @@ def test_periods_cover_exactly_their_days() -> None:
 
 
 def test_open_intervals_reach_the_ends_of_the_calendar() -> None:
-    assert widened(None, None, 2) == (date.min, date.max)
-    assert widened(date.min, date.max, 2) == (date.min, date.max)
+    assert widen(None, None, 2) == (date.min, date.max)
+    assert widen(date.min, date.max, 2) == (date.min, date.max)
     assert len(periods(date.min, date.max)) == 9999

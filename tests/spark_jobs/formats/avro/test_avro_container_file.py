@@ -80,7 +80,7 @@ def test_the_header_has_schema_codec_and_metadata(tmp_path: Path) -> None:
 def test_other_files_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "none.avro"
     for content, problem in [
-        (b"", "head at byte 0"),
+        (b"", "header at byte 0"),
         (b"PAR1 and so on", "does not begin"),
         (header(SCHEMA)[:-3], "the file ends"),
         (header(SCHEMA, "lzo"), "codec 'lzo'"),

@@ -16,7 +16,7 @@ from pushdown_spark.formats.orc.column_mapping import (
     ReadOptions,
     has_local_times,
     match_columns,
-    to_wanted_type,
+    to_requested_type,
 )
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
@@ -62,8 +62,8 @@ def test_hive_files_with_more_columns_than_the_schema_use_spark() -> None:
     sample = of("struct<_col0:int,_col1:int>")
     field = pa.field("first", INT)
     with pytest.raises(UnsafeInputError, match="2 columns without real names and the schema has 1"):
-        match_columns(sample.tail, [field], (0,), case_sensitive=False, declared=1)
-    found = match_columns(sample.tail, [field], (0,), case_sensitive=False, declared=2)
+        match_columns(sample.tail, [field], (0,), case_sensitive=False, table_width=1)
+    found = match_columns(sample.tail, [field], (0,), case_sensitive=False, table_width=2)
     assert [column.column for column in found] == [1]
 
 
@@ -154,7 +154,7 @@ def test_nested_timestamps_are_detected() -> None:
 def test_nested_members_are_filled_in_and_reordered() -> None:
     values = pa.array([{"B": 1, "x": [{"p": "q"}]}, None, {"B": None, "x": None}])
     wanted = pa.struct([("new", TEXT), ("x", pa.list_(pa.struct([("p", TEXT), ("r", INT)]))), ("b", LONG)])
-    assert to_wanted_type(values, wanted, ANY_CASE).to_pylist() == [
+    assert to_requested_type(values, wanted, ANY_CASE).to_pylist() == [
         {"new": None, "x": [{"p": "q", "r": None}], "b": 1},
         None,
         {"new": None, "x": None, "b": None},
@@ -164,22 +164,22 @@ def test_nested_members_are_filled_in_and_reordered() -> None:
 def test_members_are_matched_by_case_if_case_sensitive() -> None:
     values = pa.array([{"a": 1, "A": 2}])
     wanted = pa.struct([("A", LONG), ("a", LONG)])
-    assert to_wanted_type(values, wanted, EXACT).to_pylist() == [{"A": 2, "a": 1}]
-    assert to_wanted_type(values, pa.struct([("b", LONG)]), EXACT).to_pylist() == [{"b": None}]
+    assert to_requested_type(values, wanted, EXACT).to_pylist() == [{"A": 2, "a": 1}]
+    assert to_requested_type(values, pa.struct([("b", LONG)]), EXACT).to_pylist() == [{"b": None}]
     with pytest.raises(UnsafeInputError, match="fits 2 members"):
-        to_wanted_type(values, wanted, ANY_CASE)
+        to_requested_type(values, wanted, ANY_CASE)
 
 
 def test_null_lists_and_maps_stay_null() -> None:
     lists = pa.array([[1], None, []], pa.list_(INT))
-    assert to_wanted_type(lists, pa.list_(LONG), ANY_CASE).to_pylist() == [[1], None, []]
+    assert to_requested_type(lists, pa.list_(LONG), ANY_CASE).to_pylist() == [[1], None, []]
     maps = pa.array([[("a", 1)], None, []], pa.map_(TEXT, INT))
-    assert to_wanted_type(maps, pa.map_(TEXT, LONG), ANY_CASE).to_pylist() == [[("a", 1)], None, []]
+    assert to_requested_type(maps, pa.map_(TEXT, LONG), ANY_CASE).to_pylist() == [[("a", 1)], None, []]
 
 
 def test_times_are_rounded_down_to_microseconds() -> None:
     values = pa.array([1_999, -1, -1_000, None], pa.timestamp("ns", "UTC"))
-    found = to_wanted_type(values, pa.timestamp("us", "UTC"), ANY_CASE)
+    found = to_requested_type(values, pa.timestamp("us", "UTC"), ANY_CASE)
     assert found.cast(LONG).to_pylist() == [1, -1, -1, None]
 
 
@@ -187,10 +187,10 @@ def test_times_are_rounded_down_to_microseconds() -> None:
 def test_julian_dates_use_spark(wrap: object) -> None:
     assert callable(wrap)
     good = wrap(pa.array([-141_427, None], INT).cast(pa.date32()))
-    assert to_wanted_type(good, good.type, ANY_CASE).equals(good)
+    assert to_requested_type(good, good.type, ANY_CASE).equals(good)
     bad = wrap(pa.array([0, -141_428], INT).cast(pa.date32()))
     with pytest.raises(UnsafeInputError, match="1582"):
-        to_wanted_type(bad, bad.type, ANY_CASE)
+        to_requested_type(bad, bad.type, ANY_CASE)
 
 
 def test_a_sample_of_pyarrow_has_its_columns() -> None:

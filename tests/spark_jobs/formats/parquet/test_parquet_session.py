@@ -14,7 +14,7 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from session_settings import session_settings
+from session_settings import pushdown_off, session_settings
 from spark_rows import sorted_rows
 
 from pushdown_spark.contract import JoinOptions, SourceReport
@@ -22,7 +22,6 @@ from pushdown_spark.errors import PushdownError
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
 
-PUSHDOWN_OFF = {"spark.sql.parquet.filterPushdown": "false"}
 ROWS = 3_000
 Rows = list[str]
 
@@ -56,7 +55,7 @@ def agrees(
     options: Mapping[str, str] | None = None,
 ) -> SourceReport:
     """Assert that a scan has the rows of Spark's reader without pushdown. Return its report."""
-    with session_settings(spark, PUSHDOWN_OFF):
+    with pushdown_off(spark, "parquet"):
         frame = spark.read.options(**(options or {}))
         frame = frame if schema is None else frame.schema(schema)
         expected = frame.parquet(str(path)).where(where).select(*(columns or ["*"]))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from session_settings import session_settings
+from session_settings import pushdown_off, session_settings
 from spark_rows import sorted_rows
 
 from pushdown_spark.formats.text.planner import CARRIER_SETTING
@@ -16,13 +16,11 @@ from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id bigint, name string, at struct<place:string>"
-PUSHDOWN = "spark.sql.json.filterPushdown.enabled"
 
 
 @pytest.fixture(autouse=True)
 def _inside_the_jvm(spark: SparkSession) -> Iterator[None]:
-    settings = {CARRIER_SETTING: "jvm", PUSHDOWN: "false", "spark.sql.csv.filterPushdown.enabled": "false"}
-    with session_settings(spark, settings):
+    with session_settings(spark, {CARRIER_SETTING: "jvm"}), pushdown_off(spark):
         yield
 
 
@@ -146,7 +144,7 @@ def test_auto_leaves_an_early_key_of_long_lines_to_spark(spark: SparkSession, tm
     lines = [f'{{"id":{n},"kind":"k{n % 1000}","text":"{text}","last":"l{n % 1000}"}}\n' for n in range(1_000)]
     path.write_text("".join(lines) * 300)
     schema = "id bigint, kind string, text string, last string"
-    with session_settings(spark, {PUSHDOWN: "true", CARRIER_SETTING: ""}):
+    with session_settings(spark, {"spark.sql.json.filterPushdown.enabled": "true", CARRIER_SETTING: ""}):
         early = _scan(spark, path, "kind = 'k777'", schema=schema, reader="auto").report()["t"]
         late = _scan(spark, path, "last = 'l777'", schema=schema, reader="auto").report()["t"]
     assert early.reader == "spark", early.reason

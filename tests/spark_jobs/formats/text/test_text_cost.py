@@ -28,6 +28,7 @@ class Case:
     share: float
     parsed: float
     ours: bool
+    hits: float = 0.0
 
 
 CASES = (
@@ -37,12 +38,13 @@ CASES = (
     Case("last field of long lines, an eighth kept", SourceFormat.JSON, 1_900, 1_400, 25, 0.05, 1.0, ours=True),
     Case("needle in short lines of CSV", SourceFormat.CSV, 45, 45, 4, 0.0, 0.0, ours=True),
     Case("all of wide CSV", SourceFormat.CSV, 35, 650, 61, 1.0, 1.0, ours=False),
+    Case("many matches in other fields of CSV", SourceFormat.CSV, 70, 113, 10, 0.01, 0.01, ours=False, hits=14.0),
     Case("needle in little data", SourceFormat.JSON, 1, 300, 16, 0.0, 1.0, ours=False),
 )
 
 
 def costs(spark: SparkSession, case: Case) -> TextCosts:
-    sampled = LineSample(1_000, case.line_bytes, (case.share,), (), 1.0, (), case.values, 0.0)
+    sampled = LineSample(1_000, case.line_bytes, (case.share,), (case.hits,), (), 1.0, (), case.values, 0.0)
     source = Source("t", case.format, ("x",), None, {}, ReaderChoice.AUTO, True)
     size = case.megabytes * MEGABYTE
     return TextCosts(spark, source, size, sampled, needed=case.values, parsed_by_spark=case.parsed)
@@ -53,4 +55,4 @@ def test_the_estimate_chooses_the_reader_that_was_faster(spark: SparkSession, ca
     estimated = costs(spark, case)
     expected = nullcontext() if case.ours else pytest.raises(UnsupportedError, match="would not pay")
     with expected:
-        estimated.check(estimated.workers(case.share), "a reason")
+        estimated.check(estimated.workers(case.share, hits=case.hits), "a reason")

@@ -1,0 +1,82 @@
+"""The filters that Spark's file readers get from conjuncts, for the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from pushdown_spark.contract import ConjunctReport, Exactness
+from pushdown_spark.relations.request import unsupported
+from pushdown_spark.runtime.jvm_gateway import class_name, elements, scala_object, scala_seq
+
+_DATA_SOURCES = "org.apache.spark.sql.execution.datasources"
+_ATTRIBUTE_SET = "org.apache.spark.sql.catalyst.expressions.AttributeSet"
+_METADATA_KEY = "__metadata_col"
+"""The key that Spark gives columns such as `_metadata`."""
+_PRUNING = "partition pruning"
+_MAX_PRINTED = 200
+"""Maximum length of a filter in the report, in characters."""
+
+
+def file_filters(frame: DataFrame, partitions: Sequence[str], conjuncts: Sequence[str]) -> list[ConjunctReport]:
+    """Return the report of each conjunct over a DataFrame of files, with the filter that Spark derives from it.
+
+    `partitions` are the partition columns. Spark optimizes all conjuncts at once, as columns of a projection. Its own
+    `DataSourceStrategy` translates each of them, as `FileSourceStrategy` does when it plans the scan.
+    """
+    if not conjuncts:
+        return []
+    try:
+        columns = [f.expr(sql).alias(f"c{number}") for number, sql in enumerate(conjuncts)]
+        plan = frame.select(*columns)._jdf.queryExecution().optimizedPlan()
+        if class_name(plan) == "Project":
+            relation = plan.collectLeaves().head()
+            conditions = [alias.child() for alias in elements(plan.projectList())]
+            pushed = [_pushed_as(frame.sparkSession, relation, partitions, condition) for condition in conditions]
+            return [_report(sql, text) for sql, text in zip(conjuncts, pushed, strict=True)]
+    except (PySparkException, Py4JError):
+        # A constant that fails in ANSI mode, for example. The query itself raises the error.
+        pass
+    return [unsupported(sql, "Spark cannot plan it") for sql in conjuncts]
+
+
+def _report(sql: str, pushed_as: str) -> ConjunctReport:
+    if not pushed_as:
+        return unsupported(sql, "Spark does not push it into this format")
+    exactness = Exactness.EXACT if pushed_as == _PRUNING else Exactness.INEXACT
+    return ConjunctReport(sql=sql, exactness=exactness, pushed_as=pushed_as)
+
+
+def _pushed_as(spark: SparkSession, relation: JavaObject, partitions: Sequence[str], condition: JavaObject) -> str:
+    """Return what Spark's scan does with an optimized condition, empty if it does nothing."""
+    used = list(elements(condition.references().toSeq()))
+    data = [column for column in used if str(column.name()) not in partitions]
+    if used and not data and condition.deterministic():
+        return _PRUNING
+    stored = [column for column in data if not column.metadata().contains(_METADATA_KEY)]
+    if not stored:
+        return ""
+    strategy = scala_object(spark, f"{_DATA_SOURCES}.DataSourceStrategy")
+    stored_set = scala_object(spark, _ATTRIBUTE_SET).apply(scala_seq(spark, stored))
+    # The part of the condition that is about the columns of the files.
+    part = strategy.extractPredicatesWithinOutputSet(condition, stored_set)
+    if part.isEmpty():
+        return ""
+    translated = strategy.translateFilter(part.get(), _takes_members(spark, relation))
+    if translated.isEmpty():
+        return ""
+    text = str(translated.get().toString())
+    return f"Spark's reader: {text if len(text) <= _MAX_PRINTED else f'{text[:_MAX_PRINTED]}...'}"
+
+
+def _takes_members(spark: SparkSession, relation: JavaObject) -> bool:
+    """Return whether Spark pushes filters on struct members into the format."""
+    if relation.nodeName() == "DataSourceV2Relation":
+        return True
+    utils = scala_object(spark, f"{_DATA_SOURCES}.DataSourceUtils")
+    return bool(utils.supportNestedPredicatePushdown(relation.relation()))

@@ -1,0 +1,67 @@
+"""The filters in the report are those that Spark plans for its own file readers."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pushdown_spark.contract import Exactness
+from pushdown_spark.formats.native.file_filters import file_filters
+
+_CONJUNCTS = (
+    "k = 5",
+    "k <=> 5",
+    "cast(k AS double) = 5.0",
+    "k IN (1, 2, 3)",
+    "k = 1 OR s LIKE 'x%'",
+    "s LIKE '%x'",
+    "NOT (d < DATE '2020-01-01')",
+    "day = 1",
+    "day = 1 OR k = 5",
+    "(day = 1 AND k = 5) OR (day = 2 AND k = 6)",
+    "day + k > 3",
+    "day > rand() * 5",
+    "member.m = 3",
+    "upper(s) = 'X'",
+    "1 = 1",
+    "_metadata.file_name = 'x'",
+)
+
+
+@pytest.fixture(scope="module")
+def root(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("filters")
+    columns = ("id AS k", "string(id) AS s", "date '2020-01-01' AS d", "struct(id AS m) AS member", "id % 3 AS day")
+    rows = spark.range(9).selectExpr(*columns)
+    for name in ("json", "orc", "parquet"):
+        rows.write.partitionBy("day").format(name).save(str(path / name))
+    return path
+
+
+def _planned(frame: DataFrame, conjunct: str) -> tuple[str, bool]:
+    """Return the filters in Spark's plan of one conjunct without null checks, and whether it prunes partitions."""
+    plan = str(frame.where(conjunct)._jdf.queryExecution().executedPlan().toString())
+    pushed = plan.partition("PushedFilters: [")[2].partition("], ReadSchema")[0]
+    prunes = "PartitionFilters: []" not in plan and "Filter (" not in plan
+    filters = [text for text in pushed.split("), ") if text and not text.startswith("IsNotNull(")]
+    return "), ".join(filters), prunes
+
+
+@pytest.mark.parametrize("name", ["json", "orc", "parquet"])
+def test_filters_are_those_of_sparks_plan(spark: SparkSession, root: Path, name: str) -> None:
+    schema = "k bigint, s string, d date, member struct<m: bigint>, day bigint"
+    frame = spark.read.schema(schema).format(name).load(str(root / name))
+    for report in file_filters(frame, ("day",), _CONJUNCTS):
+        pushed, prunes = _planned(frame, report.sql)
+        if prunes:
+            assert report.exactness is Exactness.EXACT, report
+        elif pushed:
+            assert report.pushed_as == f"Spark's reader: {pushed}"
+        else:
+            assert report.exactness is Exactness.UNSUPPORTED, report
+
+
+def test_a_conjunct_that_spark_cannot_plan_is_reported_as_unsupported(spark: SparkSession, root: Path) -> None:
+    frame = spark.read.orc(str(root / "orc"))
+    (report,) = file_filters(frame, ("day",), ["1 / 0 = 1"])
+    assert (report.exactness, report.pushed_as) == (Exactness.UNSUPPORTED, None)
