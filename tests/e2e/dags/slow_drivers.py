@@ -1,6 +1,6 @@
 """The scan of `slow_scan` with a driver on the cluster: the task waits for it, or is deferred, or has a timeout.
 
-The workers of two DAGs die after the cluster has accepted the driver and before its id is stored. The next try follows
+The workers of two DAGs die when the cluster has accepted the driver, and do not store its id. The next try follows
 before the driver starts, or when it runs.
 """
 
@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from airflow.sdk import DAG, Context
 
+from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.operators import RemoteScanOperator
 
 DATA = os.environ.get("AIRFLOW_PUSHDOWN_DEMO_DIR", "/nowhere")
@@ -19,12 +20,19 @@ FIRST_TRY = 1
 
 
 class DyingWorkerOperator(RemoteScanOperator):
-    """A scan whose worker dies in the first try instead of storing the id of the driver."""
+    """A scan whose worker dies in the first try when the cluster has accepted the driver, and does not store its id."""
 
     def _remember_driver(self, context: Context, driver_id: str) -> None:
+        if context["ti"].try_number > FIRST_TRY:
+            super()._remember_driver(context, driver_id)
+        elif not driver_id.startswith("application_"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _link_to(self, context: Context, started: Application) -> None:
+        """Die when YARN has accepted the application. It gives out the id before that."""
         if context["ti"].try_number == FIRST_TRY:
             os.kill(os.getpid(), signal.SIGKILL)
-        super()._remember_driver(context, driver_id)
+        super()._link_to(context, started)
 
 
 def after(**delay: int) -> dict[str, object]:
@@ -52,6 +60,8 @@ for name, (operator, options) in MODES.items():
             table="slow_rows",
             where="number > 10",
             fetch_size=10,
+            # Rows that the driver itself fetches have no progress.
+            num_partitions=1,
             output=f"{DATA}/output/{name}/{{{{ ds }}}}",
             **options,
         )
