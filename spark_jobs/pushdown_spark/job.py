@@ -9,7 +9,10 @@ import signal
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from pyspark import SparkConf, SparkContext
 from pyspark import __version__ as pyspark_version
@@ -20,7 +23,6 @@ from pushdown_spark.contract.progress import Progress
 from pushdown_spark.contract.report_text import render_text
 from pushdown_spark.contract.versions import unsupported_spark
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.query_run import QueryRun, SharedApplication
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.exchange import (
     claim_result,
@@ -35,6 +37,11 @@ from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.parent_watch import watch_parent
 from pushdown_spark.runtime.progress import publish_progress
 
+if TYPE_CHECKING:
+    from pushdown_spark.query_run import QueryRun
+
+_QUERIES = "pushdown_spark.query_run"
+"""The module that runs queries. It is imported while Spark starts, because each of them takes about a second."""
 _QUIET = {
     "spark.app.name": "airflow_pushdown",
     "spark.log.level": "WARN",
@@ -93,8 +100,11 @@ class JobRun:
             raise BadSpecError(f"spark_python: {problem}")
         if self._spec.secrets_path is not None:
             self._secrets = read_secrets(self._spec.secrets_path, self._text, keep=keep_secrets)
-        spark = _start_spark(self._spec.conf)
+        with ThreadPoolExecutor(1) as pool:
+            queries = pool.submit(import_module, _QUERIES)
+            spark = _start_spark(self._spec.conf)
         try:
+            queries.result()
             context = spark.sparkContext
             self._application_id = context.applicationId
             print(f"airflow_pushdown: application {context.applicationId}, UI {context.uiWebUrl or 'off'}", flush=True)
@@ -109,12 +119,14 @@ class JobRun:
 
     def explain(self, spark: SparkSession) -> str:
         """Return the plan of each query as text, without running any."""
-        application = SharedApplication(spark)
-        plans = {name: run.plan().explain() for name, run in self._queries(application).items()}
+        plans = {name: run.plan().explain() for name, run in self._queries(spark).items()}
         return "\n".join(f"Scan {name}\n{plan}" if name else plan for name, plan in plans.items())
 
-    def _queries(self, application: SharedApplication) -> dict[str, QueryRun]:
+    def _queries(self, spark: SparkSession) -> dict[str, QueryRun]:
         """Return the scans of the job by their names, or its query under an empty name."""
+        from pushdown_spark.query_run import QueryRun, SharedApplication
+
+        application = SharedApplication(spark)
         spec, secrets = self._spec, self._secrets
         if not spec.scans:
             return {"": QueryRun(application, spec, secrets)}
@@ -132,7 +144,7 @@ class JobRun:
 
     def _run(self, spark: SparkSession) -> JobResult:
         """Run the query, or one scan after the other. Only a failure of Spark itself stops the scans after it."""
-        for name, run in self._queries(SharedApplication(spark)).items():
+        for name, run in self._queries(spark).items():
             self._started_runs[name] = run
             started = time.monotonic()
             rows, error = None, None

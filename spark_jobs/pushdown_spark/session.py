@@ -27,8 +27,9 @@ from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.parser import shorten_lists
 from pushdown_spark.planner import plan_scan
 from pushdown_spark.projection.metadata_columns import implicit_catalog
+from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, RemoteSource, Source
-from pushdown_spark.relations.open import open_relation
+from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.relations.tables import declared_table
 from pushdown_spark.result import PushdownResult, ScanResult, analyze, parses
 from pushdown_spark.runtime.error_classification import typed_error
@@ -53,6 +54,7 @@ class PushdownSession:
         self._spark = spark
         self._cold = cold
         self._sources: dict[str, AnySource] = {}
+        self._relations = RelationCache(spark)
         self._planner: SqlPlanner | None = None
 
     def add_source(
@@ -185,7 +187,8 @@ class PushdownSession:
             if query.sql is not None:
                 return self._sql_planner().plan(query.sql, query.joins)
             where = _whole_predicate(self._spark, query)
-            return _plan(self._spark, self._source(query.source or ""), query.model_copy(update={"where": where}))
+            source = self._source(query.source or "")
+            return _plan(self._spark, self._relations.open(source), query.model_copy(update={"where": where}))
 
     def _sql_planner(self) -> SqlPlanner:
         """Return the planner of SQL queries, which keeps samples of the sources."""
@@ -194,7 +197,7 @@ class PushdownSession:
             from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
             from pushdown_spark.sql import SqlPlanner
 
-            self._planner = SqlPlanner(self._spark, self._sources, SampleCache())
+            self._planner = SqlPlanner(self._spark, self._sources, self._relations, SampleCache())
         return self._planner
 
     def _source(self, name: str) -> AnySource:
@@ -260,9 +263,8 @@ def _whole_predicate(spark: SparkSession, query: QuerySpec) -> str | None:
     return f"{interval} AND (\n{query.where}\n)"
 
 
-def _plan(spark: SparkSession, source: AnySource, query: QuerySpec) -> PushdownResult:
+def _plan(spark: SparkSession, relation: Relation, query: QuerySpec) -> PushdownResult:
     """Resolve the columns, choose a reader, and select its rows."""
-    relation = open_relation(spark, source)
     projection = relation.projection(query.columns)
 
     def select(frame: DataFrame) -> DataFrame:
@@ -279,7 +281,7 @@ def _plan(spark: SparkSession, source: AnySource, query: QuerySpec) -> PushdownR
         _check_query(scan, planned.native, select, query.where)
     return ScanResult(
         spark,
-        source.name,
+        relation.source.name,
         scan,
         planned.fallback(filter_and_select),
         limit=query.limit,

@@ -21,7 +21,7 @@ from pushdown_spark.planner import plan_full_pushdown, plan_scan
 from pushdown_spark.projection.required_columns import words_outside_names
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource
-from pushdown_spark.relations.open import open_relation
+from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.result import PushdownResult, ScanResult, analyze
 from pushdown_spark.scan.base import ProjectedScan
 
@@ -29,11 +29,14 @@ from pushdown_spark.scan.base import ProjectedScan
 class SqlPlanner:
     """The planner of SQL queries. Spark runs the query, and the readers of the sources get its conjuncts."""
 
-    def __init__(self, spark: SparkSession, sources: Mapping[str, AnySource], cache: SampleCache) -> None:
-        """`cache` keeps samples of the sources for later queries."""
+    def __init__(
+        self, spark: SparkSession, sources: Mapping[str, AnySource], relations: RelationCache, samples: SampleCache
+    ) -> None:
+        """`relations` opens the sources, and `samples` keeps samples of them for later queries."""
         self._spark = spark
         self._sources = sources
-        self._cache = cache
+        self._relations = relations
+        self._samples = samples
         self._views = PrivateViews(spark)
 
     def plan(self, sql: str, joins: JoinOptions) -> PushdownResult:
@@ -62,7 +65,7 @@ class SqlPlanner:
         return self._optimizer(joins).optimize(sql)
 
     def _optimizer(self, joins: JoinOptions) -> QueryOptimizer:
-        return QueryOptimizer(self._spark, self._sources, joins, self._cache, self._views)
+        return QueryOptimizer(self._spark, self._sources, joins, self._relations, self._samples, self._views)
 
     def _is_complete(self, sql: str, tree: exp.Select, table: exp.Table) -> bool:
         """Return whether the tree of a query over one table has all required columns by their own names."""
@@ -73,7 +76,7 @@ class SqlPlanner:
 
     def _plan_one_source(self, sql: str, tree: exp.Select, source: AnySource) -> PushdownResult:
         """Plan a query with one reference to one source, whose reader gets the WHERE."""
-        relation = open_relation(self._spark, source)
+        relation = self._relations.open(source)
         where = self._where(sql, tree, relation)
         request, notes = relation.query_request(tree, where, words_outside_names(sql, tree))
         request = request.of_query(sql)

@@ -46,7 +46,7 @@ from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
 from pushdown_spark.planner import plan_scan
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource
-from pushdown_spark.relations.open import open_relations
+from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.runtime.error_classification import typed_error
 
 
@@ -85,12 +85,14 @@ class QueryOptimizer:
         spark: SparkSession,
         sources: Mapping[str, AnySource],
         options: JoinOptions,
+        relations: RelationCache,
         samples: SampleCache,
         views: PrivateViews,
     ) -> None:
         self._spark = spark
         self._sources = sources
         self._options = options
+        self._relations = relations
         self._samples = samples
         self._views = views
 
@@ -129,7 +131,7 @@ class QueryOptimizer:
         declared = {views[number]: self._declared(table) for number, table in tables.items()}
         query = ParsedQuery.of(replace_table_names(sql, tables, views.__getitem__))
         # A source is opened once, however often the query refers to it.
-        relations = open_relations(self._spark, {source.name: source for source in declared.values()}.values())
+        relations = self._relations.open_all({source.name: source for source in declared.values()}.values())
         references = source_references(query.tree, {view: relations[source.name] for view, source in declared.items()})
         return QueryContext(self._spark, self._options, self._samples, self._views, sql, query, references)
 
@@ -158,7 +160,7 @@ class QueryOptimizer:
         sources = self._referenced_sources(sql)
         if not sources:
             return None
-        relations = open_relations(self._spark, sources.values())
+        relations = self._relations.open_all(sources.values())
         scans = [self._scan(name, relations[source.name], source, sql, reason) for name, source in sources.items()]
         frames = {scan.view: scan.planned.native("check").frame() for scan in scans}
         try:

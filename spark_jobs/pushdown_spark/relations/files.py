@@ -18,7 +18,7 @@ from pushdown_spark.contract import ErrorCode, OnMissingColumn, SourceFormat
 from pushdown_spark.errors import BadSpecError, UnsupportedError
 from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.predicate import EVERY_ROW, FILE_METADATA, Predicate
-from pushdown_spark.expressions.session_settings import is_enabled, is_option_on
+from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.formats.avro.spark_source import format_name
 from pushdown_spark.projection.file_locations import directories, location, max_depth, root_of, scan_root
 from pushdown_spark.projection.metadata_columns import FileMetadata
@@ -180,7 +180,7 @@ class FileRelation(Relation):
     def projection(self, columns: Sequence[str] | None) -> Projection:
         """Resolve the columns of a query, all with None. Raises UnknownColumnError and KindMismatchError."""
         source = self.source
-        if self._has_unnamed_fields and columns is not None:
+        if has_unnamed_fields(source) and columns is not None:
             self._widen(columns)
         resolve_to_depth = partial(
             resolve,
@@ -189,20 +189,12 @@ class FileRelation(Relation):
             case_sensitive=self._case_sensitive,
             catalog=source.catalog,
             origin=self._origin,
-            has_unnamed_fields=self._has_unnamed_fields,
+            has_unnamed_fields=has_unnamed_fields(source),
         )
         projection = resolve_to_depth(sys.maxsize)
         if not any(output.kind is ColumnKind.DIRECTORY for output in projection.outputs):
             return projection
         return resolve_to_depth(max_depth(map(decoded, self.uris), self.roots))
-
-    @property
-    def _has_unnamed_fields(self) -> bool:
-        """Whether the fields of lines have no names: CSV without a header and without a declared schema."""
-        source = self.source
-        return (
-            source.format is SourceFormat.CSV and source.schema is None and not is_option_on(source.options, "header")
-        )
 
     def _widen(self, columns: Sequence[str]) -> None:
         """Load lines with as many fields as `columns` needs; Spark takes the number from the first line."""
@@ -310,6 +302,12 @@ class FileRelation(Relation):
         whole = self._whole or self
         roots = self.roots
         return ImplicitValues(self.source.catalog, roots, cache(lambda: _file_metadata(whole.listing, roots)))
+
+
+def has_unnamed_fields(source: Source) -> bool:
+    """Return whether the fields of lines have no names: CSV without a header and without a declared schema."""
+    has_header = source.options.get("header", "false").lower() == "true"
+    return source.format is SourceFormat.CSV and source.schema is None and not has_header
 
 
 def _file_metadata(listing: Listing, roots: Sequence[str]) -> Mapping[str, FileMetadata]:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from dataclasses import dataclass
 
 from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
-from pushdown_spark.contract import FORMATS_WITHOUT_FILES
+from pushdown_spark.contract import FORMATS_WITHOUT_FILES, SourceFormat
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, Source
-from pushdown_spark.relations.files import FileRelation
+from pushdown_spark.relations.file_versions import FileVersion, file_versions
+from pushdown_spark.relations.files import FileRelation, has_unnamed_fields
+from pushdown_spark.relations.listing import decoded, is_local
 from pushdown_spark.relations.tables import open_table
 
 _MAX_THREADS = 4
 """File relations that are opened at the same time. Opening mostly waits for listings, footers and small Spark jobs."""
+_KEPT_FORMATS = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.ORC, SourceFormat.PARQUET})
+"""Formats whose relations are kept. Which Avro files are read depends on Hadoop's settings, which may change."""
 
 
 def open_relation(spark: SparkSession, source: AnySource) -> Relation:
@@ -31,18 +35,61 @@ def open_relation(spark: SparkSession, source: AnySource) -> Relation:
     return DatabaseRelation.open(spark, source)
 
 
-def open_relations(spark: SparkSession, sources: Iterable[AnySource]) -> dict[str, Relation]:
-    """Open several declared sources at the same time, and return them by name.
+class RelationCache:
+    """Opens the sources of a session. It keeps relations of local files while the files and all settings are the same.
 
-    Raises the error of a database relation before those of file relations, and these in the order of the sources.
+    Opening a source lists its files and may infer their schema, which takes longer than a short query.
     """
-    declared = list(sources)
-    files = [source for source in declared if isinstance(source, Source)]
-    if len(files) < 2:
-        return {source.name: open_relation(spark, source) for source in declared}
-    open_in_thread = inheritable_thread_target(spark)(partial(open_relation, spark))
-    with ThreadPoolExecutor(min(len(files), _MAX_THREADS)) as threads:
-        pending = {source.name: threads.submit(open_in_thread, source) for source in files}
-        # A database connection stays in the thread that opened it.
-        databases = {source.name: open_relation(spark, source) for source in declared if source.name not in pending}
-        return databases | {name: relation.result() for name, relation in pending.items()}
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._kept: dict[str, tuple[_Version, Relation]] = {}
+
+    def open(self, source: AnySource) -> Relation:
+        """Open a source. Raises typed errors that name the parameter."""
+        # Before the files are listed, so that a change in the meantime shows in the next version.
+        version = self._version(source)
+        kept = self._kept.pop(source.name, None)
+        relation = kept[1] if kept is not None and kept[0] == version else open_relation(self._spark, source)
+        if version is not None and isinstance(relation, FileRelation) and version.has_files(relation.uris):
+            self._kept[source.name] = (version, relation)
+        return relation
+
+    def open_all(self, sources: Iterable[AnySource]) -> dict[str, Relation]:
+        """Open several sources at the same time, and return them by name.
+
+        Raises the error of a database relation before those of file relations, and these in the order of the sources.
+        """
+        declared = list(sources)
+        files = [source for source in declared if isinstance(source, Source)]
+        if len(files) < 2:
+            return {source.name: self.open(source) for source in declared}
+        open_in_thread = inheritable_thread_target(self._spark)(self.open)
+        with ThreadPoolExecutor(min(len(files), _MAX_THREADS)) as threads:
+            pending = {source.name: threads.submit(open_in_thread, source) for source in files}
+            # A database connection stays in the thread that opened it.
+            databases = {source.name: self.open(source) for source in declared if source.name not in pending}
+            return databases | {name: relation.result() for name, relation in pending.items()}
+
+    def _version(self, source: AnySource) -> _Version | None:
+        """Return what the relation of a source depends on, None if it is not known."""
+        if not isinstance(source, Source) or source.format not in _KEPT_FORMATS or has_unnamed_fields(source):
+            return None
+        files = file_versions(source.paths)
+        if files is None:
+            return None
+        settings = self._spark._jsparkSession.sessionState().conf().settings().hashCode()
+        return _Version(source, int(settings), files)
+
+
+@dataclass(frozen=True)
+class _Version:
+    """A source, the hash of the session's settings, and the files below the paths of the source."""
+
+    source: Source
+    settings: int
+    files: Mapping[str, FileVersion]
+
+    def has_files(self, uris: Sequence[str]) -> bool:
+        """Return whether all files that Spark has listed are among those of the version."""
+        return all(is_local(uri) and f"/{decoded(uri).removeprefix('file:').lstrip('/')}" in self.files for uri in uris)

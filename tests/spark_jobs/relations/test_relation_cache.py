@@ -1,0 +1,98 @@
+"""A session opens local files once, until they, their declaration or a setting change."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pushdown_spark.contract import ReaderChoice, SourceFormat
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.open import RelationCache
+from pushdown_spark.session import PushdownSession
+
+FORMATS = ("csv", "json", "orc", "parquet")
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> Path:
+    for name in FORMATS:
+        writer = spark.range(4).selectExpr("id AS k", "'x' AS s").write.option("header", "true")
+        writer.format(name).save(str(tmp_path / name))
+    return tmp_path
+
+
+@pytest.fixture
+def zone(spark: SparkSession) -> Iterator[None]:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    yield
+    spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def source(path: str, name: str, schema: str | None = None) -> Source:
+    return Source("t", SourceFormat(name), (path,), schema, {"header": "true"}, ReaderChoice.AUTO, True)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_unchanged_files_are_opened_once(spark: SparkSession, table: Path, name: str) -> None:
+    cache = RelationCache(spark)
+    declared = source(str(table / name), name)
+    assert cache.open(declared) is cache.open(declared)
+    assert cache.open_all([declared])["t"] is cache.open(declared)
+
+
+def test_another_setting_or_schema_opens_the_files_again(spark: SparkSession, table: Path, zone: None) -> None:
+    cache = RelationCache(spark)
+    path = str(table / "orc")
+    first = cache.open(source(path, "orc"))
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    second = cache.open(source(path, "orc"))
+    third = cache.open(source(path, "orc", "k bigint"))
+    assert len({id(first), id(second), id(third)}) == 3
+    assert third.schema.fieldNames() == ["k"]
+
+
+@pytest.mark.parametrize("path", ["{}/*.orc", "s3a://bucket/key", "{}/missing"])
+def test_paths_that_are_no_local_files_have_no_version(spark: SparkSession, table: Path, path: str) -> None:
+    assert RelationCache(spark)._version(source(path.format(table / "orc"), "orc")) is None
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_rows_and_columns_follow_the_files(spark: SparkSession, table: Path, name: str) -> None:
+    path = table / name
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(path), format=name, options={"header": "true"})
+
+    def rows() -> list[tuple[object, ...]]:
+        return sorted(tuple(map(str, row)) for row in session.scan("t").df.collect())
+
+    def write(columns: str, mode: str) -> None:
+        spark.range(10, 12).selectExpr(*columns.split(";")).write.format(name).option("header", "true").mode(mode).save(
+            str(path)
+        )
+
+    assert len(rows()) == 4
+    write("id AS k;'x' AS s", "append")
+    assert len(rows()) == 6
+    write("id AS k;'y' AS s;id + 1 AS z", "overwrite")
+    assert rows() == [("10", "y", "11"), ("11", "y", "12")]
+    file = next(file for file in path.iterdir() if file.name.startswith("part-"))
+    file.rename(file.with_name("moved-" + file.name))
+    assert len(rows()) == 2
+    for left in path.iterdir():
+        if left.name.startswith("moved-"):
+            left.unlink()
+    assert len(rows()) < 2
+
+
+def test_a_file_of_the_same_size_is_read_again(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text('{"k": 1}\n')
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(path), format="json")
+    assert [field.name for field in session.scan("t").df.schema] == ["k"]
+    status = path.stat()
+    path.write_text('{"m": 1}\n')
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    assert [field.name for field in session.scan("t").df.schema] == ["m"]
