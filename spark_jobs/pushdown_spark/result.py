@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -44,16 +45,21 @@ class PushdownResult(ABC):
     def df(self) -> DataFrame:
         """The result as a lazy DataFrame."""
 
-    def run(self, action: Callable[[DataFrame], T], *, single_pass: bool = False) -> T:
+    def run(
+        self, action: Callable[[DataFrame], T], *, single_pass: bool = False, as_they_come: bool | None = None
+    ) -> T:
         """Run an action over the result, and count on the executors what it reads and returns.
 
         Set `single_pass` for an action that reads the rows once and in their order, such as a write; counting them is
         then nearly free. Do not set it for an action that sorts all rows: Spark reads them twice, and the count is
-        wrong.
+        wrong. `as_they_come` is the former name of `single_pass`.
 
         If our reader fails on the input, the action runs again over Spark's own reader. A failed action must therefore
         leave nothing behind. The error of our reader is raised only if Spark's reader fails too.
         """
+        if as_they_come is not None:
+            warnings.warn("as_they_come is now single_pass", DeprecationWarning, stacklevel=2)
+            single_pass = as_they_come
         if self._can_fall_back:
             try:
                 return self._run(action, single_pass=single_pass)
