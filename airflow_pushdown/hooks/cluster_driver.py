@@ -3,31 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from airflow_pushdown.exceptions import PushdownTaskError
+from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.hooks.drivers import ClusterUnreachableError, DriverPhase, DriverStatus, StandaloneDrivers
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.failures import submit_failed
 from airflow_pushdown.hooks.tracking import TrackedDriver, unreachable
-from pushdown_spark.contract import JobSpec
+from pushdown_spark.contract import JobSpec, SecretValues
 from pushdown_spark.contract.driver_claim import REPLACED, claim
 from pushdown_spark.contract.progress import Progress
 
 _CONTINUABLE = (DriverPhase.ACTIVE, DriverPhase.SUCCEEDED)
 
 
+@dataclass(frozen=True)
+class Submission:
+    """The job to submit, its credentials, and the location of Spark.
+
+    `spark_home`, `spark_python`, `exchange_dir`, `exchange_conn_id` and `class_archives` are the operator's parameters
+    of the same names. `try_number` is that of the task. `on_started` is called with the Spark application when it
+    starts, if its driver runs on this machine or on YARN. `on_submitted` is called with the id of a driver as soon as a
+    cluster has accepted it. `leaves_driver` returns whether a killed task leaves its driver to the next try, which
+    continues with it. `on_progress` is called with the progress of the job every few seconds, if the task can
+    read it.
+    """
+
+    spec: JobSpec
+    secrets: SecretValues = field(default_factory=SecretValues)
+    spark_home: str | None = None
+    spark_python: str | None = None
+    exchange_dir: str | None = None
+    exchange_conn_id: str | None = None
+    class_archives: str | None = None
+    try_number: int = 1
+    on_started: Callable[[Application], None] | None = None
+    on_submitted: Callable[[str], None] | None = None
+    leaves_driver: Callable[[], bool] | None = None
+    on_progress: Callable[[Progress], None] | None = None
+
+
 class ClusterDriverHook(SparkConnectionHook):
     """A hook that follows the driver of its job on a cluster. Subclasses submit the job."""
 
-    _spec: JobSpec
-    _try_number: int
+    _submission: Submission
     _exchange: Exchange
     _killed = False
     _status: DriverStatus | None = None
     """The status of a driver that has ended."""
-    _on_progress: Callable[[Progress], None] | None = None
-    _leaves_driver: Callable[[], bool] | None = None
     _is_left = False
     """Whether this try was killed and has left its driver and files to the next one."""
 
@@ -43,9 +68,9 @@ class ClusterDriverHook(SparkConnectionHook):
         self._require_latest_try()
         self.attach(driver_id)
         driver = self.tracked_driver()
-        phase = DriverPhase.MISSING if driver is None else driver.phase_for(self._spec)
+        phase = DriverPhase.MISSING if driver is None else driver.phase_for(self._submission.spec)
         if phase in _CONTINUABLE:
-            self._exchange.take_over(self._try_number)
+            self._exchange.take_over(self._submission.try_number)
         return phase
 
     def earlier_driver(self) -> str | None:
@@ -54,7 +79,7 @@ class ClusterDriverHook(SparkConnectionHook):
         If that driver has not started yet, it will not start anymore.
         """
         self._require_latest_try()
-        driver_id = self._driver_without_stored_id()
+        driver_id = self._find_earlier_driver()
         if driver_id is None or self.phase_of(driver_id) not in _CONTINUABLE:
             return None
         return driver_id
@@ -77,8 +102,8 @@ class ClusterDriverHook(SparkConnectionHook):
         self._run_post_submit_commands()
 
     def _report_progress(self, progress: Progress) -> None:
-        if self._on_progress is not None:
-            self._on_progress(progress)
+        if self._submission.on_progress is not None:
+            self._submission.on_progress(progress)
 
     def end_applications(self) -> None:
         """End the run's drivers on YARN or Kubernetes, unless a later try waits for one of them."""
@@ -95,8 +120,8 @@ class ClusterDriverHook(SparkConnectionHook):
 
     def _leave_driver(self) -> bool:
         """Leave the driver and the files of a killed try to the next one, if there is one. Return whether there is."""
-        asked = self._leaves_driver if self.driver_id is not None else None
-        self._is_left = self._is_taken_over() or (asked is not None and asked())
+        leaves_driver = self._submission.leaves_driver if self.driver_id is not None else None
+        self._is_left = self._is_taken_over() or (leaves_driver is not None and leaves_driver())
         return self._is_left
 
     def _is_taken_over(self) -> bool:
@@ -107,7 +132,7 @@ class ClusterDriverHook(SparkConnectionHook):
         if self._is_left:
             return True
         try:
-            return self.is_cluster and self._exchange.is_taken_over(self._try_number)
+            return self.is_cluster and self._exchange.is_taken_over(self._submission.try_number)
         except PushdownTaskError as error:
             self.log.warning("It is not known whether a later try uses the driver: %s", error)
             return False
@@ -117,13 +142,13 @@ class ClusterDriverHook(SparkConnectionHook):
 
         A deleted DAG run with the same id may have left the number of a later try.
         """
-        if not self.is_cluster or not self._exchange.is_taken_over(self._try_number):
+        if not self.is_cluster or not self._exchange.is_taken_over(self._submission.try_number):
             return
         prepared = self._exchange.read_spec()
-        if prepared is not None and prepared.generation == self._spec.generation:
+        if prepared is not None and prepared.generation == self._submission.spec.generation:
             raise submit_failed("the next try of this task has begun, so this one submits nothing")
 
-    def _driver_without_stored_id(self) -> str | None:
+    def _find_earlier_driver(self) -> str | None:
         """Return the last driver of the run according to its tag or to the driver itself, None without one.
 
         Raises a retryable error if the cluster manager does not answer, because a second driver might be the result.
@@ -154,13 +179,13 @@ class ClusterDriverHook(SparkConnectionHook):
         try:
             return self.tagged_drivers(are_active=True)
         except ClusterUnreachableError as error:
-            if self._try_number > 1 or self._exchange.read_spec() is not None:
+            if self._submission.try_number > 1 or self._exchange.read_spec() is not None:
                 raise unreachable("of an earlier try", str(error)) from error
             self.log.warning("This is the first try, so no driver of it runs, but none can be ended either: %s", error)
             return []
 
     def _attach_to_earlier_driver(self) -> None:
-        if (driver_id := self._driver_without_stored_id()) is not None:
+        if (driver_id := self._find_earlier_driver()) is not None:
             self.attach(driver_id)
 
     def _require_rest_server(self) -> None:

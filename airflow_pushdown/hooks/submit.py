@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from airflow_pushdown.hooks.application import (
 )
 from airflow_pushdown.hooks.archive_recording import OFF, StartArchive, start_archive
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archive
-from airflow_pushdown.hooks.cluster_driver import ClusterDriverHook
+from airflow_pushdown.hooks.cluster_driver import ClusterDriverHook, Submission
 from airflow_pushdown.hooks.conf_directory import CONF_DIRECTORY, unmovable_file
 from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.environment import child_environment, find_installation
@@ -42,37 +41,11 @@ from airflow_pushdown.hooks.standalone import shared_program, standalone_command
 from airflow_pushdown.hooks.yarn import run_tag
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.spark_settings import SUBMIT_DEFAULTS, serialize_all
-from pushdown_spark.contract import JobResult, JobSpec, SecretValues
-from pushdown_spark.contract.progress import Progress, progress_of_line
+from pushdown_spark.contract import JobResult
+from pushdown_spark.contract.progress import progress_of_line
 
 _DEFAULT_FILES = "fs.defaultFS"
 """Hadoop's setting of the file system of paths without a scheme."""
-
-
-@dataclass(frozen=True)
-class Submission:
-    """The job to submit, its credentials, and the location of Spark.
-
-    `spark_home`, `spark_python`, `exchange_dir`, `exchange_conn_id` and `class_archives` are the operator's parameters
-    of the same names. `try_number` is that of the task. `on_started` is called with the Spark application when it
-    starts, if its driver runs on this machine or on YARN. `on_submitted` is called with the id of a driver as soon as a
-    cluster has accepted it. `leaves_driver` returns whether a killed task leaves its driver to the next try, which
-    continues with it. `on_progress` is called with the progress of the job every few seconds, if the task can
-    read it.
-    """
-
-    spec: JobSpec
-    secrets: SecretValues = field(default_factory=SecretValues)
-    spark_home: str | None = None
-    spark_python: str | None = None
-    exchange_dir: str | None = None
-    exchange_conn_id: str | None = None
-    class_archives: str | None = None
-    try_number: int = 1
-    on_started: Callable[[Application], None] | None = None
-    on_submitted: Callable[[str], None] | None = None
-    leaves_driver: Callable[[], bool] | None = None
-    on_progress: Callable[[Progress], None] | None = None
 
 
 class PushdownSubmitHook(ClusterDriverHook):
@@ -96,10 +69,6 @@ class PushdownSubmitHook(ClusterDriverHook):
         `conf` is the user's Spark configuration and `py_files` are the user's archives, as in the provider's hook.
         """
         self._submission = submission
-        self._spec = submission.spec
-        self._try_number = submission.try_number
-        self._on_progress = submission.on_progress
-        self._leaves_driver = submission.leaves_driver
         self._job: JobProcess | None = None
         self._has_failed = False
         self._reported: Application | None = None
@@ -124,7 +93,7 @@ class PushdownSubmitHook(ClusterDriverHook):
             environ=os.environ,
         )
         require_supported_spark(self._installation)
-        given = GivenJars(
+        jars = GivenJars(
             self._packages,
             self._jars,
             self._driver_class_path,
@@ -132,8 +101,8 @@ class PushdownSubmitHook(ClusterDriverHook):
             self._properties_file,
             {**os.environ, **serialize_all(self._env)}.get(CONF_DIRECTORY),
         )
-        self._settings = submit_settings(given, self._installation)
-        self._packages = packages_for(submission.spec, given, self._installation)
+        self._settings = submit_settings(jars, self._installation)
+        self._packages = packages_for(submission.spec, jars, self._installation)
         self._history_server = history_server(self.history_extra, serialize_all(conf).get(HISTORY_KEY))
         self._exchange = self._open_exchange()
         self._application_args = ["--spec", self._exchange.spec_location]
@@ -144,14 +113,15 @@ class PushdownSubmitHook(ClusterDriverHook):
         `application` is ignored, because the program is always the same. Raises a `PushdownTaskError` if spark-submit
         fails without a result. `collect` returns failures of the job itself.
         """
+        submission = self._submission
         self._validate_yarn_track_via_rm_api_config()
         self._require_rest_server()
         self.require_wait()
         self._end_earlier_driver()
         self.detach()
         if self.is_cluster:
-            self._exchange.take_over(self._try_number)
-        self._exchange.prepare(self._spec, self._submission.secrets)
+            self._exchange.take_over(submission.try_number)
+        self._exchange.prepare(submission.spec, submission.secrets)
         command = self._hide_secrets(self._build_spark_submit_command(str(job_program())))
         try:
             returncode = self._run(command)
@@ -219,12 +189,12 @@ class PushdownSubmitHook(ClusterDriverHook):
         )
         if self.is_standalone_cluster:
             environment = standalone_environment(environment)
-        given = serialize_all(self._env_vars)
-        if self.is_cluster and given.keys() & {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}:
+        env_vars = serialize_all(self._env_vars)
+        if self.is_cluster and env_vars.keys() & {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}:
             # The driver gets them in settings. YARN would pass the path of this worker's Python on, and spark-submit
             # itself needs a Python of this machine.
             environment.pop("PYSPARK_DRIVER_PYTHON", None)
-            environment["PYSPARK_PYTHON"] = self._installation.python or given.get("PYSPARK_PYTHON", "python3")
+            environment["PYSPARK_PYTHON"] = self._installation.python or env_vars.get("PYSPARK_PYTHON", "python3")
         if self.is_cluster:
             return self._start(command, environment)
         check_driver_python(
@@ -235,28 +205,28 @@ class PushdownSubmitHook(ClusterDriverHook):
             Path(self._exchange.spec_location),
             has_local_files=self._has_local_files(environment),
         )
-        return self._run_tuned(command, environment)
+        return self._run_with_fast_start(command, environment)
 
-    def _run_tuned(self, command: list[str], environment: dict[str, str]) -> int:
+    def _run_with_fast_start(self, command: list[str], environment: dict[str, str]) -> int:
         """Run spark-submit with JVM options that shorten its start, and without them if the JVM refuses them."""
-        words, variables = command, self._with_compiler(environment)
+        fast_command, fast_environment = command, self._with_compiler(environment)
         directory = self._submission.class_archives or os.environ.get(DIRECTORY_VARIABLE)
         with contextlib.ExitStack() as stack:
             archive: StartArchive | None = None
             if not directory:
-                archive = stack.enter_context(start_archive(self._installation, variables, self._class_settings))
+                archive = stack.enter_context(start_archive(self._installation, fast_environment, self._class_settings))
                 if archive is not None:
-                    words, variables = archive.used_by(words, variables)
+                    fast_command, fast_environment = archive.used_by(fast_command, fast_environment)
             elif directory != OFF:
-                words, variables = self._with_classes(directory, words, variables)
-            returncode = self._start(words, variables)
+                fast_command, fast_environment = self._with_classes(directory, fast_command, fast_environment)
+            returncode = self._start(fast_command, fast_environment)
             has_result = self._exchange.read_result() is not None
             if archive is not None:
                 archive.finish(returncode, has_result=has_result)
             if has_result:
                 # The JVM records the archive after the job has written its result. Its failure is not one of the job.
                 return 0 if archive is not None and archive.is_recorded else returncode
-            if returncode == 0 or not self._output.is_jvm_refused or variables == environment:
+            if returncode == 0 or not self._output.is_jvm_refused or fast_environment == environment:
                 return returncode
             self.log.warning("The job starts again without the JVM options of this provider: %s", self._output.cause)
             self._output = JobOutput()
@@ -287,10 +257,14 @@ class PushdownSubmitHook(ClusterDriverHook):
 
     def _with_compiler(self, environment: dict[str, str]) -> dict[str, str]:
         """Return the environment with options for the compiler of the driver's JVM."""
-        given = user_options(environment, self._settings)
-        options = compiler_options(self._spec, given, has_local_files=self._has_local_files(environment))
-        own = environment.get(SUBMIT_OPTIONS)
-        return {**environment, SUBMIT_OPTIONS: " ".join(filter(None, (options, own)))} if options else environment
+        options = compiler_options(
+            self._submission.spec,
+            user_options(environment, self._settings),
+            has_local_files=self._has_local_files(environment),
+        )
+        if not options:
+            return environment
+        return {**environment, SUBMIT_OPTIONS: " ".join(filter(None, (options, environment.get(SUBMIT_OPTIONS))))}
 
     def _has_local_files(self, environment: Mapping[str, str]) -> bool:
         """Return whether paths without a scheme are on this machine."""
@@ -341,12 +315,12 @@ class PushdownSubmitHook(ClusterDriverHook):
 
     def _process_submit_line(self, line: str) -> None:
         """Log a line of a spark-submit on a cluster, and report the driver that it names."""
-        known = self.driver_id
+        previous_id = self.driver_id
         self._process_spark_submit_log(iter((line,)))
         if self._is_kubernetes and (pod := submitted_pod(line)) is not None:
             # The provider's hook only knows pods in a namespace with the name "spark".
             self._kubernetes_driver_pod = pod
-        if self.driver_id != known and self.driver_id is not None and self._submission.on_submitted is not None:
+        if self.driver_id != previous_id and self.driver_id is not None and self._submission.on_submitted is not None:
             self._submission.on_submitted(self.driver_id)
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
@@ -354,12 +328,12 @@ class PushdownSubmitHook(ClusterDriverHook):
 
         A driver on a cluster gets the location of its result, by which it knows whether the task still waits for it.
         """
-        words = super()._build_spark_submit_command(application)
+        command = super()._build_spark_submit_command(application)
         result = ["--result", self._exchange.result_location] if self.is_cluster else []
         if not self.is_standalone_cluster:
-            return [*words, *result]
-        shared = shared_program(str(self.exchange_place[0]))
-        command = standalone_command(words, shared, str(job_archive()), self.rest_port, self._installation.python)
+            return [*command, *result]
+        program = shared_program(str(self.exchange_place[0]))
+        command = standalone_command(command, program, str(job_archive()), self.rest_port, self._installation.python)
         return [*command, *result, "--claim"]
 
     def _check(self, returncode: int) -> None:

@@ -16,10 +16,11 @@ from airflow.sdk.bases.xcom import BaseXCom
 from airflow_pushdown.assets import inlets_of, outlet_of, record_output
 from airflow_pushdown.exceptions import config_error, exception_for
 from airflow_pushdown.hooks.application import Application
+from airflow_pushdown.hooks.cluster_driver import Submission
 from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
 from airflow_pushdown.hooks.databases import database_connection
 from airflow_pushdown.hooks.failures import killed_by_task
-from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
+from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.metrics import emit
 from airflow_pushdown.operators.cluster import ClusterOperator
 from airflow_pushdown.operators.data_interval import run_interval

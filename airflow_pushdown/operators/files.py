@@ -8,9 +8,9 @@ from typing import Any
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.operators.base import JobRequest, PushdownBaseOperator
-from airflow_pushdown.operators.values import entries, listed, naming_parameters, switch
+from airflow_pushdown.operators.values import entries, naming_parameters, row_query, sequence_as_list, switch
 from airflow_pushdown.spark_settings import effective_value
-from pushdown_spark.contract import ONLY_SOURCE, OrcOptions, QuerySpec, SourceFormat, SourceSpec, TableSourceSpec
+from pushdown_spark.contract import ONLY_SOURCE, OrcOptions, SourceFormat, SourceSpec, TableSourceSpec
 
 _FILE_DEFAULTS: Mapping[str, object] = {
     "format": None,
@@ -105,16 +105,8 @@ class PushdownFilesOperator(PushdownBaseOperator):
 
     def job_request(self) -> JobRequest:
         """Return one file source, and columns, predicate and limit over it."""
+        query = row_query(self.columns, self.where, self._interval, self.limit)
         with naming_parameters({}):
-            query = QuerySpec.model_validate(
-                {
-                    "source": ONLY_SOURCE,
-                    "columns": listed(self.columns),
-                    "where": self.where,
-                    "interval": self._interval,
-                    "limit": self.limit,
-                }
-            )
             source = self._source()
         if not isinstance(source, SourceSpec) or source.format is SourceFormat.ORC:
             source = source.model_copy(update={"orc": self.orc_options()})
@@ -137,7 +129,7 @@ class PushdownFilesOperator(PushdownBaseOperator):
             "options": entries("options", self.options),
             "reader": self.reader,
             "implicit_names": entries("implicit_names", self.implicit_names),
-            "implicit_columns": listed(self.implicit_columns) or (),
+            "implicit_columns": sequence_as_list(self.implicit_columns) or (),
             "filter_pushdown": self.resolved_switch("filter_pushdown", self.filter_pushdown),
         }
 
@@ -145,7 +137,7 @@ class PushdownFilesOperator(PushdownBaseOperator):
         """Return the fields of the `SourceSpec` that a table of the catalog does not have."""
         return {
             "format": self.source_format,
-            "path": (self.path,) if isinstance(self.path, str) else listed(self.path),
+            "path": (self.path,) if isinstance(self.path, str) else sequence_as_list(self.path),
             "schema": self.schema,
             "on_schema_conflict": self.on_schema_conflict,
             "on_missing_column": self.on_missing_column,

@@ -17,7 +17,7 @@ from airflow_pushdown.operators.base import JobRequest, PushdownBaseOperator, al
 from airflow_pushdown.operators.data_interval import run_interval
 from airflow_pushdown.operators.declared_sources import declared_paths, declared_source, source_connections
 from airflow_pushdown.operators.outputs import FILES_ONLY, OUTPUT_PARAMETERS, TABLES_ONLY, output_spec
-from airflow_pushdown.operators.values import listed, naming_parameters
+from airflow_pushdown.operators.values import naming_parameters, sequence_as_list
 from airflow_pushdown.parameters import MULTI_SCAN
 from pushdown_spark.contract import AnySourceSpec, IntervalSpec, JobResult, OutputMode, ScanSpec, SecretValues
 
@@ -85,7 +85,7 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
             with naming_parameters({field: f"{parameter}.{field}" for field in ScanSpec.model_fields}):
                 scans[name] = ScanSpec.model_validate(
                     {
-                        "columns": listed(parts.query.get("columns")),
+                        "columns": sequence_as_list(parts.query.get("columns")),
                         "where": parts.query.get("where"),
                         "interval": self._intervals.get(name),
                         "limit": parts.query.get("limit"),

@@ -10,7 +10,7 @@ from pydantic import NonNegativeInt, TypeAdapter, ValidationError
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.operators.base import all_renderers, all_template_fields
 from airflow_pushdown.operators.files import PushdownFilesOperator
-from airflow_pushdown.operators.values import naming_parameters, shown
+from airflow_pushdown.operators.values import input_note, naming_parameters
 from airflow_pushdown.parameters import DEFAULT_MIN_SEEK_SIZE, LAZY_ORC, SOURCE_FORMATS
 from airflow_pushdown.spark_settings import SPARK_USES_SELECTED
 from pushdown_spark.contract import ErrorCode, OrcOptions, ReaderChoice
@@ -89,4 +89,4 @@ def _partial_reads(value: object) -> int | None:
     try:
         return TypeAdapter(NonNegativeInt).validate_python(value)
     except ValidationError as error:
-        raise config_error(f"partial_reads: give a number of reads, 0 or more, or 'auto'{shown(value)}") from error
+        raise config_error(f"partial_reads: give a number of reads, 0 or more, or 'auto'{input_note(value)}") from error

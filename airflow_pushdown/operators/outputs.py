@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.operators.values import entries, listed, naming_parameters
+from airflow_pushdown.operators.values import entries, naming_parameters, sequence_as_list
 from pushdown_spark.contract import AnyOutputSpec, CatalogOutputSpec, OutputSpec, TableOutputSpec
 
 TABLES_ONLY = ("output_conn_id", "replace_where", "merge_keys")
@@ -30,7 +30,7 @@ def output_spec(given: Mapping[str, object], prefix: str = "") -> AnyOutputSpec 
     fields = (*OutputSpec.model_fields, *TableOutputSpec.model_fields, *CatalogOutputSpec.model_fields)
     parameters = {field: prefix + names.get(field, field) for field in fields}
     checks = given["checks"] or {}
-    rows = {"replace_where": given["replace_where"], "merge_keys": listed(given["merge_keys"]) or ()}
+    rows = {"replace_where": given["replace_where"], "merge_keys": sequence_as_list(given["merge_keys"]) or ()}
     with naming_parameters({"": prefix.removesuffix("."), **parameters}):
         if given["output_conn_id"] is not None:
             return TableOutputSpec.model_validate(

@@ -9,11 +9,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.spark_settings import serialize_all
+from pushdown_spark.contract import ONLY_SOURCE, IntervalSpec, QuerySpec
 
-_SHOWN_INPUT = 60
+_MAX_INPUT_CHARACTERS = 60
 
 
-def listed(value: object) -> object:
+def sequence_as_list(value: object) -> object:
     """Return a sequence as a list. Mapped tasks pass lazy sequences. A string stays a string and fails validation."""
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
@@ -28,6 +29,20 @@ def switch(name: str, value: object) -> bool | None:
     """Return a boolean parameter, which a template may have turned into a string, or None if it was not given."""
     with naming_parameters({"": name}):
         return TypeAdapter(bool | None).validate_python(value)
+
+
+def row_query(columns: object, where: object, interval: IntervalSpec | None, limit: object) -> QuerySpec:
+    """Return the query for columns and rows of the only source."""
+    with naming_parameters({}):
+        return QuerySpec.model_validate(
+            {
+                "source": ONLY_SOURCE,
+                "columns": sequence_as_list(columns),
+                "where": where,
+                "interval": interval,
+                "limit": limit,
+            }
+        )
 
 
 @contextmanager
@@ -49,14 +64,14 @@ def naming_parameters(names: Mapping[str, str]) -> Iterator[None]:
             message = details["msg"].removeprefix("Value error, ").replace("tuple", "list").replace("Tuple", "List")
             # The message of a model validator already names its parameters.
             name = f"{parameter.lstrip('.')}: " if parameter.strip(".") else ""
-            lines.append(f"{name}{message}{shown(details['input'])}")
+            lines.append(f"{name}{message}{input_note(details['input'])}")
         # `from None`: a chained pydantic error would add model names and documentation URLs to the log.
         raise config_error("; ".join(lines)) from None
 
 
-def shown(value: object) -> str:
+def input_note(value: object) -> str:
     """Return the invalid value for an error message, or an empty string if it is not a short scalar."""
     if isinstance(value, str | int | float | bool):
         text = repr(value)
-        return f" (got {text if len(text) <= _SHOWN_INPUT else text[:_SHOWN_INPUT] + '...'})"
+        return f" (got {text if len(text) <= _MAX_INPUT_CHARACTERS else text[:_MAX_INPUT_CHARACTERS] + '...'})"
     return ""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from airflow.sdk import DAG, Context
 
-from airflow_pushdown.hooks.submit import Submission
+from airflow_pushdown.hooks.cluster_driver import Submission
 from airflow_pushdown.metrics import Count, source_counts
 from airflow_pushdown.operators import PushdownScanOperator
 from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec, QuerySpec, SourceReport, SourceSpec

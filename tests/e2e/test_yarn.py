@@ -15,7 +15,8 @@ from packable import packable_environment
 
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError, PushdownTaskError, exception_for
 from airflow_pushdown.hooks.application import Application
-from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
+from airflow_pushdown.hooks.cluster_driver import Submission
+from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.packed import environment_archive
 from e2e.processes import Programs, wait_for
 from pushdown_spark.contract import JobSpec, OutputSpec, QuerySpec, SecretValues, SourceSpec

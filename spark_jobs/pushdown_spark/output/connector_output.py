@@ -130,10 +130,10 @@ class ConnectorOutput(Output):
         return self._rows
 
     def _is_committed(self) -> bool:
-        found = self._table.committed()
-        if found is None:
+        commit = self._table.committed()
+        if commit is None:
             return False
-        self.committed_rows = found.rows
+        self.committed_rows = commit.rows
         self.summary = self._summarize().model_copy(update={"is_from_earlier_try": True})
         return True
 
@@ -164,11 +164,11 @@ class ConnectorOutput(Output):
                 "partitions; use overwrite"
             )
         if where is not None:
-            _analyzed(self._spark.table(self._table.sql), where)
+            _analyze(self._spark.table(self._table.sql), where)
 
     def _check_replaced(self, where: str) -> None:
         is_replaced = f.coalesce(f.expr(where), f.lit(False))
-        _analyzed(self._staged, where)
+        _analyze(self._staged, where)
         if others := self._staged.where(~is_replaced).count():
             raise CheckFailedError(
                 f"replace_where: {where!r} is not true for {others:,} of the rows. Nothing was committed and the "
@@ -220,24 +220,24 @@ class ConnectorOutput(Output):
             self._spark.catalog.dropTempView(_STAGED)
 
     def _summarize(self) -> OutputSummary:
-        found = self._table.committed()
-        if found is None and self._count == 0 and self._output.mode is OutputMode.OVERWRITE_PARTITIONS:
+        commit = self._table.committed()
+        if commit is None and self._count == 0 and self._output.mode is OutputMode.OVERWRITE_PARTITIONS:
             # A run without rows replaces no partition, and Iceberg makes no version for it.
-            found = Commit(rows=0, files=0, bytes=0)
-        if found is None:
+            commit = Commit(rows=0, files=0, bytes=0)
+        if commit is None:
             raise PushdownError(f"output_table: {self.name} has no version of this run", code=ErrorCode.SPARK)
         columns = {field.name: field.dataType.simpleString() for field in self._table.schema().fields}
         return OutputSummary(
             mode=self._output.mode,
             columns=columns,
-            files=found.files,
-            bytes=found.bytes,
+            files=commit.files,
+            bytes=commit.bytes,
             table=self._table.name,
             location=self._table.location(),
         )
 
 
-def _analyzed(frame: DataFrame, where: str) -> None:
+def _analyze(frame: DataFrame, where: str) -> None:
     """Raise BadPredicateError or UnknownColumnError if a predicate is wrong."""
     try:
         frame.where(where).schema  # noqa: B018 - analyzes the predicate

@@ -90,7 +90,7 @@ class ConnectorTable(ABC):
         return tuple(str(part.describe()) for part in self._loaded().partitioning())
 
     def location(self) -> str | None:
-        """Return the directory of the table, None if the catalog does not say it."""
+        """Return the directory of the table, None if the catalog does not have it."""
         location = self._loaded().properties().get("location")
         return None if location is None else str(location)
 
@@ -258,16 +258,16 @@ class IcebergTable(ConnectorTable):
         self._spark.catalog.refreshTable(self.sql)
         snapshots = self._spark.table(f"{self.sql}.snapshots")
         history = self._spark.table(f"{self.sql}.history").where("is_current_ancestor").select("snapshot_id")
-        found = (
+        snapshot = (
             snapshots.join(history.distinct(), "snapshot_id", "left_semi")
             .where((f.col("summary")[f"{self._PROPERTY}run"] == self._run) | (f.col("summary")[_WAP_ID] == self._run))
             .orderBy(f.col("committed_at").desc())
             .select("summary")
             .head()
         )
-        if found is None:
+        if snapshot is None:
             return None
-        summary = found["summary"]
+        summary = snapshot["summary"]
         return Commit(
             # A picked snapshot has only Iceberg's own properties.
             rows=_number(summary.get(f"{self._PROPERTY}rows", summary.get("added-records", "0"))),

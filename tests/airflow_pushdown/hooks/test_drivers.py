@@ -16,6 +16,7 @@ from airflow.triggers.base import TriggerEvent
 
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError, SubmitFailedError
 from airflow_pushdown.hooks import tracking
+from airflow_pushdown.hooks.cluster_driver import Submission
 from airflow_pushdown.hooks.drivers import (
     ClusterUnreachableError,
     DriverPhase,
@@ -26,7 +27,7 @@ from airflow_pushdown.hooks.drivers import (
     end_driver,
 )
 from airflow_pushdown.hooks.standalone import SharedProgram, standalone_command, standalone_environment
-from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
+from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.operators import PushdownScanOperator
 from airflow_pushdown.triggers import driver as trigger_module
 from airflow_pushdown.triggers.driver import DriverEvent, DriverTrigger
@@ -191,7 +192,7 @@ def test_a_trigger_keeps_the_files_of_the_next_try(
     following = make_hook("1 cleared", try_number=2)
 
     def end_slowly(*arguments: object) -> bool:
-        following._exchange.prepare(following._spec, SECRETS)
+        following._exchange.prepare(following._submission.spec, SECRETS)
         return end_driver(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(trigger_module, "end_driver", end_slowly)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from airflow_pushdown.exceptions import ConfigError
+from airflow_pushdown.hooks.cluster_driver import Submission
 from airflow_pushdown.hooks.environment import SparkInstallation
 from airflow_pushdown.hooks.packages import GivenJars, packages_for, spark_jars
-from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
+from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from pushdown_spark.contract import JobSpec, OutputSpec, QuerySpec, SourceSpec
 
 AVRO = "org.apache.spark:spark-avro_2.13:4.3.9"

@@ -12,13 +12,14 @@ import pytest
 from environments import environment, libraries_of, wheel, with_spark
 
 from airflow_pushdown.exceptions import ColumnError, ConfigError, PredicateError, SubmitFailedError
+from airflow_pushdown.hooks.cluster_driver import Submission
 from airflow_pushdown.hooks.spark_python import (
     REQUIRED_MODULES,
     describe_python,
     driver_python,
     require_matching_pyspark,
 )
-from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
+from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from pushdown_spark.contract import JobSpec, QuerySpec, SourceSpec
 
 SPEC = JobSpec(

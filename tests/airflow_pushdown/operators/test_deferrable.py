@@ -12,7 +12,8 @@ import pytest
 from airflow.sdk import DAG, Context
 
 from airflow_pushdown.exceptions import ConfigError, config_error
-from airflow_pushdown.hooks.submit import PushdownSubmitHook, Submission
+from airflow_pushdown.hooks.cluster_driver import Submission
+from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.hooks.yarn import WAIT_KEY
 from airflow_pushdown.operators import PushdownScanOperator
 
