@@ -182,7 +182,8 @@ def test_the_driver_s_python_is_found_in_the_order_of_spark() -> None:
 
 
 def test_required_modules_are_those_that_a_job_imports(project: Path, spark_python: str) -> None:
-    code = "import sys, pushdown_spark.job; print(*{name.partition('.')[0] for name in sys.modules})"
+    modules = "pushdown_spark.job, pushdown_spark.query_run"
+    code = f"import sys, {modules}; print(*{{name.partition('.')[0] for name in sys.modules}})"
     variables = {**os.environ, "PYTHONPATH": str(project / "spark_jobs")}
     run = subprocess.run([spark_python, "-c", code], env=variables, capture_output=True, text=True, check=True)
     lines = (project / "spark_jobs" / "pushdown_spark" / "requirements.txt").read_text().splitlines()
