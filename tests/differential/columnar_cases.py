@@ -234,7 +234,7 @@ def run_tasks(
     split: int,
     counts: list[Metrics],
 ) -> Counter[Row]:
-    """Run all tasks of a scan in this process, with splits of so many bytes. Return the rows, and append the counts."""
+    """Run all tasks of a scan in this process, in splits of `split` bytes. Return the rows, and append the counts."""
     tasks = pack(files, Packing(split, 1_000, 2))
     numbers = pa.RecordBatch.from_pydict({"id": pa.array(range(len(tasks)), pa.int64())})
     rows: Counter[Row] = Counter()

@@ -1,4 +1,4 @@
-"""The base of all messages between the two sides, and the shortening of their texts."""
+"""The base of all messages between the two sides, and the shortening of their strings."""
 
 from __future__ import annotations
 

@@ -134,14 +134,14 @@ class NativeScan(Scan):
 
     def _conjuncts(self) -> tuple[ConjunctReport, ...]:
         predicate = self._request.predicate
-        texts = () if predicate is None else predicate.conjunct_texts
+        conjuncts = () if predicate is None else predicate.conjunct_texts
         if self._unfiltered is not None:
-            return tuple(unsupported(sql, self._unfiltered) for sql in texts)
-        short = [sql for sql in texts if len(sql) <= _MAX_PLANNED_LENGTH][:_MAX_PLANNED_CONJUNCTS]
+            return tuple(unsupported(sql, self._unfiltered) for sql in conjuncts)
+        short = [sql for sql in conjuncts if len(sql) <= _MAX_PLANNED_LENGTH][:_MAX_PLANNED_CONJUNCTS]
         planned = {
             report.sql: report for report in file_filters(self.frame(), self._request.listing.partition_columns, short)
         }
-        return tuple(planned.get(sql) or _not_planned(sql) for sql in texts)
+        return tuple(planned.get(sql) or _not_planned(sql) for sql in conjuncts)
 
 
 def _not_planned(sql: str) -> ConjunctReport:

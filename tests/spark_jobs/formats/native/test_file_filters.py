@@ -38,7 +38,7 @@ def root(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _planned(frame: DataFrame, conjunct: str) -> tuple[str, bool]:
+def _plan_filters(frame: DataFrame, conjunct: str) -> tuple[str, bool]:
     """Return the filters in Spark's plan of one conjunct without null checks, and whether it prunes partitions."""
     plan = str(frame.where(conjunct)._jdf.queryExecution().executedPlan().toString())
     pushed = plan.partition("PushedFilters: [")[2].partition("], ReadSchema")[0]
@@ -52,7 +52,7 @@ def test_filters_are_those_of_sparks_plan(spark: SparkSession, root: Path, name:
     schema = "k bigint, s string, d date, member struct<m: bigint>, day bigint"
     frame = spark.read.schema(schema).format(name).load(str(root / name))
     for report in file_filters(frame, ("day",), _CONJUNCTS):
-        pushed, prunes = _planned(frame, report.sql)
+        pushed, prunes = _plan_filters(frame, report.sql)
         if prunes:
             assert report.exactness is Exactness.EXACT, report
         elif pushed:
