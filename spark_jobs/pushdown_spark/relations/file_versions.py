@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from stat import S_ISDIR
 from typing import NamedTuple
 
-_MAX_FILES = 10_000
+_MAX_FILES = 2_000
 """Number of files up to which looking at each takes less time than Spark's listing."""
 _MAX_DEPTH = 20
 _WILD = frozenset("*?[]{}\\%")

@@ -38,15 +38,20 @@ def open_relation(spark: SparkSession, source: AnySource) -> Relation:
 class RelationCache:
     """Opens the sources of a session. It keeps relations of local files while the files and all settings are the same.
 
-    Opening a source lists its files and may infer their schema, which takes longer than a short query.
+    Opening a source lists its files and may infer their schema, which takes longer than a short query. The relations of
+    the first query are not kept: most jobs have one query, and need not look at the versions of their files.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
+        self._names: set[str] = set()
         self._kept: dict[str, tuple[_Version, Relation]] = {}
 
     def open(self, source: AnySource) -> Relation:
         """Open a source. Raises typed errors that name the parameter."""
+        if source.name not in self._names:
+            self._names.add(source.name)
+            return open_relation(self._spark, source)
         # Before the files are listed, so that a change in the meantime shows in the next version.
         version = self._version(source)
         kept = self._kept.pop(source.name, None)
