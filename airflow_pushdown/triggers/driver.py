@@ -140,11 +140,15 @@ class DriverTrigger(BaseTrigger):
             self.log.warning("Driver %s cannot be ended and may still run: %s", self.driver_id, error)
         try:
             exchange = self._opened_exchange()
-            # Each job has its own result.
-            if result in (None, exchange.result_location):
+            # Each job has its own result. The next try may have replaced the files before this method has begun.
+            if result in (None, exchange.result_location) and not self._is_taken_over(exchange):
                 exchange.discard()
         except PushdownTaskError as error:
             self.log.warning("The spec of driver %s was not deleted: %s", self.driver_id, error)
+
+    def _is_taken_over(self, exchange: Exchange) -> bool:
+        ti = self.task_instance
+        return ti is not None and exchange.is_taken_over(ti.try_number)
 
     def _result_location(self) -> str | None:
         """Return the location of the driver's result, None if it is not known."""
