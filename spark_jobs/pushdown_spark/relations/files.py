@@ -43,6 +43,7 @@ from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.schema_discovery import TYPED_FORMATS, TableSchema, discover_schema
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.filesystem import HadoopFiles
+from pushdown_spark.runtime.jvm_gateway import scala_object
 
 _SCHEMA_CONDITIONS = frozenset({"UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "UNABLE_TO_INFER_SCHEMA"})
 """Spark's error conditions for a schema that the format does not support, and for files without a schema."""
@@ -152,6 +153,9 @@ class FileRelation(Relation):
         options = {key: value for key, value in self.source.options.items() if key != "basepath"}
         known = footer_schema(self._spark, replace(self.source, paths=tuple(paths), options=options))
         if known is not None:
+            # Loading the file would raise the same error.
+            utils = scala_object(self._spark, "org.apache.spark.sql.util.SchemaUtils")
+            utils.checkSchemaColumnNameDuplication(known, self._case_sensitive)
             return StructType.fromJson(json.loads(str(known.asNullable().json())))
         return self._reader(options).load(list(paths)).schema
 

@@ -14,8 +14,9 @@ from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, Source
 from pushdown_spark.relations.file_versions import FileVersion, file_versions
 from pushdown_spark.relations.files import FileRelation, has_unnamed_fields
-from pushdown_spark.relations.listing import decoded, is_local
+from pushdown_spark.relations.listing import decoded
 from pushdown_spark.relations.tables import open_table
+from pushdown_spark.runtime.file_paths import local_path
 
 _MAX_THREADS = 4
 """File relations that are opened at the same time. Opening mostly waits for listings, footers and small Spark jobs."""
@@ -97,4 +98,4 @@ class _Version:
 
     def has_files(self, uris: Sequence[str]) -> bool:
         """Return whether all files that Spark has listed are among those of the version."""
-        return all(is_local(uri) and f"/{decoded(uri).removeprefix('file:').lstrip('/')}" in self.files for uri in uris)
+        return all(str(local_path(decoded(uri))) in self.files for uri in uris)
