@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from pushdown_spark.errors import PushdownError
@@ -157,3 +158,15 @@ def test_sources_are_opened_concurrently_and_the_error_names_the_first_invalid_o
         (tmp_path / f"{name}.parquet").unlink()
     with pytest.raises(PushdownError, match="source 'three'"):
         session.sql("SELECT 1 FROM one, two, three, four, five").df.collect()
+
+
+@pytest.mark.parametrize("reader", ["spark", "auto", "pushdown"])
+def test_a_file_with_two_columns_of_one_name_fails_before_the_run(
+    spark: SparkSession, tmp_path: Path, reader: str
+) -> None:
+    pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"a": [3], "A": [4]}), tmp_path / "2.parquet")
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(tmp_path), format="parquet", reader=reader)
+    with pytest.raises(AnalysisException, match="COLUMN_ALREADY_EXISTS"):
+        session.scan("t", where="a >= 2")
