@@ -17,7 +17,7 @@ from pushdown_spark.runtime.files import DRAFT, FileEntry
 
 _DELETE_ATTEMPTS, _DELETE_PAUSE_SECONDS = 10, 0.1
 """Executors end shortly after their driver and may write files during the deletion."""
-_CREATE_ATTEMPTS = 100
+_CREATE_ATTEMPTS, _CREATE_PAUSE_SECONDS = 5_000, 0.001
 """How often the creation of a directory is tried again while other processes delete it."""
 
 
@@ -119,9 +119,15 @@ class LocalFiles:
     def write_text(self, path: str, text: str) -> None:
         """Write a file so that readers see the whole text or the previous file."""
         target = _local(path)
-        _make_directory(target.parent)
         draft = target.with_name(f".{target.name}{DRAFT}")
-        draft.write_text(text, encoding="utf-8")
+        while True:
+            _make_directory(target.parent)
+            try:
+                draft.write_text(text, encoding="utf-8")
+                break
+            except FileNotFoundError:
+                # Another process has deleted the empty directory in the meantime.
+                continue
         draft.replace(target)
 
     def read_text(self, path: str) -> str | None:
@@ -145,9 +151,13 @@ def _make_directory(path: Path) -> None:
     `Path.mkdir` fails if the directory or its parent is deleted between two of its steps.
     """
     for _ in range(_CREATE_ATTEMPTS):
-        with suppress(FileExistsError, FileNotFoundError):
+        try:
             path.mkdir(parents=True, exist_ok=True)
             return
+        except (FileExistsError, FileNotFoundError):
+            if path.is_file():
+                raise
+        time.sleep(_CREATE_PAUSE_SECONDS)
     path.mkdir(parents=True, exist_ok=True)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pushdown_spark.runtime.local_files import LocalFiles
 
-ROUNDS = 3_000
+ROUNDS = 300
 
 
 def test_a_file_is_created_while_others_delete_the_empty_directory(tmp_path: Path) -> None:
@@ -29,6 +29,8 @@ def test_a_file_is_created_while_others_delete_the_empty_directory(tmp_path: Pat
         for number in range(ROUNDS):
             file = directory / str(number)
             assert LocalFiles().create(f"file:{file}", "text")
+            file.unlink()
+            LocalFiles().write_text(f"file:{file}", "text")
             file.unlink()
             LocalFiles().make_directory(f"file:{directory}")
     finally:
