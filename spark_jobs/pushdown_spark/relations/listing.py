@@ -214,4 +214,5 @@ def has_plain_directories(path: str) -> bool:
     directory = Path(decoded(path).removeprefix("file:"))
     if not is_local(path) or not directory.is_dir():
         return False
-    return any(p.is_dir() and "=" not in p.name and p.name[0] not in "._" for p in directory.iterdir())
+    with os.scandir(directory) as entries:
+        return any(entry.is_dir() and "=" not in entry.name and entry.name[0] not in "._" for entry in entries)

@@ -51,7 +51,7 @@ class ParquetCosts:
 
 _COSTS = ParquetCosts()
 _MARGIN = 0.9
-"""Our reader is sampled_files if its estimate is below this share of Spark's."""
+"""Our reader is chosen if its estimate is below this share of Spark's."""
 
 
 @dataclass(frozen=True)
