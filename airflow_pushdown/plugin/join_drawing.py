@@ -103,7 +103,7 @@ def _box(box: Box, *, is_moved: bool) -> str:
     ratio = estimate_ratio(box.tree) or 1.0
     is_wrong = max(ratio, 1 / ratio) >= _LARGE_ERROR
     classes = f"node {kind}{' moved' if is_moved else ''}{' wrong' if is_wrong else ''}"
-    texts = "".join(
+    labels = "".join(
         f'<text class="line{number}" x="{box.left + PADDING:.1f}" y="{box.top + 17 + number * LINE:.1f}" '
         f'xml:space="preserve">{escape(line)}</text>'
         for number, line in enumerate(box.lines)
@@ -113,5 +113,5 @@ def _box(box: Box, *, is_moved: bool) -> str:
     return (
         f'<g class="{classes}"><title>{escape(title)}</title>'
         f'<rect x="{box.left:.1f}" y="{box.top:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="6"/>'
-        f"{texts}{tag}</g>"
+        f"{labels}{tag}</g>"
     )
