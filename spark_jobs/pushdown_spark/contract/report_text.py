@@ -10,6 +10,7 @@ from pushdown_spark.contract.job_result import (
     CostReport,
     Exactness,
     JobResult,
+    Outcome,
     ScanReport,
     SourceReport,
 )
@@ -131,7 +132,7 @@ def check_line(check: CheckReport) -> str:
     return f"{check.check}: {'passed' if check.passed else 'FAILED'}, required {check.required}, found {check.found}"
 
 
-def _summary_lines(result: JobResult | ScanReport) -> Iterator[str]:
+def _summary_lines(result: Outcome) -> Iterator[str]:
     summary = result.output_summary
     if summary is None:
         return
