@@ -270,8 +270,8 @@ def joins_text(report: JoinReport) -> list[str]:
 
 def _tree_lines(tree: JoinTree, first: str, rest: str) -> Iterator[str]:
     yield first + describe_join(tree)
-    for place, side in enumerate(tree.sides):
-        is_last = place == len(tree.sides) - 1
+    for number, side in enumerate(tree.sides, 1):
+        is_last = number == len(tree.sides)
         yield from _tree_lines(side, rest + ("└ " if is_last else "├ "), rest + ("  " if is_last else "│ "))
 
 
