@@ -15,7 +15,7 @@ from pushdown_spark.runtime.jvm_gateway import arrow_dataframe, java_class, java
 
 
 @pytest.mark.parametrize(("letter", "count"), [("a", 3), ("é", 5000), ("🙂", 4001), ("x", 1995)])
-def test_java_string_of_any_length(spark: SparkSession, letter: str, count: int) -> None:
+def test_java_strings_of_any_length_are_complete(spark: SparkSession, letter: str, count: int) -> None:
     found = java_string(spark, java_class(spark, "scala.Some")(letter * count + "\n"))
     assert len(found) == count + len("Some(\n)")
     assert found.strip("Some(\n)") == letter * count
