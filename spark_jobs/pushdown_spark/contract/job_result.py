@@ -226,6 +226,11 @@ class Outcome(Message):
     error: JobError | None = None
     """Why it failed."""
 
+    @property
+    def is_from_earlier_try(self) -> bool:
+        """Whether an earlier try of the run committed the rows."""
+        return self.output_summary is not None and self.output_summary.is_from_earlier_try
+
 
 class ScanReport(Outcome):
     """The outcome of one of several scans of a job. The report of its source is among those of the job."""
@@ -259,6 +264,13 @@ class JobResult(Outcome):
     def bytes_total(self) -> int | None:
         """Bytes of all sources, or None if one of them is unknown."""
         return known_sum(source.bytes_total if source.has_size else None for source in self.sources.values())
+
+    @property
+    def bytes_skipped(self) -> int | None:
+        """Stored bytes of all sources that were not read, or None if one of them is unknown."""
+        if self.bytes_total is None or self.bytes_read is None:
+            return None
+        return max(self.bytes_total - self.bytes_read, 0)
 
     def as_xcom(self) -> dict[str, object]:
         """Return the result as a JSON dict, with the derived lists `pushed` and `residual` of each source."""

@@ -121,9 +121,7 @@ def scan_line(scan: ScanReport) -> str:
         return f"nothing written, {scan.output} already exists"
     if scan.output is None:
         return f"{human_count(scan.rows, 'row')} counted {seconds}; the scan has no output"
-    earlier = (
-        " by an earlier try" if scan.output_summary is not None and scan.output_summary.is_from_earlier_try else ""
-    )
+    earlier = " by an earlier try" if scan.is_from_earlier_try else ""
     return f"{human_count(scan.rows, 'row')} written to {scan.output}{earlier} {seconds}"
 
 
