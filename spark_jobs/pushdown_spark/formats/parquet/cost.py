@@ -99,10 +99,11 @@ def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0
         )
         alive_share = alive_rows / max(sum(source.footer.num_rows for source in sources), 1)
         # Without a sample: Spark's reader may have less to do than ours needs to start.
-        if _MARGIN * values * alive_share * _COSTS.spark < _COSTS.fixed + startup:
-            remaining = f"about {rows * alive_share:,.0f} rows"
-            raise UnsupportedError(f"statistics leave {remaining}, too few to make up for starting another reader")
-        sample = _sample(sources, alive, rows, values / max(rows, 1), alive_share, query.filter)
+        is_small = _MARGIN * values * alive_share * _COSTS.spark < _COSTS.fixed + startup
+        sample = None if is_small else _sample(sources, alive, rows, values / max(rows, 1), alive_share, query.filter)
+    if sample is None:
+        remaining = f"about {rows * alive_share:,.0f} rows"
+        raise UnsupportedError(f"statistics leave {remaining}, too few to make up for starting another reader")
     ours, spark = reader_seconds(sample)
     ours += startup
     reason = (
