@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
 from enum import StrEnum
 
 from pushdown_spark.expressions.arrow_evaluator import top_level_names
+from pushdown_spark.formats.columnar_scan import Choice
 from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery, open_orc
 from pushdown_spark.formats.orc.metrics import OrcMetrics
+from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.relations.listing import InputFile
 from pushdown_spark.runtime.worker_startup import startup_note
 
@@ -79,12 +81,10 @@ _REPORTED = {
 
 
 @dataclass(frozen=True)
-class OrcEstimate:
-    """The choice, its reason, and the CPU seconds of the readers."""
+class OrcChoice(Choice):
+    """The choice of a reader."""
 
-    reader: OrcReader
-    reason: str
-    predicted: Mapping[str, float] = field(default_factory=dict)
+    reader: OrcReader = OrcReader.LAZY
 
 
 @dataclass(frozen=True)
@@ -104,15 +104,14 @@ class OrcSample:
     sampled: int
 
 
-def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, *, may_filter: bool) -> OrcEstimate:
+def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, *, may_filter: bool) -> OrcChoice:
     """Choose the cheapest reader. `may_filter` allows Spark's reader with `orc.sarg.to.filter`.
 
     `startup` are CPU seconds that Python needs to start. Raises PushdownError for a file that cannot be read, or only
     by Spark.
     """
     with ExitStack() as stack:
-        step = max(1, len(files) // _SAMPLED_FILES)
-        sampled_files = files[::step][:_SAMPLED_FILES]
+        sampled_files = spread(files, _SAMPLED_FILES)
         sources = [
             stack.enter_context(open_orc(file.path, file.storage, query, OrcMetrics())) for file in sampled_files
         ]
@@ -121,9 +120,8 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
         rows = rows * sum(file.size for file in files) // max(sampled_bytes, 1)
         spark_seconds = len(files) * _COSTS.spark_file + rows * len(query.schema) * _COSTS.spark
         if _MARGIN * spark_seconds < _COSTS.fixed:
-            return OrcEstimate(
-                OrcReader.SPARK, f"about {rows:,} rows are too few to make up for starting another reader"
-            )
+            reason = f"about {rows:,} rows are too few to make up for starting another reader"
+            return OrcChoice(reason, reader=OrcReader.SPARK)
         sample = _sample(sources, len(files), rows)
     seconds = reader_seconds(
         sample, len(query.schema), len(top_level_names(query.filter)), query.filter.list_lengths if query.filter else ()
@@ -139,7 +137,7 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
         f"about {sample.row_share:.2%} of the rows match, in {sample.group_share:.0%} of the row groups "
         f"(sample of {sample.sampled} row groups); estimated CPU: {figures}{startup_note(startup)}"
     )
-    return OrcEstimate(best, reason, {_REPORTED[reader]: value for reader, value in seconds.items()})
+    return OrcChoice(reason, {_REPORTED[reader]: value for reader, value in seconds.items()}, best)
 
 
 def reader_seconds(sample: OrcSample, columns: int, filters: int, lists: Sequence[int]) -> dict[OrcReader, float]:
