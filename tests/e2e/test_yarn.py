@@ -16,6 +16,7 @@ from packable import packable_environment
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError, PushdownTaskError, exception_for
 from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.cluster_driver import Submission
+from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.packed import environment_archive
 from e2e.processes import Programs, wait_for
@@ -125,6 +126,33 @@ def finish(hook: PushdownSubmitHook) -> None:
     assert result.rows == 1
     assert (result.application_id or "").startswith("application_")
     assert [source.reader for source in result.sources.values()] == ["pushdown"]
+
+
+def test_a_reader_of_the_exchange_sees_whole_files(cluster: HadoopCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(cluster.configuration))
+    writer, reader = (Exchange.shared(f"{cluster.root}/exchange", "read while written") for _ in range(2))
+    lines = SourceSpec.model_validate({"format": "json", "path": ["/lines"]})
+    specs = [
+        JobSpec(run_key=run_key, sources={"lines": lines}, query=QuerySpec(source="lines"))
+        for run_key in ("short", "long" * 100)
+    ]
+    seen: list[JobSpec | None] = []
+    ended = threading.Event()
+
+    def read() -> None:
+        while not ended.is_set():
+            seen.append(reader.read_spec())
+
+    writer.prepare(specs[0], SecretValues())
+    thread = threading.Thread(target=read)
+    thread.start()
+    for number in range(200):
+        writer.prepare(specs[number % 2], SecretValues())
+    ended.set()
+    thread.join()
+    writer.discard()
+    assert {None if spec is None else spec.run_key for spec in seen} == {spec.run_key for spec in specs}
+    assert cluster.files("/exchange") == []
 
 
 @pytest.mark.parametrize("mode", ["client", "cluster"])
