@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -36,7 +37,7 @@ from airflow_pushdown.spark_settings import (
     refuse_unsafe_settings,
     session_conf,
 )
-from airflow_pushdown.version_compat import TaskDeferralError
+from airflow_pushdown.version_compat import AirflowTaskTimeout, TaskDeferralError
 from pushdown_spark.contract import (
     AnySourceSpec,
     ErrorCode,
@@ -191,11 +192,9 @@ class PushdownBaseOperator(ClusterOperator):
         """Continue after the driver has ended, or the trigger has stopped waiting for it."""
         self._prepare(context)
         self._hook = self._get_hook()
-        try:
+        with self._releasing_files():
             self._take_event(event)
             return self._finish(context, self._collect(context))
-        finally:
-            self._pushdown_hook().release()
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:  # noqa: ANN401
         """Continue after a deferral. If the trigger itself failed, end its driver."""
@@ -313,9 +312,19 @@ class PushdownBaseOperator(ClusterOperator):
         ti.xcom_push(key=PushdownReportLink().xcom_key, value=address)
         # A hook of an earlier try in this process would submit that try's job.
         self._hook = None
-        try:
+        with self._releasing_files():
             super().execute(context)
             return self._collect(context)
+
+    @contextmanager
+    def _releasing_files(self) -> Iterator[None]:
+        """Release the files of the job at the end of a block."""
+        try:
+            yield
+        except AirflowTaskTimeout:
+            # Airflow calls on_kill too, but only when the files of the job have been released.
+            self.on_kill()
+            raise
         finally:
             if self._hook is not None:
                 self._pushdown_hook().release()
