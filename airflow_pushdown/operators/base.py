@@ -191,8 +191,8 @@ class PushdownBaseOperator(ClusterOperator):
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, object]:
         """Continue after the driver has ended, or the trigger has stopped waiting for it."""
         self._prepare(context)
-        self._hook = self._get_hook()
         with self._releasing_files():
+            self._get_hook()
             self._take_event(event)
             return self._finish(context, self._collect(context))
 
@@ -204,10 +204,9 @@ class PushdownBaseOperator(ClusterOperator):
             driver_id = self._remembered_driver(context)
             if driver_id is not None:
                 self._prepare(context)
-                self._hook = self._get_hook()
-                self._pushdown_hook().attach(driver_id)
-                self.on_kill()
-                self._pushdown_hook().release()
+                with self._releasing_files():
+                    self._get_hook().attach(driver_id)
+                    self.on_kill()
             raise
 
     def _finish(self, context: Context, result: JobResult) -> dict[str, object]:
@@ -385,12 +384,13 @@ class PushdownBaseOperator(ClusterOperator):
             self.log.log(level, "%s", line)
 
     def _get_hook(self) -> PushdownSubmitHook:
-        """Return the hook for the current submission. The provider's operator calls this when `conf` is complete."""
+        """Set and return the hook of the submission. The provider's operator calls this when `conf` is complete."""
         if self._submission is None:
             raise config_error(f"{self.table_name}: nothing to submit before execute")
         if self._killed:
             raise killed_by_task()
-        hook = PushdownSubmitHook(
+        # Set at once, so that its files are released although a parameter does not fit.
+        self._hook = hook = PushdownSubmitHook(
             self._submission,
             conf=entries("conf", self.conf),
             conn_id=self._conn_id,
