@@ -49,7 +49,9 @@ class HdfsFiles(WebHDFS):  # type: ignore[misc] # fsspec has no types
         """Create a missing directory. Whoever can write to its parent, such as a driver, can write to it."""
         options = {}
         with suppress(FileNotFoundError):
-            options["permission"] = self.info(path.rpartition("/")[0] or "/")["permission"]
+            permission = self.info(path.rpartition("/")[0] or "/")["permission"]
+            # With the second option, HttpFS applies no umask.
+            options = {"permission": permission, "unmaskedpermission": permission}
         self._call("MKDIRS", "put", path, **options)
 
     def _replace(self, source: str, target: str) -> None:

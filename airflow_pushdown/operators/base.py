@@ -298,8 +298,8 @@ class PushdownBaseOperator(ClusterOperator):
 
     def on_kill(self) -> None:
         """Stop the Spark job, or prevent its start. `execute` then raises."""
-        self._killed = True
-        if self._hook is not None:
+        is_repeated, self._killed = self._killed, True
+        if self._hook is not None and not is_repeated:
             self._hook.on_kill()
 
     def _run(self, context: Context) -> JobResult:
@@ -387,8 +387,6 @@ class PushdownBaseOperator(ClusterOperator):
         """Set and return the hook of the submission. The provider's operator calls this when `conf` is complete."""
         if self._submission is None:
             raise config_error(f"{self.table_name}: nothing to submit before execute")
-        if self._killed:
-            raise killed_by_task()
         # Set at once, so that its files are released although a parameter does not fit.
         self._hook = hook = PushdownSubmitHook(
             self._submission,
@@ -424,6 +422,9 @@ class PushdownBaseOperator(ClusterOperator):
             yarn_track_via_rm_api=self._yarn_track_via_rm_api,
             yarn_rm_auth=self._yarn_rm_auth,
         )
+        # A signal before this line has found no hook to kill.
+        if self._killed:
+            raise killed_by_task()
         self._follow_driver(hook)
         return hook
 

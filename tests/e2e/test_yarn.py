@@ -18,6 +18,7 @@ from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.cluster_driver import Submission
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
+from airflow_pushdown.hooks.webhdfs import open_webhdfs
 from airflow_pushdown.packed import environment_archive
 from e2e.processes import Programs, wait_for
 from pushdown_spark.contract import JobSpec, OutputSpec, QuerySpec, SecretValues, SourceSpec
@@ -153,6 +154,20 @@ def test_a_reader_of_the_exchange_sees_whole_files(cluster: HadoopCluster, monke
     writer.discard()
     assert {None if spec is None else spec.run_key for spec in seen} == {spec.run_key for spec in specs}
     assert cluster.files("/exchange") == []
+
+
+def test_the_directory_of_a_run_has_the_permissions_of_the_exchange(
+    cluster: HadoopCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(cluster.configuration))
+    system = open_webhdfs(cluster.root, None)
+    system.mkdir("/shared")
+    system.chmod("/shared", "770")
+    exchange = Exchange.shared(f"{cluster.root}/shared", "run")
+    exchange.take_over(1)
+    assert [directory["permission"] for directory in system.ls("/shared", detail=True)] == ["770"]
+    exchange.discard()
+    assert system.ls("/shared") == []
 
 
 @pytest.mark.parametrize("mode", ["client", "cluster"])
