@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import re
 import shutil
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
 from airflow_pushdown.exceptions import config_error, exception_for
-from airflow_pushdown.hooks.webhdfs import open_webhdfs
+from airflow_pushdown.hooks.webhdfs import open_webhdfs, system_user
 from pushdown_spark.contract import ErrorCode, JobError
 
 if TYPE_CHECKING:
@@ -193,7 +192,7 @@ def _typed_errors(action: str, location: str) -> Iterator[None]:
         yield
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        failure = f"user {getpass.getuser()} of this worker cannot {action} {location} ({reason})"
+        failure = f"user {system_user()} of this worker cannot {action} {location} ({reason})"
         message = f"{failure}; check the permissions and the free space of the directory"
         if scheme_of(location) is not None:
             message = f"exchange_dir: {failure}; check exchange_conn_id and the permissions of the directory"

@@ -100,6 +100,14 @@ def _is_active(system: HdfsFiles) -> bool:
     return True
 
 
+def system_user() -> str:
+    """Return the name of this user, or its number in a container that has no name for it."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
 def _user() -> str:
     """Return the user as Hadoop's simple authentication finds it."""
-    return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+    return os.environ.get("HADOOP_USER_NAME") or system_user()
