@@ -15,7 +15,8 @@ from pushdown_spark.contract import ErrorCode, JobError
 SPARK_PYTHON_VARIABLE = "AIRFLOW_PUSHDOWN_SPARK_PYTHON"
 
 SECRET_NAME = re.compile(
-    r"secret|passw(or)?d|token|credential|access[._-]?key|api[._-]?key|private[._-]?key", re.IGNORECASE
+    r"secret|passw(or)?d|token|credential|access[._-]?key|account[._-]?key\b|api[._-]?key|private[._-]?key",
+    re.IGNORECASE,
 )
 """Names that suggest a credential. Spark redacts similar names."""
 

@@ -34,17 +34,22 @@ _NEW_KEY = "python -c 'from cryptography.fernet import Fernet; print(Fernet.gene
 
 
 class Exchange:
-    """The files of one job. `key` encrypts the credentials, which needs no private files."""
+    """The files of one job. `key` encrypts the credentials, which needs no private files.
 
-    def __init__(self, files: ExchangeFiles, key: str | None = None) -> None:
+    `own` is the directory of the files if only this task uses it.
+    """
+
+    def __init__(self, files: ExchangeFiles, key: str | None = None, own: Path | None = None) -> None:
         self._files = files
         self._key = key
+        self._own = own
         self._hidden: Path | None = None
 
     @classmethod
     def private(cls) -> Self:
         """Create a directory of mode 0700 for a driver on this machine."""
-        return cls(DirectoryFiles(Path(tempfile.mkdtemp(prefix="airflow-pushdown-"))))
+        directory = Path(tempfile.mkdtemp(prefix="airflow-pushdown-"))
+        return cls(DirectoryFiles(directory), own=directory)
 
     @classmethod
     def shared(cls, exchange_dir: str | None, run_key: str, conn_id: str | None = None) -> Self:
@@ -83,6 +88,11 @@ class Exchange:
     def result_location(self) -> str:
         """The path or URI of the result of the last job that was prepared."""
         return self._files.location(self._result_name())
+
+    @property
+    def private_directories(self) -> list[Path]:
+        """The directories of this machine that only this task uses."""
+        return [directory for directory in (self._own, self._hidden) if directory is not None]
 
     @property
     def has_key(self) -> bool:
@@ -136,7 +146,7 @@ class Exchange:
         """Return the progress of the job, None if there is none. No failure to read it matters."""
         try:
             content = self._files.read(progress_path(self._result_name()))
-        except (PushdownTaskError, OSError):
+        except PushdownTaskError:
             return None
         return None if content is None else read_progress(content)
 
@@ -153,12 +163,12 @@ class Exchange:
         self._files.write(_OWNER, str(try_number))
 
     def is_taken_over(self, try_number: int) -> bool:
-        """Return whether a later try than this one uses the files. It may be about to write its number."""
+        """Return whether a later try than this one uses the files."""
         content = self._files.read(_OWNER)
-        return content is not None and (not content or int(content) > try_number)
+        return content is not None and int(content) > try_number
 
     def check(self) -> None:
-        """Write and read a file, then delete everything. Raises a `PushdownTaskError` or `OSError` if that fails.
+        """Write and read a file, then delete everything. Raises a `PushdownTaskError` if that fails.
 
         A key that cannot encrypt is an error as well.
         """

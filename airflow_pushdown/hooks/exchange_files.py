@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import re
 import shutil
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
 from airflow_pushdown.exceptions import config_error, exception_for
-from airflow_pushdown.hooks.webhdfs import open_webhdfs
+from airflow_pushdown.hooks.webhdfs import open_webhdfs, system_user
 from pushdown_spark.contract import ErrorCode, JobError
 
 if TYPE_CHECKING:
@@ -56,12 +55,7 @@ class DirectoryFiles:
         """Create the directory if it does not exist. Raises `OSError` if that fails."""
         self.directory = directory
         self._mode = mode
-        try:
-            directory.mkdir(mode=mode)
-        except FileExistsError:
-            return
-        # The umask of the process usually removes the group's right to write. The set-group-ID bit is kept.
-        directory.chmod(directory.stat().st_mode | mode)
+        self._create()
 
     @property
     def is_private(self) -> bool:
@@ -76,45 +70,60 @@ class DirectoryFiles:
     def write(self, name: str, text: str) -> None:
         """Write a new file and let it replace an existing one, which may have another mode, in one step."""
         path = self.directory / f".{name}-{uuid4().hex}"
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                os.fchmod(file.fileno(), self._mode & 0o666)
-                file.write(text)
-            path.replace(self.directory / name)
-        finally:
-            path.unlink(missing_ok=True)
+        with _typed_errors("write", self.location(name)):
+            # An earlier try may have deleted its directory meanwhile.
+            self._create()
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as file:
+                    os.fchmod(file.fileno(), self._mode & 0o666)
+                    file.write(text)
+                path.replace(self.directory / name)
+            finally:
+                path.unlink(missing_ok=True)
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a file, None if it does not exist."""
-        try:
+        with _typed_errors("read", self.location(name)), suppress(FileNotFoundError):
             return (self.directory / name).read_bytes()
-        except FileNotFoundError:
-            return None
+        return None
 
     def delete(self, *names: str) -> None:
         """Delete files. A missing file is not an error."""
         for name in names:
-            with suppress(FileNotFoundError):
-                (self.directory / name).unlink()
+            with _typed_errors("delete", self.location(name)):
+                (self.directory / name).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Delete the directory."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
+    def _create(self) -> None:
+        try:
+            self.directory.mkdir(mode=self._mode)
+        except FileExistsError:
+            return
+        # The umask of the process usually removes the group's right to write. The set-group-ID bit is kept.
+        self.directory.chmod(self.directory.stat().st_mode | self._mode)
+
 
 class RemoteFiles:
-    """Files whose URIs start with a prefix, on a file system that worker and driver both reach."""
+    """Files on a file system that worker and driver both reach.
+
+    Their URIs start with a prefix. With `has_directories`, it is the URI of their directory, in which a driver creates
+    no file after its deletion.
+    """
 
     is_private = False
 
-    def __init__(self, system: AbstractFileSystem, prefix: str) -> None:
+    def __init__(self, system: AbstractFileSystem, prefix: str, *, has_directories: bool) -> None:
         self._system = system
         self._prefix = prefix
+        self._has_directories = has_directories
 
     def location(self, name: str) -> str:
         """Return the URI of a file."""
-        return f"{self._prefix}.{name}"
+        return f"{self._prefix}{'/' if self._has_directories else '.'}{name}"
 
     def write(self, name: str, text: str) -> None:
         """Write a file, or replace it."""
@@ -123,12 +132,10 @@ class RemoteFiles:
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a file, None if it does not exist."""
-        with _typed_errors("read", self.location(name)):
-            try:
-                content: bytes = self._system.cat_file(self.location(name))
-            except FileNotFoundError:
-                return None
-        return content
+        with _typed_errors("read", self.location(name)), suppress(FileNotFoundError):
+            content: bytes = self._system.cat_file(self.location(name))
+            return content
+        return None
 
     def delete(self, *names: str) -> None:
         """Delete files. A missing file is not an error."""
@@ -137,7 +144,10 @@ class RemoteFiles:
                 self._system.rm_file(self.location(name))
 
     def close(self) -> None:
-        """Do nothing, because object stores have no directories."""
+        """Delete the directory with what an ended driver has not completed. Object stores have no directories."""
+        if self._has_directories:
+            with _typed_errors("delete", self._prefix), suppress(FileNotFoundError):
+                self._system.rm(self._prefix, recursive=True)
 
 
 def scheme_of(path: str) -> str | None:
@@ -157,8 +167,9 @@ def open_remote(uri: str, name: str, conn_id: str | None) -> RemoteFiles:
     HDFS is read over WebHDFS, other file systems through the provider of Airflow that has their scheme. Raises
     `ConfigError` if there is none.
     """
-    system = open_webhdfs(uri, conn_id) if scheme_of(uri) == "hdfs" else _provider_system(uri, conn_id)
-    return RemoteFiles(system, f"{uri.rstrip('/')}/{name}")
+    is_hdfs = scheme_of(uri) == "hdfs"
+    system = open_webhdfs(uri, conn_id) if is_hdfs else _provider_system(uri, conn_id)
+    return RemoteFiles(system, f"{uri.rstrip('/')}/{name}", has_directories=is_hdfs)
 
 
 def _provider_system(uri: str, conn_id: str | None) -> AbstractFileSystem:
@@ -175,17 +186,14 @@ def _provider_system(uri: str, conn_id: str | None) -> AbstractFileSystem:
 
 
 @contextmanager
-def _typed_errors(action: str, uri: str) -> Iterator[None]:
+def _typed_errors(action: str, location: str) -> Iterator[None]:
     """Convert the exceptions of a file system, which differ between libraries."""
     try:
         yield
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise exception_for(
-            JobError(
-                code=ErrorCode.SUBMIT_FAILED,
-                message=f"exchange_dir: user {getpass.getuser()} of this worker cannot {action} {uri} ({reason}); "
-                "check exchange_conn_id and the permissions of the directory",
-                retryable=True,
-            )
-        ) from error
+        failure = f"user {system_user()} of this worker cannot {action} {location} ({reason})"
+        message = f"{failure}; check the permissions and the free space of the directory"
+        if scheme_of(location) is not None:
+            message = f"exchange_dir: {failure}; check exchange_conn_id and the permissions of the directory"
+        raise exception_for(JobError(code=ErrorCode.SUBMIT_FAILED, message=message, retryable=True)) from error

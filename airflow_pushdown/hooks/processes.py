@@ -1,13 +1,14 @@
 """Execution of spark-submit in a session of its own, so that all processes of the job can be stopped.
 
 A task that is killed with SIGKILL cannot stop its job. For each job, a guard process runs this module as a program. It
-waits for the end of a pipe that only the task holds open, and then ends the session.
+waits for the end of a pipe that only the task holds open, then ends the session and deletes the job's private files.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,8 +66,11 @@ def wait_for_end(session: int, seconds: float) -> bool:
 class JobProcess:
     """A running spark-submit and all processes that it started."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start a command with this environment only. Standard output and standard error are one stream."""
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], private: Sequence[Path] = ()) -> None:
+        """Start a command with this environment only. Standard output and standard error are one stream.
+
+        The directories `private` are deleted if this process is killed before the job ends.
+        """
         self._guard = _Guard()
         try:
             self.popen = subprocess.Popen(  # noqa: S603 - the command is built by us, no shell is involved
@@ -80,7 +84,7 @@ class JobProcess:
         except OSError:
             self._guard.dismiss()
             raise
-        self._guard.watch(self.popen.pid)
+        self._guard.watch(self.popen.pid, private)
         self._reaper = threading.Thread(target=self._reap, name="spark-submit-reaper", daemon=True)
         self._reaper.start()
 
@@ -118,7 +122,7 @@ class JobProcess:
 
 
 class _Guard:
-    """A process that ends a session if the task is killed."""
+    """A process that ends a session and deletes private directories if the task is killed."""
 
     def __init__(self) -> None:
         self._popen = subprocess.Popen(  # noqa: S603 - this very file
@@ -130,13 +134,13 @@ class _Guard:
             start_new_session=True,
         )
 
-    def watch(self, session: int) -> None:
-        """Send the session to end."""
-        self._send(f"{session}\n".encode())
+    def watch(self, session: int, private: Sequence[Path]) -> None:
+        """Send the session to end, and the directories to delete."""
+        self._send(_lines(session, *private))
 
     def dismiss(self) -> None:
-        """Tell the guard to end without ending the session, and wait for it."""
-        self._send(_DISMISSED)
+        """Tell the guard to end without doing anything, and wait for it."""
+        self._send(_lines(_DISMISSED))
         with contextlib.suppress(BrokenPipeError):
             self._popen.communicate()
 
@@ -147,14 +151,24 @@ class _Guard:
             self._popen.stdin.flush()
 
 
-_DISMISSED = b"done\n"
+_DISMISSED = "done"
 
 
 def guard(orders: BinaryIO) -> None:
-    """End the session in the first line of `orders`, unless a second line follows before the end of the stream."""
-    session, dismissed = orders.readline(), orders.readline()
-    if session and not dismissed:
-        end_session(int(session), TERM_GRACE_SECONDS)
+    """End the session in the first line of `orders`, and delete the directories in the others.
+
+    Do nothing if the stream ends with the line that dismisses the guard.
+    """
+    lines = [os.fsdecode(line) for line in orders.read().splitlines()]
+    if not lines or lines[-1] == _DISMISSED:
+        return
+    end_session(int(lines[0]), TERM_GRACE_SECONDS)
+    for directory in lines[1:]:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _lines(*words: object) -> bytes:
+    return b"".join(os.fsencode(f"{word}\n") for word in words)
 
 
 def _wait_until(condition: Callable[[], bool], seconds: float) -> bool:

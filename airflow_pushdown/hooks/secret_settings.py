@@ -17,6 +17,8 @@ def mask_setting(word: str) -> str:
 
     >>> mask_setting("spark.my.password=hush"), mask_setting("spark.ui.port=1"), mask_setting("--conf")
     ('spark.my.password=***', 'spark.ui.port=1', '--conf')
+    >>> mask_setting("spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net=hush")
+    'spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net=***'
     """
     match = _ASSIGNMENT.match(word)
     return f"{match['key']}=***" if match and SECRET_NAME.search(match["key"]) else word

@@ -70,7 +70,6 @@ class PushdownSubmitHook(ClusterDriverHook):
         """
         self._submission = submission
         self._job: JobProcess | None = None
-        self._has_failed = False
         self._reported: Application | None = None
         self._output = JobOutput()
         try:
@@ -105,6 +104,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         self._packages = packages_for(submission.spec, jars, self._installation)
         self._history_server = history_server(self.history_extra, serialize_all(conf).get(HISTORY_KEY))
         self._exchange = self._open_exchange()
+        self._has_no_driver = self._exchange.read_spec() is None
         self._application_args = ["--spec", self._exchange.spec_location]
 
     def submit(self, application: str = "", **kwargs: object) -> str | None:
@@ -119,6 +119,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         self.require_wait()
         self._end_earlier_driver()
         self.detach()
+        self._has_no_driver = True
         if self.is_cluster:
             self._exchange.take_over(submission.try_number)
         self._exchange.prepare(submission.spec, submission.secrets)
@@ -133,7 +134,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         except PushdownTaskError:
             # An application that spark-submit has lost would run on. After its own errors, there is no driver.
             self.end_applications()
-            self._has_failed = returncode >= 0
+            self._has_no_driver = returncode >= 0
             raise
         return self._driver_id
 
@@ -163,8 +164,12 @@ class PushdownSubmitHook(ClusterDriverHook):
     def release(self) -> None:
         """Delete spec and credentials, unless a driver on a cluster may still need them."""
         self._exchange.delete_hidden()
-        if (self._killed or self._has_failed or not self.is_cluster) and not self._is_taken_over():
-            self._exchange.discard()
+        if (self._killed or self._has_no_driver or not self.is_cluster) and not self._is_taken_over():
+            try:
+                self._exchange.discard()
+            except PushdownTaskError as error:
+                # The task has ended with another error.
+                self.log.warning("The files of the job were not deleted: %s", error)
 
     def on_kill(self) -> None:
         """End every process of the job within 5 seconds. On a cluster, also stop the driver."""
@@ -240,9 +245,10 @@ class PushdownSubmitHook(ClusterDriverHook):
         if self._killed:
             raise killed_by_task()
         try:
-            job = JobProcess(command, environment)
+            job = JobProcess(command, environment, self._exchange.private_directories)
         except OSError as error:
             raise submit_failed(f"{command[0]} cannot be started ({error.strerror})") from error
+        self._has_no_driver = False
         if self.is_cluster:
             # The provider's hook only stops a driver on a cluster if it has a running spark-submit.
             self._submit_sp = job.popen

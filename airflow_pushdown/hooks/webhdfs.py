@@ -13,14 +13,14 @@ from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.credentials import airflow_connection
 
 if TYPE_CHECKING:
-    from fsspec.implementations.webhdfs import WebHDFS
+    from airflow_pushdown.hooks.hdfs_files import HdfsFiles
 
 _PORT, _TLS_PORT = 9870, 9871
 _CONFIGURATIONS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _FILES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
 
 
-def open_webhdfs(uri: str, conn_id: str | None) -> WebHDFS:
+def open_webhdfs(uri: str, conn_id: str | None) -> HdfsFiles:
     """Return the file system of an `hdfs:` URI.
 
     The address of the name node is that of the Airflow connection, else that of the Hadoop configuration of this
@@ -33,12 +33,12 @@ def open_webhdfs(uri: str, conn_id: str | None) -> WebHDFS:
     return next((system for system in candidates if _is_active(system)), candidates[0])
 
 
-def _file_system(options: Mapping[str, object]) -> WebHDFS:
+def _file_system(options: Mapping[str, object]) -> HdfsFiles:
     """Return the file system of one name node. Raises `ConfigError` without the package for Kerberos."""
-    from fsspec.implementations.webhdfs import WebHDFS
+    from airflow_pushdown.hooks.hdfs_files import HdfsFiles
 
     try:
-        return WebHDFS(**options)
+        return HdfsFiles(**options)
     except ImportError as error:
         raise config_error(f"exchange_dir: HDFS uses Kerberos ({error}); install requests-kerberos") from error
 
@@ -91,7 +91,7 @@ def _name_nodes(uri: str, settings: Mapping[str, str]) -> Iterator[dict[str, obj
         yield {"host": host, "port": int(port or (_TLS_PORT if use_tls else _PORT)), "use_https": use_tls, **login}
 
 
-def _is_active(system: WebHDFS) -> bool:
+def _is_active(system: HdfsFiles) -> bool:
     """Return whether a name node answers. A standby name node refuses."""
     try:
         system.info("/")
@@ -100,6 +100,14 @@ def _is_active(system: WebHDFS) -> bool:
     return True
 
 
+def system_user() -> str:
+    """Return the name of this user, or its number in a container that has no name for it."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
 def _user() -> str:
     """Return the user as Hadoop's simple authentication finds it."""
-    return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+    return os.environ.get("HADOOP_USER_NAME") or system_user()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import requests
@@ -29,19 +30,37 @@ def run_tag(run_key: str) -> str:
 
 
 def configured_address() -> str | None:
-    """Return the address of the resource manager in Hadoop's configuration on this worker, None without one."""
+    """Return the address of the resource manager in Hadoop's configuration on this worker, None without one.
+
+    Of several, it is the first one that answers. A standby redirects to the active one.
+    """
     settings = hadoop_settings(os.environ)
+    names = [name.strip() for name in settings.get("yarn.resourcemanager.ha.rm-ids", "").split(",")]
+    addresses = [address for name in names if (address := _address(settings, f".{name}" if name else ""))]
+    if len(addresses) > 1:
+        return next(filter(_answers, addresses), addresses[0])
+    return next(iter(addresses), None)
+
+
+def _address(settings: Mapping[str, str], suffix: str) -> str | None:
+    """Return the address of one resource manager. `suffix` is that of its own settings."""
     uses_tls = settings.get("yarn.http.policy") == "HTTPS_ONLY"
     key = f"yarn.resourcemanager.webapp.{'https.' if uses_tls else ''}address"
-    # With several resource managers, a standby redirects to the active one.
-    first = settings.get("yarn.resourcemanager.ha.rm-ids", "").partition(",")[0].strip()
-    address = settings.get(f"{key}.{first}" if first else key) or settings.get(key)
-    host = settings.get(f"yarn.resourcemanager.hostname.{first}") or settings.get("yarn.resourcemanager.hostname")
+    host = settings.get(f"yarn.resourcemanager.hostname{suffix}") or settings.get("yarn.resourcemanager.hostname", "")
+    address = settings.get(f"{key}{suffix}") or settings.get(key)
     if not address and host:
         address = f"{host}:{8090 if uses_tls else 8088}"
     if not address:
         return None
-    return f"{'https' if uses_tls else 'http'}://{address.replace('${yarn.resourcemanager.hostname}', host or '')}"
+    return f"{'https' if uses_tls else 'http'}://{address.replace('${yarn.resourcemanager.hostname}', host)}"
+
+
+def _answers(address: str) -> bool:
+    try:
+        requests.get(f"{address}/ws/v1/cluster/info", timeout=_SECONDS, allow_redirects=False)
+    except requests.RequestException:
+        return False
+    return True
 
 
 def applications(address: str, tag: str, auth: AuthBase | None, *, are_active: bool) -> list[str]:

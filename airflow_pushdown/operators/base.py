@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -36,7 +37,7 @@ from airflow_pushdown.spark_settings import (
     refuse_unsafe_settings,
     session_conf,
 )
-from airflow_pushdown.version_compat import TaskDeferralError
+from airflow_pushdown.version_compat import AirflowTaskTimeout, TaskDeferralError
 from pushdown_spark.contract import (
     AnySourceSpec,
     ErrorCode,
@@ -190,12 +191,10 @@ class PushdownBaseOperator(ClusterOperator):
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, object]:
         """Continue after the driver has ended, or the trigger has stopped waiting for it."""
         self._prepare(context)
-        self._hook = self._get_hook()
-        try:
+        with self._releasing_files():
+            self._get_hook()
             self._take_event(event)
             return self._finish(context, self._collect(context))
-        finally:
-            self._pushdown_hook().release()
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:  # noqa: ANN401
         """Continue after a deferral. If the trigger itself failed, end its driver."""
@@ -205,10 +204,9 @@ class PushdownBaseOperator(ClusterOperator):
             driver_id = self._remembered_driver(context)
             if driver_id is not None:
                 self._prepare(context)
-                self._hook = self._get_hook()
-                self._pushdown_hook().attach(driver_id)
-                self.on_kill()
-                self._pushdown_hook().release()
+                with self._releasing_files():
+                    self._get_hook().attach(driver_id)
+                    self.on_kill()
             raise
 
     def _finish(self, context: Context, result: JobResult) -> dict[str, object]:
@@ -300,8 +298,8 @@ class PushdownBaseOperator(ClusterOperator):
 
     def on_kill(self) -> None:
         """Stop the Spark job, or prevent its start. `execute` then raises."""
-        self._killed = True
-        if self._hook is not None:
+        is_repeated, self._killed = self._killed, True
+        if self._hook is not None and not is_repeated:
             self._hook.on_kill()
 
     def _run(self, context: Context) -> JobResult:
@@ -313,9 +311,19 @@ class PushdownBaseOperator(ClusterOperator):
         ti.xcom_push(key=PushdownReportLink().xcom_key, value=address)
         # A hook of an earlier try in this process would submit that try's job.
         self._hook = None
-        try:
+        with self._releasing_files():
             super().execute(context)
             return self._collect(context)
+
+    @contextmanager
+    def _releasing_files(self) -> Iterator[None]:
+        """Release the files of the job at the end of a block."""
+        try:
+            yield
+        except AirflowTaskTimeout:
+            # Airflow calls on_kill too, but only when the files of the job have been released.
+            self.on_kill()
+            raise
         finally:
             if self._hook is not None:
                 self._pushdown_hook().release()
@@ -376,12 +384,11 @@ class PushdownBaseOperator(ClusterOperator):
             self.log.log(level, "%s", line)
 
     def _get_hook(self) -> PushdownSubmitHook:
-        """Return the hook for the current submission. The provider's operator calls this when `conf` is complete."""
+        """Set and return the hook of the submission. The provider's operator calls this when `conf` is complete."""
         if self._submission is None:
             raise config_error(f"{self.table_name}: nothing to submit before execute")
-        if self._killed:
-            raise killed_by_task()
-        hook = PushdownSubmitHook(
+        # Set at once, so that its files are released although a parameter does not fit.
+        self._hook = hook = PushdownSubmitHook(
             self._submission,
             conf=entries("conf", self.conf),
             conn_id=self._conn_id,
@@ -415,6 +422,9 @@ class PushdownBaseOperator(ClusterOperator):
             yarn_track_via_rm_api=self._yarn_track_via_rm_api,
             yarn_rm_auth=self._yarn_rm_auth,
         )
+        # A signal before this line has found no hook to kill.
+        if self._killed:
+            raise killed_by_task()
         self._follow_driver(hook)
         return hook
 

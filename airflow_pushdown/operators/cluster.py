@@ -103,7 +103,6 @@ class ClusterOperator(SparkSubmitOperator):
         hook.attach(event.driver_id)
         if not event.is_timeout:
             raise unreachable(event.driver_id, event.problem)
-        self.on_kill()
         raise AirflowTaskTimeout(f"driver {event.driver_id} ran longer than execution_timeout and was ended")
 
     def _remember_driver(self, context: Context, driver_id: str) -> None:

@@ -136,7 +136,7 @@ class DriverTrigger(BaseTrigger):
         try:
             if not end_driver(drivers_of(self.kind, self.settings), self.driver_id, _KILL_SECONDS):
                 self.log.warning("Driver %s is still ending", self.driver_id)
-        except ClusterUnreachableError as error:
+        except (ClusterUnreachableError, PushdownTaskError) as error:
             self.log.warning("Driver %s cannot be ended and may still run: %s", self.driver_id, error)
         try:
             exchange = self._opened_exchange()

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from e2e.checks import rows_of, wait_for_dags, wait_for_run
+from e2e.checks import REPORT_LINK, rows_of, wait_for_dags, wait_for_run
 from e2e.expected import Row
 from e2e.ports import free_port
 from e2e.processes import wait_for
@@ -28,7 +28,8 @@ from e2e.local import Local, open_connections
 
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 
-WAIT, DEFER, TIMEOUT, TASK = "driver_wait", "driver_defer", "driver_timeout", "scan"
+WAIT, DEFER, TASK = "driver_wait", "driver_defer", "scan"
+TIMEOUT_WAIT, TIMEOUT_DEFER = "driver_timeout_wait", "driver_timeout_defer"
 LOST_EARLY, LOST_LATE = "driver_lost_early", "driver_lost_late"
 SECONDS_PER_ROW = 0.1
 START_SECONDS = 150.0
@@ -73,7 +74,7 @@ class Run:
 
     def wait_for_middle(self) -> None:
         """Wait until rows arrive, and until the task waits for its driver as its DAG says."""
-        state = "running" if self.dag == WAIT else "deferred"
+        state = "running" if self.dag in (WAIT, TIMEOUT_WAIT) else "deferred"
         self.wait_for("the middle of the scan", lambda: self._reads() and self.task["state"] == state)
         assert not self.output.exists()
 
@@ -109,7 +110,7 @@ def local(request: pytest.FixtureRequest) -> Iterator[Local]:
     dags = Path(__file__).with_name("dags")
     with yarn.product("client", dags) if request.param == "yarn" else standalone.product(dags) as running:
         running.database.execute(*SLOW_ROWS)
-        wait_for_dags(running.deployment, {WAIT, DEFER, TIMEOUT, LOST_EARLY, LOST_LATE})
+        wait_for_dags(running.deployment, {WAIT, DEFER, TIMEOUT_WAIT, TIMEOUT_DEFER, LOST_EARLY, LOST_LATE})
         yield running
         assert_no_password(running)
 
@@ -162,6 +163,17 @@ def test_a_driver_on_the_cluster_leaves_one_result_and_no_file(local: Local, dag
     assert result["rows"] == ROWS
     assert str(result["application_id"]).startswith(local.deployment.application_prefix)
     assert "Pushdown report" in run.log
+
+
+@pytest.mark.usefixtures("slowly")
+def test_the_log_and_the_page_of_a_waiting_task_show_the_progress_of_its_driver(local: Local) -> None:
+    run = Run(local, WAIT, 13)
+    run.wait_for("two lines with the progress", lambda: run.log.count("Progress: ") == 2)
+    assert re.search(r"Progress: .*\b0 of 1 task", run.log)
+    page = local.deployment.api.linked_page(run.dag, run.run_id, TASK, REPORT_LINK)
+    assert re.search(r"<h2>Progress</h2>.*\b0 of 1 task\b.*As of ", page, re.DOTALL)
+    set_pace(local, 0)
+    assert run.rows().total() == ROWS
 
 
 @pytest.mark.usefixtures("slowly")
@@ -300,14 +312,17 @@ def test_a_task_that_succeeded_runs_again_when_it_is_cleared(local: Local) -> No
 
 
 @pytest.mark.usefixtures("slowly")
-def test_the_execution_timeout_ends_the_driver_of_a_deferred_task(local: Local) -> None:
-    run = Run(local, TIMEOUT, 8)
+@pytest.mark.parametrize(
+    ("dag", "message"), [(TIMEOUT_WAIT, "Timeout, PID: "), (TIMEOUT_DEFER, "ran longer than execution_timeout")]
+)
+def test_the_execution_timeout_ends_the_driver(local: Local, dag: str, message: str) -> None:
+    run = Run(local, dag, 8)
     run.wait_for_middle()
 
     wait_for_run(local.deployment, run.dag, run.run_id)
 
     assert run.task["state"] == "failed"
-    assert "ran longer than execution_timeout" in run.log
+    assert message in run.log
     assert_nothing_left(local)
     assert list(run.drivers.values()) == ["KILLED"]
     assert not run.output.exists()

@@ -16,7 +16,9 @@ from packable import packable_environment
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError, PushdownTaskError, exception_for
 from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.cluster_driver import Submission
+from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
+from airflow_pushdown.hooks.webhdfs import open_webhdfs
 from airflow_pushdown.packed import environment_archive
 from e2e.processes import Programs, wait_for
 from pushdown_spark.contract import JobSpec, OutputSpec, QuerySpec, SecretValues, SourceSpec
@@ -125,6 +127,47 @@ def finish(hook: PushdownSubmitHook) -> None:
     assert result.rows == 1
     assert (result.application_id or "").startswith("application_")
     assert [source.reader for source in result.sources.values()] == ["pushdown"]
+
+
+def test_a_reader_of_the_exchange_sees_whole_files(cluster: HadoopCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(cluster.configuration))
+    writer, reader = (Exchange.shared(f"{cluster.root}/exchange", "read while written") for _ in range(2))
+    lines = SourceSpec.model_validate({"format": "json", "path": ["/lines"]})
+    specs = [
+        JobSpec(run_key=run_key, sources={"lines": lines}, query=QuerySpec(source="lines"))
+        for run_key in ("short", "long" * 100)
+    ]
+    seen: list[JobSpec | None] = []
+    ended = threading.Event()
+
+    def read() -> None:
+        while not ended.is_set():
+            seen.append(reader.read_spec())
+
+    writer.prepare(specs[0], SecretValues())
+    thread = threading.Thread(target=read)
+    thread.start()
+    for number in range(200):
+        writer.prepare(specs[number % 2], SecretValues())
+    ended.set()
+    thread.join()
+    writer.discard()
+    assert {None if spec is None else spec.run_key for spec in seen} == {spec.run_key for spec in specs}
+    assert cluster.files("/exchange") == []
+
+
+def test_the_directory_of_a_run_has_the_permissions_of_the_exchange(
+    cluster: HadoopCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(cluster.configuration))
+    system = open_webhdfs(cluster.root, None)
+    system.mkdir("/shared")
+    system.chmod("/shared", "770")
+    exchange = Exchange.shared(f"{cluster.root}/shared", "run")
+    exchange.take_over(1)
+    assert [directory["permission"] for directory in system.ls("/shared", detail=True)] == ["770"]
+    exchange.discard()
+    assert system.ls("/shared") == []
 
 
 @pytest.mark.parametrize("mode", ["client", "cluster"])

@@ -152,7 +152,7 @@ class HadoopFiles:
         parent, _, name = path.rpartition("/")
         # Object stores only show complete files.
         draft = f"{parent}/.{name}{DRAFT}" if self._moves_directories else path
-        stream = self._system(path).create(self._path(draft), True)
+        stream = self._create(draft)
         try:
             stream.write(bytearray(text.encode()))
         finally:
@@ -175,6 +175,10 @@ class HadoopFiles:
             return bytes(stream.readAllBytes()).decode()
         finally:
             stream.close()
+
+    def _create(self, path: str) -> JavaObject:
+        """Return the stream of a new file. Directories are created as well."""
+        return self._system(path).create(self._path(path), True)
 
     def _path(self, path: str) -> JavaObject:
         """Return Hadoop's path. `split` returns the root without the final slash, which Hadoop needs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from py4j.java_gateway import JavaClass
+from py4j.java_gateway import JavaClass, JavaObject
 from pyspark import SparkContext
 
 from pushdown_spark.errors import PushdownError
@@ -34,6 +34,12 @@ class SubmittedFiles(HadoopFiles):
         """Return an entry of the Hadoop credential providers, None if there is no provider or no entry."""
         characters = self._configuration.getPasswordFromCredentialProviders(alias)
         return None if characters is None else "".join(map(str, characters))
+
+    def _create(self, path: str) -> JavaObject:
+        """Return the stream of a new file. If its directory is missing, the task has ended, and this fails."""
+        if not self._moves_directories:
+            return super()._create(path)
+        return self._system(path).createFile(self._path(path)).overwrite(True).build()
 
     def _java_class(self, name: str) -> JavaClass:
         return JavaClass(name, self._client)

@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+from airflow.sdk.execution_time.timeout import timeout
 from airflow.triggers.base import TriggerEvent
 
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError, SubmitFailedError
@@ -31,7 +32,7 @@ from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.operators import PushdownScanOperator
 from airflow_pushdown.triggers import driver as trigger_module
 from airflow_pushdown.triggers.driver import DriverEvent, DriverTrigger
-from airflow_pushdown.version_compat import TaskDeferralError
+from airflow_pushdown.version_compat import AirflowTaskTimeout, TaskDeferralError
 from e2e import jvm
 from e2e.ports import HOST, free_port
 from e2e.processes import Programs, wait_for
@@ -388,17 +389,23 @@ def test_a_driver_that_ended_without_a_result_is_an_error_with_its_state(make_ho
         hook.collect()
 
 
-def test_a_master_without_a_rest_server_is_an_error_that_names_its_setting(make_hook: MakeHook) -> None:
+def test_a_master_without_a_rest_server_is_an_error_that_names_its_setting(make_hook: MakeHook, tmp_path: Path) -> None:
     hook = make_hook()
     hook._connection["rest_port"] = free_port()
     with pytest.raises(SubmitFailedError, match=r"set spark\.master\.rest\.enabled=true"):
         hook.submit()
+    hook.release()
+    assert runs(tmp_path) == []
 
 
-def test_settings_that_look_secret_are_refused_because_they_would_be_on_a_command_line(make_hook: MakeHook) -> None:
+def test_settings_that_look_secret_are_refused_because_they_would_be_on_a_command_line(
+    make_hook: MakeHook, tmp_path: Path
+) -> None:
     hook = make_hook(conf={"spark.my.password": "hush"})
     with pytest.raises(ConfigError, match=r"conf: spark\.my\.password: a standalone cluster"):
         hook.submit()
+    hook.release()
+    assert runs(tmp_path) == []
 
 
 def test_a_trigger_that_failed_leaves_no_driver(
@@ -421,6 +428,37 @@ def test_a_trigger_that_failed_leaves_no_driver(
     with pytest.raises(TaskDeferralError):
         operator.resume_execution("__fail__", {"error": "the trigger failed"}, context)  # type: ignore[arg-type]
     assert drivers.status(driver_id).state == "KILLED"
+    assert runs(tmp_path) == []
+
+
+class TimeLimitedScan(PushdownScanOperator):
+    """A scan that exceeds its execution timeout while it waits for its driver."""
+
+    def poll_until_complete(self, external_id: object, context: object) -> None:
+        """Wait a very short time."""
+        with timeout(0.1):
+            super().poll_until_complete(external_id, context)  # type: ignore[arg-type]
+
+
+def test_a_task_that_waits_too_long_leaves_neither_driver_nor_files(
+    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path, spark_python: str
+) -> None:
+    task = TimeLimitedScan(
+        task_id="t",
+        path="/x",
+        format="json",
+        conn_id="cluster",
+        exchange_dir=str(tmp_path),
+        spark_python=spark_python,
+        do_xcom_push=False,
+    )
+    ti = SimpleNamespace(dag_id="d", task_id="t", run_id="r", map_index=-1, try_number=1, stats_tags={})
+    ti.xcom_push = lambda **_link: None
+    with pytest.raises(AirflowTaskTimeout):
+        task.execute({"ti": ti})  # type: ignore[typeddict-item]
+    # Airflow calls it after `execute`.
+    task.on_kill()
+    assert drivers.status(str(task._pushdown_hook().driver_id)).state == "KILLED"
     assert runs(tmp_path) == []
 
 

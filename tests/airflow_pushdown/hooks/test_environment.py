@@ -107,6 +107,7 @@ def test_airflow_variables_and_secrets_are_not_passed_to_the_job() -> None:
         "AIRFLOW_HOME": "/home",
         "AWS_SECRET_ACCESS_KEY": "s",
         "AWS_ACCESS_KEY_ID": "a",
+        "AZURE_STORAGE_ACCOUNT_KEY": "a",
         "GITHUB_TOKEN": "t",
         "DB_PASSWORD": "p",
         "DATABASE": "mysql://root:pw@host/db",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cryptography.fernet import Fernet
 
-from airflow_pushdown.exceptions import ConfigError
+from airflow_pushdown.exceptions import ConfigError, SubmitFailedError
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.exchange_files import SHARED_WITH_GROUP, DirectoryFiles
 from pushdown_spark.contract import (
@@ -159,11 +159,25 @@ def test_a_late_result_of_an_earlier_try_is_ignored(tmp_path: Path) -> None:
     assert exchange.read_result() is None
 
 
-def test_a_later_try_takes_over_even_while_it_writes_its_number(tmp_path: Path) -> None:
+def test_a_try_writes_its_files_although_an_earlier_one_has_deleted_the_directory(tmp_path: Path) -> None:
+    earlier, later = (Exchange.shared(str(tmp_path), "run") for _ in range(2))
+    earlier.discard()
+    later.prepare(SPEC, SecretValues())
+    assert mode(directory(later)) == 0o700
+    assert later.read_spec() is not None
+
+
+def test_a_file_that_cannot_be_read_is_an_error_with_its_path(tmp_path: Path) -> None:
+    exchange = Exchange.shared(str(tmp_path), "run")
+    owner = directory(exchange) / "owner"
+    owner.mkdir()
+    with pytest.raises(SubmitFailedError, match=rf"^user \w+ of this worker cannot read {owner} \(IsADirectoryError"):
+        exchange.is_taken_over(1)
+
+
+def test_a_later_try_takes_over(tmp_path: Path) -> None:
     exchange = Exchange.shared(str(tmp_path), "run")
     assert not exchange.is_taken_over(1)
-    (directory(exchange) / "owner").touch()
-    assert exchange.is_taken_over(1)
     exchange.take_over(2)
     assert (exchange.is_taken_over(1), exchange.is_taken_over(2)) == (True, False)
     exchange.discard()

@@ -16,6 +16,7 @@ import pytest
 
 from airflow_pushdown.hooks.processes import DRIVER_PROGRAM, JobProcess, session_members, wait_for_end
 from airflow_pushdown.packaging import job_program
+from e2e.processes import wait_for
 
 # A parent with two children that ignore SIGTERM. One has its own process group, like Spark's Python workers.
 STUBBORN = """
@@ -52,11 +53,12 @@ time.sleep(600)
 """
 
 
-# A task that runs the job above, prints its session, and waits for it.
+# A task that runs the job above with a private directory, prints its session, and waits for it.
 TASK = """
 import os, sys
+from pathlib import Path
 from airflow_pushdown.hooks.processes import JobProcess
-job = JobProcess([sys.executable, "-c", sys.argv[1]], {"PATH": os.defpath})
+job = JobProcess([sys.executable, "-c", sys.argv[1]], {"PATH": os.defpath}, [Path(sys.argv[2])])
 next(job.lines())
 print(job.session, flush=True)
 job.wait()
@@ -152,8 +154,11 @@ def test_waiting_reports_whether_the_end_was_reached(stubborn: JobProcess) -> No
     assert wait_for_end(stubborn.session, 0.1) is True
 
 
-def test_sigkill_of_a_task_ends_its_job() -> None:
-    task = subprocess.Popen([sys.executable, "-c", TASK, STUBBORN], stdout=subprocess.PIPE)
+def test_sigkill_of_a_task_ends_its_job_and_deletes_its_private_files(tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    private.mkdir()
+    (private / "secrets.json").touch()
+    task = subprocess.Popen([sys.executable, "-c", TASK, STUBBORN, str(private)], stdout=subprocess.PIPE)
     assert task.stdout is not None
     session = int(task.stdout.readline())
     assert len(session_members(session)) == 3
@@ -162,6 +167,7 @@ def test_sigkill_of_a_task_ends_its_job() -> None:
     task.communicate()
 
     assert wait_for_end(session, 10), session_members(session)
+    wait_for("the end of the guard", lambda: not private.exists(), 10)
 
 
 def test_no_guard_process_remains_after_a_job() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -58,6 +59,13 @@ def test_hadoops_configuration_names_the_address(monkeypatch: pytest.MonkeyPatch
 
 def test_the_default_port_is_used_without_a_configuration() -> None:
     assert open_webhdfs("hdfs://127.0.0.1:8020/x", None).url == "http://127.0.0.1:9870/webhdfs/v1"
+
+
+def test_a_user_without_a_name_is_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 1_000_660_000)
+    assert open_webhdfs("hdfs://127.0.0.1:8020/x", None).user == "1000660000"
 
 
 def test_a_missing_configuration_has_no_settings() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -43,9 +45,16 @@ def test_an_object_for_authentication_cannot_reach_the_triggerer() -> None:
 
 
 @pytest.mark.usefixtures("local_spark")
-def test_a_connection_with_deploy_mode_client_is_an_error_when_the_task_starts() -> None:
+def test_a_connection_with_deploy_mode_client_is_an_error_when_the_task_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    task = PushdownScanOperator(task_id="scan", path="/in", format="csv", deferrable=True)
+    ti = SimpleNamespace(dag_id="d", task_id="scan", run_id="r", map_index=-1, xcom_push=lambda **_link: None)
     with pytest.raises(ConfigError, match="deploy mode of the connection 'spark_default' is client"):
-        hook_of(deferrable=True)
+        task.execute({"ti": ti})  # type: ignore[typeddict-item]
+    # The cache of the program has the number of the user in its name.
+    assert list(tmp_path.glob("airflow-pushdown-????????")) == []
 
 
 @pytest.mark.parametrize(("given", "is_deferred"), [(None, True), (True, True), (False, False)])

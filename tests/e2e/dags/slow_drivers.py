@@ -40,13 +40,12 @@ def after(**delay: int) -> dict[str, object]:
     return {"retries": 1, "retry_delay": timedelta(**delay)}
 
 
+TIME_LIMIT = {"retries": 0, "execution_timeout": timedelta(seconds=90)}
 MODES: dict[str, tuple[type[RemoteScanOperator], dict[str, object]]] = {
     "driver_wait": (RemoteScanOperator, {"deferrable": False, **after(seconds=1)}),
     "driver_defer": (RemoteScanOperator, {"deferrable": True, **after(seconds=1)}),
-    "driver_timeout": (
-        RemoteScanOperator,
-        {"deferrable": True, "retries": 0, "execution_timeout": timedelta(seconds=90)},
-    ),
+    "driver_timeout_wait": (RemoteScanOperator, {"deferrable": False, **TIME_LIMIT}),
+    "driver_timeout_defer": (RemoteScanOperator, {"deferrable": True, **TIME_LIMIT}),
     "driver_lost_early": (DyingWorkerOperator, after(seconds=0)),
     "driver_lost_late": (DyingWorkerOperator, after(seconds=60)),
 }
