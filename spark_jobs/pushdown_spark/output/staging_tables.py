@@ -79,7 +79,8 @@ class StagingTables:
     def create_like(self, connection: WriteConnection, table: RemoteTable) -> None:
         """Create the tables with the columns of an existing target, without its constraints."""
         if self.target.dialect is Dialect.SQLITE:
-            self._create(connection, [_sqlite_column(self.target, table, index) for index in range(len(table.columns))])
+            columns = [_sqlite_column(self.target, table, index) for index in range(len(table.columns))]
+            self._create(connection, columns, self._create_table)
             return
         names = ", ".join(self.target.quote(column.name) for column in table.columns)
         query = f"SELECT {names} FROM {self.target.sql} LIMIT 0"  # noqa: S608
@@ -87,9 +88,14 @@ class StagingTables:
         self._create_partitions(connection)
 
     def create_new(self, connection: WriteConnection, schema: t.StructType) -> None:
-        """Create the tables with columns for Spark's types. Raises BadSpecError for a type without an equivalent."""
+        """Create the tables for a missing target, with columns for Spark's types.
+
+        Raises BadSpecError for a type without an equivalent.
+        """
         quote, dialect = self.target.quote, self.target.dialect
-        self._create(connection, [f"{quote(field.name)} {declared_type(field, dialect)}" for field in schema.fields])
+        columns = [f"{quote(field.name)} {declared_type(field, dialect)}" for field in schema.fields]
+        # This table becomes the target, so that it must survive a crash of the database.
+        self._create(connection, columns, "CREATE TABLE")
 
     def drop(self, connection: WriteConnection) -> None:
         """Delete the tables."""
@@ -109,8 +115,8 @@ class StagingTables:
             raise RemoteFailedError(f"{self.rows} has {count} rows, but the tasks loaded {rows}; run the task again")
         return int(str(partitions)), int(str(rows))
 
-    def _create(self, connection: WriteConnection, columns: Sequence[str]) -> None:
-        connection.rows(f"{self._create_table} {self.rows} ({', '.join(columns)}){self._options}")
+    def _create(self, connection: WriteConnection, columns: Sequence[str], create_table: str) -> None:
+        connection.rows(f"{create_table} {self.rows} ({', '.join(columns)}){self._options}")
         self._create_partitions(connection)
 
     def _create_partitions(self, connection: WriteConnection) -> None:

@@ -6,8 +6,8 @@
     commit     in one transaction: requires the claim, moves the rows, and marks the run as committed
     abort      deletes the staging tables and the claim
 
-In MySQL and MariaDB, CREATE TABLE commits. If the table is missing, the staging table is therefore renamed to it, which
-is one step. The comment of the table shows a later attempt that the rename was made.
+If the table is missing, the staging table is renamed to it. In MySQL and MariaDB that is no part of a transaction. The
+comment of the table shows a later attempt that the rename was made.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark.sql import types as t
 from pushdown_spark.contract import OutputMode, OutputSummary, TableOutputSpec
 from pushdown_spark.databases.client import DatabaseAddress
 from pushdown_spark.databases.partition_writer import PartitionWriter
-from pushdown_spark.databases.remote_table import Dialect, RemoteTable
+from pushdown_spark.databases.remote_table import RemoteTable
 from pushdown_spark.databases.target_columns import target_columns
 from pushdown_spark.databases.write_connection import WriteConnection, connect_to_write
 from pushdown_spark.errors import OutputExistsError, PushdownError, RemoteFailedError, UnknownColumnError
@@ -155,8 +155,11 @@ class TableAttempt:
                     ledger.forget(connection)
                 else:
                     self._refuse_existing(is_there)
-                    self._require_table(connection, is_there)
-                    change.make(connection, row_count)
+                    if is_there:
+                        self._require_expected_columns(connection)
+                        change.make(connection, row_count)
+                    else:
+                        self._create_table(connection)
                     ledger.enter(connection, RunState.COMMITTED, summary.model_dump_json(), row_count)
             with suppress(PushdownError):
                 # The run is committed. A later run deletes the tables.
@@ -196,17 +199,16 @@ class TableAttempt:
                 "(overwrite, overwrite_partitions, merge, append or ignore)"
             )
 
-    def _require_table(self, connection: WriteConnection, is_there: bool) -> None:
-        """Create a missing table. Raises RemoteFailedError if the table has changed since the rows were loaded."""
-        if is_there:
-            self._require_expected_columns(connection)
-        elif self.target.dialect.is_mysql:
-            # CREATE TABLE would commit, and `_rename` has seen the table.
+    def _create_table(self, connection: WriteConnection) -> None:
+        """Make the staging table the missing table. Raises RemoteFailedError if the table was there before."""
+        if self._expected is not self._staged or self.target.dialect.is_mysql:
+            # The staging table lacks constraints of the table. In MySQL and MariaDB, `_rename` has seen the table.
             raise RemoteFailedError(
-                f"{self.target.display_name} was dropped while its rows were moved; run the task again"
+                f"{self.target.display_name} was dropped while its rows were loaded; run the task again"
             )
-        else:
-            connection.rows(f"CREATE TABLE {self.target.sql} {self._definition(connection)}")
+        connection.rows(
+            f"ALTER TABLE {self._require_change().staging.rows} RENAME TO {self.target.quote(self.target.name)}"
+        )
 
     def _require_expected_columns(self, connection: WriteConnection) -> None:
         """Raise RemoteFailedError if the columns have changed since the rows were checked against their types."""
@@ -233,19 +235,10 @@ class TableAttempt:
             raise RemoteFailedError(f"{loaded} of {partitions} partitions were loaded; run the task again")
         return row_count
 
-    def _definition(self, connection: WriteConnection) -> str:
-        """Return the columns of a new table, which are those of the staging table."""
-        staging = self._require_change().staging
-        if self.target.dialect is not Dialect.SQLITE:
-            return f"(LIKE {staging.rows})"
-        statement = "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = %s"
-        ((definition,),) = connection.rows(statement, staging.name)
-        return str(definition)[str(definition).index("(") :]
-
     def _rename(self, connection: WriteConnection, partitions: int, summary: OutputSummary) -> bool:
         """Make the staging table the missing table of MySQL or MariaDB. Return False if there is such a table.
 
-        Other databases create the table in the transaction.
+        Other databases rename it in the transaction.
         """
         ledger, staging = self._require_ledger(), self._require_change().staging
         if not self.target.dialect.is_mysql or exists(connection, self.target):
