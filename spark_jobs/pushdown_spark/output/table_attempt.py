@@ -22,12 +22,18 @@ from pyspark.sql import types as t
 from pushdown_spark.contract import OutputMode, OutputSummary, TableOutputSpec
 from pushdown_spark.databases.client import DatabaseAddress
 from pushdown_spark.databases.partition_writer import PartitionWriter
-from pushdown_spark.databases.remote_table import RemoteTable
+from pushdown_spark.databases.remote_table import Dialect, RemoteTable
 from pushdown_spark.databases.target_columns import target_columns
 from pushdown_spark.databases.write_connection import WriteConnection, connect_to_write
 from pushdown_spark.errors import OutputExistsError, PushdownError, RemoteFailedError, UnknownColumnError
 from pushdown_spark.output.run_ledger import RunLedger, RunState
-from pushdown_spark.output.staging_tables import StagingTables, drop_leftovers, drop_tables_of, marker_of
+from pushdown_spark.output.staging_tables import (
+    StagingTables,
+    drop_leftovers,
+    drop_tables_of,
+    marker_of,
+    may_split,
+)
 from pushdown_spark.output.table_changes import TableChange
 from pushdown_spark.output.target_table import (
     TargetTable,
@@ -115,11 +121,13 @@ class TableAttempt:
 
     def stage(self, schema: t.StructType, existing: RemoteTable | None, *, case_sensitive: bool) -> PartitionWriter:
         """Create empty staging tables, and return the writer for tasks. Its columns have the order of the schema."""
-        staging = StagingTables.of(self.target, self._require_ledger().run, self._attempt, self._stages)
-        self._stages += 1
         with closing(self._connect(self._address)) as connection:
             if self._change is not None:
                 self._change.staging.drop(connection)
+            is_split = existing is not None and self._may_split(connection)
+            run = self._require_ledger().run
+            staging = StagingTables.of(self.target, run, self._attempt, self._stages, is_split=is_split)
+            self._stages += 1
             self._change = TableChange(staging, self._output.mode, ())
             if existing is not None:
                 target_columns(schema, existing, case_sensitive=case_sensitive)
@@ -131,7 +139,7 @@ class TableAttempt:
         columns = target_columns(schema, table, case_sensitive=case_sensitive)
         keys = tuple(_key_column(key, table, case_sensitive) for key in self._output.merge_keys)
         self._change = TableChange(staging, self._output.mode, tuple(column.name for column in columns), keys)
-        return PartitionWriter(self._address, staging.rows, staging.record, columns, self._connect)
+        return PartitionWriter(self._address, staging.rows, staging.record, columns, is_split, self._connect)
 
     def check(self, condition: str = "") -> None:
         """Check the staged rows. `condition` is `replace_where` in the SQL of the database."""
@@ -174,6 +182,11 @@ class TableAttempt:
             if self._ledger is not None:
                 with connection.transaction(self.target.lock):
                     self._ledger.release(connection)
+
+    def _may_split(self, connection: WriteConnection) -> bool:
+        """Return whether the rows can be in several tables without transactions. Some checks read one table."""
+        reads_one = self._output.mode is OutputMode.MERGE or bool(self._output.checks.unique)
+        return self.target.dialect is Dialect.MARIADB and not reads_one and may_split(connection)
 
     def _is_committed(self, connection: WriteConnection) -> bool:
         """Return whether an earlier attempt has committed, so that this one has nothing to write."""
