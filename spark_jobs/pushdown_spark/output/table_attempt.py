@@ -68,9 +68,8 @@ class TableAttempt:
         self._target: TargetTable | None = None
         self._ledger: RunLedger | None = None
         self._change: TableChange | None = None
-        self._staged: RemoteTable | None = None
-        self._expected: RemoteTable | None = None
-        """The columns that the rows were checked against: those of the table, or of the table to create."""
+        self._table: RemoteTable | None = None
+        self._is_new = False
         self._stages = 0
         self.committed: tuple[int | None, OutputSummary] | None = None
         """Rows and summary of an earlier attempt that has committed, set by `prepare`."""
@@ -87,10 +86,10 @@ class TableAttempt:
         return None if self._change is None else self._change.staging
 
     @property
-    def staged_table(self) -> RemoteTable:
-        """The columns of the staging table, after `stage`."""
-        assert self._staged is not None
-        return self._staged
+    def table(self) -> RemoteTable:
+        """The columns of the table, or of the table to create, after `stage`."""
+        assert self._table is not None
+        return self._table
 
     def prepare(self) -> bool:
         """Claim the run. Return False if there is nothing to write.
@@ -134,8 +133,8 @@ class TableAttempt:
                 staging.create_like(connection, existing)
             else:
                 staging.create_new(connection, schema)
-        table = self._staged = describe_sibling(self._address, self.target, staging.name)
-        self._expected = table if existing is None else existing
+        self._is_new = existing is None
+        table = self._table = existing or describe_sibling(self._address, self.target, staging.name)
         columns = target_columns(schema, table, case_sensitive=case_sensitive)
         keys = tuple(_key_column(key, table, case_sensitive) for key in self._output.merge_keys)
         self._change = TableChange(staging, self._output.mode, tuple(column.name for column in columns), keys)
@@ -144,8 +143,9 @@ class TableAttempt:
     def check(self, condition: str = "") -> None:
         """Check the staged rows. `condition` is `replace_where` in the SQL of the database."""
         change = self._change = replace(self._require_change(), condition=condition)
-        with closing(self._connect(self._address)) as connection:
-            change.check(connection)
+        if change.condition or change.keys:
+            with closing(self._connect(self._address)) as connection:
+                change.check(connection)
 
     def commit(self, partitions: int, summary: OutputSummary) -> OutputSummary | None:
         """Move the rows of a number of partitions. Return None if mode `ignore` found a table that exists now."""
@@ -214,7 +214,7 @@ class TableAttempt:
 
     def _create_table(self, connection: WriteConnection) -> None:
         """Make the staging table the missing table. Raises RemoteFailedError if the table was there before."""
-        if self._expected is not self._staged or self.target.dialect.is_mysql:
+        if not self._is_new or self.target.dialect.is_mysql:
             # The staging table lacks constraints of the table. In MySQL and MariaDB, `_rename` has seen the table.
             raise RemoteFailedError(
                 f"{self.target.display_name} was dropped while its rows were loaded; run the task again"
@@ -233,10 +233,7 @@ class TableAttempt:
             for column in describe_sibling(self._address, self.target, self.target.name).columns
             if column.name not in generated
         }
-        expected = (
-            {} if self._expected is None else {column.name: column.remote_type for column in self._expected.columns}
-        )
-        if columns != expected:
+        if columns != {column.name: column.remote_type for column in self.table.columns}:
             raise RemoteFailedError(
                 f"the columns of {self.target.display_name} have changed while the rows were loaded; run the task again"
             )
@@ -254,7 +251,7 @@ class TableAttempt:
         Other databases rename it in the transaction.
         """
         ledger, staging = self._require_ledger(), self._require_change().staging
-        if not self.target.dialect.is_mysql or exists(connection, self.target):
+        if not self._is_new or not self.target.dialect.is_mysql or exists(connection, self.target):
             return False
         with connection.transaction(self.target.lock):
             ledger.require_claim(connection)
