@@ -32,7 +32,9 @@ class PostgresqlWriter(WriteConnection):
     def __init__(self, address: DatabaseAddress) -> None:
         self._address = address
         try:
-            options = postgresql_options(address.options, read_only=False)
+            # A task that is not reachable any more could keep its locks on a staging table for hours.
+            limit = f"-c lock_timeout={LOCK_SECONDS}s"
+            options = f"{postgresql_options(address.options, read_only=False)} {limit}"
             self._connection: psycopg.Connection[Row] = psycopg.connect(
                 connection_string(address, options), autocommit=True
             )

@@ -63,7 +63,7 @@ def test_second_attempt_of_a_partition_adds_nothing(database: Database, mode: Ou
     attempt = TableAttempt(database.address, case.spec, "run")
     assert attempt.prepare()
     writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
-    other = [(7, "z", "row of the other attempt")]
+    other = [(7, "z", "other attempt")]
 
     def slow() -> Iterator[pa.RecordBatch]:
         yield batch(NEW[0][:1])
