@@ -132,8 +132,6 @@ def targets(products: list[str], stack: ExitStack) -> Iterator[Target]:
             yield Target(product, connection, {"spark": f"jdbc:sqlite:{path}"})
             continue
         server: Server = stack.enter_context(_SERVERS[product]())
-        if product == "mysql":
-            server.execute("SET GLOBAL local_infile = ON")
         # MariaDB's driver uses no TLS by default, so our connection does not use it either.
         tls = {"tls": {"mode": "disable"}} if product == "mariadb" else {}
         yield Target(product, RemoteConnection.model_validate(server.connection(**tls)), _urls(server))

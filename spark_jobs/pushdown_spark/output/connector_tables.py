@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark.sql import SparkSession
 
-_REPEATABLE = (OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE)
-"""Modes in which a run can be repeated without adding rows twice."""
 _BRANCH = "branch_"
 """The beginning of the name of a branch as the last part of a table's name in SQL."""
 _WAP_ID = "published-wap-id"
@@ -55,7 +53,7 @@ class Commit:
 
 def run_of(run_key: str, generation: str, mode: OutputMode) -> str:
     """Return the hash of a run. A repetition on purpose is a run of its own if it cannot add rows twice."""
-    content = f"{run_key}\0{generation}" if mode in _REPEATABLE else run_key
+    content = f"{run_key}\0{generation}" if mode.is_repeatable else run_key
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 

@@ -44,9 +44,6 @@ from pushdown_spark.output.target_table import (
     generated_columns,
 )
 
-_REPEATABLE = (OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE)
-"""Modes in which a run can be repeated without adding rows twice."""
-
 
 class TableAttempt:
     """One attempt of one run to change a table."""
@@ -194,7 +191,7 @@ class TableAttempt:
         if record is None or record.state is not RunState.COMMITTED or record.summary is None:
             return False
         is_repeated = record.generation != self._generation
-        if is_repeated and self._output.mode in _REPEATABLE:
+        if is_repeated and self._output.mode.is_repeatable:
             return False
         summary = OutputSummary.model_validate_json(record.summary)
         self.committed = record.row_count, summary.model_copy(update={"is_from_earlier_try": True})
