@@ -64,6 +64,11 @@ class OutputMode(StrEnum):
     IGNORE = "ignore"
     ERROR_IF_EXISTS = "errorifexists"
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a run can write to a table again without adding rows twice."""
+        return self in (OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE)
+
 
 class IntervalSpec(Message):
     """The rows whose date or timestamp column is in an interval."""
