@@ -37,7 +37,7 @@ class OrcCosts:
 
     Spark's reader:
 
-    - `spark_file`: as `file`
+    - `spark_file`, `spark_column`: opening a file, and each column in it
     - `spark_search`: as `search`; `spark_step`: each halving of a list of values
     - `spark_group`: as `group`
     - `spark_skip`: a value of consecutive row groups with few matching rows
@@ -51,7 +51,8 @@ class OrcCosts:
     group: float = 1.0e-3
     decode: float = 33e-9
     row: float = 100e-9
-    spark_file: float = 2.5e-3
+    spark_file: float = 1.2e-3
+    spark_column: float = 0.12e-3
     spark_search: float = 20e-9
     spark_step: float = 10e-9
     spark_group: float = 0.8e-3
@@ -118,7 +119,7 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
         sampled_bytes = sum(file.size for file in sampled_files)
         rows = sum(source.tail.footer.number_of_rows for source in sources)
         rows = rows * sum(file.size for file in files) // max(sampled_bytes, 1)
-        spark_seconds = len(files) * _COSTS.spark_file + rows * len(query.schema) * _COSTS.spark
+        spark_seconds = _spark_opening(len(files), len(query.schema)) + rows * len(query.schema) * _COSTS.spark
         if _MARGIN * spark_seconds < _COSTS.fixed:
             reason = f"about {rows:,} rows are too few to make up for starting another reader"
             return OrcChoice(reason, reader=OrcReader.SPARK)
@@ -154,12 +155,17 @@ def reader_seconds(sample: OrcSample, columns: int, filters: int, lists: Sequenc
         + alive * (filters * c.search + len(lists) * c.lists)
         + selects * min(matching_groups * c.group, alive * c.decode)
         + matching * columns * c.row,
-        OrcReader.SPARK_WITH_FILTER: sample.files * c.spark_file
+        OrcReader.SPARK_WITH_FILTER: _spark_opening(sample.files, columns)
         + alive * (filters * c.spark_search + steps * c.spark_step)
         + selects * min(matching_groups * c.spark_group, alive * c.spark_skip)
         + matching * columns * c.spark,
-        OrcReader.SPARK: sample.files * c.spark_file + alive * columns * c.spark,
+        OrcReader.SPARK: _spark_opening(sample.files, columns) + alive * columns * c.spark,
     }
+
+
+def _spark_opening(files: int, columns: int) -> float:
+    """Return the CPU seconds that Spark's reader needs to open files and the columns in them."""
+    return files * (_COSTS.spark_file + columns * _COSTS.spark_column)
 
 
 def _sample(sources: Sequence[OrcFile], files: int, rows: int) -> OrcSample:
