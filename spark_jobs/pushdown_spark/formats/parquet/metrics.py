@@ -9,7 +9,10 @@ from enum import StrEnum
 
 from pushdown_spark.formats.scan_task import FileMetrics
 
-_PRUNED = re.compile(r"(\w+)\{[^}]*\}=([\d.]+) ?([KMB]?) total → ([\d.]+) ?([KMB]?) matched")
+_STATISTICS, _BLOOM_FILTER = "row_groups_pruned_statistics", "row_groups_pruned_bloom_filter"
+_PAGE_INDEX = "page_index_pages_pruned"
+_COUNT = r"([\d.]+) ?([KMB]?)"
+_PRUNED = re.compile(rf"\b({_STATISTICS}|{_BLOOM_FILTER}|{_PAGE_INDEX})\{{[^}}]*\}}={_COUNT} total → {_COUNT} matched")
 """How DataFusion prints a metric of pruning. Python has no other access to its value."""
 _SCALES = {"": 1, "K": 1_000, "M": 1_000_000, "B": 1_000_000_000}
 
@@ -64,11 +67,11 @@ class ParquetMetrics(FileMetrics):
             units = round(float(count) * _SCALES[scale])
             total[name] += units
             pruned[name] += units - round(float(matched) * _SCALES[matched_scale])
-        by_statistics = pruned["row_groups_pruned_statistics"]
-        by_bloom_filter = pruned["row_groups_pruned_bloom_filter"]
+        by_statistics = pruned[_STATISTICS]
+        by_bloom_filter = pruned[_BLOOM_FILTER]
         self.row_groups[UnitOutcome.TOTAL] += row_groups
         self.row_groups[UnitOutcome.BY_STATISTICS] += by_statistics
         self.row_groups[UnitOutcome.BY_BLOOM_FILTER] += by_bloom_filter
         self.row_groups[UnitOutcome.READ] += max(row_groups - by_statistics - by_bloom_filter, 0)
-        self.pages[UnitOutcome.TOTAL] += total["page_index_pages_pruned"]
-        self.pages[UnitOutcome.BY_PAGE_INDEX] += pruned["page_index_pages_pruned"]
+        self.pages[UnitOutcome.TOTAL] += total[_PAGE_INDEX]
+        self.pages[UnitOutcome.BY_PAGE_INDEX] += pruned[_PAGE_INDEX]
