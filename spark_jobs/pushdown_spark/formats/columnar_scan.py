@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Generic
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.contract import ConjunctReport, CostReport, FileReport, ReaderChoice, SourceReport
+from pushdown_spark.contract import FileReport, ReaderChoice, SourceReport
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import Node
@@ -25,28 +24,18 @@ from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.storage import storage_for
 from pushdown_spark.scan.incremental import TaskScan
 from pushdown_spark.scan.metrics import WHOLE_SCAN, TaskCounts, by_file, most_read, of_batch
+from pushdown_spark.scan.plan import ScanPlan
 from pushdown_spark.scan.tasks import progress_of, tasks_of, with_constants
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Why our reader takes a scan. `predicted` are the CPU seconds of the readers, if an estimate chose it."""
-
-    reason: str = "asked for with reader='pushdown'"
-    predicted: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ColumnarPlan(Generic[Query]):
+class ColumnarPlan(ScanPlan, Generic[Query]):
     """A planned scan. If it is `exact`, all its rows satisfy the predicate.
 
     With `is_trusted`, Spark does not evaluate the predicate of an exact scan again.
     """
 
-    files: tuple[InputFile, ...]
     query: Query
-    choice: Choice
-    conjuncts: tuple[ConjunctReport, ...]
     exact: bool
     is_trusted: bool = False
 
@@ -112,22 +101,12 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
 
     def report(self) -> SourceReport:
         """Return the plan, and the counts of the tasks that have run."""
-        plan = self._plan
-        planned = SourceReport(
-            reader="pushdown",
-            reason=plan.choice.reason,
-            cost=CostReport.of("pushdown", plan.choice.predicted),
-            conjuncts=plan.conjuncts,
-            columns=self._request.columns,
-            files_total=len(plan.files),
-            bytes_total=sum(file.size for file in plan.files),
-            notes=self._notes,
-        )
+        planned = self._plan.report(self._request, self._notes)
         if not self._metrics.value:
             return planned
         files = {path: sum_metrics(parts) for path, parts in by_file(self._metrics.value.values()).items()}
         total = sum_metrics(files.values())
-        files_skipped = len([file for file in plan.files if file.size]) - len(files)
+        files_skipped = len([file for file in self._plan.files if file.size]) - len(files)
         return planned.model_copy(
             update={
                 "files_read": len(files),
