@@ -22,7 +22,8 @@ from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.partition_directories import listed_files
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.storage import storage_for
-from pushdown_spark.scan.incremental import TaskScan
+from pushdown_spark.scan.base import IncrementalScan, Scan
+from pushdown_spark.scan.incremental import batch_size
 from pushdown_spark.scan.metrics import WHOLE_SCAN, TaskCounts, by_file, most_read, of_batch
 from pushdown_spark.scan.plan import ScanPlan
 from pushdown_spark.scan.tasks import progress_of, tasks_of, with_constants
@@ -40,7 +41,7 @@ class ColumnarPlan(ScanPlan, Generic[Query]):
     is_trusted: bool = False
 
 
-class ColumnarScan(TaskScan, Generic[Query, Metrics]):
+class ColumnarScan(Scan, Generic[Query, Metrics]):
     """A scan of one source by a columnar reader."""
 
     task_class: type[FileScanTask[Query, Metrics]]
@@ -93,6 +94,10 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
         uris = [plan.files[task.file].uri for task in tasks]
         return with_constants(rows, self._request, uris)
 
+    def incremental(self, limit: int) -> IncrementalScan:
+        """Return the scan in batches of tasks."""
+        return _TaskBatches(self, limit)
+
     def progress(self) -> SourceProgress:
         """Return what the finished tasks of the whole scan have searched."""
         counts = of_batch(self._metrics.value, WHOLE_SCAN)
@@ -122,6 +127,25 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
                 **total.details,
             }
         )
+
+
+class _TaskBatches(IncrementalScan, Generic[Query, Metrics]):
+    """A scan in growing batches of tasks, in file order."""
+
+    def __init__(self, scan: ColumnarScan[Query, Metrics], limit: int) -> None:
+        self._scan = scan
+        self._limit = limit
+        self._pending = scan.tasks
+        self._batch = 0
+
+    def next_frame(self) -> DataFrame | None:
+        """Return the rows of the next batch, or None after the last task."""
+        size = batch_size(self._batch)
+        tasks, self._pending = self._pending[:size], self._pending[size:]
+        if not tasks:
+            return None
+        self._batch += 1
+        return self._scan.run_tasks(tasks, self._batch, self._limit)
 
 
 def check_columnar_request(request: ScanRequest, *, needs_predicate: bool = True) -> None:
