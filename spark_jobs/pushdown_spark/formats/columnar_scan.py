@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Generic
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.contract import ConjunctReport, CostReport, FileReport, ReaderChoice, SourceReport
+from pushdown_spark.contract import FileReport, ReaderChoice, SourceReport
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import Node
@@ -23,35 +22,26 @@ from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.partition_directories import listed_files
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.storage import storage_for
-from pushdown_spark.scan.incremental import TaskScan
+from pushdown_spark.scan.base import IncrementalScan, Scan
+from pushdown_spark.scan.incremental import batch_size
 from pushdown_spark.scan.metrics import WHOLE_SCAN, TaskCounts, by_file, most_read, of_batch
+from pushdown_spark.scan.plan import ScanPlan
 from pushdown_spark.scan.tasks import progress_of, tasks_of, with_constants
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Why our reader takes a scan. `predicted` are the CPU seconds of the readers, if an estimate chose it."""
-
-    reason: str = "asked for with reader='pushdown'"
-    predicted: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ColumnarPlan(Generic[Query]):
+class ColumnarPlan(ScanPlan, Generic[Query]):
     """A planned scan. If it is `exact`, all its rows satisfy the predicate.
 
     With `is_trusted`, Spark does not evaluate the predicate of an exact scan again.
     """
 
-    files: tuple[InputFile, ...]
     query: Query
-    choice: Choice
-    conjuncts: tuple[ConjunctReport, ...]
     exact: bool
     is_trusted: bool = False
 
 
-class ColumnarScan(TaskScan, Generic[Query, Metrics]):
+class ColumnarScan(Scan, Generic[Query, Metrics]):
     """A scan of one source by a columnar reader."""
 
     task_class: type[FileScanTask[Query, Metrics]]
@@ -104,6 +94,10 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
         uris = [plan.files[task.file].uri for task in tasks]
         return with_constants(rows, self._request, uris)
 
+    def incremental(self, limit: int) -> IncrementalScan:
+        """Return the scan in batches of tasks."""
+        return _TaskBatches(self, limit)
+
     def progress(self) -> SourceProgress:
         """Return what the finished tasks of the whole scan have searched."""
         counts = of_batch(self._metrics.value, WHOLE_SCAN)
@@ -112,22 +106,12 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
 
     def report(self) -> SourceReport:
         """Return the plan, and the counts of the tasks that have run."""
-        plan = self._plan
-        planned = SourceReport(
-            reader="pushdown",
-            reason=plan.choice.reason,
-            cost=CostReport.of("pushdown", plan.choice.predicted),
-            conjuncts=plan.conjuncts,
-            columns=self._request.columns,
-            files_total=len(plan.files),
-            bytes_total=sum(file.size for file in plan.files),
-            notes=self._notes,
-        )
+        planned = self._plan.report(self._request, self._notes)
         if not self._metrics.value:
             return planned
         files = {path: sum_metrics(parts) for path, parts in by_file(self._metrics.value.values()).items()}
         total = sum_metrics(files.values())
-        files_skipped = len([file for file in plan.files if file.size]) - len(files)
+        files_skipped = len([file for file in self._plan.files if file.size]) - len(files)
         return planned.model_copy(
             update={
                 "files_read": len(files),
@@ -143,6 +127,25 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
                 **total.details,
             }
         )
+
+
+class _TaskBatches(IncrementalScan, Generic[Query, Metrics]):
+    """A scan in growing batches of tasks, in file order."""
+
+    def __init__(self, scan: ColumnarScan[Query, Metrics], limit: int) -> None:
+        self._scan = scan
+        self._limit = limit
+        self._pending = scan.tasks
+        self._batch = 0
+
+    def next_frame(self) -> DataFrame | None:
+        """Return the rows of the next batch, or None after the last task."""
+        size = batch_size(self._batch)
+        tasks, self._pending = self._pending[:size], self._pending[size:]
+        if not tasks:
+            return None
+        self._batch += 1
+        return self._scan.run_tasks(tasks, self._batch, self._limit)
 
 
 def check_columnar_request(request: ScanRequest, *, needs_predicate: bool = True) -> None:

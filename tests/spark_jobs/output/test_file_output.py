@@ -129,7 +129,7 @@ def test_retried_append_replaces_only_its_own_rows(
     assert siblings(target) == [target.name]
 
 
-def test_append_to_partitions(
+def test_an_append_to_partitions_replaces_the_rows_of_the_same_run(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
     write(writer(OutputMode.APPEND, "run 1", partition_by=["odd"]), frame(1, 2))

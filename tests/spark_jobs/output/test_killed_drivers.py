@@ -37,7 +37,9 @@ for day in days:
 
 
 @pytest.mark.parametrize("mode", ["overwrite_partitions", "append"])
-def test_backfill_with_randomly_killed_drivers(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+def test_a_backfill_with_randomly_killed_drivers_writes_each_day_once(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
     chance = random.Random(mode)
     missing = list(range(DAYS))
     chance.shuffle(missing)

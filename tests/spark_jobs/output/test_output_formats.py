@@ -9,7 +9,7 @@ from pushdown_spark.contract import OutputFormat, OutputSpec
 
 
 @pytest.mark.parametrize("name", ["parquet", "ORC", "avro", "Json", "csv", "text", "xml"])
-def test_file_formats_in_any_case(name: str) -> None:
+def test_file_formats_are_recognized_in_any_case(name: str) -> None:
     assert OutputSpec.model_validate({"path": "/out", "format": name}).format is OutputFormat(name.lower())
 
 

@@ -51,7 +51,7 @@ def stored_rows(database: Database) -> list[tuple[object, object, str]]:
         ({"mode": "merge", "merge_keys": ["id", "x", "day"]}, [*OLD, *NEW]),
     ],
 )
-def test_modes(
+def test_each_mode_writes_the_rows_once(
     spark: SparkSession,
     database: Database,
     spec: dict[str, object],
@@ -88,7 +88,7 @@ def test_replace_where_of_dates(spark: SparkSession, database: Database) -> None
     assert database.rows("SELECT id FROM t") == [(2,)]
 
 
-def test_existing_tables(spark: SparkSession, database: Database) -> None:
+def test_existing_tables_are_an_error_or_are_ignored(spark: SparkSession, database: Database) -> None:
     database.execute("CREATE TABLE t (id int, x varchar(9), day varchar(10))")
     with pytest.raises(OutputExistsError, match="already exists; drop it, or choose another output mode"):
         write(output_of(spark, database, mode="errorifexists"), frame(spark, NEW))

@@ -20,12 +20,13 @@ from pushdown_spark.formats.avro.cost import estimate
 from pushdown_spark.formats.avro.decoder import AvroQuery, check_schema, search_label
 from pushdown_spark.formats.avro.spark_source import avro_settings
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
-from pushdown_spark.formats.columnar_scan import Choice, ColumnarPlan, check_columnar_request, prepare_files
+from pushdown_spark.formats.columnar_scan import ColumnarPlan, check_columnar_request, prepare_files
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.projection.nested_types import has_map
 from pushdown_spark.relations.listing import Compression, InputFile
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.worker_startup import startup_cost
+from pushdown_spark.scan.plan import Choice
 
 
 class ContainerFile(InputFile):
@@ -64,10 +65,10 @@ def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan
     check_schema(header.schema, query)
     reports = tuple(conjunct.report(_pushed_as(conjunct, query, header)) for conjunct in conjuncts)
     if request.source.reader is ReaderChoice.PUSHDOWN:
-        return AvroPlan(files, query, Choice(), reports, is_exact(conjuncts))
+        return AvroPlan(files, Choice(), reports, query, is_exact(conjuncts))
     workers = spark.sparkContext.defaultParallelism
     choice = estimate(files, query, workers, startup_cost(spark, request.source))
-    return AvroPlan(files, replace(query, block_search=choice.search), choice, reports, is_exact(conjuncts))
+    return AvroPlan(files, choice, reports, replace(query, block_search=choice.search), is_exact(conjuncts))
 
 
 def _check_columns(request: ScanRequest) -> None:

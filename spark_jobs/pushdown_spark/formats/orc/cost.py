@@ -9,12 +9,12 @@ from dataclasses import astuple, dataclass
 from enum import StrEnum
 
 from pushdown_spark.expressions.arrow_evaluator import top_level_names
-from pushdown_spark.formats.columnar_scan import Choice
 from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery, open_orc
 from pushdown_spark.formats.orc.metrics import OrcMetrics
 from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.relations.listing import InputFile
 from pushdown_spark.runtime.worker_startup import startup_note
+from pushdown_spark.scan.plan import Choice
 
 _SAMPLED_FILES = 3
 _SAMPLED_STRIPES = 2

@@ -17,7 +17,7 @@ from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import check_broken_files, is_case_sensitive, is_enabled, setting
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
-from pushdown_spark.formats.columnar_scan import Choice, ColumnarPlan, check_columnar_request, prepare_files
+from pushdown_spark.formats.columnar_scan import ColumnarPlan, check_columnar_request, prepare_files
 from pushdown_spark.formats.orc.column_mapping import PADDED
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
 from pushdown_spark.formats.orc.file_reader import OrcQuery
@@ -26,6 +26,7 @@ from pushdown_spark.projection.nested_types import count_leaves, first_type, has
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.worker_startup import startup_cost
+from pushdown_spark.scan.plan import Choice
 
 SARG_TO_FILTER = "orc.sarg.to.filter"
 """The setting for the lazy filter of Spark's own ORC reader."""
@@ -76,7 +77,7 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan |
             choice = estimate(files, query, startup_cost(spark, source), may_filter=may_filter)
             if choice.reader is not OrcReader.LAZY:
                 return NativeOrcPlan(choice.reason, choice.reader is OrcReader.SPARK_WITH_FILTER, choice.predicted)
-    return OrcPlan(files, query, choice, reports, is_exact(conjuncts), source.orc.use_selected)
+    return OrcPlan(files, choice, reports, query, is_exact(conjuncts), source.orc.use_selected)
 
 
 def _lists_null(predicate: exp.Expr | None) -> bool:

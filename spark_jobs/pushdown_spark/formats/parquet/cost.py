@@ -16,11 +16,11 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, BatchColumns
 from pushdown_spark.expressions.bound import columns_of
 from pushdown_spark.expressions.statistics_evaluator import ColumnBounds, can_match
 from pushdown_spark.expressions.types import Path
-from pushdown_spark.formats.columnar_scan import Choice
 from pushdown_spark.formats.parquet.file_reader import OpenParquet, ParquetQuery, open_parquet
 from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.relations.listing import InputFile
 from pushdown_spark.runtime.worker_startup import startup_note
+from pushdown_spark.scan.plan import Choice
 
 _SAMPLED_FILES = 3
 _SAMPLED_ROWS = 1 << 20

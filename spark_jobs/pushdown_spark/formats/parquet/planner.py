@@ -14,7 +14,7 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import check_broken_files, is_case_sensitive, is_enabled
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
-from pushdown_spark.formats.columnar_scan import Choice, ColumnarPlan, check_columnar_request, prepare_files
+from pushdown_spark.formats.columnar_scan import ColumnarPlan, check_columnar_request, prepare_files
 from pushdown_spark.formats.parquet.address import check_store
 from pushdown_spark.formats.parquet.column_mapping import Calendar, datetime_calendar, int96_calendar
 from pushdown_spark.formats.parquet.cost import estimate
@@ -23,6 +23,7 @@ from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parque
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.worker_startup import startup_cost
+from pushdown_spark.scan.plan import Choice
 
 _LIBRARY = "datafusion"
 _CHECKED_FILES = 64
@@ -61,7 +62,7 @@ def plan_parquet(spark: SparkSession, request: ScanRequest, fold: Fold) -> Parqu
     if request.source.reader is not ReaderChoice.PUSHDOWN:
         choice = estimate(files, query, startup_cost(spark, request.source))
     reports = tuple(conjunct.report("filter over Parquet columns before others are decoded") for conjunct in conjuncts)
-    return ParquetPlan(files, query, choice, reports, is_exact(conjuncts))
+    return ParquetPlan(files, choice, reports, query, is_exact(conjuncts))
 
 
 def _check_columns(request: ScanRequest) -> None:

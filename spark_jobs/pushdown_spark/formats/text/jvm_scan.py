@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
-from pushdown_spark.contract import CostReport, SourceFormat, SourceReport
+from pushdown_spark.contract import SourceFormat, SourceReport
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.text.line_conditions import contains_string, matches_filter, matches_pattern
 from pushdown_spark.formats.text.line_filter import JSON_TOKENS
@@ -96,7 +96,7 @@ class JvmTextScan(Scan):
         if source.format is SourceFormat.JSON:
             problems.insert(0, (~f.is_valid_utf8(line), "bytes that are not UTF-8"))
             line = f.when(line.startswith(_BYTE_ORDER_MARK), f.expr(f"substring({_LINE}, 2)")).otherwise(line)
-            if self._plan.options.lines.nested:
+            if self._plan.syntax.nested:
                 problems.append((self._is_malformed(line), "a line that is not JSON, which Spark may parse in part"))
         checked = line
         for condition, problem in reversed(problems):
@@ -112,22 +112,13 @@ class JvmTextScan(Scan):
 
     def report(self) -> SourceReport:
         """Return the plan and, after a run, the number of lines. Spark's metrics have the bytes."""
-        plan, request = self._plan, self._request
+        planned = self._plan.report(self._request, self._notes, "jvm")
         lines, candidates = self._counts()
-        return SourceReport(
-            reader="pushdown",
-            carrier="jvm",
-            reason=plan.reason,
-            cost=CostReport.of("jvm", plan.predicted),
-            conjuncts=plan.conjuncts,
-            columns=request.columns,
-            files_total=len(plan.files),
-            bytes_total=sum(file.size for file in plan.files),
-            rows_decoded=candidates if lines else None,
-            rows_after_pushdown=candidates if lines else None,
-            skipped={"lines never parsed": lines - candidates} if lines else {},
-            notes=self._notes,
-        )
+        if not lines:
+            return planned
+        skipped = {"lines never parsed": lines - candidates}
+        counts = {"rows_decoded": candidates, "rows_after_pushdown": candidates, "skipped": skipped}
+        return planned.model_copy(update=counts)
 
     def _counts(self) -> tuple[int, int]:
         """Return the number of lines that were read, and of candidates. Both are 0 before a run."""

@@ -5,15 +5,15 @@ It decides whether a search is sound and takes less time than Spark's reader, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from operator import attrgetter
 
 from pyspark.sql import SparkSession
 
-from pushdown_spark.contract import ConjunctReport, ReaderChoice, SourceFormat
+from pushdown_spark.contract import ReaderChoice, SourceFormat
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 from pushdown_spark.expressions.byte_patterns.text import BytePattern
@@ -22,6 +22,7 @@ from pushdown_spark.expressions.session_settings import is_enabled, setting
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.cost import LineMarks, LineSample, TextCosts, check_size, sample
 from pushdown_spark.formats.text.headers import header_lines
+from pushdown_spark.formats.text.line_filter import LineSyntax
 from pushdown_spark.formats.text.line_parser import parsed_schema
 from pushdown_spark.formats.text.patterns import LinePatterns, line_patterns
 from pushdown_spark.formats.text.text_options import (
@@ -40,6 +41,7 @@ from pushdown_spark.relations.listing import InputFile
 from pushdown_spark.relations.partition_directories import listed_files
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.storage import storage_for
+from pushdown_spark.scan.plan import Choice, ScanPlan
 
 CARRIER_SETTING = "spark.airflow_pushdown.carrier"
 """The setting with which tests and benchmarks choose where lines are searched: `workers` or `jvm`."""
@@ -53,34 +55,22 @@ _MAX_HEADERS = 1_000
 
 
 @dataclass(frozen=True)
-class LinePlan:
-    """A planned scan that searches lines before they are parsed.
-
-    `predicted` are the CPU seconds of the readers, if an estimate chose the plan.
-    """
-
-    files: tuple[InputFile, ...]
-    options: TextOptions
-    reason: str
-    conjuncts: tuple[ConjunctReport, ...]
-    predicted: Mapping[str, float] = field(default_factory=dict, kw_only=True)
-
-
-@dataclass(frozen=True)
-class TextPlan(LinePlan):
+class TextPlan(ScanPlan):
     """A planned scan by Python workers, which search bytes. Fields are as in `LineFilterTask`."""
 
+    syntax: LineSyntax
     required: Searcher
     ambiguous: Searcher
 
 
 @dataclass(frozen=True)
-class JvmTextPlan(LinePlan):
+class JvmTextPlan(ScanPlan):
     """A planned scan inside the JVM, which searches lines for strings.
 
     A line that matches `ambiguous` may parse differently as a string.
     """
 
+    syntax: LineSyntax
     strings: StringFilter
     ambiguous: BytePattern
 
@@ -173,7 +163,7 @@ class _Candidate:
     carrier: str
     seconds: float
     reason: str
-    build: Callable[[str], TextPlan | JvmTextPlan]
+    build: Callable[[Choice], TextPlan | JvmTextPlan]
 
 
 class _CarrierChoice:
@@ -218,8 +208,8 @@ class _CarrierChoice:
             try:
                 if is_auto:
                     self._costs.check(candidate.seconds, candidate.reason)
-                    return replace(candidate.build(candidate.reason), predicted=predicted)
-                return candidate.build(f"asked for with reader='pushdown'; {candidate.reason}")
+                    return candidate.build(Choice(candidate.reason, predicted))
+                return candidate.build(Choice(f"{Choice.reason}; {candidate.reason}"))
             except UnsupportedError as unsupported:
                 problems.append(str(unsupported))
         if not candidates:
@@ -244,8 +234,9 @@ class _CarrierChoice:
         reason = f"about {share:.2%} of the lines can match (sample of {self._sampled.lines:,} lines)"
         conjuncts = self._patterns.reports(chosen, "byte pattern")
 
-        def build(reason: str) -> TextPlan:
-            return TextPlan(self._inputs.files, self._options, reason, conjuncts, required, Searcher(self._ambiguous))
+        def build(choice: Choice) -> TextPlan:
+            syntax = self._options.lines
+            return TextPlan(self._inputs.files, choice, conjuncts, syntax, required, Searcher(self._ambiguous))
 
         yield _Candidate("workers", cost(share, hits=hits), reason, build)
 
@@ -261,10 +252,10 @@ class _CarrierChoice:
         seconds = self._costs.jvm(share, strings.searches)
         yield _Candidate("jvm", seconds, reason, partial(self._jvm_plan, strings))
 
-    def _jvm_plan(self, strings: StringFilter, reason: str) -> JvmTextPlan:
+    def _jvm_plan(self, strings: StringFilter, choice: Choice) -> JvmTextPlan:
         self._check_headers(strings)
         conjuncts = self._patterns.reports(strings.pattern, "strings of")
-        return JvmTextPlan(self._inputs.files, self._options, reason, conjuncts, strings, self._ambiguous)
+        return JvmTextPlan(self._inputs.files, choice, conjuncts, self._options.lines, strings, self._ambiguous)
 
     def _check_headers(self, strings: StringFilter) -> None:
         """Raise UnsupportedError if a header may pass the filter. Spark's text source has no headers."""

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.contract import CostReport, FileReport, SourceReport
+from pushdown_spark.contract import FileReport, SourceReport
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.formats.text.line_filter import LineFilterTask, TextTask, total
 from pushdown_spark.formats.text.line_parser import parse_lines
@@ -64,7 +64,7 @@ class TextScan(Scan):
             counts.add({(batch, number): count})
 
         plan = self._plan
-        scan = LineFilterTask(tasks, plan.required, plan.ambiguous, plan.options.lines, report, skip, cap)
+        scan = LineFilterTask(tasks, plan.required, plan.ambiguous, plan.syntax, report, skip, cap)
         numbers = self._spark.range(0, len(tasks), 1, max(len(tasks), 1))
         lines = numbers.mapInArrow(scan, _LINE_SCHEMA)
         uris = [plan.files[task.file].uri for task in tasks]
@@ -76,37 +76,28 @@ class TextScan(Scan):
 
     def report(self) -> SourceReport:
         """Return the plan, and the counts of the tasks that have run."""
-        plan, request = self._plan, self._request
+        planned = self._plan.report(self._request, self._notes, "workers")
         tasks = self._counts.value.values()
+        if not tasks:
+            return planned
         files = {path: total(counts) for path, counts in by_file(task.files for task in tasks).items()}
         sums = total(files.values())
-        has_run = bool(self._counts.value)
-        size = sum(file.size for file in plan.files)
-        return SourceReport(
-            reader="pushdown",
-            carrier="workers",
-            reason=plan.reason,
-            cost=CostReport.of("workers", plan.predicted),
-            conjuncts=plan.conjuncts,
-            columns=request.columns,
-            files_total=len(plan.files),
-            files_read=len(files) if has_run else None,
-            bytes_total=size,
-            bytes_read=sums.bytes_read if has_run else None,
-            bytes_searched=sums.bytes_searched if has_run else None,
-            rows_decoded=sums.candidate_lines if has_run else None,
-            rows_after_pushdown=sums.candidate_lines if has_run else None,
-            skipped={
-                "files": len([f for f in plan.files if f.size]) - len(files),
-                "bytes never parsed": sums.bytes_searched - sums.candidate_bytes,
+        return planned.model_copy(
+            update={
+                "files_read": len(files),
+                "bytes_read": sums.bytes_read,
+                "bytes_searched": sums.bytes_searched,
+                "rows_decoded": sums.candidate_lines,
+                "rows_after_pushdown": sums.candidate_lines,
+                "skipped": {
+                    "files": len([file for file in self._plan.files if file.size]) - len(files),
+                    "bytes never parsed": sums.bytes_searched - sums.candidate_bytes,
+                },
+                "files": most_read(
+                    FileReport(path=path, bytes_read=count.bytes_read, rows_decoded=count.candidate_lines)
+                    for path, count in files.items()
+                ),
             }
-            if has_run
-            else {},
-            files=most_read(
-                FileReport(path=path, bytes_read=count.bytes_read, rows_decoded=count.candidate_lines)
-                for path, count in files.items()
-            ),
-            notes=self._notes,
         )
 
     def progress(self) -> SourceProgress:

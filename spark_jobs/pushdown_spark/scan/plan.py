@@ -1,0 +1,43 @@
+"""Plans of scans by our readers: the files, why our reader takes them, and the conjuncts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pushdown_spark.contract import ConjunctReport, CostReport, SourceReport
+from pushdown_spark.relations.listing import InputFile
+from pushdown_spark.relations.request import ScanRequest
+
+_READER = "pushdown"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Why our reader takes a scan. `predicted` are the CPU seconds of the readers, if an estimate chose it."""
+
+    reason: str = "asked for with reader='pushdown'"
+    predicted: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ScanPlan:
+    """A planned scan of files by one of our readers."""
+
+    files: tuple[InputFile, ...]
+    choice: Choice
+    conjuncts: tuple[ConjunctReport, ...]
+
+    def report(self, request: ScanRequest, notes: tuple[str, ...], carrier: str | None = None) -> SourceReport:
+        """Return the report before a run, without counts. `carrier` is where lines are searched."""
+        return SourceReport(
+            reader=_READER,
+            carrier=carrier,
+            reason=self.choice.reason,
+            cost=CostReport.of(carrier or _READER, self.choice.predicted),
+            conjuncts=self.conjuncts,
+            columns=request.columns,
+            files_total=len(self.files),
+            bytes_total=sum(file.size for file in self.files),
+            notes=notes,
+        )
