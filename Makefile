@@ -94,7 +94,7 @@ help:
 	@echo "make test-versions    a slice of the tests with other releases (AIRFLOW_VERSION=3.1 SPARK_VERSION=4.0)"
 	@echo "make nightly          long test sweeps, the example DAGs, S3A and JDBC"
 	@echo "make connectors       tests of Iceberg and Delta tables, with a Spark that has connectors for them"
-	@echo "make kubernetes       tests of submissions to an API server of Kubernetes, which Go compiles"
+	@echo "make kubernetes       tests of submissions to a Kubernetes API server, which Go compiles"
 	@echo "make e2e-local        run every example DAG with Airflow's services and a Spark cluster on this machine"
 	@echo "make e2e-yarn         run them on YARN and HDFS on this machine, in both deploy modes"
 	@echo "make e2e              the same DAGs and checks in containers (docker compose)"

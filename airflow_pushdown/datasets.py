@@ -11,7 +11,8 @@ _URI = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]
 _GLOB = re.compile(r"[*?\[{]")
 _STORES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs"}
 """Schemes of object stores with their names in lineage. Names of objects have no leading slash."""
-_DATABASES = {DatabaseKind.POSTGRESQL: ("postgres", 5432), DatabaseKind.MYSQL: ("mysql", 3306)}
+_SCHEMES = {DatabaseKind.POSTGRESQL: "postgres", DatabaseKind.MYSQL: "mysql"}
+"""Schemes of databases in lineage."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,10 @@ def table_dataset(connection: RemoteConnection, table: str) -> Dataset:
     """Return the dataset of a database table."""
     if connection.kind is DatabaseKind.SQLITE:
         return Dataset("file", f"{connection.database}/{table}")
-    scheme, port = _DATABASES[connection.kind]
     # In MySQL, the schema of a table is the database.
     has_database = connection.kind is DatabaseKind.MYSQL and "." in table
     name = table if has_database else f"{connection.database}.{table}"
-    return Dataset(f"{scheme}://{connection.host}:{connection.port or port}", name)
+    return Dataset(f"{_SCHEMES[connection.kind]}://{connection.host}:{connection.server_port}", name)
 
 
 def table_uri(connection: RemoteConnection, table: str) -> str:

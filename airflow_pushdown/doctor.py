@@ -354,11 +354,10 @@ def _source_connection(conn_id: str) -> Finding:
         is_file = Path(database.database).is_file()
         missing = f"{conn_id}: there is no file {database.database} on this machine; correct the connection's host"
         return _ok(subject, f"{conn_id}: {database.database}") if is_file else _failed(subject, missing)
-    port = database.port or {"postgresql": 5432, "mysql": 3306}[database.kind]
-    problem = _unreachable(database.host, port)
+    problem = _unreachable(database.host, database.server_port)
     if problem:
         return _failed(subject, f"{conn_id}: {problem}; start the server, or correct host and port of the connection")
-    return _ok(subject, f"{conn_id}: {database.kind} on {database.host}:{port} accepts connections")
+    return _ok(subject, f"{conn_id}: {database.kind} on {database.host}:{database.server_port} accepts connections")
 
 
 def _unreachable(host: str, port: int) -> str | None:

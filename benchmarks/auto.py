@@ -98,7 +98,7 @@ class Bench:
     def __init__(self, spark: SparkSession, table: Table) -> None:
         self._spark = spark
         self.table = table
-        self.reader = self.reason = ""
+        self._last: PushdownResult | None = None
 
     def engines(self, query: Query, *, forced: bool) -> dict[str, Callable[[], int]]:
         """Return the action of each engine. With `forced`, our readers also run where they are not chosen."""
@@ -123,11 +123,14 @@ class Bench:
         return rows
 
     def _auto(self, query: Query) -> int:
-        rows, result = self._ours(query, "auto", "")
-        report = result.report()["t"]
-        self.reader = report.carrier or report.reader
-        self.reason = report.reason
+        rows, self._last = self._ours(query, "auto", "")
         return rows
+
+    def choice(self) -> tuple[str, str]:
+        """Return the reader of the last run with `auto`, and the reason for it."""
+        assert self._last is not None
+        report = self._last.report()["t"]
+        return report.carrier or report.reader, report.reason
 
     def _ours(self, query: Query, reader: str, carrier: str) -> tuple[int, PushdownResult]:
         self._spark.conf.set(CARRIER_SETTING, carrier)
@@ -210,8 +213,7 @@ def measure_cell(bench: Bench, tiny: Bench, shape: Shape, query: Query, rounds: 
         query.where,
         rows,
         measured["auto"].rows == rows,
-        bench.reader,
-        bench.reason,
+        *bench.choice(),
         statistics.median(measured["auto"].cpu),
         statistics.median(measured[best].cpu),
         ratio(measured, best, "auto", "cpu"),

@@ -49,7 +49,7 @@ class DagRunReports:
     @property
     def bytes_skipped(self) -> int | None:
         """Bytes that were stored and not read, None if unknown for a task."""
-        return known_sum(bytes_skipped(report.result) for report in self.reports)
+        return known_sum(report.result.bytes_skipped for report in self.reports)
 
     @property
     def rows(self) -> int:
@@ -104,7 +104,7 @@ class Sums:
     def of(cls, runs: Sequence[DagRunReports]) -> Sums:
         """Return the sums of runs."""
         results = [report.result for run in runs for report in run.reports]
-        skipped = [bytes_skipped(result) for result in results]
+        skipped = [result.bytes_skipped for result in results]
         return cls(
             runs=len(runs),
             bytes_read=sum(result.bytes_read or 0 for result in results),
@@ -157,13 +157,6 @@ class DagReports:
             Fallback(*key, len(runs), known_sum(count for _, count in runs), runs[0][0]) for key, runs in uses.items()
         ]
         return tuple(sorted(fallbacks, key=lambda fallback: -(fallback.bytes_read or 0)))
-
-
-def bytes_skipped(result: JobResult) -> int | None:
-    """Return the stored bytes that were not read, None if they are unknown."""
-    if result.bytes_total is None or result.bytes_read is None:
-        return None
-    return max(result.bytes_total - result.bytes_read, 0)
 
 
 def fallbacks_of(result: JobResult) -> Iterator[tuple[str, str, int | None]]:

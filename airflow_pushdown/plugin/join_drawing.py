@@ -40,13 +40,13 @@ def tree_drawings(report: JoinReport) -> tuple[TreeDrawing, ...]:
 
 
 def moved_nodes(tree: JoinTree, other: JoinTree) -> frozenset[frozenset[str]]:
-    """Return the nodes of a tree, as sets of relations, that have another place in the other tree.
+    """Return the nodes of a tree, as sets of relations, that have another position in the other tree.
 
     These are the fewest relations whose move makes both orders equal. If the orders are equal, they are the joins of
     relations that the other tree does not join.
     """
-    order, places = _leaves(tree), {name: number for number, name in enumerate(_leaves(other))}
-    stay = set(_longest_rising([name for name in order if name in places], places))
+    order, positions = _leaves(tree), {name: number for number, name in enumerate(_leaves(other))}
+    stay = set(_longest_rising([name for name in order if name in positions], positions))
     moved = {frozenset((name,)) for name in order if name not in stay}
     return frozenset(moved or _joins(tree) - _joins(other))
 
@@ -59,15 +59,15 @@ def _joins(tree: JoinTree) -> set[frozenset[str]]:
     return {node.relations for node in tree.nodes() if node.sides}
 
 
-def _longest_rising(names: Sequence[str], places: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the longest part of a sequence whose places rise.
+def _longest_rising(names: Sequence[str], positions: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the longest part of a sequence whose positions rise.
 
     >>> _longest_rising("adbc", {"a": 0, "b": 1, "c": 2, "d": 3})
     ('a', 'b', 'c')
     """
     ends: list[tuple[str, ...]] = []
     for name in names:
-        before = (end for end in ends if places[end[-1]] < places[name])
+        before = (end for end in ends if positions[end[-1]] < positions[name])
         ends.append((*max(before, key=len, default=()), name))
     return max(ends, key=len, default=())
 
@@ -103,7 +103,7 @@ def _box(box: Box, *, is_moved: bool) -> str:
     ratio = estimate_ratio(box.tree) or 1.0
     is_wrong = max(ratio, 1 / ratio) >= _LARGE_ERROR
     classes = f"node {kind}{' moved' if is_moved else ''}{' wrong' if is_wrong else ''}"
-    texts = "".join(
+    labels = "".join(
         f'<text class="line{number}" x="{box.left + PADDING:.1f}" y="{box.top + 17 + number * LINE:.1f}" '
         f'xml:space="preserve">{escape(line)}</text>'
         for number, line in enumerate(box.lines)
@@ -113,5 +113,5 @@ def _box(box: Box, *, is_moved: bool) -> str:
     return (
         f'<g class="{classes}"><title>{escape(title)}</title>'
         f'<rect x="{box.left:.1f}" y="{box.top:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="6"/>'
-        f"{texts}{tag}</g>"
+        f"{labels}{tag}</g>"
     )

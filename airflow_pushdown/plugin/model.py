@@ -147,9 +147,7 @@ def scan_outcome(scan: ScanReport) -> str:
         return "nothing written, the output already exists"
     if scan.output is None:
         return "counted"
-    earlier = (
-        " by an earlier try" if scan.output_summary is not None and scan.output_summary.is_from_earlier_try else ""
-    )
+    earlier = " by an earlier try" if scan.is_from_earlier_try else ""
     passed = f", {len(scan.checks)} checks passed" if scan.checks else ""
     return f"written{earlier}{passed}"
 

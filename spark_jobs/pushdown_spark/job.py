@@ -196,17 +196,8 @@ class JobRun:
                 }
             )
         report = reports.get("") or ScanReport(error=error)
-        return result.model_copy(
-            update={
-                "rows": report.rows,
-                "output": report.output,
-                "output_summary": report.output_summary,
-                "checks": report.checks,
-                "sources": runs[""].sources if runs else {},
-                "joins": runs[""].joins if runs else (),
-                "error": report.error,
-            }
-        )
+        sources, joins = (runs[""].sources, runs[""].joins) if runs else ({}, ())
+        return result.model_copy(update={**dict(report), "seconds": result.seconds, "sources": sources, "joins": joins})
 
     def _error(self, exc: BaseException) -> JobError:
         """Return an exception as the error of a result."""

@@ -20,9 +20,9 @@ from pushdown_spark.expressions.parser import shorten_lists
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
 from pushdown_spark.runtime.jvm_gateway import java_list, local_dataframe
-from pushdown_spark.runtime.query_metrics import RowCount, StageWatch
+from pushdown_spark.runtime.query_metrics import RowCount, StageCounts, StageWatch
 from pushdown_spark.scan.advice import with_advice
-from pushdown_spark.scan.base import ProjectedScan, running
+from pushdown_spark.scan.base import ProjectedScan, report_of_run, running
 
 T = TypeVar("T")
 
@@ -127,7 +127,7 @@ class ScanResult(PushdownResult):
         self._fallback = fallback
         self._can_fall_back = fallback is not None
         self._limit = limit
-        self._executed: SourceReport | None = None
+        self._report_after_run: Callable[[], SourceReport] | None = None
 
     @property
     def df(self) -> DataFrame:
@@ -146,7 +146,7 @@ class ScanResult(PushdownResult):
                 row_count = RowCount(self._spark, frame, single_pass=single_pass)
                 outcome = action(row_count.frame)
             self.rows = row_count.rows()
-            self._executed = self._completed(watch).model_copy(update={"rows_returned": self.rows})
+            self._report_after_run = self._counted(watch.counts())
             return outcome
 
     def _run_with_scan_count(self, action: Callable[[DataFrame], T]) -> T:
@@ -154,24 +154,28 @@ class ScanResult(PushdownResult):
         with StageWatch(self._spark) as watch:
             rows = self._scan.fetch_local(None)
             outcome = action(self.df if rows is None else rows)
-        executed = self._completed(watch)
-        self.rows = executed.rows_decoded
-        self._executed = executed.model_copy(update={"rows_returned": self.rows})
+        self._report_after_run = self._counted(watch.counts())
+        self.rows = self._report_after_run().rows_decoded
         return outcome
 
-    def _completed(self, watch: StageWatch) -> SourceReport:
-        """Return the report after a run. Our readers count rows themselves. For Spark's readers, its metrics count."""
+    def _counted(self, counts: StageCounts) -> Callable[[], SourceReport]:
+        """Return what makes the report after a run. Our readers count themselves. For Spark's, its metrics count."""
         scan = self._scan.scan
-        planned = scan.report()
-        if planned.cost is not None:
-            planned = planned.model_copy(update={"cost": planned.cost.after(watch.task_seconds())})
-        if planned.bytes_read is not None or scan.is_mixed:
-            return planned
-        return watch.completed(
-            planned,
-            counts_bytes=scan.counts_bytes_in_spark,
-            counts_decoded_rows=scan.counts_decoded_rows_in_spark,
-        )
+        report = report_of_run(scan)
+
+        def completed() -> SourceReport:
+            planned = report()
+            if planned.cost is not None:
+                planned = planned.model_copy(update={"cost": planned.cost.after(counts.seconds)})
+            if planned.bytes_read is None and not scan.is_mixed:
+                planned = counts.complete(
+                    planned,
+                    counts_bytes=scan.counts_bytes_in_spark,
+                    counts_decoded_rows=scan.counts_decoded_rows_in_spark,
+                )
+            return planned.model_copy(update={"rows_returned": self.rows})
+
+        return completed
 
     @contextmanager
     def _limited_rows(self) -> Iterator[DataFrame]:
@@ -194,7 +198,9 @@ class ScanResult(PushdownResult):
 
     def report(self) -> dict[str, SourceReport]:
         """Return the report of the source: the plan and, after run(), the counts of the run."""
-        return {self._name: with_advice(self._executed) if self._executed else self._scan.scan.report()}
+        if self._report_after_run is not None:
+            return {self._name: with_advice(self._report_after_run())}
+        return {self._name: self._scan.scan.report()}
 
     def progress(self) -> Sequence[SourceProgress | None] | None:
         """Return the progress of the scan, None with a LIMIT."""

@@ -102,7 +102,7 @@ def test_one_master_of_several_is_enough(monkeypatch: pytest.MonkeyPatch, server
     assert findings(conn_id="ha")["master"].status is CheckStatus.OK
 
 
-def test_yarn_without_the_settings_of_hadoop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_yarn_needs_the_settings_of_hadoop(monkeypatch: pytest.MonkeyPatch) -> None:
     connect(monkeypatch, "hadoop", conn_type="spark", host="yarn")
     assert "HADOOP_CONF_DIR" in failure("master", conn_id="hadoop")
 
@@ -113,7 +113,7 @@ def test_a_missing_spark_submit_says_what_to_set(monkeypatch: pytest.MonkeyPatch
     assert "set spark_python to the Python of an environment with pyspark" in failure("spark-submit")
 
 
-def test_a_missing_and_an_old_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_and_an_old_java_are_failures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     java = tmp_path / "bin" / "java"
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert failure("Java") == (
@@ -125,13 +125,13 @@ def test_a_missing_and_an_old_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert failure("Java").startswith(f"{java} is Java 8; install Java 17 or newer")
 
 
-def test_pyspark_client_in_the_spark_environment(spark_python: str, tmp_path: Path) -> None:
+def test_pyspark_client_in_the_spark_environment_is_a_failure(spark_python: str, tmp_path: Path) -> None:
     client = wheel(tmp_path, "pyspark-client", "4.2.0", {"pyspark/version.py": "__version__ = '4.2.0'\n"})
     python = with_spark(environment(tmp_path / "mixed", client, libraries=libraries_of(spark_python)), spark_python)
     assert "pyspark-client 4.2.0" in failure("Spark Python", spark_python=str(python))
 
 
-def test_libraries_and_package_of_another_version(spark_python: str, tmp_path: Path) -> None:
+def test_libraries_and_package_of_another_version_are_failures(spark_python: str, tmp_path: Path) -> None:
     wheels = [wheel(tmp_path, "isal", "9.0", {}), wheel(tmp_path, "pushdown-spark", "9.1", {})]
     python = with_spark(environment(tmp_path / "other", *wheels, libraries=libraries_of(spark_python)), spark_python)
     text = failure("Spark side", spark_python=str(python))
@@ -140,7 +140,9 @@ def test_libraries_and_package_of_another_version(spark_python: str, tmp_path: P
     assert f'run {python} -m pip install "pushdown-spark[spark]==' in text
 
 
-def test_the_exchange_directory_of_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_exchange_directory_of_a_cluster_must_exist_and_its_key_must_be_valid(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     connect(monkeypatch, "far", conn_type="spark", host="yarn", extra={"deploy-mode": "cluster"})
     assert "set a directory or URI that worker and driver share" in failure("exchange_dir", conn_id="far")
     missing = str(tmp_path / "missing")

@@ -139,6 +139,14 @@ def test_the_architecture_names_existing_files_and_definitions() -> None:
         assert not name or re.search(rf"^\s*(?:def |class )?{name}\b", source, re.M), f"{path} has no {name}"
 
 
+def test_the_ten_changes_name_existing_files() -> None:
+    changes = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Ten changes")[2]
+    files = re.findall(r"`([\w/]+(?:/|\.(?:py|md|txt|html)))`", changes)
+    assert len(files) > 40
+    for name in files:
+        assert any((ROOT / top / name).exists() for top in ("", "spark_jobs/pushdown_spark")), name
+
+
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_every_block_of_commands_names_its_shell(page: Path) -> None:
     if page.name in TESTED_ELSEWHERE:

@@ -282,6 +282,8 @@ class ReaderComparison(ABC, Generic[Metrics]):
     """Compares the rows of one of our readers with those of Spark's, over random files."""
 
     source_format: ClassVar[str]
+    splits: ClassVar[tuple[int, ...]]
+    """Sizes of splits to draw from."""
 
     def __init__(self, spark: SparkSession, no_counts: Metrics) -> None:
         self.spark = spark
@@ -292,8 +294,14 @@ class ReaderComparison(ABC, Generic[Metrics]):
         """Write the files of a seed. Return Spark's results, None if its own reader fails on the files."""
 
     @abstractmethod
-    def check_scan(self, rng: random.Random, case: Case, text: str, bound: Pushdown[Node]) -> None:
-        """Check one predicate with random other columns and settings of the reader."""
+    def draw_query(
+        self, rng: random.Random, schema: t.StructType, fields: list[t.StructField], kept: ArrowFilter
+    ) -> Any:
+        """Return the query of these columns and rows, with random settings of the reader."""
+
+    @abstractmethod
+    def read(self, query: Any, directory: Path, split: int, counts: list[Metrics]) -> Counter[Row]:
+        """Return the rows of all tasks, which run in this process. Append the counts of the tasks."""
 
     def session_options(self, rng: random.Random, case: Case, reader: str) -> dict[str, Any]:
         """Return random parameters of the source of a session."""
@@ -302,6 +310,18 @@ class ReaderComparison(ABC, Generic[Metrics]):
     def filters_in_sessions(self, case: Case) -> bool:
         """Whether Spark's own reader may filter in sessions."""
         return False
+
+    def check_scan(self, rng: random.Random, case: Case, text: str, bound: Pushdown[Node]) -> None:
+        """Check one predicate with random other columns and settings of the reader."""
+        arrow_filter, fields = drawn_fields(rng, case.schema, bound)
+        query = self.draw_query(rng, case.schema, fields, arrow_filter)
+        split = rng.choice(self.splits)
+        about = f"{case.about}: {text}, splits of {split}, {query}"
+
+        def read(counts: list[Metrics]) -> Counter[Row]:
+            return self.read(query, case.directory, split, counts)
+
+        check_rows(case, text, bound, [field.name for field in fields], about, read, self.tally)
 
     def check_case(self, seed: int, rng: random.Random, directory: Path, scans: int) -> None:
         """Check all predicates of a seed in this process, and this many in a session."""

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -137,6 +137,35 @@ def outcomes(script: str, directory: Path, queries: Mapping[str, object]) -> dic
     left = [path.name for path in _files(directory) if path.name not in found]
     assert not left, f"reading {left[0]} ended the process with status {done.returncode}: {done.stderr[-2000:]}"
     return found
+
+
+def check_truncated(
+    script: str, sound: Path, queries: Mapping[str, object], *, is_whole: Callable[[bytes], bool] = lambda _: False
+) -> None:
+    """Check that files which end too early raise, unless what is left `is_whole`."""
+    for name, start in truncated(sound.read_bytes()):
+        if not is_whole(start):
+            sound.with_name(f"{name}{sound.suffix}").write_bytes(start)
+    for name, found in outcomes(script, sound.parent, queries).items():
+        errors = {outcome.error for outcome in found.values()}
+        assert errors == ({""} if name == sound.name else {"UnreadableFileError"}), (name, found)
+
+
+def check_overwritten(
+    script: str,
+    rng: random.Random,
+    sound: Path,
+    regions: Regions,
+    queries: Mapping[str, object],
+    errors: Collection[str],
+) -> None:
+    """Check that files with a range of zeros, ones or noise in a region raise one of the errors, or yield any rows."""
+    for name, spoilt in overwritten(rng, sound.read_bytes(), regions):
+        sound.with_name(f"{name}{sound.suffix}").write_bytes(spoilt)
+    found = outcomes(script, sound.parent, queries)
+    raised = [outcome.error for each in found.values() for outcome in each.values()]
+    assert set(raised) <= {"", *errors}
+    assert raised.count("UnreadableFileError") > len(raised) * 0.3
 
 
 def print_outcomes(read: Read, *, full: bool = True) -> None:

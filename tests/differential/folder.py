@@ -40,18 +40,18 @@ class Folder:
         asking(note)
         self._fetch([sql for sql in wanted if sql not in self._known])
 
-    def _fetch(self, texts: list[str]) -> None:
-        if not texts:
+    def _fetch(self, expressions: list[str]) -> None:
+        if not expressions:
             return
         try:
-            row = self._spark.sql(f"SELECT {', '.join(texts)}").head()
+            row = self._spark.sql(f"SELECT {', '.join(expressions)}").head()
         except (PySparkException, ValueError, OverflowError):
-            half = len(texts) // 2
+            half = len(expressions) // 2
             if half:
-                self._fetch(texts[:half])
-                self._fetch(texts[half:])
+                self._fetch(expressions[:half])
+                self._fetch(expressions[half:])
             else:
-                self._known[texts[0]] = None
+                self._known[expressions[0]] = None
             return
         assert row is not None
-        self._known.update(zip(texts, row, strict=True))
+        self._known.update(zip(expressions, row, strict=True))

@@ -82,18 +82,18 @@ class Case:
         settings = random_settings(rng, refused=rng.random() < refused / 3)
         if is_json:
             schema = json_lines.random_schema(rng, rng.randint(1, 5))
-            texts = [json_lines.line(rng, schema, odd) for _ in range(lines)]
+            contents = [json_lines.line(rng, schema, odd) for _ in range(lines)]
         else:
             schema = csv_lines.random_schema(rng, rng.randint(1, 5))
-            texts = [csv_lines.line(rng, schema, options, odd) for _ in range(lines)]
+            contents = [csv_lines.line(rng, schema, options, odd) for _ in range(lines)]
         mixed_ends = rng.random() < 0.2 and "lineSep" not in options
-        ends = [rng.choice((b"\n", b"\r\n", b"\r")) if mixed_ends else b"\n" for _ in texts]
+        ends = [rng.choice((b"\n", b"\r\n", b"\r")) if mixed_ends else b"\n" for _ in contents]
         columns = list(leaves(schema))
         asked = [predicate(rng, columns, mixed=not ansi) for _ in range(predicates)]
         if "lineSep" not in options:
-            texts = [text if is_json else text.replace(b"\r", b" ") for text in texts]
+            contents = [line if is_json else line.replace(b"\r", b" ") for line in contents]
         predicates_once = tuple(dict.fromkeys(asked))
-        return cls(source_format, schema, options, tuple(texts), tuple(ends), predicates_once, ansi, settings)
+        return cls(source_format, schema, options, tuple(contents), tuple(ends), predicates_once, ansi, settings)
 
     @cached_property
     def read_schema(self) -> t.StructType:

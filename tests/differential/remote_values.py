@@ -17,7 +17,7 @@ from values import DATES, DECIMALS, INTEGERS, text
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn
 
 ENUM = ("abc", "ABC", "it's", "")
-ODD_TEXTS = ("abc ", "ABC", "abc", "a_b", "a%b", "a\\b", "it's", "é", "E", "e", "ss", "ß", "a\nb", "!", "*", "[a]", "")
+ODD_WORDS = ("abc ", "ABC", "abc", "a_b", "a%b", "a\\b", "it's", "é", "E", "e", "ss", "ß", "a\nb", "!", "*", "[a]", "")
 SPOILS = ("many", "12abc", 1.5, -2.5, b"31", b"abc", 3, "", "2024-13-01", 2460000, 1e300, "1.005", 1.005)
 """What SQLite stores in a column of any type."""
 
@@ -179,7 +179,7 @@ def _text(rng: random.Random, declared: Declared, dialect: Dialect) -> str:
         return rng.choice(ENUM)
     if declared.remote.startswith("enum"):
         return rng.choice(("abc", "it's", "x", ""))
-    value = rng.choice(ODD_TEXTS) if rng.random() < 0.5 else text(rng)
+    value = rng.choice(ODD_WORDS) if rng.random() < 0.5 else text(rng)
     if dialect is Dialect.SQLITE and rng.random() < 0.05:
         return value + "\0" + value
     value = value.replace("\0", "")
@@ -304,18 +304,18 @@ def _number(rng: random.Random, columns: Sequence[Leaf], depth: int) -> str:
 
 def _number_of(rng: random.Random, columns: Sequence[Leaf]) -> str | None:
     """Return SQL for an integer derived from a date or a string."""
-    days, texts = _names(columns, t.DateType), _names(columns, t.StringType)
+    days, strings = _names(columns, t.DateType), _names(columns, t.StringType)
     if days and rng.random() < 0.5:
         return f"{rng.choice(('year', 'month', 'day', 'quarter'))}({rng.choice(days)})"
-    if not texts:
+    if not strings:
         return None
-    name = rng.choice(texts)
+    name = rng.choice(strings)
     return rng.choice((f"length({name})", f"octet_length({name})", f"instr({name}, {quoted(rng.choice(('a', 'é')))})"))
 
 
 def _string(rng: random.Random, columns: Sequence[Leaf], depth: int) -> str:
     names = _names(columns, t.StringType)
-    literal = quoted(rng.choice(ODD_TEXTS))
+    literal = quoted(rng.choice(ODD_WORDS))
     if depth > 2 or not names:
         return literal
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from avro_files import AVRO, NO_CHANGE, SOME_CHANGE, random_table, written
-from columnar_cases import Case, ReaderComparison, Row, case_over, check_rows, data_files, drawn_fields, run_tasks
+from columnar_cases import Case, ReaderComparison, Row, case_over, data_files, run_tasks
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import types as t
 
 from pushdown_spark.errors import UnsafeInputError, UnsupportedError
-from pushdown_spark.expressions.bound import Node
-from pushdown_spark.expressions.pushdown import Pushdown
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.decoder import AvroQuery, check_schema
 from pushdown_spark.formats.avro.file_reader import AvroScanTask
@@ -40,6 +40,8 @@ def rows_of(query: AvroQuery, directory: Path, split: int, counts: list[AvroMetr
 
 class AvroComparison(ReaderComparison[AvroMetrics]):
     source_format = "avro"
+    splits = (700, 5_000, 1 << 27)
+    read = staticmethod(rows_of)
     reader_schema: str | None = None
 
     def draw_case(self, seed: int, directory: Path) -> Case | None:
@@ -52,17 +54,10 @@ class AvroComparison(ReaderComparison[AvroMetrics]):
             return None
         return case_over(rng, frame, frame.schema, directory, f"seed {seed}", "avro")
 
-    def check_scan(self, rng: random.Random, case: Case, text: str, bound: Pushdown[Node]) -> None:
-        arrow_filter, fields = drawn_fields(rng, case.schema, bound)
-        query = AvroQuery(arrow_schema(fields), arrow_filter, self.reader_schema, block_search=rng.random() < 0.8)
-        split = rng.choice((700, 5_000, 1 << 27))
-        names = [f.name for f in fields]
-        about = f"{case.about}: {text} of {names}, as {bound.artifact}"
-
-        def read(counts: list[AvroMetrics]) -> Counter[Row]:
-            return rows_of(query, case.directory, split, counts)
-
-        check_rows(case, text, bound, names, about, read, self.tally)
+    def draw_query(
+        self, rng: random.Random, schema: t.StructType, fields: list[t.StructField], kept: ArrowFilter
+    ) -> AvroQuery:
+        return AvroQuery(arrow_schema(fields), kept, self.reader_schema, block_search=rng.random() < 0.8)
 
     def session_options(self, rng: random.Random, case: Case, reader: str) -> dict[str, Any]:
         return {}

@@ -31,9 +31,9 @@ WAYS: dict[str, dict[str, str]] = {
 }
 
 
-def written(directory: Path, way: str, *texts: str) -> str:
+def written(directory: Path, way: str, *contents: str) -> str:
     """Write the files p0, p1, ... with these contents, in one of the `WAYS`. Return their path."""
-    for number, text in enumerate(texts):
+    for number, text in enumerate(contents):
         path = directory / f"p{number}.csv{'.gz' if way == 'gzip' else ''}"
         path.parent.mkdir(parents=True, exist_ok=True)
         text = text.replace(",", WAYS[way].get("sep", ","))

@@ -42,8 +42,8 @@ CONFLICTS = {
 }
 
 
-def written(directory: Path, texts: tuple[str, ...]) -> str:
-    for number, text in enumerate(texts):
+def written(directory: Path, contents: tuple[str, ...]) -> str:
+    for number, text in enumerate(contents):
         (directory / f"p{number}.json").write_text(text + "\n")
     return str(directory)
 
@@ -83,9 +83,9 @@ def test_a_conflict_in_any_file_raises(spark: SparkSession, tmp_path: Path, colu
 def test_only_strings_are_read_a_second_time(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "strings").mkdir()
     (tmp_path / "numbers").mkdir()
-    texts = session(spark, written(tmp_path / "strings", ALIKE["strings"])).scan("data").report()["data"].notes
+    strings = session(spark, written(tmp_path / "strings", ALIKE["strings"])).scan("data").report()["data"]
     numbers = session(spark, written(tmp_path / "numbers", ALIKE["nothing but numbers"])).scan("data").report()["data"]
-    assert LOOKED in texts
+    assert LOOKED in strings.notes
     assert LOOKED not in numbers.notes
 
 

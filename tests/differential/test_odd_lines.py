@@ -105,5 +105,5 @@ def check(spark: SparkSession, source_format: SourceFormat, odd: Odd, path: Path
 
 def shown(frame: DataFrame, columns: Sequence[str]) -> Counter[str]:
     """Return rows as strings, because Python has no values for variants."""
-    texts = [f"to_json(struct({column}))" for column in columns]
-    return Counter(str(row) for row in frame.selectExpr(*texts).collect())
+    expressions = [f"to_json(struct({column}))" for column in columns]
+    return Counter(str(row) for row in frame.selectExpr(*expressions).collect())

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from columnar_cases import Case, ReaderComparison, Row, case_over, check_rows, data_files, drawn_fields, run_tasks
+from columnar_cases import Case, ReaderComparison, Row, case_over, data_files, run_tasks
 from orc_files import NO_CHANGE, SOME_CHANGE, Files, random_table, written
 from pyspark.sql import SparkSession
+from pyspark.sql import types as t
 
-from pushdown_spark.expressions.bound import Node
-from pushdown_spark.expressions.pushdown import Pushdown
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
 from pushdown_spark.formats.orc.metrics import OrcMetrics, OrcOutcome
 from pushdown_spark.formats.orc.planner import arrow_schema
@@ -29,6 +29,8 @@ def rows_of(query: OrcQuery, directory: Path, split: int, counts: list[OrcMetric
 
 class OrcComparison(ReaderComparison[OrcMetrics]):
     source_format = "orc"
+    splits = (3_000, 1 << 27)
+    read = staticmethod(rows_of)
 
     def draw_case(self, seed: int, directory: Path) -> Case | None:
         rng = random.Random(seed)
@@ -38,18 +40,12 @@ class OrcComparison(ReaderComparison[OrcMetrics]):
         frame = self.spark.read.schema(table).orc(str(directory))
         return case_over(rng, frame, table, directory, f"seed {seed}", "orc")
 
-    def check_scan(self, rng: random.Random, case: Case, text: str, bound: Pushdown[Node]) -> None:
-        arrow_filter, fields = drawn_fields(rng, case.schema, bound)
-        partial, seek, split = rng.choice(PARTIAL_READS), rng.choice((0, 100, 16_384)), rng.choice((3_000, 1 << 27))
-        names = [f.name for f in fields]
-        places = tuple(map(case.schema.fieldNames().index, names))
-        query = OrcQuery(arrow_schema(fields), places, arrow_filter, partial, seek, case_sensitive=False)
-        about = f"{case.about}: {text} of {names}, partial_reads={partial}, min_seek={seek}, as {bound.artifact}"
-
-        def read(counts: list[OrcMetrics]) -> Counter[Row]:
-            return rows_of(query, case.directory, split, counts)
-
-        check_rows(case, text, bound, names, about, read, self.tally)
+    def draw_query(
+        self, rng: random.Random, schema: t.StructType, fields: list[t.StructField], kept: ArrowFilter
+    ) -> OrcQuery:
+        partial, seek = rng.choice(PARTIAL_READS), rng.choice((0, 100, 16_384))
+        positions = tuple(schema.fieldNames().index(field.name) for field in fields)
+        return OrcQuery(arrow_schema(fields), positions, kept, partial, seek, case_sensitive=False)
 
     def session_options(self, rng: random.Random, case: Case, reader: str) -> dict[str, Any]:
         options = {

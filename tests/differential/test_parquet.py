@@ -7,13 +7,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from columnar_cases import Case, ReaderComparison, Row, case_over, check_rows, data_files, drawn_fields, run_tasks
+from columnar_cases import Case, ReaderComparison, Row, case_over, data_files, run_tasks
 from orc_files import random_table
 from parquet_files import NO_CHANGE, SOME_CHANGE, Files, written
 from pyspark.sql import SparkSession
+from pyspark.sql import types as t
 
-from pushdown_spark.expressions.bound import Node
-from pushdown_spark.expressions.pushdown import Pushdown
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.parquet.column_mapping import datetime_calendar, int96_calendar
 from pushdown_spark.formats.parquet.file_parts import parquet_inputs
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, ParquetScanTask
@@ -26,6 +26,7 @@ CALENDARS = (datetime_calendar("CORRECTED"), int96_calendar("CORRECTED"))
 
 class ParquetComparison(ReaderComparison[ParquetMetrics]):
     source_format = "parquet"
+    splits = (3_000, 100_000, 1 << 27)
 
     def draw_case(self, seed: int, directory: Path) -> Case | None:
         rng = random.Random(seed)
@@ -35,18 +36,14 @@ class ParquetComparison(ReaderComparison[ParquetMetrics]):
         frame = self.spark.read.schema(table).parquet(str(directory))
         return case_over(rng, frame, table, directory, f"seed {seed}", "parquet")
 
-    def check_scan(self, rng: random.Random, case: Case, text: str, bound: Pushdown[Node]) -> None:
-        arrow_filter, fields = drawn_fields(rng, case.schema, bound)
-        split = rng.choice((3_000, 100_000, 1 << 27))
-        names = [f.name for f in fields]
-        query = ParquetQuery(arrow_schema(fields), arrow_filter, CALENDARS, case_sensitive=False)
-        about = f"{case.about}: {text} of {names}, splits of {split}, as {bound.artifact}"
+    def read(self, query: ParquetQuery, directory: Path, split: int, counts: list[ParquetMetrics]) -> Counter[Row]:
+        files = parquet_inputs(data_files(directory, "parquet"))
+        return run_tasks(ParquetScanTask, query, files, split // 4, counts)
 
-        def read(counts: list[ParquetMetrics]) -> Counter[Row]:
-            files = parquet_inputs(data_files(case.directory, "parquet"))
-            return run_tasks(ParquetScanTask, query, files, split // 4, counts)
-
-        check_rows(case, text, bound, names, about, read, self.tally)
+    def draw_query(
+        self, rng: random.Random, schema: t.StructType, fields: list[t.StructField], kept: ArrowFilter
+    ) -> ParquetQuery:
+        return ParquetQuery(arrow_schema(fields), kept, CALENDARS, case_sensitive=False)
 
 
 def _run(spark: SparkSession, cases: int, scans: int) -> ParquetMetrics:

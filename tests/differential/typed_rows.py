@@ -184,8 +184,8 @@ def _number_test(rng: random.Random, name: str, kind: t.DataType) -> str:
     if roll < 0.5:
         return f"{_number_text(rng)} {rng.choice(('=', '<', '<=', '>', '>='))} {name}"
     if roll < 0.6:
-        texts = INTEGERS if isinstance(kind, t.IntegralType) else DECIMALS
-        return f"{name} {_operator(rng)} '{rng.choice(texts)}'"
+        numbers = INTEGERS if isinstance(kind, t.IntegralType) else DECIMALS
+        return f"{name} {_operator(rng)} '{rng.choice(numbers)}'"
     if roll < 0.65 and isinstance(kind, t.FloatType | t.DoubleType):
         return f"isnan({name})"
     items = [_number_text(rng) for _ in range(rng.choice((1, 2, 5)))]
@@ -199,8 +199,8 @@ def _time_test(rng: random.Random, name: str) -> str:
     def moment() -> str:
         day = rng.choice(DATES)
         clock = rng.choice(("00:00:00", "12:00:00", "23:59:59.999999", "02:30:00"))
-        texts = (f"'{day}'", f"DATE '{day}'", f"TIMESTAMP '{day} {clock}'", f"TIMESTAMP_NTZ '{day} {clock}'")
-        return rng.choice(texts)
+        literals = (f"'{day}'", f"DATE '{day}'", f"TIMESTAMP '{day} {clock}'", f"TIMESTAMP_NTZ '{day} {clock}'")
+        return rng.choice(literals)
 
     if rng.random() < 0.6:
         return f"{name} {_operator(rng)} {moment()}"

@@ -82,7 +82,7 @@ NEAR_ZONES += (
     "GMT",
     "x",
 )
-TEXTS = (
+WORDS = (
     "a",
     "A",
     "abc",
@@ -100,7 +100,7 @@ TEXTS = (
     "?",
     " ",
 )
-TEXTS += (
+WORDS += (
     "",
     "a.b*c",
     "50%",
@@ -116,7 +116,7 @@ TEXTS += (
     "back\\slash",
     "tab\tbed",
 )
-TEXTS += ("x,y", "x;y", "#c", "[1,2]", '{"k":12}', "\ufffd", "\x7f", "abc ", " abc", "a\u0301", "İ", "ß", "1995-01-05")
+WORDS += ("x,y", "x;y", "#c", "[1,2]", '{"k":12}', "\ufffd", "\x7f", "abc ", " abc", "a\u0301", "İ", "ß", "1995-01-05")
 FRAGMENTS = (
     "a",
     "b",
@@ -146,7 +146,7 @@ FRAGMENTS = (
 def text(rng: random.Random) -> str:
     """Return a string, mostly from the pool."""
     if rng.random() < 0.8:
-        return rng.choice(TEXTS)
+        return rng.choice(WORDS)
     return "".join(rng.choice(FRAGMENTS) for _ in range(rng.randint(0, 6)))
 
 
@@ -204,7 +204,7 @@ def timestamp_text(rng: random.Random) -> str:
 
 
 def near_timestamp(rng: random.Random) -> str:
-    """Return a timestamp near others, mostly in the usual form, in one of the zones that texts or sessions have."""
+    """Return a timestamp near others, mostly in the usual form, in one of the zones that strings or sessions have."""
     written = rng.choice(NEAR_TIMES) + rng.choice("TTT  t/") + rng.choice(CLOCKS) + rng.choice(NEAR_ZONES)
     if rng.random() < 0.1:
         place = rng.randrange(len(written))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -343,6 +344,20 @@ def test_counts_are_not_doubled_by_a_second_run(spark: SparkSession, folder: Pat
 
     result.run(twice)
     assert result.report()["data"].bytes_read == _stored(folder)
+
+
+def test_the_report_of_a_run_does_not_change_after_it(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(100).write.orc(str(tmp_path / "t"))
+    session = PushdownSession(spark)
+    session.add_source("data", path=str(tmp_path / "t"), format="orc", reader="spark")
+    result = session.scan("data", where="id >= 0 AND id % 10 = 0")
+    result.run(lambda frame: frame.collect())
+    result.df.collect()
+    shutil.rmtree(tmp_path / "t")
+    report = result.report()["data"]
+    assert (report.rows_decoded, report.rows_returned) == (100, 10)
+    assert list(report.pushed) == ["id >= 0"]
+    assert report.bytes_total > 0
 
 
 def test_before_a_run_the_report_is_the_plan(spark: SparkSession, folder: Path) -> None:

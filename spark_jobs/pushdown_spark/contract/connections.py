@@ -19,6 +19,9 @@ class DatabaseKind(StrEnum):
     SQLITE = "sqlite"
 
 
+_DEFAULT_PORTS = {DatabaseKind.POSTGRESQL: 5432, DatabaseKind.MYSQL: 3306}
+
+
 class TlsMode(StrEnum):
     """TLS verification, with libpq's names and meanings."""
 
@@ -60,6 +63,11 @@ class RemoteConnection(Message):
         if self.kind is not DatabaseKind.SQLITE and not self.host:
             raise ValueError("host: required for a database server")
         return self
+
+    @property
+    def server_port(self) -> int:
+        """The port of the database server, by default that of its kind."""
+        return self.port or _DEFAULT_PORTS[self.kind]
 
 
 class SecretValues(Message):

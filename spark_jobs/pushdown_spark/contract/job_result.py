@@ -210,11 +210,11 @@ class OutputSummary(Message):
     """The number of partitions that the run wrote."""
 
 
-class ScanReport(Message):
-    """The outcome of one of several scans of a job. The report of its source is among those of the job."""
+class Outcome(Message):
+    """What came of the rows of a job, or of one of its scans."""
 
     rows: int | None = None
-    """Rows written, or returned without an output. None if nothing was written because the output exists."""
+    """Rows written, or returned without an output. None if nothing was written. A job adds up the rows of its scans."""
     output: str | None = None
     """The path or table of the committed output."""
     output_summary: OutputSummary | None = None
@@ -222,24 +222,25 @@ class ScanReport(Message):
     checks: tuple[CheckReport, ...] = ()
     """The checks of the rows."""
     seconds: float = 0.0
-    """Seconds of the scan."""
+    """Seconds from start to end."""
     error: JobError | None = None
-    """Why the scan failed."""
+    """Why it failed."""
+
+    @property
+    def is_from_earlier_try(self) -> bool:
+        """Whether an earlier try of the run committed the rows."""
+        return self.output_summary is not None and self.output_summary.is_from_earlier_try
 
 
-class JobResult(Message):
+class ScanReport(Outcome):
+    """The outcome of one of several scans of a job. The report of its source is among those of the job."""
+
+
+class JobResult(Outcome):
     """The result of a job, on success and on failure."""
 
     version: int = CONTRACT_VERSION
     """The version of this document."""
-    rows: int | None = None
-    """Rows written, or returned without an output, of all scans together. None if nothing was written."""
-    output: str | None = None
-    """The path or table of the committed output."""
-    output_summary: OutputSummary | None = None
-    """What was committed."""
-    checks: tuple[CheckReport, ...] = ()
-    """The checks of the rows."""
     application_id: str | None = None
     """Spark's id of the application."""
     sources: dict[str, SourceReport] = Field(default_factory=dict)
@@ -248,24 +249,11 @@ class JobResult(Message):
     """The joins of each SELECT with joins."""
     scans: dict[str, ScanReport] = Field(default_factory=dict)
     """The outcome of each of several scans by its name, without those that did not run."""
-    seconds: float = 0.0
-    """Seconds of the job."""
-    error: JobError | None = None
-    """Why the job failed."""
 
     def of_scan(self, name: str) -> JobResult:
         """Return the result of one scan of a job with several, like that of a job with only this scan."""
-        scan = self.scans[name]
-        return JobResult(
-            rows=scan.rows,
-            output=scan.output,
-            output_summary=scan.output_summary,
-            checks=scan.checks,
-            application_id=self.application_id,
-            sources={ONLY_SOURCE: self.sources[name]} if name in self.sources else {},
-            seconds=scan.seconds,
-            error=scan.error,
-        )
+        sources = {ONLY_SOURCE: self.sources[name]} if name in self.sources else {}
+        return JobResult(**dict(self.scans[name]), application_id=self.application_id, sources=sources)
 
     @property
     def bytes_read(self) -> int | None:
@@ -276,6 +264,13 @@ class JobResult(Message):
     def bytes_total(self) -> int | None:
         """Bytes of all sources, or None if one of them is unknown."""
         return known_sum(source.bytes_total if source.has_size else None for source in self.sources.values())
+
+    @property
+    def bytes_skipped(self) -> int | None:
+        """Stored bytes of all sources that were not read, or None if one of them is unknown."""
+        if self.bytes_total is None or self.bytes_read is None:
+            return None
+        return max(self.bytes_total - self.bytes_read, 0)
 
     def as_xcom(self) -> dict[str, object]:
         """Return the result as a JSON dict, with the derived lists `pushed` and `residual` of each source."""

@@ -64,6 +64,11 @@ class OutputMode(StrEnum):
     IGNORE = "ignore"
     ERROR_IF_EXISTS = "errorifexists"
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a run can write to a table again without adding rows twice."""
+        return self in (OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE)
+
 
 class IntervalSpec(Message):
     """The rows whose date or timestamp column is in an interval."""
@@ -76,13 +81,9 @@ class IntervalSpec(Message):
     """The first moment after the interval."""
 
 
-class QuerySpec(Message):
-    """A query: SQL over all sources, or columns, predicate and limit over one source."""
+class SelectionSpec(Message):
+    """The rows and columns that one source returns."""
 
-    sql: str | None = None
-    """The query over the sources, in Spark SQL."""
-    source: str | None = None
-    """The name of the only source."""
     columns: tuple[str, ...] | None = None
     """Column paths. By default, all columns."""
     where: str | None = None
@@ -91,6 +92,15 @@ class QuerySpec(Message):
     """An interval that the rows must be in, in addition to `where`."""
     limit: Annotated[int, Field(ge=0)] | None = None
     """The maximum number of rows."""
+
+
+class QuerySpec(SelectionSpec):
+    """A query: SQL over all sources, or columns, predicate and limit over one source."""
+
+    sql: str | None = None
+    """The query over the sources, in Spark SQL."""
+    source: str | None = None
+    """The name of the only source."""
     joins: JoinOptions = JoinOptions()
     """How the optimizer may change the joins of `sql`."""
 
@@ -249,17 +259,9 @@ AnyOutputSpec = Annotated[
 """An output of any kind."""
 
 
-class ScanSpec(Message):
+class ScanSpec(SelectionSpec):
     """One of several scans of a job: columns, predicate and limit over the source with its name, and its own output."""
 
-    columns: tuple[str, ...] | None = None
-    """Column paths. By default, all columns."""
-    where: str | None = None
-    """The predicate in Spark SQL."""
-    interval: IntervalSpec | None = None
-    """An interval that the rows must be in, in addition to `where`."""
-    limit: Annotated[int, Field(ge=0)] | None = None
-    """The maximum number of rows."""
     output: AnyOutputSpec | None = None
     """What takes the rows. Without it, they are only counted."""
 
@@ -276,7 +278,7 @@ class JobSpec(Message):
     """Identifies the logical run. It is the same for every retry, so that a retried append replaces the files of
     earlier tries."""
     generation: Annotated[str, Field(max_length=100)] = ""
-    """Another text when a user repeats the run on purpose: clears it, or deletes it and creates it again."""
+    """Another value when a user repeats the run on purpose: clears it, or deletes it and creates it again."""
     sources: Annotated[dict[str, AnySourceSpec], Field(min_length=1)]
     """The sources by their names."""
     query: QuerySpec | None = None

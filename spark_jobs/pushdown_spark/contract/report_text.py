@@ -10,6 +10,7 @@ from pushdown_spark.contract.job_result import (
     CostReport,
     Exactness,
     JobResult,
+    Outcome,
     ScanReport,
     SourceReport,
 )
@@ -120,9 +121,7 @@ def scan_line(scan: ScanReport) -> str:
         return f"nothing written, {scan.output} already exists"
     if scan.output is None:
         return f"{human_count(scan.rows, 'row')} counted {seconds}; the scan has no output"
-    earlier = (
-        " by an earlier try" if scan.output_summary is not None and scan.output_summary.is_from_earlier_try else ""
-    )
+    earlier = " by an earlier try" if scan.is_from_earlier_try else ""
     return f"{human_count(scan.rows, 'row')} written to {scan.output}{earlier} {seconds}"
 
 
@@ -131,7 +130,7 @@ def check_line(check: CheckReport) -> str:
     return f"{check.check}: {'passed' if check.passed else 'FAILED'}, required {check.required}, found {check.found}"
 
 
-def _summary_lines(result: JobResult | ScanReport) -> Iterator[str]:
+def _summary_lines(result: Outcome) -> Iterator[str]:
     summary = result.output_summary
     if summary is None:
         return
@@ -269,8 +268,8 @@ def joins_text(report: JoinReport) -> list[str]:
 
 def _tree_lines(tree: JoinTree, first: str, rest: str) -> Iterator[str]:
     yield first + describe_join(tree)
-    for place, side in enumerate(tree.sides):
-        is_last = place == len(tree.sides) - 1
+    for number, side in enumerate(tree.sides, 1):
+        is_last = number == len(tree.sides)
         yield from _tree_lines(side, rest + ("└ " if is_last else "├ "), rest + ("  " if is_last else "│ "))
 
 

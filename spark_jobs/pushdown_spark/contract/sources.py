@@ -178,9 +178,9 @@ class TableSourceSpec(Message):
     orc: OrcOptions = OrcOptions()
     """Options of lazy ORC scans."""
     implicit_names: dict[str, str] = Field(default_factory=dict)
-    """As in `SourceSpec`."""
+    """New names of implicit columns by their original names. The key `dir` is the prefix of all directory columns."""
     implicit_columns: tuple[str, ...] = ()
-    """As in `SourceSpec`."""
+    """Import paths (`package.module:Class`) of additional implicit columns."""
 
 
 class RemoteSourceSpec(Message):

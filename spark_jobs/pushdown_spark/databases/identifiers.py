@@ -9,3 +9,12 @@ def quote_ansi(name: str) -> str:
 def quote_mysql(name: str) -> str:
     """Return an identifier in backticks, for MySQL and MariaDB."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def with_suffix(quoted: str, suffix: str) -> str:
+    """Return a quoted identifier with a suffix, in the same quotes.
+
+    >>> with_suffix('"shop"."t"', "_p")
+    '"shop"."t_p"'
+    """
+    return f"{quoted[:-1]}{suffix}{quoted[-1]}"

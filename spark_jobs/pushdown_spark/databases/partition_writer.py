@@ -5,13 +5,17 @@ so that the rows of one attempt count, whatever number of attempts Spark starts.
 recorded undoes its transaction. The driver gives each attempt of a run tables of its own, so that tasks of an earlier
 attempt cannot add rows.
 
+A staging table without transactions is split: each attempt of a task creates a table like it for its rows, and records
+the end of its name with the partition.
+
 Workers import this module, so it must not import the packages that only the driver needs.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,6 +23,7 @@ from pyspark import TaskContext
 
 from pushdown_spark.databases.client import DatabaseAddress
 from pushdown_spark.databases.column_values import TargetColumn
+from pushdown_spark.databases.identifiers import with_suffix
 from pushdown_spark.databases.write_connection import WriteConnection, connect_to_write
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.runtime.worker import freeze_imports
@@ -33,12 +38,14 @@ class PartitionWriter:
     """The staging table and the table of recorded partitions. Spark calls it with the rows of each partition.
 
     `record` is a statement that adds a row to the table of partitions, and changes nothing if the partition has one.
+    `is_split` is whether each attempt of a task has a table of its own.
     """
 
     address: DatabaseAddress
     table: str
     record: str
     columns: tuple[TargetColumn, ...]
+    is_split: bool = False
     connect: Callable[[DatabaseAddress], WriteConnection] = connect_to_write
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -56,16 +63,22 @@ class PartitionWriter:
 
     def load(self, partition: int, batches: Iterator[pa.RecordBatch]) -> int:
         """Load the rows of a partition, unless another attempt has, and return their number."""
-        rows = 0
+        suffix = f"_{uuid.uuid4().hex[:8]}" if self.is_split else ""
+        table, rows, is_recorded = with_suffix(self.table, suffix), 0, False
         with closing(self.connect(self.address)) as connection:
-            connection.begin()
-            for batch in batches:
-                connection.load(self.table, self.columns, _with_short_offsets(batch))
-                rows += batch.num_rows
-            if connection.change(self.record, partition, rows):
-                connection.commit()
-            else:
-                connection.rollback()
+            if self.is_split:
+                connection.rows(f"CREATE TABLE {table} LIKE {self.table}")
+            try:
+                connection.begin()
+                for batch in batches:
+                    connection.load(table, self.columns, _with_short_offsets(batch))
+                    rows += batch.num_rows
+                is_recorded = connection.change(self.record, partition, rows, suffix) > 0
+                connection.commit() if is_recorded else connection.rollback()
+            finally:
+                if self.is_split and not is_recorded:
+                    with suppress(PushdownError):
+                        connection.rows(f"DROP TABLE IF EXISTS {table}")
         return rows
 
 

@@ -1,4 +1,4 @@
-"""The connection that writes to PostgreSQL. COPY takes the rows of a batch as CSV."""
+"""The connection that writes to PostgreSQL. COPY takes the rows of a batch in binary form, or as CSV for some types."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pushdown_spark.databases.client import DatabaseAddress, Row, postgresql_opt
 from pushdown_spark.databases.column_values import TargetColumn
 from pushdown_spark.databases.identifiers import quote_ansi
 from pushdown_spark.databases.postgresql import connection_string, postgresql_error
+from pushdown_spark.databases.row_binary import binary_rows
 from pushdown_spark.databases.row_text import POSTGRESQL_CSV
 from pushdown_spark.databases.write_connection import LOCK_SECONDS, WriteConnection, check_batch
 from pushdown_spark.errors import PushdownError, RemoteRefusedError, UnwritableValueError
@@ -31,7 +32,9 @@ class PostgresqlWriter(WriteConnection):
     def __init__(self, address: DatabaseAddress) -> None:
         self._address = address
         try:
-            options = postgresql_options(address.options, read_only=False)
+            # A task that is not reachable any more could keep its locks on a staging table for hours.
+            limit = f"-c lock_timeout={LOCK_SECONDS}s"
+            options = f"{postgresql_options(address.options, read_only=False)} {limit}"
             self._connection: psycopg.Connection[Row] = psycopg.connect(
                 connection_string(address, options), autocommit=True
             )
@@ -41,12 +44,17 @@ class PostgresqlWriter(WriteConnection):
     def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
         """Copy the rows of a batch into a table."""
         check_batch(columns, batch)
+        if batch.num_rows == 0:
+            return
+        content = binary_rows(columns, batch)
+        form = "csv" if content is None else "binary"
         names = ", ".join(quote_ansi(column.name) for column in columns)
         try:
             # psycopg takes a statement without parameters as bytes.
-            statement = f"COPY {table} ({names}) FROM STDIN (FORMAT csv)".encode()
+            statement = f"COPY {table} ({names}) FROM STDIN (FORMAT {form})".encode()
             with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
-                copy.write(POSTGRESQL_CSV.of(batch.columns))
+                for part in content or [POSTGRESQL_CSV.of(batch.columns)]:
+                    copy.write(part)
         except psycopg.Error as problem:
             raise self._error(problem) from None
 

@@ -28,6 +28,8 @@ class SqliteWriter(WriteConnection):
         self._display_name = address.display_name
         uri = f"file:{quote(str(path.absolute()))}?mode=rw"
         self._connection = sqlite3.connect(uri, uri=True, timeout=LOCK_SECONDS, isolation_level=None)
+        # Otherwise, a view of a missing table keeps a table from being renamed.
+        self.rows("PRAGMA legacy_alter_table = ON")
 
     def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
         """Insert the rows of a batch into a table."""

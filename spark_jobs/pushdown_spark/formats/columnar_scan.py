@@ -9,13 +9,14 @@ from typing import ClassVar, Generic
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.contract import ConjunctReport, CostReport, FileReport, SourceReport
+from pushdown_spark.contract import ConjunctReport, CostReport, FileReport, ReaderChoice, SourceReport
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.formats.bound_predicate import bound_conjuncts, first_reason
+from pushdown_spark.formats.readable_types import check_columns
 from pushdown_spark.formats.scan_task import FileScanTask, Metrics, Query, sum_metrics
 from pushdown_spark.relations.listing import InputFile
 from pushdown_spark.relations.packing import Task
@@ -28,18 +29,26 @@ from pushdown_spark.scan.tasks import progress_of, tasks_of, with_constants
 
 
 @dataclass(frozen=True)
+class Choice:
+    """Why our reader takes a scan. `predicted` are the CPU seconds of the readers, if an estimate chose it."""
+
+    reason: str = "asked for with reader='pushdown'"
+    predicted: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class ColumnarPlan(Generic[Query]):
     """A planned scan. If it is `exact`, all its rows satisfy the predicate.
 
-    `predicted` are the CPU seconds of the readers, if an estimate chose the plan.
+    With `is_trusted`, Spark does not evaluate the predicate of an exact scan again.
     """
 
     files: tuple[InputFile, ...]
     query: Query
-    reason: str
+    choice: Choice
     conjuncts: tuple[ConjunctReport, ...]
     exact: bool
-    predicted: Mapping[str, float] = field(default_factory=dict)
+    is_trusted: bool = False
 
 
 class ColumnarScan(TaskScan, Generic[Query, Metrics]):
@@ -63,13 +72,10 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
         share = len(request.read_schema) / max(len(request.schema), 1) if self.is_columnar else 1.0
         self._tasks = tasks_of(spark, request, plan.files, share=share)
 
-    def _skipped(self, total: Metrics, bytes_total: int) -> Mapping[str, int]:
-        """Return what was skipped in addition to files, by kind."""
-        return {"bytes never read": bytes_total - total.bytes_read}
-
-    def _details(self, total: Metrics) -> Mapping[str, object]:
-        """Return the fields of the report that only this format has."""
-        return {}
+    @property
+    def is_exact(self) -> bool:
+        """Whether the filter is the whole predicate, and the user wants no re-evaluation by Spark."""
+        return self._plan.exact and self._plan.is_trusted
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -109,8 +115,8 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
         plan = self._plan
         planned = SourceReport(
             reader="pushdown",
-            reason=plan.reason,
-            cost=CostReport.of("pushdown", plan.predicted),
+            reason=plan.choice.reason,
+            cost=CostReport.of("pushdown", plan.choice.predicted),
             conjuncts=plan.conjuncts,
             columns=self._request.columns,
             files_total=len(plan.files),
@@ -128,15 +134,27 @@ class ColumnarScan(TaskScan, Generic[Query, Metrics]):
                 "bytes_read": total.bytes_read,
                 "rows_decoded": total.rows_decoded,
                 "rows_after_pushdown": total.rows_returned,
-                "skipped": {"files": files_skipped, **self._skipped(total, planned.bytes_total)},
+                "skipped": {"files": files_skipped, **total.skipped(planned.bytes_total)},
                 "units": total.units,
                 "files": most_read(
                     FileReport(path=path, bytes_read=file.bytes_read, rows_decoded=file.rows_decoded, units=file.units)
                     for path, file in files.items()
                 ),
-                **self._details(total),
+                **total.details,
             }
         )
+
+
+def check_columnar_request(request: ScanRequest, *, needs_predicate: bool = True) -> None:
+    """Raise UnsupportedError if no columnar reader of ours can take a scan.
+
+    With `needs_predicate`, a scan without predicate is left to Spark's reader unless the user asks for ours.
+    """
+    request.check_allowed()
+    if needs_predicate and request.predicate is None and request.source.reader is ReaderChoice.AUTO:
+        raise UnsupportedError("no predicate to push")
+    request.check_any_reader()
+    check_columns(request)
 
 
 def prepare_files(

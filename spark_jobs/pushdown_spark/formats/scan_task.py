@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
 from typing import Generic, Self, TypeVar
@@ -47,8 +47,27 @@ class FileMetrics(ABC):
     def units(self) -> dict[str, dict[str, int]]:
         """The units of the format by kind and outcome."""
 
+    def skipped(self, bytes_total: int) -> dict[str, int]:
+        """Return what was skipped in addition to files, by kind, given the bytes of all files."""
+        return {"bytes never read": bytes_total - self.bytes_read}
+
+    @property
+    def details(self) -> dict[str, object]:
+        """Fields of the report that only this format has."""
+        return {}
+
 
 Metrics = TypeVar("Metrics", bound=FileMetrics)
+Item = TypeVar("Item")
+
+
+def spread(items: Sequence[Item], most: int) -> Sequence[Item]:
+    """Return at most `most` items, evenly spread, beginning with the first. Samples are taken from them.
+
+    >>> spread("abcdefg", 3)
+    'ace'
+    """
+    return items[:: max(1, len(items) // most)][:most]
 
 
 def sum_metrics(metrics: Iterable[Metrics]) -> Metrics:

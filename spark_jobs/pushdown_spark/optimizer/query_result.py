@@ -16,9 +16,9 @@ from pushdown_spark.optimizer.add_broadcast_hints import with_broadcast_hints
 from pushdown_spark.optimizer.executed_joins import JoinWatch
 from pushdown_spark.optimizer.query_context import QueryScan
 from pushdown_spark.result import PushdownResult, explained
-from pushdown_spark.runtime.query_metrics import RowCount, StageWatch
+from pushdown_spark.runtime.query_metrics import RowCount, StageCounts, StageWatch
 from pushdown_spark.scan.advice import with_advice
-from pushdown_spark.scan.base import running
+from pushdown_spark.scan.base import report_of_run, running
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class QueryResult(PushdownResult):
         self._query = query
         self._scans = tuple(scans)
         self._joins = tuple(joins)
-        self._executed: dict[str, SourceReport] | None = None
+        self._reports_after_run: Callable[[], dict[str, SourceReport]] | None = None
         self._can_fall_back = any(scan.native("check") is not scan for scan in scans)
         self._problem = next((scan.planned.problem for scan in scans if scan.planned.problem is not None), None)
 
@@ -74,7 +74,7 @@ class QueryResult(PushdownResult):
                 joins = JoinWatch(self._query.spark)
                 outcome = action(row_count.frame)
             self.rows = row_count.rows()
-            self._executed = self._reports_after_run(watch)
+            self._reports_after_run = self._counted(watch.counts())
             self._joins = joins.with_row_counts(self._joins)
             return outcome
 
@@ -86,26 +86,31 @@ class QueryResult(PushdownResult):
             frames[scan.view] = scan.scan.frame() if rows is None else rows
         return self._query.over(frames)
 
-    def _reports_after_run(self, watch: StageWatch) -> dict[str, SourceReport]:
-        """Return the reports after a run.
+    def _counted(self, counts: StageCounts) -> Callable[[], dict[str, SourceReport]]:
+        """Return what makes the reports after a run.
 
         Spark counts the bytes of all its readers together, so they belong to a scan only if it is the only one.
         """
-        reports = {scan.key: scan.scan.report() for scan in self._scans}
-        uncounted = [scan for scan in self._scans if reports[scan.key].bytes_read is None]
-        if len(uncounted) == 1:
-            (scan,) = uncounted
-            reports[scan.key] = watch.completed(
-                reports[scan.key],
-                counts_bytes=scan.scan.counts_bytes_in_spark,
-                counts_decoded_rows=scan.scan.counts_decoded_rows_in_spark,
-            )
-        return reports
+        scans = [(scan.key, scan.scan, report_of_run(scan.scan)) for scan in self._scans]
+
+        def completed() -> dict[str, SourceReport]:
+            reports = {key: report() for key, _, report in scans}
+            uncounted = [(key, scan) for key, scan, _ in scans if reports[key].bytes_read is None]
+            if len(uncounted) == 1:
+                ((key, scan),) = uncounted
+                reports[key] = counts.complete(
+                    reports[key],
+                    counts_bytes=scan.counts_bytes_in_spark,
+                    counts_decoded_rows=scan.counts_decoded_rows_in_spark,
+                )
+            return reports
+
+        return completed
 
     def report(self) -> dict[str, SourceReport]:
         """Return for each scan what was planned and, after run(), what happened."""
-        if self._executed is not None:
-            return {key: with_advice(report) for key, report in self._executed.items()}
+        if self._reports_after_run is not None:
+            return {key: with_advice(report) for key, report in self._reports_after_run().items()}
         return {scan.key: scan.scan.report() for scan in self._scans}
 
     def joins(self) -> tuple[JoinReport, ...]:

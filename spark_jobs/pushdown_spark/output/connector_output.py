@@ -6,6 +6,7 @@ whether an earlier attempt has committed. A version also excludes every other ve
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
@@ -111,14 +112,13 @@ class ConnectorOutput(Output):
             return
         try:
             with self._table.marked(self._count):
-                is_own = self._write(exists)
+                commit = self._write(exists)
         except (PySparkException, Py4JJavaError) as problem:
             if exists and self._is_committed():
                 # A later attempt of the run has committed in the meantime.
                 return
             raise self._table.error(problem) from problem
-        if is_own or not self._is_committed():
-            self.summary = self._summarize()
+        self._report(commit)
 
     def abort(self) -> None:
         """Release the staged rows. Spark deletes them."""
@@ -131,11 +131,19 @@ class ConnectorOutput(Output):
 
     def _is_committed(self) -> bool:
         commit = self._table.committed()
+        if commit is not None:
+            self._report(commit)
+        return commit is not None
+
+    def _report(self, commit: Commit | None) -> None:
+        if commit is None and self._count == 0 and self._output.mode is OutputMode.OVERWRITE_PARTITIONS:
+            # A run without rows replaces no partition, and Iceberg makes no version for it.
+            commit = Commit(rows=0, files=0, bytes=0, is_own=True)
         if commit is None:
-            return False
-        self.committed_rows = commit.rows
-        self.summary = self._summarize().model_copy(update={"is_from_earlier_try": True})
-        return True
+            raise PushdownError(f"output_table: {self.name} has no version of this run", code=ErrorCode.SPARK)
+        if not commit.is_own:
+            self.committed_rows = commit.rows
+        self.summary = self._summarize(commit)
 
     def _refuse_existing(self, exists: bool) -> None:
         if exists and self._output.mode is OutputMode.ERROR_IF_EXISTS:
@@ -175,12 +183,13 @@ class ConnectorOutput(Output):
                 "output is unchanged"
             )
 
-    def _write(self, exists: bool) -> bool:
-        """Change or create the table. Return False if another attempt of the run has changed it already."""
+    def _write(self, exists: bool) -> Commit | None:
+        """Change or create the table. Return the version of the run, None if there is none."""
         if exists:
             return self._table.change(self._change, reads_table=self._output.mode is OutputMode.MERGE)
         self._create()
-        return True
+        created = self._table.committed()
+        return None if created is None else replace(created, is_own=True)
 
     def _change(self, table: str) -> None:
         where = self._output.replace_where
@@ -219,13 +228,7 @@ class ConnectorOutput(Output):
         finally:
             self._spark.catalog.dropTempView(_STAGED)
 
-    def _summarize(self) -> OutputSummary:
-        commit = self._table.committed()
-        if commit is None and self._count == 0 and self._output.mode is OutputMode.OVERWRITE_PARTITIONS:
-            # A run without rows replaces no partition, and Iceberg makes no version for it.
-            commit = Commit(rows=0, files=0, bytes=0)
-        if commit is None:
-            raise PushdownError(f"output_table: {self.name} has no version of this run", code=ErrorCode.SPARK)
+    def _summarize(self, commit: Commit) -> OutputSummary:
         columns = {field.name: field.dataType.simpleString() for field in self._table.schema().fields}
         return OutputSummary(
             mode=self._output.mode,
@@ -234,6 +237,7 @@ class ConnectorOutput(Output):
             bytes=commit.bytes,
             table=self._table.name,
             location=self._table.location(),
+            is_from_earlier_try=not commit.is_own,
         )
 
 

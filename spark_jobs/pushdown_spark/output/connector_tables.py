@@ -9,7 +9,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -26,10 +26,8 @@ from pushdown_spark.runtime.jvm_gateway import class_name, java_class
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import SparkSession
 
-_REPEATABLE = (OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE)
-"""Modes in which a run can be repeated without adding rows twice."""
 _BRANCH = "branch_"
 """The beginning of the name of a branch as the last part of a table's name in SQL."""
 _WAP_ID = "published-wap-id"
@@ -42,16 +40,20 @@ _CONFLICTS = frozenset({"ValidationException", "DuplicateWAPCommitException", "C
 
 @dataclass(frozen=True)
 class Commit:
-    """The version of a table that a run has committed. `rows` is None if it is not known."""
+    """The version of a table that a run has committed. `rows` is None if it is not known.
+
+    `is_own` is whether this attempt of the run has committed it.
+    """
 
     rows: int | None
     files: int
     bytes: int
+    is_own: bool = False
 
 
 def run_of(run_key: str, generation: str, mode: OutputMode) -> str:
     """Return the hash of a run. A repetition on purpose is a run of its own if it cannot add rows twice."""
-    content = f"{run_key}\0{generation}" if mode in _REPEATABLE else run_key
+    content = f"{run_key}\0{generation}" if mode.is_repeatable else run_key
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
@@ -102,11 +104,11 @@ class ConnectorTable(ABC):
         """Delete what earlier attempts of the run have left."""
 
     @abstractmethod
-    def change(self, write: Callable[[str], None], *, reads_table: bool) -> bool:
-        """Change the table in one version. Return False if another attempt of the run has done so already.
+    def change(self, write: Callable[[str], None], *, reads_table: bool) -> Commit | None:
+        """Change the table in one version, unless another attempt of the run has. Return the version of the run.
 
-        `write` makes the change, given the name in SQL of the table or of a branch of it. `reads_table` is whether the
-        change depends on the rows of the table.
+        It is None if the connector makes no version for a run without rows. `write` makes the change, given the name in
+        SQL of the table or of a branch of it. `reads_table` is whether the change depends on the rows of the table.
         """
 
     def error(self, problem: Exception) -> PushdownError:
@@ -170,7 +172,7 @@ class IcebergTable(ConnectorTable):
             if name.startswith(self._branches):
                 self._drop(table, name)
 
-    def change(self, write: Callable[[str], None], *, reads_table: bool) -> bool:
+    def change(self, write: Callable[[str], None], *, reads_table: bool) -> Commit | None:
         """Change the table in one snapshot, again after each commit of others that is in the way."""
         for _ in range(_MAX_CHANGES):
             table = self._iceberg()
@@ -183,11 +185,12 @@ class IcebergTable(ConnectorTable):
                 continue
             try:
                 # The branch exists already, so that a commit after this look is in the way of the pick.
-                if self.committed() is not None:
-                    return False
+                if (commit := self.committed()) is not None:
+                    return commit
                 write(f"{self.sql}.{quote_name(f'{_BRANCH}{branch}')}")
                 if self._is_picked(table, branch, start, reads_table):
-                    return True
+                    picked = self.committed()
+                    return None if picked is None else replace(picked, is_own=True)
             finally:
                 self._drop(table, branch)
         raise OutputConflictError(
@@ -297,33 +300,29 @@ class DeltaTable(ConnectorTable):
         """The name of this attempt in the metadata of its version."""
         return uuid.uuid4().hex
 
-    def change(self, write: Callable[[str], None], *, reads_table: bool) -> bool:
+    def change(self, write: Callable[[str], None], *, reads_table: bool) -> Commit | None:
         """Change the table in one version. Delta ignores a write with the transaction id of an earlier one."""
         write(self.sql)
-        version = self._version()
-        return version is not None and json.loads(version["userMetadata"]).get("attempt") == self._attempt
+        return self.committed()
 
     def committed(self) -> Commit | None:
-        """Return the version of the run."""
-        version = self._version()
-        if version is None:
-            return None
-        metrics = version["operationMetrics"]
-        return Commit(
-            rows=_number(json.loads(version["userMetadata"]).get("rows")),
-            files=_number(metrics.get("numFiles", metrics.get("numTargetFilesAdded"))) or 0,
-            bytes=_number(metrics.get("numOutputBytes", metrics.get("numTargetBytesAdded"))) or 0,
-        )
-
-    def _version(self) -> Row | None:
-        """Return the metadata and the metrics of the last version of the run."""
+        """Return the last version of the run."""
         marker = f'"airflow_pushdown_run": "{self._run}"'
-        history = self._spark.sql(f"DESCRIBE HISTORY {self.sql}")
-        return (
-            history.where(f.col("userMetadata").contains(marker))
+        version = (
+            self._spark.sql(f"DESCRIBE HISTORY {self.sql}")
+            .where(f.col("userMetadata").contains(marker))
             .orderBy(f.col("version").desc())
             .select("userMetadata", "operationMetrics")
             .head()
+        )
+        if version is None:
+            return None
+        metadata, metrics = json.loads(version["userMetadata"]), version["operationMetrics"]
+        return Commit(
+            rows=_number(metadata.get("rows")),
+            files=_number(metrics.get("numFiles", metrics.get("numTargetFilesAdded"))) or 0,
+            bytes=_number(metrics.get("numOutputBytes", metrics.get("numTargetBytesAdded"))) or 0,
+            is_own=metadata.get("attempt") == self._attempt,
         )
 
     def write_options(self, rows: int) -> Mapping[str, str]:

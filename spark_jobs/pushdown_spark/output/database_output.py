@@ -81,10 +81,10 @@ class DatabaseOutput(Output):
             frame = self._observer.frame
         case_sensitive = is_case_sensitive(self._spark)
         writer = self._attempt.stage(frame.schema, self._existing, case_sensitive=case_sensitive)
-        staged = self._attempt.staged_table
+        table = self._attempt.table
         if not self._condition:
-            self._condition = self._replaced_rows(staged)
-        types = {column.name: column.spark_type for column in staged.columns}
+            self._condition = self._replaced_rows(table)
+        types = {column.name: column.spark_type for column in table.columns}
         # mapInArrow resolves columns by name, and fails for names with backticks.
         columns = [
             _value(field, types[column.name]).alias(f"c{number}")

@@ -5,6 +5,11 @@ Their names have the run, the time and the attempt:
     airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER      rows that tasks load
     airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER_p    the partitions whose rows are complete
 
+In MariaDB, staging tables have no transactions if the target exists, because InnoDB would take twice the time to load
+and to read them. The table of rows then stays empty, and each attempt of a task loads a table like it:
+
+    airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER_TASK
+
 A retry deletes the tables of earlier attempts of its run. Any run deletes tables that are older than `MAX_AGE_SECONDS`.
 """
 
@@ -19,6 +24,7 @@ from dataclasses import dataclass
 from pyspark.sql import types as t
 
 from pushdown_spark.databases.column_types import declared_type
+from pushdown_spark.databases.identifiers import with_suffix
 from pushdown_spark.databases.remote_table import Dialect, RemoteTable
 from pushdown_spark.databases.write_connection import WriteConnection
 from pushdown_spark.errors import PushdownError, RemoteFailedError
@@ -26,7 +32,7 @@ from pushdown_spark.output.target_table import TargetTable
 
 MAX_AGE_SECONDS = 2 * 86_400
 _PREFIX = "airflow_pushdown_"
-_NAME = re.compile(rf"{_PREFIX}(?P<run>[0-9a-f]{{12}})_(?P<time>[0-9a-f]{{8}})_[0-9a-f]{{8}}_\d+(?:_p)?")
+_NAME = re.compile(rf"{_PREFIX}(?P<run>[0-9a-f]{{12}})_(?P<time>[0-9a-f]{{8}})_[0-9a-f]{{8}}_\d+(?:_p|_[0-9a-f]{{8}})?")
 _NAMES = {
     Dialect.POSTGRES: "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = %s AND left(tablename, 17) = %s",
     Dialect.MYSQL: (
@@ -35,26 +41,33 @@ _NAMES = {
     Dialect.SQLITE: 'SELECT name FROM pragma_table_list WHERE "schema" = %s AND substr(name, 1, 17) = %s',
 }
 _RECORD = {
-    Dialect.POSTGRES: "INSERT INTO {table} VALUES (%s, %s) ON CONFLICT DO NOTHING",
-    Dialect.MYSQL: "INSERT IGNORE INTO {table} VALUES (%s, %s)",
-    Dialect.SQLITE: "INSERT OR IGNORE INTO {table} VALUES (%s, %s)",
+    Dialect.POSTGRES: "INSERT INTO {table} VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+    Dialect.MYSQL: "INSERT IGNORE INTO {table} VALUES (%s, %s, %s)",
+    Dialect.SQLITE: "INSERT OR IGNORE INTO {table} VALUES (%s, %s, %s)",
 }
+_TRANSACTIONAL, _NOT_TRANSACTIONAL = "ENGINE=InnoDB", "ENGINE=Aria TRANSACTIONAL=0"
+_NEEDS_INNODB = (
+    "SHOW VARIABLES WHERE (variable_name IN ('wsrep_on', 'innodb_encrypt_tables') AND value <> 'OFF') "
+    "OR (variable_name = 'enforce_storage_engine' AND value NOT IN ('', 'Aria'))"
+)
+"""Settings with which tables of Aria would be missing on other servers of a cluster, not encrypted, or refused."""
 _UNKNOWN_COLLATION = "UNKNOWN"
 
 
 @dataclass(frozen=True)
 class StagingTables:
-    """The two tables of one attempt."""
+    """The tables of one attempt. `is_split` is whether each attempt of a task has a table of its own for its rows."""
 
     target: TargetTable
     name: str
     marker: str
+    is_split: bool = False
 
     @classmethod
-    def of(cls, target: TargetTable, run: str, attempt: str, number: int) -> StagingTables:
+    def of(cls, target: TargetTable, run: str, attempt: str, number: int, *, is_split: bool) -> StagingTables:
         """Return the tables for call number `number` of `stage`."""
         name = f"{_PREFIX}{run[:12]}_{int(time.time()):08x}_{attempt[:8]}_{number}"
-        return cls(target, name, marker_of(attempt))
+        return cls(target, name, marker_of(attempt), is_split)
 
     @property
     def rows(self) -> str:
@@ -69,17 +82,18 @@ class StagingTables:
     @property
     def partitions(self) -> str:
         """The quoted name of the table of partitions."""
-        return self.target.sibling(f"{self.name}_p")
+        return with_suffix(self.rows, "_p")
 
     @property
     def record(self) -> str:
-        """The statement that records a partition and its number of rows, unless it is recorded."""
+        """The statement that records a partition, its number of rows and its table, unless it is recorded."""
         return _RECORD[self.target.sql_family].format(table=self.partitions)
 
     def create_like(self, connection: WriteConnection, table: RemoteTable) -> None:
         """Create the tables with the columns of an existing target, without its constraints."""
         if self.target.dialect is Dialect.SQLITE:
-            self._create(connection, [_sqlite_column(self.target, table, index) for index in range(len(table.columns))])
+            columns = [_sqlite_column(self.target, table, index) for index in range(len(table.columns))]
+            self._create(connection, columns, self._create_table)
             return
         names = ", ".join(self.target.quote(column.name) for column in table.columns)
         query = f"SELECT {names} FROM {self.target.sql} LIMIT 0"  # noqa: S608
@@ -87,35 +101,52 @@ class StagingTables:
         self._create_partitions(connection)
 
     def create_new(self, connection: WriteConnection, schema: t.StructType) -> None:
-        """Create the tables with columns for Spark's types. Raises BadSpecError for a type without an equivalent."""
+        """Create the tables for a missing target, with columns for Spark's types.
+
+        Raises BadSpecError for a type without an equivalent.
+        """
         quote, dialect = self.target.quote, self.target.dialect
-        self._create(connection, [f"{quote(field.name)} {declared_type(field, dialect)}" for field in schema.fields])
+        columns = [f"{quote(field.name)} {declared_type(field, dialect)}" for field in schema.fields]
+        # This table becomes the target, so that it must survive a crash of the database.
+        self._create(connection, columns, "CREATE TABLE")
 
     def drop(self, connection: WriteConnection) -> None:
         """Delete the tables."""
+        # Without the table of rows, no task can create one like it.
         connection.rows(f"DROP TABLE IF EXISTS {self.rows}")
         connection.rows(f"DROP TABLE IF EXISTS {self.partitions}")
+        for name in _names(connection, self.target) if self.is_split else ():
+            if name.startswith(self.name):
+                connection.rows(f"DROP TABLE IF EXISTS {self.target.sibling(name)}")
+
+    def loaded(self, connection: WriteConnection) -> list[str]:
+        """Return the quoted names of the tables that have the rows."""
+        if not self.is_split:
+            return [self.rows]
+        statement = f"SELECT suffix FROM {self.partitions} ORDER BY partition_id"  # noqa: S608
+        return [with_suffix(self.rows, str(suffix)) for (suffix,) in connection.rows(statement)]
 
     def totals(self, connection: WriteConnection) -> tuple[int, int]:
         """Return the number of recorded partitions and of their rows.
 
-        Raises RemoteFailedError if the table has other rows, as after a crash of the database: it empties unlogged
+        Raises RemoteFailedError if the tables have other rows, as after a crash of the database: it empties unlogged
         tables.
         """
         statement = f"SELECT count(*), coalesce(sum(row_count), 0) FROM {self.partitions}"  # noqa: S608
         ((partitions, rows),) = connection.rows(statement)
-        ((count,),) = connection.rows(f"SELECT count(*) FROM {self.rows}")  # noqa: S608
-        if int(str(count)) != int(str(rows)):
+        count = sum(count_rows(connection, f"SELECT count(*) FROM {table}") for table in self.loaded(connection))  # noqa: S608
+        if count != int(str(rows)):
             raise RemoteFailedError(f"{self.rows} has {count} rows, but the tasks loaded {rows}; run the task again")
         return int(str(partitions)), int(str(rows))
 
-    def _create(self, connection: WriteConnection, columns: Sequence[str]) -> None:
-        connection.rows(f"{self._create_table} {self.rows} ({', '.join(columns)}){self._options}")
+    def _create(self, connection: WriteConnection, columns: Sequence[str], create_table: str) -> None:
+        connection.rows(f"{create_table} {self.rows} ({', '.join(columns)}){self._options}")
         self._create_partitions(connection)
 
     def _create_partitions(self, connection: WriteConnection) -> None:
-        columns = "partition_id int NOT NULL PRIMARY KEY, row_count bigint NOT NULL"
-        connection.rows(f"{self._create_table} {self.partitions} ({columns}){self._options}")
+        columns = "partition_id int NOT NULL PRIMARY KEY, row_count bigint NOT NULL, suffix varchar(9) NOT NULL"
+        options = f" {_TRANSACTIONAL}" if self.target.dialect.is_mysql else ""
+        connection.rows(f"{self._create_table} {self.partitions} ({columns}){options}")
 
     @property
     def _create_table(self) -> str:
@@ -124,7 +155,20 @@ class StagingTables:
     @property
     def _options(self) -> str:
         """The options of a table in MySQL. The comment shows which attempt has created the target by a rename."""
-        return f" ENGINE=InnoDB COMMENT '{self.marker}'" if self.target.dialect.is_mysql else ""
+        if not self.target.dialect.is_mysql:
+            return ""
+        return f" {_NOT_TRANSACTIONAL if self.is_split else _TRANSACTIONAL} COMMENT '{self.marker}'"
+
+
+def may_split(connection: WriteConnection) -> bool:
+    """Return whether staging tables of MariaDB can do without transactions."""
+    return not connection.rows(_NEEDS_INNODB)
+
+
+def count_rows(connection: WriteConnection, statement: str) -> int:
+    """Return the result of a query that counts."""
+    ((count,),) = connection.rows(statement)
+    return int(str(count))
 
 
 def marker_of(attempt: str) -> str:

@@ -6,8 +6,8 @@
     commit     in one transaction: requires the claim, moves the rows, and marks the run as committed
     abort      deletes the staging tables and the claim
 
-In MySQL and MariaDB, CREATE TABLE commits. If the table is missing, the staging table is therefore renamed to it, which
-is one step. The comment of the table shows a later attempt that the rename was made.
+If the table is missing, the staging table is renamed to it. In MySQL and MariaDB that is no part of a transaction. The
+comment of the table shows a later attempt that the rename was made.
 """
 
 from __future__ import annotations
@@ -27,7 +27,13 @@ from pushdown_spark.databases.target_columns import target_columns
 from pushdown_spark.databases.write_connection import WriteConnection, connect_to_write
 from pushdown_spark.errors import OutputExistsError, PushdownError, RemoteFailedError, UnknownColumnError
 from pushdown_spark.output.run_ledger import RunLedger, RunState
-from pushdown_spark.output.staging_tables import StagingTables, drop_leftovers, drop_tables_of, marker_of
+from pushdown_spark.output.staging_tables import (
+    StagingTables,
+    drop_leftovers,
+    drop_tables_of,
+    marker_of,
+    may_split,
+)
 from pushdown_spark.output.table_changes import TableChange
 from pushdown_spark.output.target_table import (
     TargetTable,
@@ -37,9 +43,6 @@ from pushdown_spark.output.target_table import (
     find_target,
     generated_columns,
 )
-
-_REPEATABLE = (OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE)
-"""Modes in which a run can be repeated without adding rows twice."""
 
 
 class TableAttempt:
@@ -62,9 +65,8 @@ class TableAttempt:
         self._target: TargetTable | None = None
         self._ledger: RunLedger | None = None
         self._change: TableChange | None = None
-        self._staged: RemoteTable | None = None
-        self._expected: RemoteTable | None = None
-        """The columns that the rows were checked against: those of the table, or of the table to create."""
+        self._table: RemoteTable | None = None
+        self._is_new = False
         self._stages = 0
         self.committed: tuple[int | None, OutputSummary] | None = None
         """Rows and summary of an earlier attempt that has committed, set by `prepare`."""
@@ -81,10 +83,10 @@ class TableAttempt:
         return None if self._change is None else self._change.staging
 
     @property
-    def staged_table(self) -> RemoteTable:
-        """The columns of the staging table, after `stage`."""
-        assert self._staged is not None
-        return self._staged
+    def table(self) -> RemoteTable:
+        """The columns of the table, or of the table to create, after `stage`."""
+        assert self._table is not None
+        return self._table
 
     def prepare(self) -> bool:
         """Claim the run. Return False if there is nothing to write.
@@ -115,29 +117,32 @@ class TableAttempt:
 
     def stage(self, schema: t.StructType, existing: RemoteTable | None, *, case_sensitive: bool) -> PartitionWriter:
         """Create empty staging tables, and return the writer for tasks. Its columns have the order of the schema."""
-        staging = StagingTables.of(self.target, self._require_ledger().run, self._attempt, self._stages)
-        self._stages += 1
         with closing(self._connect(self._address)) as connection:
             if self._change is not None:
                 self._change.staging.drop(connection)
+            is_split = existing is not None and self._may_split(connection)
+            run = self._require_ledger().run
+            staging = StagingTables.of(self.target, run, self._attempt, self._stages, is_split=is_split)
+            self._stages += 1
             self._change = TableChange(staging, self._output.mode, ())
             if existing is not None:
                 target_columns(schema, existing, case_sensitive=case_sensitive)
                 staging.create_like(connection, existing)
             else:
                 staging.create_new(connection, schema)
-        table = self._staged = describe_sibling(self._address, self.target, staging.name)
-        self._expected = table if existing is None else existing
+        self._is_new = existing is None
+        table = self._table = existing or describe_sibling(self._address, self.target, staging.name)
         columns = target_columns(schema, table, case_sensitive=case_sensitive)
         keys = tuple(_key_column(key, table, case_sensitive) for key in self._output.merge_keys)
         self._change = TableChange(staging, self._output.mode, tuple(column.name for column in columns), keys)
-        return PartitionWriter(self._address, staging.rows, staging.record, columns, self._connect)
+        return PartitionWriter(self._address, staging.rows, staging.record, columns, is_split, self._connect)
 
     def check(self, condition: str = "") -> None:
         """Check the staged rows. `condition` is `replace_where` in the SQL of the database."""
         change = self._change = replace(self._require_change(), condition=condition)
-        with closing(self._connect(self._address)) as connection:
-            change.check(connection)
+        if change.condition or change.keys:
+            with closing(self._connect(self._address)) as connection:
+                change.check(connection)
 
     def commit(self, partitions: int, summary: OutputSummary) -> OutputSummary | None:
         """Move the rows of a number of partitions. Return None if mode `ignore` found a table that exists now."""
@@ -155,8 +160,11 @@ class TableAttempt:
                     ledger.forget(connection)
                 else:
                     self._refuse_existing(is_there)
-                    self._require_table(connection, is_there)
-                    change.make(connection, row_count)
+                    if is_there:
+                        self._require_expected_columns(connection)
+                        change.make(connection, row_count)
+                    else:
+                        self._create_table(connection)
                     ledger.enter(connection, RunState.COMMITTED, summary.model_dump_json(), row_count)
             with suppress(PushdownError):
                 # The run is committed. A later run deletes the tables.
@@ -172,13 +180,18 @@ class TableAttempt:
                 with connection.transaction(self.target.lock):
                     self._ledger.release(connection)
 
+    def _may_split(self, connection: WriteConnection) -> bool:
+        """Return whether the rows can be in several tables without transactions. Some checks read one table."""
+        reads_one = self._output.mode is OutputMode.MERGE or bool(self._output.checks.unique)
+        return self.target.dialect is Dialect.MARIADB and not reads_one and may_split(connection)
+
     def _is_committed(self, connection: WriteConnection) -> bool:
         """Return whether an earlier attempt has committed, so that this one has nothing to write."""
         record = self._require_ledger().read(connection)
         if record is None or record.state is not RunState.COMMITTED or record.summary is None:
             return False
         is_repeated = record.generation != self._generation
-        if is_repeated and self._output.mode in _REPEATABLE:
+        if is_repeated and self._output.mode.is_repeatable:
             return False
         summary = OutputSummary.model_validate_json(record.summary)
         self.committed = record.row_count, summary.model_copy(update={"is_from_earlier_try": True})
@@ -196,17 +209,16 @@ class TableAttempt:
                 "(overwrite, overwrite_partitions, merge, append or ignore)"
             )
 
-    def _require_table(self, connection: WriteConnection, is_there: bool) -> None:
-        """Create a missing table. Raises RemoteFailedError if the table has changed since the rows were loaded."""
-        if is_there:
-            self._require_expected_columns(connection)
-        elif self.target.dialect.is_mysql:
-            # CREATE TABLE would commit, and `_rename` has seen the table.
+    def _create_table(self, connection: WriteConnection) -> None:
+        """Make the staging table the missing table. Raises RemoteFailedError if the table was there before."""
+        if not self._is_new or self.target.dialect.is_mysql:
+            # The staging table lacks constraints of the table. In MySQL and MariaDB, `_rename` has seen the table.
             raise RemoteFailedError(
-                f"{self.target.display_name} was dropped while its rows were moved; run the task again"
+                f"{self.target.display_name} was dropped while its rows were loaded; run the task again"
             )
-        else:
-            connection.rows(f"CREATE TABLE {self.target.sql} {self._definition(connection)}")
+        connection.rows(
+            f"ALTER TABLE {self._require_change().staging.rows} RENAME TO {self.target.quote(self.target.name)}"
+        )
 
     def _require_expected_columns(self, connection: WriteConnection) -> None:
         """Raise RemoteFailedError if the columns have changed since the rows were checked against their types."""
@@ -218,10 +230,7 @@ class TableAttempt:
             for column in describe_sibling(self._address, self.target, self.target.name).columns
             if column.name not in generated
         }
-        expected = (
-            {} if self._expected is None else {column.name: column.remote_type for column in self._expected.columns}
-        )
-        if columns != expected:
+        if columns != {column.name: column.remote_type for column in self.table.columns}:
             raise RemoteFailedError(
                 f"the columns of {self.target.display_name} have changed while the rows were loaded; run the task again"
             )
@@ -233,22 +242,13 @@ class TableAttempt:
             raise RemoteFailedError(f"{loaded} of {partitions} partitions were loaded; run the task again")
         return row_count
 
-    def _definition(self, connection: WriteConnection) -> str:
-        """Return the columns of a new table, which are those of the staging table."""
-        staging = self._require_change().staging
-        if self.target.dialect is not Dialect.SQLITE:
-            return f"(LIKE {staging.rows})"
-        statement = "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = %s"
-        ((definition,),) = connection.rows(statement, staging.name)
-        return str(definition)[str(definition).index("(") :]
-
     def _rename(self, connection: WriteConnection, partitions: int, summary: OutputSummary) -> bool:
         """Make the staging table the missing table of MySQL or MariaDB. Return False if there is such a table.
 
-        Other databases create the table in the transaction.
+        Other databases rename it in the transaction.
         """
         ledger, staging = self._require_ledger(), self._require_change().staging
-        if not self.target.dialect.is_mysql or exists(connection, self.target):
+        if not self._is_new or not self.target.dialect.is_mysql or exists(connection, self.target):
             return False
         with connection.transaction(self.target.lock):
             ledger.require_claim(connection)

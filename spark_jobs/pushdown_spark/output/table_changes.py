@@ -9,7 +9,7 @@ from pushdown_spark.contract import OutputMode
 from pushdown_spark.databases.remote_table import Dialect
 from pushdown_spark.databases.write_connection import WriteConnection
 from pushdown_spark.errors import CheckFailedError, RemoteFailedError
-from pushdown_spark.output.staging_tables import StagingTables
+from pushdown_spark.output.staging_tables import StagingTables, count_rows
 
 _UNCHANGED = "Nothing was committed and the table is unchanged"
 
@@ -31,17 +31,20 @@ class TableChange:
         """Raise CheckFailedError if staged rows do not satisfy `condition`, or do not have a unique merge key."""
         rows = self.staging.rows
         if self.condition:
-            outside = f"SELECT count(*) FROM {rows} WHERE ({self.condition}) IS NOT TRUE"  # noqa: S608
+            outside = [
+                f"SELECT count(*) FROM {table} WHERE ({self.condition}) IS NOT TRUE"  # noqa: S608
+                for table in self.staging.loaded(connection)
+            ]
             _require_none(connection, outside, "replace_where: {count} rows to write do not satisfy the predicate")
         if self.keys:
             names = ", ".join(self.keys)
             nulls = " OR ".join(f"{key} IS NULL" for key in self._quote(self.keys))
             with_null = f"SELECT count(*) FROM {rows} WHERE {nulls}"  # noqa: S608
-            _require_none(connection, with_null, f"merge_keys: {{count}} rows to write have NULL in {names}")
+            _require_none(connection, [with_null], f"merge_keys: {{count}} rows to write have NULL in {names}")
             keys = ", ".join(self._quote(self.keys))
             groups = f"SELECT {keys} FROM {rows} GROUP BY {keys} HAVING count(*) > 1"  # noqa: S608
             repeated = f"SELECT count(*) FROM ({groups}) AS repeated"  # noqa: S608
-            _require_none(connection, repeated, f"merge_keys: {{count}} values of {names} are repeated in the rows")
+            _require_none(connection, [repeated], f"merge_keys: {{count}} values of {names} are repeated in the rows")
 
     def make(self, connection: WriteConnection, row_count: int) -> None:
         """Move the rows, within a transaction. Raises RemoteFailedError if the table would not get all of them."""
@@ -57,7 +60,10 @@ class TableChange:
             self._lock(connection)
             connection.change(f"DELETE FROM {target} WHERE {self.condition}")  # noqa: S608
         names = ", ".join(self._quote(self.columns))
-        added = connection.change(f"INSERT INTO {target} ({names}) SELECT {names} FROM {self.staging.rows}")  # noqa: S608
+        added = sum(
+            connection.change(f"INSERT INTO {target} ({names}) SELECT {names} FROM {table}")  # noqa: S608
+            for table in self.staging.loaded(connection)
+        )
         if added != row_count:
             raise RemoteFailedError(f"{target} got {added} of {row_count} rows, for example because of a trigger")
 
@@ -88,7 +94,7 @@ class TableChange:
         return [self.staging.target.quote(name) for name in names]
 
 
-def _require_none(connection: WriteConnection, statement: str, problem: str) -> None:
-    ((count,),) = connection.rows(statement)
-    if int(str(count)):
+def _require_none(connection: WriteConnection, statements: Sequence[str], problem: str) -> None:
+    count = sum(count_rows(connection, statement) for statement in statements)
+    if count:
         raise CheckFailedError(f"{problem.format(count=count)}. {_UNCHANGED}")

@@ -86,7 +86,7 @@ def file_schemas(
     }
     results = _map_files(partial(_read_or_error, readers[source.format]), files)
     by_footer: dict[str, t.StructType] = {}
-    schemas = []
+    schemas: list[FileSchema] = []
     for file, result in zip(files, results, strict=True):
         if isinstance(result, Exception):
             schema = _infer_by_spark(file, infer_schema, result)
@@ -95,7 +95,8 @@ def file_schemas(
                 by_footer[result] = _infer_by_spark(file, infer_schema)
             schema = by_footer[result]
         else:
-            schema = result
+            # Equal schemas become one object: schemas are merged once for each object.
+            schema = schemas[-1].schema if schemas and schemas[-1].schema == result else result
         schemas.append(FileSchema(location(decoded(file.uri)), schema))
     return tuple(schemas)
 

@@ -34,9 +34,7 @@ from pushdown_spark.relations.listing import (
     Listing,
     decoded,
     file_columns,
-    is_local,
     list_entries,
-    local_files,
 )
 from pushdown_spark.relations.parquet_schema import footer_schema
 from pushdown_spark.relations.request import ScanRequest
@@ -325,7 +323,7 @@ def _file_metadata(listing: Listing, roots: Sequence[str]) -> Mapping[str, FileM
         time = datetime.fromtimestamp(modified // 1000, UTC).replace(microsecond=modified % 1000 * 1000)
         return FileMetadata(location(path), directories(path, root_of(path, roots) or path), size, time)
 
-    local = local_files([uri for uri in listing.uris if is_local(uri)])
+    local = listing.local_files
     metadata = {location(f.path): of_file(f.path, f.size, f.modified // 1_000_000) for f in local}
     if len(local) < len(listing.uris):
         objects = (entry for entry in list_entries(listing.frame) if location(entry.path) not in metadata)

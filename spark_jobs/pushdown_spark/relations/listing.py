@@ -105,9 +105,23 @@ class Listing:
         """The partition columns, which Spark takes from directory names."""
         return partition_columns(self.frame)
 
+    @cached_property
+    def local_files(self) -> tuple[InputFile, ...]:
+        """The local files with their sizes. Raises OSError if a file was deleted."""
+        return local_files([uri for uri in self.uris if is_local(uri)])
+
     def files(self, storage: Storage) -> tuple[InputFile, ...]:
-        """Return the files with their sizes. Raises OSError if a local file was deleted."""
-        return input_files(self.frame, storage, self.uris)
+        """Return the files with their sizes.
+
+        Sizes of objects come from Spark's listing, because a request for each object would take longer than reading it.
+        Raises OSError if a local file was deleted.
+        """
+        local = self.local_files
+        if len(local) == len(self.uris):
+            return local
+        entries = {entry.path: entry for entry in list_entries(self.frame)}
+        remote = [(uri, entries[decoded(uri)]) for uri in self.uris if not is_local(uri)]
+        return local + tuple(InputFile(uri, entry.path, entry.length, storage, entry.modified) for uri, entry in remote)
 
 
 def input_uris(frame: DataFrame) -> tuple[str, ...]:
@@ -144,21 +158,6 @@ def local_files(uris: Sequence[str]) -> tuple[InputFile, ...]:
         status = os.stat(path)  # noqa: PTH116
         files.append(InputFile(uri, path, status.st_size, modified=status.st_mtime_ns))
     return tuple(files)
-
-
-def input_files(frame: DataFrame, storage: Storage, uris: Sequence[str] | None = None) -> tuple[InputFile, ...]:
-    """Return the files that Spark's own reader reads for a DataFrame. `uris` are their URIs, if known.
-
-    Sizes of local files are current. Sizes of objects come from Spark's listing, because a request for each object
-    would take longer than reading it. Raises OSError if a local file was deleted.
-    """
-    uris = input_uris(frame) if uris is None else uris
-    local = local_files([uri for uri in uris if is_local(uri)])
-    if len(local) == len(uris):
-        return local
-    entries = {entry.path: entry for entry in list_entries(frame)}
-    remote = [(uri, entries[decoded(uri)]) for uri in uris if not is_local(uri)]
-    return local + tuple(InputFile(uri, entry.path, entry.length, storage, entry.modified) for uri, entry in remote)
 
 
 def list_entries(frame: DataFrame) -> Iterator[FileEntry]:
@@ -214,4 +213,5 @@ def has_plain_directories(path: str) -> bool:
     directory = Path(decoded(path).removeprefix("file:"))
     if not is_local(path) or not directory.is_dir():
         return False
-    return any(p.is_dir() and "=" not in p.name and p.name[0] not in "._" for p in directory.iterdir())
+    with os.scandir(directory) as entries:
+        return any(entry.is_dir() and "=" not in entry.name and entry.name[0] not in "._" for entry in entries)

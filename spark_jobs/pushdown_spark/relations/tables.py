@@ -41,7 +41,7 @@ from pushdown_spark.relations.catalog import (
 )
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.files import FileRelation
-from pushdown_spark.relations.listing import Listing, is_local, listing_bytes, local_files
+from pushdown_spark.relations.listing import Listing, is_local, listing_bytes
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.schema_discovery import TableSchema
 from pushdown_spark.relations.spark_relations import SparkRelation
@@ -188,7 +188,7 @@ def _check_listing(listing: Listing) -> None:
     if not all(map(is_local, listing.uris)):
         return
     try:
-        size = sum(file.size for file in local_files(listing.uris))
+        size = sum(file.size for file in listing.local_files)
     except OSError as problem:
         raise UnsupportedError(_STALE) from problem
     if size != listing_bytes(listing.frame):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
+from dataclasses import dataclass
 from types import TracebackType
 from typing import cast
 
@@ -102,6 +103,29 @@ class RowCount:
         return int(plan.data().size()) if plan.nodeName() == "LocalRelation" else self.frame.count()
 
 
+@dataclass(frozen=True)
+class StageCounts:
+    """The seconds for which the tasks of some stages ran, and the input that Spark's readers counted in them."""
+
+    seconds: float
+    bytes_read: int
+    rows: int
+
+    def complete(
+        self, report: SourceReport, *, counts_bytes: bool = True, counts_decoded_rows: bool = True
+    ) -> SourceReport:
+        """Return the report of a source with the bytes and rows. A count of the reader is kept.
+
+        Spark counts the rows that its readers return, which are fewer than they decode unless `counts_decoded_rows`.
+        Its bytes are incomplete unless `counts_bytes`.
+        """
+        changes: dict[str, int | None] = {"bytes_read": self.bytes_read if counts_bytes else None}
+        if report.rows_decoded is None:
+            changes["rows_after_pushdown"] = self.rows
+            changes["rows_decoded"] = self.rows if counts_decoded_rows else None
+        return report.model_copy(update=changes)
+
+
 class StageWatch:
     """The input metrics of the stages that start within a block, for Spark's own readers."""
 
@@ -119,26 +143,14 @@ class StageWatch:
         """Stop tagging new jobs."""
         self._spark.sparkContext.removeJobTag(self._tag)
 
-    def task_seconds(self) -> float:
-        """Return the seconds for which the tasks ran, of all stages together."""
-        return sum(int(attempt.executorRunTime()) for attempt in self._attempts()) / 1000
-
-    def completed(
-        self, report: SourceReport, *, counts_bytes: bool = True, counts_decoded_rows: bool = True
-    ) -> SourceReport:
-        """Return the report with the bytes and rows that the executors counted. A count of the reader is kept.
-
-        Spark counts the rows that its readers return, which are fewer than they decode unless `counts_decoded_rows`.
-        Its bytes are incomplete unless `counts_bytes`.
-        """
+    def counts(self) -> StageCounts:
+        """Return what the tasks of all stages have counted."""
         attempts = self._attempts()
-        changes: dict[str, int | None] = {
-            "bytes_read": sum(int(attempt.inputBytes()) for attempt in attempts) if counts_bytes else None
-        }
-        if report.rows_decoded is None:
-            changes["rows_after_pushdown"] = sum(int(attempt.inputRecords()) for attempt in attempts)
-            changes["rows_decoded"] = changes["rows_after_pushdown"] if counts_decoded_rows else None
-        return report.model_copy(update=changes)
+        return StageCounts(
+            sum(int(attempt.executorRunTime()) for attempt in attempts) / 1000,
+            sum(int(attempt.inputBytes()) for attempt in attempts),
+            sum(int(attempt.inputRecords()) for attempt in attempts),
+        )
 
     def _attempts(self) -> list[JavaObject]:
         """Return the last attempt of each stage."""

@@ -51,6 +51,11 @@ class Scan(ABC):
         return False
 
     @property
+    def has_fixed_report(self) -> bool:
+        """Whether later actions over the DataFrame leave the report as it is after the first one."""
+        return False
+
+    @property
     def is_mixed(self) -> bool:
         """Whether Spark's readers count some of the rows and our readers the others."""
         return False
@@ -116,6 +121,17 @@ class ProjectedScan:
         """Fetch the rows of the query, at most `limit`, to the driver; None if a Spark job is faster."""
         rows = self.scan.fetch_local(limit)
         return None if rows is None else self.project(rows)
+
+
+def report_of_run(scan: Scan) -> Callable[[], SourceReport]:
+    """Return what makes the report of the run that has just ended.
+
+    A report that later runs do not change is made when somebody asks for it. Spark optimizes the predicate for it.
+    """
+    if scan.has_fixed_report:
+        return scan.report
+    report = scan.report()
+    return lambda: report
 
 
 @contextmanager

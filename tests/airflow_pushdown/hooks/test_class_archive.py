@@ -260,7 +260,7 @@ def test_a_user_who_configures_class_data_sharing_gets_no_archive(
     assert automatic(installation, {**environment, **variables}, settings) == (False, False)
 
 
-def test_no_archive_in_a_pod_of_one_task(
+def test_a_pod_of_one_task_uses_and_records_no_archive(
     installation: SparkInstallation, environment: dict[str, str], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_IS_K8S_EXECUTOR_POD", "True")

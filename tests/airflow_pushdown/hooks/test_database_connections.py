@@ -23,7 +23,7 @@ def server(conn_type: str, extra: object = None) -> Connection:
     return connection(conn_type, extra, host="db", port=99, login="me", password="hush-hush", schema="shop")
 
 
-def test_postgres_with_the_extras_of_libpq() -> None:
+def test_extras_of_libpq_become_options_of_postgres() -> None:
     extra = {
         **{"sslmode": "verify-full", "sslrootcert": "/ca", "sslcert": "/cert", "sslkey": "/key"},
         **{"connect_timeout": 3, "options": "-c search_path=sales", "cursor": "dictcursor"},
@@ -54,7 +54,7 @@ def test_postgres_with_the_extras_of_libpq() -> None:
         ({"ssl_disabled": True}, Tls(mode=TlsMode.DISABLE)),
     ],
 )
-def test_mysql_with_the_extras_of_its_clients(extra: object, tls: Tls) -> None:
+def test_extras_of_mysql_clients_become_its_tls_options(extra: object, tls: Tls) -> None:
     found = database_connection(server("mysql", extra))
     assert found.kind is DatabaseKind.MYSQL
     assert found.tls == tls

@@ -71,7 +71,9 @@ def mix_up(start: Start) -> MixUp:
     return run
 
 
-def test_pyspark_client_over_pyspark(mix_up: MixUp, spark_python: str, tmp_path: Path) -> None:
+def test_files_of_pyspark_that_pyspark_client_overwrites_are_an_error(
+    mix_up: MixUp, spark_python: str, tmp_path: Path
+) -> None:
     client = wheel(tmp_path, "pyspark-client", "4.2.0", {"pyspark/version.py": "__version__ = '4.2.0'\n"})
     python = with_spark(environment(tmp_path / "mixed", client, libraries=libraries_of(spark_python)), spark_python)
     line = mix_up(python)
@@ -102,7 +104,7 @@ def test_releases_of_pyspark_and_spark_are_compared(spark_python: str) -> None:
     )
 
 
-def test_an_environment_without_the_libraries_of_jobs(mix_up: MixUp, spark_python: str, tmp_path: Path) -> None:
+def test_missing_libraries_of_jobs_are_an_error(mix_up: MixUp, spark_python: str, tmp_path: Path) -> None:
     python = environment(tmp_path / "bare")
     (site,) = (tmp_path / "bare").glob("lib/python3*/site-packages")
     for name in ("pyspark", "py4j"):

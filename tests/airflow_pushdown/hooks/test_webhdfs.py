@@ -37,7 +37,7 @@ def test_the_connection_names_host_port_and_user(monkeypatch: pytest.MonkeyPatch
     assert system.pars == {"user.name": "airflow"}
 
 
-def test_a_connection_with_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_with_tls_uses_https(monkeypatch: pytest.MonkeyPatch) -> None:
     connect(monkeypatch, host="nn", extra={"use_ssl": True, "verify": "/etc/ca.pem"})
     system = open_webhdfs("hdfs://nn:8020/x", "hdfs")
     assert (system.url, system.session.verify) == ("https://nn:9871/webhdfs/v1", "/etc/ca.pem")

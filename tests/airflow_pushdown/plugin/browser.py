@@ -79,8 +79,8 @@ def overflow(page: Page | Frame) -> int:
     return int(page.evaluate(f"{root}.scrollWidth - {root}.clientWidth"))
 
 
-def texts_outside_boxes(page: Page | Frame) -> list[str]:
-    """Return the texts of join trees that are wider than their boxes."""
+def labels_outside_boxes(page: Page | Frame) -> list[str]:
+    """Return the labels of join trees that are wider than their boxes."""
     found = page.locator("svg.tree g").evaluate_all(
         """groups => groups.flatMap(group => {
             const box = group.querySelector("rect").getBBox();

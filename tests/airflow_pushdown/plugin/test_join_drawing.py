@@ -35,7 +35,7 @@ def parsed(drawn: TreeDrawing) -> ElementTree.Element:
     return ElementTree.fromstring(f'<svg xmlns="{SVG[1:-1]}">{drawn.content}</svg>')
 
 
-def texts(root: ElementTree.Element, name: str = "text") -> list[str]:
+def labels(root: ElementTree.Element, name: str = "text") -> list[str]:
     return ["".join(text.itertext()) for text in root.iter(f"{SVG}{name}")]
 
 
@@ -45,15 +45,15 @@ def test_each_tree_has_its_nodes_conditions_and_rows() -> None:
         assert len([group for group in root.iter(f"{SVG}g") if "node" in group.get("class", "")]) == 5
         assert len(list(root.iter(f"{SVG}path"))) == 4
         assert not list(root.iter(f"{SVG}script"))
-        assert {"flights AS a", "b", "c<d>", "b.x < c.y"} <= set(texts(root))
-    assert {"estimated 12", "actual    240", "20.0 times too low"} <= set(texts(after))
-    assert not any("actual" in text for text in texts(before)), "only the tree that ran has actual rows"
+        assert {"flights AS a", "b", "c<d>", "b.x < c.y"} <= set(labels(root))
+    assert {"estimated 12", "actual    240", "20.0 times too low"} <= set(labels(after))
+    assert not any("actual" in text for text in labels(before)), "only the tree that ran has actual rows"
     assert "fewer rows" not in "".join(after.itertext()), "the page says the reason"
 
 
 def test_an_estimate_that_is_far_off_is_marked() -> None:
     wrong = [group for group in parsed(tree_drawings(REPORT)[1]).iter(f"{SVG}g") if "wrong" in group.get("class", "")]
-    assert [texts(group)[0] for group in wrong] == ["INNER JOIN"]
+    assert [labels(group)[0] for group in wrong] == ["INNER JOIN"]
 
 
 def test_the_fewest_relations_that_explain_the_new_order_moved() -> None:

@@ -15,11 +15,11 @@ import pytest
 from airflow.sdk import DAG
 from browser import (  # type: ignore[import-not-found]
     WIDTHS,
+    labels_outside_boxes,
     logged_in,
     overflow,
     switch_theme,
     tab,
-    texts_outside_boxes,
     violations,
 )
 from report_site import (  # type: ignore[import-not-found]
@@ -128,7 +128,7 @@ def test_a_report_is_readable_at_every_width(
         assert overflow(page) == 0, width
         page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
         assert overflow(page) == 0, f"{width}, unfolded"
-        assert texts_outside_boxes(page) == []
+        assert labels_outside_boxes(page) == []
         page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = false; })")
     page.set_viewport_size({"width": 1280, "height": 900})
     assert violations(page) == []

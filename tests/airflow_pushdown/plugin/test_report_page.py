@@ -23,11 +23,11 @@ from airflow.utils.session import create_session
 from browser import (  # type: ignore[import-not-found]
     background,
     brightness,
+    labels_outside_boxes,
     logged_in,
     overflow,
     switch_theme,
     tab,
-    texts_outside_boxes,
     violations,
 )
 from report_site import (  # type: ignore[import-not-found]
@@ -202,7 +202,7 @@ def test_join_trees_and_other_runs_are_a_click_away(site: Site, runs: list[str],
     assert page.inner_text("body").count("9 planes leave few flights") == 1
     assert page.locator(".join figcaption b").all_inner_texts() == ["Before", "After"]
     assert page.locator("svg.tree .moved").count() == 2, "the relation that moved, in both trees"
-    assert texts_outside_boxes(page) == []
+    assert labels_outside_boxes(page) == []
     page.screenshot(path=artefacts / "join-dark.png", full_page=True)
     page.goto(site.address + path_of("needle", runs[-1]))
     page.locator("figure.chart").first.locator("a").nth(FAILED_RUN).click()
@@ -249,7 +249,7 @@ def test_mapped_tasks_lead_to_each_other_by_keyboard(site: Site, runs: list[str]
     page.keyboard.press("Enter")
     page.wait_for_url("**map_index=1")
     assert "(join_20)" in page.inner_text("nav.siblings")
-    assert texts_outside_boxes(page) == []
+    assert labels_outside_boxes(page) == []
     page.set_viewport_size({"width": 390, "height": 900})
     assert overflow(page) == 0
     tree = page.locator("svg.tree").first

@@ -202,7 +202,7 @@ def test_a_failure_is_shown_first_with_whether_it_can_be_retried() -> None:
     ("count", "text"),
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536 * 1024, "1.5 MiB"), (3 * 1024**6, "3072.0 PiB")],
 )
-def test_bytes_in_human_units(count: int, text: str) -> None:
+def test_bytes_are_shown_in_human_units(count: int, text: str) -> None:
     assert human_bytes(count) == text
 
 

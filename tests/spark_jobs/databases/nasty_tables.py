@@ -25,8 +25,8 @@ OTHER_INTS = (2, 1, 1, 0, 3, -1, 7, 5, 1, 1, 4, None, 2147483647, 6)
 LONGS = (1, 9223372036854775807, -9223372036854775808, 9007199254740993, 9007199254740992, 0, None, -5)
 DOUBLES = (0.1, 0.3, 1.5, 2.5, -1.5, 0.0, -0.0, 1e308, 5e-324, 2.675, None, 123456789.125, 0.1 + 0.2, -2.5)
 NUMBERS = ("1.50", "2.45", "0.10", "-2.50", "-0.10", "99999999.99", None, "2.50", "0.00", "10.00")
-TEXTS = ("abc", "ABC", "abc ", "a_b", "a%b", "axb", "", None, "é", "e", "É", "ss", "ß", "SS", "a\\b", "it's", " pad ")
-TEXTS += (
+STRINGS = ("abc", "ABC", "abc ", "a_b", "a%b", "axb", "", None, "é", "e", "É", "ss", "ß", "SS", "a\\b", "it's", " pad ")
+STRINGS += (
     "b",
     "a",
     "Z",
@@ -77,7 +77,7 @@ def records(dialect: Dialect) -> list[Record]:
             pick(_DOUBLES_OF[dialect], number, 0),
             None if decimal is None else Decimal(str(decimal)),
             (True, False, None)[number % 3],
-            pick(TEXTS, number, 0),
+            pick(STRINGS, number, 0),
             pick(CHARS, number, 0),
             None if day is None else date.fromisoformat(str(day)),
             None if moment is None else datetime.fromisoformat(str(moment)),

@@ -21,7 +21,7 @@ BEYOND = "731726635537760757507.6"
 """Times 10^18, cut off at 128 bits, this is a number of 38 digits."""
 DIGITS = st.text("0123459", min_size=1, max_size=25)
 PLAIN = st.builds("{}{}.{}".format, st.sampled_from(["", "-", "+"]), DIGITS, DIGITS)
-TEXTS = st.one_of(
+STRINGS = st.one_of(
     st.none(),
     PLAIN,
     st.builds("{}{}".format, st.sampled_from(["", "-"]), DIGITS),
@@ -46,13 +46,13 @@ def expected(text: str | None, wanted: pa.Decimal128Type) -> Decimal | None:
 
 
 @settings(max_examples=1_000, deadline=None)
-@given(wanted=types(), texts=st.lists(TEXTS, min_size=1, max_size=4))
-@example(wanted=pa.decimal128(38, 18), texts=[BEYOND])
-@example(wanted=pa.decimal128(15, 2), texts=["48759.840000000004", "0.285", None])
-def test_strings_are_converted_to_exact_decimals(wanted: pa.Decimal128Type, texts: list[str | None]) -> None:
-    batch = pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], ["d"])
+@given(wanted=types(), strings=st.lists(STRINGS, min_size=1, max_size=4))
+@example(wanted=pa.decimal128(38, 18), strings=[BEYOND])
+@example(wanted=pa.decimal128(15, 2), strings=["48759.840000000004", "0.285", None])
+def test_strings_are_converted_to_exact_decimals(wanted: pa.Decimal128Type, strings: list[str | None]) -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array(strings, pa.string())], ["d"])
     try:
-        found = [expected(text, wanted) for text in texts]
+        found = [expected(text, wanted) for text in strings]
     except InvalidOperation:
         with pytest.raises(SchemaConflictError, match="column d holds"):
             spark_batch(batch, [pa.field("d", wanted)])

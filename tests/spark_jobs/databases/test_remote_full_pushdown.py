@@ -33,14 +33,14 @@ COLLATIONS = {
     "mysql binary": "utf8mb4_bin",
 }
 PLACES = ("postgresql", *COLLATIONS, "sqlite")
-TEXTS, SQLITE_DOUBTS = ("s", "c"), ("n", "d", "ts")
+STRING_COLUMNS, SQLITE_DOUBTS = ("s", "c"), ("n", "d", "ts")
 NOT_ORDERED = {
     "postgresql": (),
-    "mariadb ci": TEXTS,
-    "mariadb binary": TEXTS,
+    "mariadb ci": STRING_COLUMNS,
+    "mariadb binary": STRING_COLUMNS,
     "mariadb no pad": (),
-    "mysql ci": TEXTS,
-    "mysql binary": TEXTS,
+    "mysql ci": STRING_COLUMNS,
+    "mysql binary": STRING_COLUMNS,
     "sqlite": SQLITE_DOUBTS,
 }
 """Columns whose order is not sent, by what documentation says of them."""

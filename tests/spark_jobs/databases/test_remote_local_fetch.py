@@ -31,8 +31,8 @@ ROWS = 1000
 def server(request: pytest.FixtureRequest) -> Server:
     """Yield each server with a table `t` of 1,000 rows: indexed key `k`, `g` of 10 groups, string `s`."""
     found: Server = request.getfixturevalue(request.param)
-    texts = ["NULL" if k % 7 == 0 else f"'s{k}'" for k in range(ROWS)]
-    rows = ", ".join(f"({k}, {k % 10}, {text})" for k, text in enumerate(texts))
+    strings = ["NULL" if k % 7 == 0 else f"'s{k}'" for k in range(ROWS)]
+    rows = ", ".join(f"({k}, {k % 10}, {text})" for k, text in enumerate(strings))
     found.execute(
         "DROP TABLE IF EXISTS t",
         "CREATE TABLE t (k int PRIMARY KEY, g int, s varchar(10))",

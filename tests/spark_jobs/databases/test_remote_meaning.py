@@ -135,9 +135,9 @@ def test_long_strings_are_ordered_completely(spark: SparkSession, mariadb_server
     assert_same(spark, mariadb_server.connection(), *queries, table="longs")
 
 
-@pytest.mark.parametrize(("encoding", "texts"), [("KOI8R", "Юцяzж"), ("LATIN1", "éßzÿ"), ("WIN1252", "€éŽz")])
+@pytest.mark.parametrize(("encoding", "characters"), [("KOI8R", "Юцяzж"), ("LATIN1", "éßzÿ"), ("WIN1252", "€éŽz")])
 def test_strings_in_other_encodings_are_compared_by_characters(
-    encoding: str, texts: str, spark: SparkSession, postgresql_server: Server
+    encoding: str, characters: str, spark: SparkSession, postgresql_server: Server
 ) -> None:
     name = encoding.lower()
     postgresql_server.execute(
@@ -147,51 +147,51 @@ def test_strings_in_other_encodings_are_compared_by_characters(
     connection = postgresql_server.connection(database=name)
     access = {key: str(connection[key]) for key in ("host", "port", "user", "password")}
     with psycopg.connect(**access, dbname=name, autocommit=True, client_encoding="utf8") as opened:
-        opened.execute("CREATE TABLE texts (id int, s text)")
-        for number, text in enumerate(texts):
-            opened.execute("INSERT INTO texts VALUES (%s, %s)", (number, text))
+        opened.execute("CREATE TABLE words (id int, s text)")
+        for number, text in enumerate(characters):
+            opened.execute("INSERT INTO words VALUES (%s, %s)", (number, text))
     conditions = (
-        f"trim(s) < '{texts[1]}'",
-        f"substring(s, 1, 1) >= '{texts[2]}'",
+        f"trim(s) < '{characters[1]}'",
+        f"substring(s, 1, 1) >= '{characters[2]}'",
         "octet_length(trim(s)) = 2",
         "s = '😀'",
         "s <> '😀'",
         "s LIKE '%😀'",
-        f"s = '{texts[0]}'",
-        f"coalesce(s, '') < '{texts[1]}'",
+        f"s = '{characters[0]}'",
+        f"coalesce(s, '') < '{characters[1]}'",
         "instr(s, '😀') > 0",
-        f"instr(s, '{texts[0]}') > 0",
+        f"instr(s, '{characters[0]}') > 0",
         "replace(s, '😀', 'x') = 'z'",
         "replace(s, 'z', '😀') = '😀'",
     )
-    assert_same(spark, connection, *where(*conditions), table="texts")
+    assert_same(spark, connection, *where(*conditions), table="words")
 
 
 def test_sort_keys_that_differ_by_case_are_different_columns(spark: SparkSession, tmp_path: Path) -> None:
     connection = sqlite_file(
         tmp_path,
-        "CREATE TABLE texts (id int, a int)",
-        "INSERT INTO texts VALUES (1, 9), (2, 8), (3, 7)",
+        "CREATE TABLE words (id int, a int)",
+        "INSERT INTO words VALUES (1, 9), (2, 8), (3, 7)",
     )
     query = "SELECT id AS A, count(*) FROM t GROUP BY id, a ORDER BY a LIMIT 1"
     with session_settings(spark, {"spark.sql.caseSensitive": "true"}):
-        assert_same(spark, connection, query, table="texts")
+        assert_same(spark, connection, query, table="words")
 
 
 def test_a_pattern_that_is_too_long_for_sqlite_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
     long = "x" * 60_000
     connection = sqlite_file(
-        tmp_path, "CREATE TABLE texts (id int, s text)", f"INSERT INTO texts VALUES (1, '{long}'), (2, 'y')"
+        tmp_path, "CREATE TABLE words (id int, s text)", f"INSERT INTO words VALUES (1, '{long}'), (2, 'y')"
     )
-    assert_same(spark, connection, *where(f"s LIKE 'x_{long[2:]}'"), table="texts")
+    assert_same(spark, connection, *where(f"s LIKE 'x_{long[2:]}'"), table="words")
 
 
 def test_utf16_strings_are_compared_by_characters(spark: SparkSession, tmp_path: Path) -> None:
     connection = sqlite_file(
         tmp_path,
         "PRAGMA encoding = 'UTF-16'",
-        "CREATE TABLE texts (id int, s text)",
-        "INSERT INTO texts VALUES (1, 'ab'), (2, ' b'), (3, 'zz'), (4, 'é')",
+        "CREATE TABLE words (id int, s text)",
+        "INSERT INTO words VALUES (1, 'ab'), (2, ' b'), (3, 'zz'), (4, 'é')",
     )
     conditions = (
         "s LIKE '%b'",
@@ -200,7 +200,7 @@ def test_utf16_strings_are_compared_by_characters(spark: SparkSession, tmp_path:
         "concat(s, 'x') < 'zz'",
         "octet_length(trim(s)) = 2",
     )
-    assert_same(spark, connection, *where(*conditions), table="texts")
+    assert_same(spark, connection, *where(*conditions), table="words")
 
 
 @pytest.mark.parametrize("charset", ["latin1", "ucs2", "utf8mb3"])

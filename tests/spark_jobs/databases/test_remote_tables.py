@@ -402,17 +402,17 @@ def test_long_strings_are_returned(
     column = "mediumtext" if kind in MYSQLS else "text"
     length = 1_500_000
     connection = filled(
-        "DROP TABLE IF EXISTS long_texts",
-        f"CREATE TABLE long_texts (id int, s {column})",
-        *(f"INSERT INTO long_texts VALUES ({number}, '{'é' * length}{number}')" for number in range(2)),
+        "DROP TABLE IF EXISTS long_strings",
+        f"CREATE TABLE long_strings (id int, s {column})",
+        *(f"INSERT INTO long_strings VALUES ({number}, '{'é' * length}{number}')" for number in range(2)),
     )
-    rows = collected(scanned(spark, connection, table="long_texts", num_partitions=partitions)(where="id < 2"))
+    rows = collected(scanned(spark, connection, table="long_strings", num_partitions=partitions)(where="id < 2"))
     assert sorted((row["id"], len(str(row["s"])), str(row["s"])[-1]) for row in rows) == [
         (number, length + 1, str(number)) for number in range(2)
     ]
 
 
-HARD_TEXTS = (
+HARD_STRINGS = (
     '"',
     '""',
     '","',
@@ -438,8 +438,8 @@ def test_strings_that_look_like_other_types_are_returned(
     kind: str, filled: Callable[..., Connection], spark: SparkSession
 ) -> None:
     """They are fetched by the driver, copied by a task, and read by a task that was requested."""
-    texts = [None, *HARD_TEXTS, None]
-    quoted = ["NULL" if text is None else "'" + text.replace("'", "''") + "'" for text in texts]
+    strings = [None, *HARD_STRINGS, None]
+    quoted = ["NULL" if text is None else "'" + text.replace("'", "''") + "'" for text in strings]
     if kind in MYSQLS:
         # Their client makes one end of a line of two characters.
         quoted = [text.replace("\\", "\\" * 2).replace("\r", "\\r") for text in quoted]
@@ -450,9 +450,9 @@ def test_strings_that_look_like_other_types_are_returned(
     for partitions in (None, 1):
         result = scanned(spark, connection, table="hard", num_partitions=partitions)()
         for rows in (collected(result), result.df.toArrow().to_pylist()):
-            assert [row["s"] for row in sorted(rows, key=lambda row: int(str(row["id"])))] == texts
+            assert [row["s"] for row in sorted(rows, key=lambda row: int(str(row["id"])))] == strings
         result = scanned(spark, connection, table="hard", num_partitions=partitions)(columns=["s"])
-        assert sorted(map(str, (row["s"] for row in collected(result)))) == sorted(map(str, texts))
+        assert sorted(map(str, (row["s"] for row in collected(result)))) == sorted(map(str, strings))
 
 
 @pytest.mark.parametrize("kind", MYSQLS)

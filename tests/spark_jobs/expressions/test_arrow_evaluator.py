@@ -221,16 +221,16 @@ def test_invalid_patterns_are_unsupported() -> None:
 def test_invalid_utf8_is_matched_as_the_jvm_decodes_it(spark: SparkSession) -> None:
     rng = random.Random(5)
     nasty = b"a\x80\xa0\xbf\xc0\xc3\xe0\xe2\xed\xef\xf0\xf4\xf5\xff\x90"
-    texts = [bytes(rng.choices(nasty, k=rng.randint(1, 5))) for _ in range(400)]
-    rows = spark.createDataFrame(pa.table({"r": list(range(len(texts))), "raw": pa.array(texts, pa.binary())}))
-    array = pa.array(texts, pa.binary()).view(pa.string())
+    values = [bytes(rng.choices(nasty, k=rng.randint(1, 5))) for _ in range(400)]
+    rows = spark.createDataFrame(pa.table({"r": list(range(len(values))), "raw": pa.array(values, pa.binary())}))
+    array = pa.array(values, pa.binary()).view(pa.string())
     patterns = ("_", "__", "___", "____", "%a_", "_a%", "a%", "%a", "%_a_%", "a%a", "%\u00e2%")
     columns = [f"decoded LIKE '{pattern}' AS p{number}" for number, pattern in enumerate(patterns)]
     decoded = rows.selectExpr("r", "CAST(raw AS STRING) AS decoded")
     expected = zip(*[tuple(row)[1:] for row in decoded.selectExpr("r", *columns).orderBy("r").collect()], strict=True)
     for pattern, answers in zip(patterns, expected, strict=True):
-        assert dict(zip(texts, _mask(f"s LIKE '{pattern}'", array, "s"), strict=True)) == dict(
-            zip(texts, answers, strict=True)
+        assert dict(zip(values, _mask(f"s LIKE '{pattern}'", array, "s"), strict=True)) == dict(
+            zip(values, answers, strict=True)
         ), pattern
 
 

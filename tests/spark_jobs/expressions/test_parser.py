@@ -13,7 +13,7 @@ from pushdown_spark.expressions.parser import LongLists, parse_predicate, shorte
 MANY = ", ".join(str(number * 7) for number in range(150))
 LARGE = ", ".join(str(number * 987_654_321_987) for number in range(3, 153))
 FEW = ", ".join(map(str, range(20)))
-TEXTS = [
+INPUTS = [
     f"a IN ({MANY})",
     f"a in( {MANY} ) AND b NOT IN ({MANY}) OR c = 1",
     f"NOT (a IN ({MANY.replace(', ', chr(10) + ',')}))",
@@ -30,7 +30,7 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", INPUTS)
 def test_tree_equals_that_of_the_whole_text(text: str) -> None:
     tree = parse_predicate(text)
     assert tree == sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
@@ -39,10 +39,10 @@ def test_tree_equals_that_of_the_whole_text(text: str) -> None:
 
 
 def test_only_long_lists_of_integers_are_replaced() -> None:
-    assert LongLists(TEXTS[0]).text == "a IN (100000000000000000)"
+    assert LongLists(INPUTS[0]).text == "a IN (100000000000000000)"
     assert LongLists(f"a IN ({LARGE})").text == "a IN (100000000000000000)"
     assert LongLists(f"a IN ({FEW})").text == f"a IN ({FEW})"
-    for text in (TEXTS[4].partition(" OR ")[2], f"a IN ({MANY}, {10**18})", TEXTS[5], TEXTS[6], TEXTS[8]):
+    for text in (INPUTS[4].partition(" OR ")[2], f"a IN ({MANY}, {10**18})", INPUTS[5], INPUTS[6], INPUTS[8]):
         assert LongLists(text).text == text
 
 

@@ -85,7 +85,7 @@ def test_integer_bounds_prune(where: str, may: bool) -> None:
     assert can_match(_root(where), _statistics(i=SOME)) is may
 
 
-def test_unit_with_one_distinct_value() -> None:
+def test_a_unit_of_one_value_cannot_match_its_negation() -> None:
     only = _statistics(i=ColumnBounds(7, 7, False, 3))
     assert not can_match(_root("i <> 7"), only)
     assert not can_match(_root("i NOT IN (5, 7)"), only)

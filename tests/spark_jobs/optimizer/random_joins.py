@@ -17,7 +17,7 @@ TABLES = {
 _UNIQUE = {"tf"}
 """Tables whose first column is unique, apart from nulls."""
 _KEYS = ("k", "g", "s")
-_TEXTS = ("u", "v", "w", "x", "y", "z")
+_STRINGS = ("u", "v", "w", "x", "y", "z")
 _INNER = ("comma", "comma", "comma", "JOIN", "JOIN", "JOIN", "CROSS JOIN")
 _OTHER = ("LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "USING", "NATURAL")
 
@@ -36,7 +36,7 @@ def rows_of(table: str, seed: int) -> list[tuple[int | str | None, ...]]:
 def _value(kind: str, random: Random) -> int | str | None:
     if random.random() < 0.15:
         return None
-    return random.choice(_TEXTS) if kind == "string" else random.randint(0, 6)
+    return random.choice(_STRINGS) if kind == "string" else random.randint(0, 6)
 
 
 @dataclass

@@ -102,7 +102,7 @@ def test_tpcds_queries_return_sparks_rows(number: int, spark: SparkSession, load
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_the_star_schema_benchmark(name: str, spark: SparkSession, loaded: Loaded) -> None:
+def test_joins_of_the_star_schema_benchmark_return_sparks_rows(name: str, spark: SparkSession, loaded: Loaded) -> None:
     session, workload = loaded(small_ssb)
     check(spark, session, workload.queries[name])
     check(spark, session, permuted(workload.queries[name], 1))

@@ -156,7 +156,7 @@ def test_other_statements_are_rejected(
         "WITH a AS (SELECT 3 AS k) SELECT A.k, A.x FROM A JOIN b ON A.k = b.k JOIN c ON c.k = b.k",
     ],
 )
-def test_common_table_expressions_in_case_sensitive_sessions(
+def test_case_sensitive_common_table_expressions_return_sparks_rows(
     spark: SparkSession, files: Path, setting: Callable[[str, str], None], query: str
 ) -> None:
     setting("spark.sql.caseSensitive", "true")
@@ -234,7 +234,7 @@ def test_source_names_may_contain_dots(spark: SparkSession, files: Path, query: 
         "SELECT k, session.x AS v FROM a WHERE session.x > k",
     ],
 )
-def test_variables_named_like_columns_and_metadata_columns(spark: SparkSession, files: Path, query: str) -> None:
+def test_names_of_session_variables_mean_the_same_as_in_spark(spark: SparkSession, files: Path, query: str) -> None:
     variables = {"size": "INT DEFAULT 7", "modified": "STRING DEFAULT 'x'", "x": "INT DEFAULT 9"}
     for name, kind in variables.items():
         spark.sql(f"DECLARE OR REPLACE VARIABLE {name} {kind}")

@@ -135,11 +135,11 @@ def test_partition_columns_are_not_sampled_from_files(spark: SparkSession, tmp_p
 
 
 def test_conditions_that_differ_by_casts_alone_stay_separate(spark: SparkSession) -> None:
-    texts = spark.sql("SELECT CAST(id % 10 AS STRING) AS t, id AS k FROM range(60)")
+    strings = spark.sql("SELECT CAST(id % 10 AS STRING) AS t, id AS k FROM range(60)")
     numbers = spark.sql("SELECT id % 10 AS num, id AS k FROM range(30)")
     more = spark.sql("SELECT id AS k FROM range(20)")
-    joined = texts.join(numbers, (texts.t == numbers.num) & (texts.t == numbers.num.cast("string")))
-    frame = joined.join(more, more.k == numbers.k).select(texts.t, numbers.num, more.k)
+    joined = strings.join(numbers, (strings.t == numbers.num) & (strings.t == numbers.num.cast("string")))
+    frame = joined.join(more, more.k == numbers.k).select(strings.t, numbers.num, more.k)
     assert counted(reorder_joins(spark, frame).df) == counted(frame)
 
 

@@ -21,7 +21,7 @@ EXPRESSIONS = {
     "dates": """DATE '2000-01-01'|TIMESTAMP '2000-01-01 00:00:00'|day + INTERVAL 1 DAY|day - INTERVAL '1' MONTH|
         date_sub(day, 3)|date_add(day, -3)|date_trunc('month', ts)|date_trunc('YEAR', day)|trunc(day, 'MM')|
         extract(YEAR FROM day)|year(day)|datediff(day, day)|to_date(s)|date_format(day, 'yyyy')|add_months(day, 1)""",
-    "texts": """instr(s, 'a')|locate('a', s)|position('a' IN s)|substr(s, 1, 2)|trim(s)|concat_ws(',', s, s)|
+    "strings": """instr(s, 'a')|locate('a', s)|position('a' IN s)|substr(s, 1, 2)|trim(s)|concat_ws(',', s, s)|
         regexp_replace(s, 'a', 'b')|s RLIKE 'a'|s ILIKE 'a%'|split(s, ',')|contains(s, 'a')|startswith(s, 'a')|
         nvl(s, 'a')|coalesce(s, 'a')|CAST(s AS INT)""",
     "arithmetic": "log2(v)|log10(v)|log(2, v)|ln(v)|v DIV 2|v % 2|v / 2|power(v, 2)|round(v, 2)|greatest(v, 1)|~v",

@@ -177,7 +177,7 @@ def tree(target: Path) -> Tree:
     contents: Tree = {}
     for path in sorted(target.rglob("part-*")):
         contents.setdefault(str(path.parent.relative_to(target)), []).append(path.read_text())
-    return {partition: sorted(texts) for partition, texts in contents.items()}
+    return {partition: sorted(lines) for partition, lines in contents.items()}
 
 
 def hidden(target: Path) -> list[str]:

@@ -129,6 +129,32 @@ def test_columns_that_change_while_rows_are_staged_are_an_error(spark: SparkSess
     assert database.tables() == ["t"]
 
 
+def test_table_that_is_dropped_while_rows_are_staged_is_an_error(spark: SparkSession, database: Database) -> None:
+    """The staging table lacks the constraints of the table, and may not survive a crash of the database."""
+    database.execute("CREATE TABLE t (id int, x varchar(9), day varchar(10))")
+    output = output_of(spark, database)
+    assert output.prepare()
+    output.stage(frame(spark, NEW))
+    database.execute("DROP TABLE t")
+    with pytest.raises(RemoteFailedError, match="was dropped while its rows were loaded"), output.guarded():
+        pass
+    assert database.tables() == []
+
+
+def test_created_table_survives_a_crash_and_views_of_it_stay(spark: SparkSession, database: Database) -> None:
+    if database.product == "sqlite":
+        database.execute("CREATE VIEW v AS SELECT id FROM t")
+    assert write(output_of(spark, database), frame(spark, NEW))
+    if database.product == "sqlite":
+        assert database.rows("SELECT id FROM v ORDER BY id") == [(2,), (4,)]
+        database.execute("DROP VIEW v")
+    elif database.product == "postgresql":
+        assert database.rows("SELECT relpersistence::text FROM pg_class WHERE relname = 't'") == [("p",)]
+    else:
+        engine = "SELECT engine FROM information_schema.tables WHERE table_schema = database() AND table_name = 't'"
+        assert database.rows(engine) == [("InnoDB",)]
+
+
 def test_cleared_run_replaces_its_rows(spark: SparkSession, database: Database) -> None:
     spec = {"mode": "overwrite_partitions", "replace_where": "day = '2024-01-02'"}
     assert write(output_of(spark, database, **spec), frame(spark, OLD[1:]))

@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from pushdown_spark.contract import RemoteConnection, TableOutputSpec
 from pushdown_spark.output.database_output import open_database_output
 
-connection, kind = RemoteConnection.model_validate_json(sys.stdin.read()), sys.argv[1]
+connection, kind, mode = RemoteConnection.model_validate_json(sys.stdin.read()), *sys.argv[1:]
 spark = (SparkSession.builder.master("local[4,4]").config("spark.ui.enabled", "false")
          .config("spark.log.level", "OFF").config("spark.speculation", "true")
          .config("spark.speculation.interval", "50ms").config("spark.speculation.multiplier", "1.1")
@@ -43,7 +43,7 @@ def disturbed(batches):
             time.sleep(3)
 
 frame = spark.range(0, 3000, 1, 6).mapInArrow(disturbed, "id bigint").repartition(6)
-output = open_database_output(spark, TableOutputSpec(table="t", mode="append"), connection, "run")
+output = open_database_output(spark, TableOutputSpec(table="t", mode=mode), connection, "run")
 assert output.prepare()
 with output.guarded():
     output.stage(frame.mapInArrow(disturbed, "id bigint"))
@@ -55,14 +55,15 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     return opened(request.param, request, tmp_path)
 
 
-def test_second_attempt_of_a_partition_adds_nothing(database: Database) -> None:
+@pytest.mark.parametrize("mode", [OutputMode.APPEND, OutputMode.OVERWRITE])
+def test_second_attempt_of_a_partition_adds_nothing(database: Database, mode: OutputMode) -> None:
     """Two attempts load at the same time. Only rows of the first one to finish count."""
-    case = Case(OutputMode.APPEND, has_table=False)
+    case = Case(mode, has_table=mode is OutputMode.OVERWRITE)
     case.prepare(database)
     attempt = TableAttempt(database.address, case.spec, "run")
     assert attempt.prepare()
-    writer = attempt.stage(SCHEMA, None, case_sensitive=False)
-    other = [(7, "z", "row of the other attempt")]
+    writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
+    other = [(7, "z", "other attempt")]
 
     def slow() -> Iterator[pa.RecordBatch]:
         yield batch(NEW[0][:1])
@@ -76,6 +77,7 @@ def test_second_attempt_of_a_partition_adds_nothing(database: Database) -> None:
     attempt.commit(2, OutputSummary(mode=case.mode, columns={}))
     first = NEW[0] if database.product == "sqlite" else other
     assert sorted(database.rows("SELECT id, day, x FROM t")) == sorted([*first, *NEW[1]])
+    assert database.tables() == ["t"]
 
 
 def test_rows_missing_from_the_staging_table_are_an_error(spark: SparkSession, database: Database) -> None:
@@ -91,11 +93,14 @@ def test_rows_missing_from_the_staging_table_are_an_error(spark: SparkSession, d
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["kill", "delay"])
-def test_killed_and_speculative_tasks(database: Database, kind: str) -> None:
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_killed_and_speculative_tasks(database: Database, kind: str, mode: str) -> None:
     if database.product == "sqlite":
         pytest.skip("SQLite is written by one task")
+    if mode == "overwrite":
+        database.execute("CREATE TABLE t (id bigint)", "INSERT INTO t VALUES (1)")
     run = subprocess.run(
-        [sys.executable, "-c", DRIVER, kind],
+        [sys.executable, "-c", DRIVER, kind, mode],
         input=database.connection.model_dump_json(),
         env={**os.environ, "PYTHONPATH": str(ROOT / "spark_jobs"), "PYSPARK_PYTHON": sys.executable},
         capture_output=True,

@@ -91,13 +91,13 @@ def test_conflicting_names_raise(names: dict[str, str]) -> None:
         ("dir1", None),
     ],
 )
-def test_values_of_builtin_columns(name: str, value: ImplicitValue) -> None:
+def test_builtin_columns_have_the_values_of_the_file(name: str, value: ImplicitValue) -> None:
     column = BUILT_IN.find(name)
     assert column is not None
     assert BUILT_IN.value(column, METADATA) == value
 
 
-def test_types_of_builtin_columns() -> None:
+def test_builtin_columns_have_the_types_of_their_values() -> None:
     types = [output.data_type for output in resolve(["modified", "size", "suffix"], StructType()).outputs]
     assert types == [TimestampType(), LongType(), StringType()]
 

@@ -91,7 +91,7 @@ def test_modification_time_and_size_of_files(spark: SparkSession, folder: Path, 
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_renamed_implicit_columns(spark: SparkSession, folder: Path, reader: str) -> None:
+def test_a_renamed_implicit_column_has_only_its_new_name(spark: SparkSession, folder: Path, reader: str) -> None:
     session = _session(spark, folder, reader, implicit_names={"filename": "source", "dir": "level"})
     found = session.scan("data", columns=["*", "source", "LEVEL0"], where="id = 1")
     assert found.run(_rows) == [(1, "12-3.json", "north")]

@@ -59,7 +59,7 @@ def test_columns_of_an_object_have_the_parts_of_its_uri() -> None:
     }
 
 
-def test_values_of_local_file_at_the_root_and_elsewhere() -> None:
+def test_files_outside_the_source_have_no_directories_of_it() -> None:
     plain = builtin_values("file:/plain", "/")
     assert (plain["filename"], plain["filepath"], plain["fqn"], plain["suffix"]) == ("plain", "/", "/plain", None)
     assert builtin_values("/database/x/a.json", "/data")["dir0"] is None
@@ -86,7 +86,9 @@ def test_the_deepest_root_contains_a_file() -> None:
         ("dir01 = 1 AND dirx = 2", ()),
     ],
 )
-def test_implicit_columns_of_a_predicate(predicate: str, mentioned: tuple[str, ...]) -> None:
+def test_a_predicate_refers_to_implicit_columns_only_by_names_that_the_schema_lacks(
+    predicate: str, mentioned: tuple[str, ...]
+) -> None:
     schema = StructType.fromDDL("id int, event struct<filename:string>, FilePath string")
     assert BUILT_IN.references(sqlglot.parse_one(predicate, read="spark"), schema) == mentioned
 

@@ -184,7 +184,7 @@ def test_duplicate_output_names_raise(columns: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("spark")
-def test_case_sensitive_resolution() -> None:
+def test_names_are_resolved_with_case_in_case_sensitive_sessions() -> None:
     schema = StructType.fromDDL("a int, A string")
     assert resolve(["A"], schema, case_sensitive=True).table_columns == ("A",)
     assert len(resolve(["*"], schema, case_sensitive=True).outputs) == 2

@@ -96,7 +96,7 @@ def test_rows_equal_those_of_sparks_reader(spark: SparkSession, tables: str, sou
     assert found["spark"]
 
 
-def test_rows_of_objects_with_odd_keys(spark: SparkSession, tables: str) -> None:
+def test_objects_with_odd_keys_have_sparks_rows_and_file_columns(spark: SparkSession, tables: str) -> None:
     found = {}
     for reader in ("pushdown", "spark"):
         session = PushdownSession(spark)

@@ -77,5 +77,5 @@ def test_compressed_files_are_one_split() -> None:
     assert [(split.start, split.end) for split in task.splits] == [(0, 1000)]
 
 
-def test_no_tasks_without_files() -> None:
+def test_without_files_there_are_no_tasks() -> None:
     assert pack([], Packing(64, 4, 2)) == ()

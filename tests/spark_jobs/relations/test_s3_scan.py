@@ -196,7 +196,7 @@ def test_one_source_can_have_local_files_and_objects(spark: SparkSession, bucket
     assert len(rows) == 110
 
 
-def test_ten_thousand_objects(spark: SparkSession, bucket: Bucket) -> None:
+def test_ten_thousand_objects_are_listed_and_one_partition_is_read(spark: SparkSession, bucket: Bucket) -> None:
     """The listing has ten pages. Only the objects of one partition are read."""
     if bucket.mounted:
         pytest.skip("Hadoop lists a mount without asking the store")
@@ -264,7 +264,7 @@ def test_denied_access_raises_sparks_error(spark: SparkSession, bucket: Bucket) 
     assert _no_secret_in(report.model_dump_json())
 
 
-def test_a_session_token_that_expires_after_planning(spark: SparkSession, bucket: Bucket) -> None:
+def test_a_session_token_that_expires_after_planning_is_a_final_error(spark: SparkSession, bucket: Bucket) -> None:
     """Spark's reader takes the scan. It can only succeed if it has other credentials, as for a mount."""
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     with session_proxy(bucket.store) as proxy:

@@ -96,7 +96,9 @@ def test_tables_with_partitions_are_read_by_our_readers(spark: SparkSession, nam
 
 
 @pytest.mark.parametrize("source_format", FORMATS)
-def test_external_tables_without_partitions(spark: SparkSession, name: str, tmp_path: Path, source_format: str) -> None:
+def test_external_tables_without_partitions_are_read_at_their_location(
+    spark: SparkSession, name: str, tmp_path: Path, source_format: str
+) -> None:
     create(spark, name, source_format, f"LOCATION '{(tmp_path / 'odd [1] place%20').as_uri()}'")
     report = agrees(spark, name, "v = 'v13'", ["v", "p"])
     assert report.reader == "pushdown"
@@ -154,7 +156,9 @@ def test_values_of_partitions_have_the_declared_type(spark: SparkSession, name: 
 
 
 @pytest.mark.parametrize("source_format", FORMATS)
-def test_tables_without_partitions_in_the_catalog(spark: SparkSession, name: str, source_format: str) -> None:
+def test_partitions_that_the_catalog_does_not_manage_are_pruned_like_sparks(
+    spark: SparkSession, name: str, source_format: str
+) -> None:
     with session_settings(spark, {"spark.sql.hive.manageFilesourcePartitions": "false"}):
         create(spark, name, source_format)
         assert agrees(spark, name, "p = 1 AND v = 'v13'").reader == "pushdown"
@@ -210,7 +214,7 @@ def test_defaults_of_added_columns_are_left_to_spark(spark: SparkSession, name: 
 
 
 @pytest.mark.parametrize("source_format", FORMATS)
-def test_columns_with_a_declared_length(spark: SparkSession, name: str, source_format: str) -> None:
+def test_columns_with_a_declared_length_match_as_in_spark(spark: SparkSession, name: str, source_format: str) -> None:
     columns = "id INT, c CHAR(4), v VARCHAR(5)"
     spark.sql(f"CREATE TABLE {name} ({columns}) USING {using(source_format)}")
     spark.sql(f"INSERT INTO {name} VALUES (1, 'a', 'x'), (2, 'ab', 'yy'), (3, NULL, NULL)")
@@ -308,7 +312,7 @@ def test_a_stale_listing_is_left_to_spark(spark: SparkSession, name: str, tmp_pa
     assert agrees(spark, name, "v = 'b'").reader == "pushdown"
 
 
-def test_options_of_the_table_and_of_the_declaration(spark: SparkSession, name: str, tmp_path: Path) -> None:
+def test_options_of_the_declaration_add_to_those_of_the_table(spark: SparkSession, name: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("1;a\n2;b\n# 3;b\n")
     clauses = f"USING csv OPTIONS (sep ';') LOCATION '{tmp_path.as_uri()}'"
     spark.sql(f"CREATE TABLE {name} (id INT, v STRING) {clauses}")
@@ -330,7 +334,7 @@ def test_text_tables_are_read_by_spark(spark: SparkSession, name: str, tmp_path:
     assert agrees(spark, name, "value = 'two'").reason == "format text is read by Spark only"
 
 
-def test_struct_members_of_json_tables(spark: SparkSession, name: str) -> None:
+def test_struct_members_of_json_tables_are_read(spark: SparkSession, name: str) -> None:
     spark.sql(f"CREATE TABLE {name} (id INT, s STRUCT<a: INT, b: STRING>) USING json")
     spark.sql(f"INSERT INTO {name} VALUES (1, named_struct('a', 5, 'b', 'x')), (2, NULL)")
     assert agrees(spark, name, "s.b = 'x'", ["s.a"]).reader == "pushdown"

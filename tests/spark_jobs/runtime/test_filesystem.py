@@ -50,7 +50,7 @@ def test_paths_split_into_parent_and_name(files: HadoopFiles) -> None:
     assert files.split("s3a://bucket/") == ("", "")
 
 
-def test_local_path_of_uris(files: HadoopFiles, tmp_path: Path) -> None:
+def test_only_uris_of_this_machine_have_a_local_path(files: HadoopFiles, tmp_path: Path) -> None:
     assert local_path(files.qualify(str(tmp_path / "a b%20"))) == tmp_path / "a b%20"
     assert local_path("file:///a") == Path("/a")
     assert local_path("hdfs://nn/a") is None

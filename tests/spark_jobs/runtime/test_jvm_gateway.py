@@ -15,7 +15,7 @@ from pushdown_spark.runtime.jvm_gateway import arrow_dataframe, java_class, java
 
 
 @pytest.mark.parametrize(("letter", "count"), [("a", 3), ("é", 5000), ("🙂", 4001), ("x", 1995)])
-def test_java_string_of_any_length(spark: SparkSession, letter: str, count: int) -> None:
+def test_java_strings_of_any_length_are_complete(spark: SparkSession, letter: str, count: int) -> None:
     found = java_string(spark, java_class(spark, "scala.Some")(letter * count + "\n"))
     assert len(found) == count + len("Some(\n)")
     assert found.strip("Some(\n)") == letter * count
@@ -23,11 +23,11 @@ def test_java_string_of_any_length(spark: SparkSession, letter: str, count: int)
 
 @pytest.mark.parametrize("count", [0, 1, 3000])
 def test_java_strings_of_any_count(spark: SparkSession, count: int) -> None:
-    texts = [f'{number} "é" \\ 🙂 \n' for number in range(count)]
+    strings = [f'{number} "é" \\ 🙂 \n' for number in range(count)]
     array = spark.sparkContext._gateway.new_array(java_class(spark, "java.lang.String"), count)
-    for number, text in enumerate(texts):
+    for number, text in enumerate(strings):
         array[number] = text
-    assert java_strings(spark, array) == texts
+    assert java_strings(spark, array) == strings
 
 
 KINDS = (

@@ -11,7 +11,7 @@ _REPETITIONS = 200
 """Spark's status store is late for about one of forty short queries."""
 
 
-def test_queries_that_started_after_the_watch(spark: SparkSession) -> None:
+def test_a_watch_returns_the_queries_that_started_after_it(spark: SparkSession) -> None:
     spark.range(3).collect()
     watch = QueryWatch(spark)
     assert watch.queries() == []
@@ -24,7 +24,7 @@ def test_queries_that_started_after_the_watch(spark: SparkSession) -> None:
     assert len(both) == 2
 
 
-def test_queries_that_ended_before_the_watch(spark: SparkSession) -> None:
+def test_a_watch_returns_no_query_that_ended_before_it(spark: SparkSession) -> None:
     earlier = []
     for _ in range(_REPETITIONS):
         spark.sql("SET spark.app.name")
@@ -33,7 +33,7 @@ def test_queries_that_ended_before_the_watch(spark: SparkSession) -> None:
 
 
 @pytest.mark.nightly
-def test_new_queries_after_spark_dropped_old_ones(spark: SparkSession) -> None:
+def test_a_watch_returns_new_queries_after_spark_dropped_old_ones(spark: SparkSession) -> None:
     kept = int(str(spark.conf.get("spark.sql.ui.retainedExecutions")))
     for _ in range(kept + 1):
         spark.sql("SET spark.app.name")

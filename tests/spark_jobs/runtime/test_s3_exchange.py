@@ -45,7 +45,9 @@ def bucket(spark: SparkSession, store: ObjectStore) -> Iterator[str]:
         system.clearProperty(f"spark.hadoop.fs.s3a.bucket.{name}.{key}")
 
 
-def test_an_exchange_on_s3a(store: ObjectStore, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exchange_on_s3a_keeps_the_last_result_and_no_secrets(
+    store: ObjectStore, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The result of a killed task, which has deleted its spec, is not written."""
     monkeypatch.setenv(KEY_VARIABLE, KEY)
     spec = read_text("--spec", store.put(bucket, "exchange/a.spec.json", b'{"run_key": "a"}'))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import hyperscan
 
 from pushdown_spark.expressions.byte_patterns.avro import BlockPattern
 from pushdown_spark.formats.avro.container_file import Buffer
+from pushdown_spark.formats.text.byte_search import compile_automaton
 
 _FLAGS = hyperscan.HS_FLAG_DOTALL | hyperscan.HS_FLAG_SINGLEMATCH
 _MAX_PATTERNS = 2
@@ -34,7 +35,7 @@ class BlockSearch:
     @cached_property
     def _automata(self) -> list[hyperscan.Database]:
         """The compiled patterns. Compiling them may take longer than a scan of few blocks."""
-        return [_compile(pattern.expressions) for pattern in self._patterns if pattern.expressions]
+        return [compile_automaton(pattern.expressions, _FLAGS) for pattern in self._patterns if pattern.expressions]
 
     @property
     def label(self) -> str:
@@ -79,15 +80,3 @@ def _contains(automaton: hyperscan.Database, data: Buffer) -> bool:
     with suppress(hyperscan.ScanTerminated):
         automaton.scan(data, match_event_handler=stop)  # type: ignore[type-var]  # any buffer will do
     return is_match
-
-
-@lru_cache(maxsize=64)
-def _compile(expressions: tuple[str, ...]) -> hyperscan.Database:
-    automaton = hyperscan.Database()
-    automaton.compile(
-        expressions=[expression.encode("ascii") for expression in expressions],
-        ids=list(range(len(expressions))),
-        elements=len(expressions),
-        flags=[_FLAGS] * len(expressions),
-    )
-    return automaton

@@ -75,7 +75,7 @@ class _Value:
 
 
 def locate(writer: AvroType, reader: AvroType | None, names: NameMatcher) -> Locate:
-    """Return a function from a column's path to its place in records of `writer`, resolved with `reader` if given."""
+    """Return a function from a column's path to its encoding in records of `writer`, read as `reader` if given."""
     root = _Value(
         writer, reader or writer, _neighbor([writer], _last_bytes, None), _neighbor([writer], _first_bytes, None)
     )
@@ -87,7 +87,7 @@ def locate(writer: AvroType, reader: AvroType | None, names: NameMatcher) -> Loc
                 value = _member(_in_union(value), name, names)
         except PushdownError:
             return None
-        return _place(_in_union(value))
+        return _encoded_column(_in_union(value))
 
     return find
 
@@ -124,7 +124,7 @@ def _member(value: _Value | None, name: str, names: NameMatcher) -> _Value | Non
     return _Value(types[source], value.reader.fields[target].type, before, after)
 
 
-def _place(value: _Value | None) -> EncodedColumn | None:
+def _encoded_column(value: _Value | None) -> EncodedColumn | None:
     if value is None:
         return None
     writer, reader = value.writer, value.reader

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import BlockSample, DecoderCache, open_avro
 from pushdown_spark.formats.avro.metrics import AvroMetrics
+from pushdown_spark.formats.columnar_scan import Choice
+from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.relations.listing import InputFile
 from pushdown_spark.runtime.worker_startup import startup_note
 
@@ -56,16 +59,10 @@ MARGIN = 0.9
 
 
 @dataclass(frozen=True)
-class AvroEstimate:
-    """The choice and its reason. `search` says whether searching blocks before decoding them pays.
+class AvroChoice(Choice):
+    """The choice of our reader. `search` says whether searching blocks before decoding them pays."""
 
-    `predicted` are the CPU seconds of the readers.
-    """
-
-    is_ours: bool
-    search: bool
-    reason: str
-    predicted: Mapping[str, float] = field(default_factory=dict)
+    search: bool = True
 
 
 @dataclass(frozen=True)
@@ -91,16 +88,17 @@ class ReaderSeconds:
     search: bool
 
 
-def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup: float = 0.0) -> AvroEstimate:
-    """Choose the cheaper reader, given the number of workers. `startup` are CPU seconds that Python needs to start.
+def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup: float = 0.0) -> AvroChoice:
+    """Return the reason for our reader, given the number of workers and the CPU seconds that Python needs to start.
 
-    Raises PushdownError for a file that cannot be read, or only by Spark.
+    Raises UnsupportedError if Spark's reader is cheaper, and PushdownError for a file that cannot be read, or only by
+    Spark.
     """
     largest = _sample(files, query, 1, evaluate=False)
     most = reader_seconds(largest, len(query.schema), workers, has_filter=False).spark
     if _COSTS.fixed + startup + largest.size * _COSTS.decompress >= MARGIN * most:
         records = f"about {largest.records:,.0f} records are too few to make up for starting another reader"
-        return AvroEstimate(False, False, f"{records}{startup_note(startup)}")
+        raise UnsupportedError(f"{records}{startup_note(startup)}")
     blocks = _SAMPLED_BLOCKS if most > _LONG_SCAN else 1
     sample = _sample(files, query, blocks, evaluate=True)
     seconds = reader_seconds(sample, len(query.schema), workers, has_filter=query.filter is not None)
@@ -111,7 +109,9 @@ def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup
         f"{startup_note(startup)}"
     )
     predicted = {"pushdown": seconds.ours, "spark": seconds.spark}
-    return AvroEstimate(seconds.ours < MARGIN * seconds.spark, seconds.search, reason, predicted)
+    if seconds.ours >= MARGIN * seconds.spark:
+        raise UnsupportedError(reason, predicted)
+    return AvroChoice(reason, predicted, seconds.search)
 
 
 def reader_seconds(sample: AvroSample, columns: int, workers: int, *, has_filter: bool) -> ReaderSeconds:
@@ -133,10 +133,9 @@ def reader_seconds(sample: AvroSample, columns: int, workers: int, *, has_filter
 def _sample(files: Sequence[InputFile], query: AvroQuery, blocks: int, *, evaluate: bool) -> AvroSample:
     """Sample some blocks of some files, evenly spread. Without `evaluate`, all records count as matching."""
     not_empty = [file for file in files if file.size]
-    step = max(1, len(not_empty) // _SAMPLED_FILES)
     samples: list[BlockSample] = []
     decoders = DecoderCache(query)
-    for file in not_empty[::step][:_SAMPLED_FILES]:
+    for file in spread(not_empty, _SAMPLED_FILES):
         with open_avro(file.path, file.storage, decoders, AvroMetrics()) as source:
             samples += source.samples(blocks, evaluate=evaluate)
     stored = sum(block.stored for block in samples)

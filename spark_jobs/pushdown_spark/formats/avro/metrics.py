@@ -38,3 +38,12 @@ class AvroMetrics(FileMetrics):
     def units(self) -> dict[str, dict[str, int]]:
         """The blocks by outcome, as the report shows them."""
         return {"blocks": {str(outcome): self.blocks[outcome] for outcome in BlockOutcome}}
+
+    def skipped(self, bytes_total: int) -> dict[str, int]:
+        """Return the rows of skipped blocks, whose bytes are read and searched."""
+        return {"rows never decoded": self.records - self.rows_decoded}
+
+    @property
+    def details(self) -> dict[str, object]:
+        """The bytes that were searched for patterns."""
+        return {"bytes_searched": self.bytes_searched}

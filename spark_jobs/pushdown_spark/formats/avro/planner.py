@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
@@ -18,12 +18,11 @@ from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.formats.avro.container_file import AvroHeader, read_header
 from pushdown_spark.formats.avro.cost import estimate
 from pushdown_spark.formats.avro.decoder import AvroQuery, check_schema, search_label
-from pushdown_spark.formats.avro.spark_source import AvroSettings, avro_settings
+from pushdown_spark.formats.avro.spark_source import avro_settings
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
-from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files
-from pushdown_spark.formats.readable_types import arrow_schema, check_columns
+from pushdown_spark.formats.columnar_scan import Choice, ColumnarPlan, check_columnar_request, prepare_files
+from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.projection.nested_types import has_map
-from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import Compression, InputFile
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.worker_startup import startup_cost
@@ -38,9 +37,7 @@ class ContainerFile(InputFile):
         return Compression.NONE
 
 
-@dataclass(frozen=True)
-class AvroPlan(ColumnarPlan[AvroQuery]):
-    """A planned Avro scan."""
+AvroPlan = ColumnarPlan[AvroQuery]
 
 
 def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan:
@@ -48,20 +45,33 @@ def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan
 
     Raises UnsupportedError if Spark's reader must take the scan, or is estimated to be faster.
     """
-    _check_request(request)
+    check_columnar_request(request, needs_predicate=False)
+    _check_columns(request)
     settings = avro_settings(spark, request.source.options)
     conjuncts, source_files = prepare_files(spark, request, fold)
     files = container_files(source_files, any_extension=settings.any_extension)
-    if not any(file.size for file in files):
+    first = next((file for file in files if file.size), None)
+    if first is None:
         raise UnsupportedError("there is nothing to read")
-    return _plan_files(
-        spark, request.source, files, _query(spark, request, settings, combine_conjuncts(conjuncts)), conjuncts
+    query = AvroQuery(
+        arrow_schema(request.read_schema.fields),
+        combine_conjuncts(conjuncts),
+        reader_schema=settings.reader_schema,
+        case_sensitive=is_case_sensitive(spark),
+        corrected_calendar=settings.corrected_calendar,
     )
+    header = read_header(first.path, first.storage)
+    check_schema(header.schema, query)
+    reports = tuple(conjunct.report(_pushed_as(conjunct, query, header)) for conjunct in conjuncts)
+    if request.source.reader is ReaderChoice.PUSHDOWN:
+        return AvroPlan(files, query, Choice(), reports, is_exact(conjuncts))
+    workers = spark.sparkContext.defaultParallelism
+    choice = estimate(files, query, workers, startup_cost(spark, request.source))
+    return AvroPlan(files, replace(query, block_search=choice.search), choice, reports, is_exact(conjuncts))
 
 
-def _check_request(request: ScanRequest) -> None:
-    """Raise UnsupportedError if Spark's reader must take the scan."""
-    request.check_allowed()
+def _check_columns(request: ScanRequest) -> None:
+    """Raise UnsupportedError for columns whose values only Spark's reader checks or orders."""
     for field in request.read_schema.fields:
         if DECLARED_TYPE in field.metadata:
             raise UnsupportedError(f"column {field.name} is declared with a length, which only Spark's reader checks")
@@ -69,8 +79,6 @@ def _check_request(request: ScanRequest) -> None:
             raise UnsupportedError(
                 f"column {field.name} has a map, whose entries only Spark's reader returns in the order of their hashes"
             )
-    request.check_any_reader()
-    check_columns(request)
 
 
 def container_files(files: Sequence[InputFile], *, any_extension: bool) -> tuple[InputFile, ...]:
@@ -80,45 +88,6 @@ def container_files(files: Sequence[InputFile], *, any_extension: bool) -> tuple
         for file in files
         if any_extension or file.uri.endswith(".avro")
     )
-
-
-def _query(
-    spark: SparkSession, request: ScanRequest, settings: AvroSettings, combined_filter: ArrowFilter | None
-) -> AvroQuery:
-    return AvroQuery(
-        arrow_schema(request.read_schema.fields),
-        combined_filter,
-        reader_schema=settings.reader_schema,
-        case_sensitive=is_case_sensitive(spark),
-        corrected_calendar=settings.corrected_calendar,
-    )
-
-
-def _plan_files(
-    spark: SparkSession,
-    source: Source,
-    files: tuple[InputFile, ...],
-    query: AvroQuery,
-    conjuncts: Sequence[Pushdown[Node]],
-) -> AvroPlan:
-    """Return the plan for these files. Raises UnsupportedError if Spark's reader must take the scan, or is faster."""
-    first = next(file for file in files if file.size)
-    header = read_header(first.path, first.storage)
-    check_schema(header.schema, query)
-    plan = AvroPlan(
-        files,
-        query,
-        "asked for with reader='pushdown'",
-        tuple(conjunct.report(_pushed_as(conjunct, query, header)) for conjunct in conjuncts),
-        is_exact(conjuncts),
-    )
-    if source.reader is ReaderChoice.PUSHDOWN:
-        return plan
-    choice = estimate(files, query, spark.sparkContext.defaultParallelism, startup_cost(spark, source))
-    if not choice.is_ours:
-        raise UnsupportedError(choice.reason, choice.predicted)
-    query = replace(query, block_search=choice.search)
-    return replace(plan, query=query, reason=choice.reason, predicted=choice.predicted)
 
 
 def _pushed_as(conjunct: Pushdown[Node], query: AvroQuery, header: AvroHeader) -> str:

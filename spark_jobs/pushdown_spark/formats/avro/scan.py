@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import AvroScanTask
 from pushdown_spark.formats.avro.metrics import AvroMetrics
@@ -15,9 +13,3 @@ class AvroScan(ColumnarScan[AvroQuery, AvroMetrics]):
 
     task_class = AvroScanTask
     is_columnar = False
-
-    def _skipped(self, total: AvroMetrics, bytes_total: int) -> Mapping[str, int]:
-        return {"rows never decoded": total.records - total.rows_decoded}
-
-    def _details(self, total: AvroMetrics) -> Mapping[str, object]:
-        return {"bytes_searched": total.bytes_searched}

@@ -8,7 +8,6 @@ from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 
 from pushdown_spark.contract import ConjunctReport, Exactness
 from pushdown_spark.relations.request import unsupported
@@ -32,8 +31,9 @@ def file_filters(frame: DataFrame, partitions: Sequence[str], conjuncts: Sequenc
     if not conjuncts:
         return []
     try:
-        columns = [f.expr(sql).alias(f"c{number}") for number, sql in enumerate(conjuncts)]
-        plan = frame.select(*columns)._jdf.queryExecution().optimizedPlan()
+        # On lines of its own: a conjunct may end with a comment.
+        columns = [f"(\n{sql}\n) AS c{number}" for number, sql in enumerate(conjuncts)]
+        plan = frame.selectExpr(*columns)._jdf.queryExecution().optimizedPlan()
         if class_name(plan) == "Project":
             relation = plan.collectLeaves().head()
             conditions = [alias.child() for alias in elements(plan.projectList())]

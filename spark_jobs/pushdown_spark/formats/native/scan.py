@@ -41,6 +41,7 @@ class NativeScan(Scan):
     """A scan by Spark's reader. `reason` is why it takes the scan."""
 
     is_native = True
+    has_fixed_report = True
 
     def __init__(
         self,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
 from enum import StrEnum
 
 from pushdown_spark.expressions.arrow_evaluator import top_level_names
+from pushdown_spark.formats.columnar_scan import Choice
 from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery, open_orc
 from pushdown_spark.formats.orc.metrics import OrcMetrics
+from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.relations.listing import InputFile
 from pushdown_spark.runtime.worker_startup import startup_note
 
@@ -27,6 +29,7 @@ class OrcCosts:
     Our reader:
 
     - `fixed`: starting Python
+    - `file`: opening a file
     - `search`: reading a value of a filter column and evaluating the filter; `lists`: in addition for a list of values
     - `group`: reading a column of one row group with matching rows
     - `decode`: a value of consecutive row groups
@@ -34,6 +37,7 @@ class OrcCosts:
 
     Spark's reader:
 
+    - `spark_file`: as `file`
     - `spark_search`: as `search`; `spark_step`: each halving of a list of values
     - `spark_group`: as `group`
     - `spark_skip`: a value of consecutive row groups with few matching rows
@@ -41,11 +45,13 @@ class OrcCosts:
     """
 
     fixed: float = 0.2
+    file: float = 0.5e-3
     search: float = 14e-9
     lists: float = 25e-9
     group: float = 1.0e-3
     decode: float = 33e-9
     row: float = 100e-9
+    spark_file: float = 2.5e-3
     spark_search: float = 20e-9
     spark_step: float = 10e-9
     spark_group: float = 0.8e-3
@@ -55,7 +61,7 @@ class OrcCosts:
 
 _COSTS = OrcCosts()
 _MARGIN = 0.9
-"""Another reader than Spark's default one is sampled_files if its estimate is below this share of Spark's."""
+"""Another reader than Spark's default one is chosen if its estimate is below this share of Spark's."""
 
 
 class OrcReader(StrEnum):
@@ -75,22 +81,21 @@ _REPORTED = {
 
 
 @dataclass(frozen=True)
-class OrcEstimate:
-    """The choice, its reason, and the CPU seconds of the readers."""
+class OrcChoice(Choice):
+    """The choice of a reader."""
 
-    reader: OrcReader
-    reason: str
-    predicted: Mapping[str, float] = field(default_factory=dict)
+    reader: OrcReader = OrcReader.LAZY
 
 
 @dataclass(frozen=True)
 class OrcSample:
-    """Sampled row groups, extrapolated to all files: rows, row groups, and shares between 0 and 1.
+    """Sampled row groups, extrapolated to all files: files, rows, row groups, and shares between 0 and 1.
 
     `row_share` and `group_share` are the shares of matching rows and of row groups with matching rows, among those that
     are not pruned. `alive_share` is the share of row groups that are not pruned, `sampled` the size of the sample.
     """
 
+    files: int
     rows: float
     groups: float
     row_share: float
@@ -99,27 +104,25 @@ class OrcSample:
     sampled: int
 
 
-def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, *, may_filter: bool) -> OrcEstimate:
+def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, *, may_filter: bool) -> OrcChoice:
     """Choose the cheapest reader. `may_filter` allows Spark's reader with `orc.sarg.to.filter`.
 
     `startup` are CPU seconds that Python needs to start. Raises PushdownError for a file that cannot be read, or only
     by Spark.
     """
     with ExitStack() as stack:
-        step = max(1, len(files) // _SAMPLED_FILES)
-        sampled_files = files[::step][:_SAMPLED_FILES]
+        sampled_files = spread(files, _SAMPLED_FILES)
         sources = [
             stack.enter_context(open_orc(file.path, file.storage, query, OrcMetrics())) for file in sampled_files
         ]
         sampled_bytes = sum(file.size for file in sampled_files)
         rows = sum(source.tail.footer.number_of_rows for source in sources)
         rows = rows * sum(file.size for file in files) // max(sampled_bytes, 1)
-        spark_seconds = rows * len(query.schema) * _COSTS.spark
+        spark_seconds = len(files) * _COSTS.spark_file + rows * len(query.schema) * _COSTS.spark
         if _MARGIN * spark_seconds < _COSTS.fixed:
-            return OrcEstimate(
-                OrcReader.SPARK, f"about {rows:,} rows are too few to make up for starting another reader"
-            )
-        sample = _sample(sources, rows)
+            reason = f"about {rows:,} rows are too few to make up for starting another reader"
+            return OrcChoice(reason, reader=OrcReader.SPARK)
+        sample = _sample(sources, len(files), rows)
     seconds = reader_seconds(
         sample, len(query.schema), len(top_level_names(query.filter)), query.filter.list_lengths if query.filter else ()
     )
@@ -134,7 +137,7 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
         f"about {sample.row_share:.2%} of the rows match, in {sample.group_share:.0%} of the row groups "
         f"(sample of {sample.sampled} row groups); estimated CPU: {figures}{startup_note(startup)}"
     )
-    return OrcEstimate(best, reason, {_REPORTED[reader]: value for reader, value in seconds.items()})
+    return OrcChoice(reason, {_REPORTED[reader]: value for reader, value in seconds.items()}, best)
 
 
 def reader_seconds(sample: OrcSample, columns: int, filters: int, lists: Sequence[int]) -> dict[OrcReader, float]:
@@ -147,17 +150,19 @@ def reader_seconds(sample: OrcSample, columns: int, filters: int, lists: Sequenc
     steps = sum(math.log2(length) for length in lists if length > 1)
     return {
         OrcReader.LAZY: c.fixed
+        + sample.files * c.file
         + alive * (filters * c.search + len(lists) * c.lists)
         + selects * min(matching_groups * c.group, alive * c.decode)
         + matching * columns * c.row,
-        OrcReader.SPARK_WITH_FILTER: alive * (filters * c.spark_search + steps * c.spark_step)
+        OrcReader.SPARK_WITH_FILTER: sample.files * c.spark_file
+        + alive * (filters * c.spark_search + steps * c.spark_step)
         + selects * min(matching_groups * c.spark_group, alive * c.spark_skip)
         + matching * columns * c.spark,
-        OrcReader.SPARK: alive * columns * c.spark,
+        OrcReader.SPARK: sample.files * c.spark_file + alive * columns * c.spark,
     }
 
 
-def _sample(sources: Sequence[OrcFile], rows: int) -> OrcSample:
+def _sample(sources: Sequence[OrcFile], files: int, rows: int) -> OrcSample:
     """Sample some row groups of some files, evenly spread."""
     samples = [sample for source in sources for sample in source.samples(_SAMPLED_STRIPES, _SAMPLED_GROUPS)]
     groups, alive, sampled, matching_groups, sampled_rows, matching = (
@@ -165,6 +170,7 @@ def _sample(sources: Sequence[OrcFile], rows: int) -> OrcSample:
     )
     per_group = sampled_rows / sampled if sampled else 1.0
     return OrcSample(
+        files,
         rows,
         rows / max(per_group, 1.0),
         matching / sampled_rows if sampled_rows else 0.0,

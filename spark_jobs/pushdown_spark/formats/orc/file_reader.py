@@ -18,7 +18,7 @@ from pushdown_spark.formats.orc.metrics import OrcMetrics, ReadPurpose
 from pushdown_spark.formats.orc.pruning import RowGroupPruner
 from pushdown_spark.formats.orc.stripe import Stripe
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
-from pushdown_spark.formats.scan_task import FileScanTask
+from pushdown_spark.formats.scan_task import FileScanTask, spread
 from pushdown_spark.relations.listing import Split
 from pushdown_spark.relations.storage import REMEDY, Storage, storage_errors_named
 
@@ -98,14 +98,13 @@ class OrcFile:
 
     def samples(self, stripes: int, groups: int) -> Iterator[StripeSample]:
         """Evaluate the filter over some row groups of some stripes, spread over the file."""
-        numbers = range(len(self.tail.stripes))
-        for number in numbers[:: max(1, len(numbers) // stripes)][:stripes]:
+        for number in spread(range(len(self.tail.stripes)), stripes):
             with self._errors_located(number):
                 uncounted = OrcMetrics()
                 lazy = self._lazy_stripe(number, uncounted)
                 may_match = self._pruner.may_match(number, uncounted)
                 alive = self._pruner.row_groups(lazy.stripe, uncounted) if may_match else []
-                sampled = alive[:: max(1, len(alive) // groups)][:groups]
+                sampled = spread(alive, groups)
                 counts = lazy.count_matching(sampled)
                 yield StripeSample(
                     lazy.stripe.groups,

@@ -60,3 +60,8 @@ class OrcMetrics(FileMetrics):
             "stripes": {str(outcome): self.stripes[outcome] for outcome in OrcOutcome},
             "row groups": {str(outcome): self.groups[outcome] for outcome in OrcOutcome},
         }
+
+    @property
+    def details(self) -> dict[str, object]:
+        """The bytes by purpose."""
+        return {"bytes_by_purpose": {str(purpose): self.bytes[purpose] for purpose in ReadPurpose}}

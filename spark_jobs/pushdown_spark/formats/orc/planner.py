@@ -17,12 +17,11 @@ from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import check_broken_files, is_case_sensitive, is_enabled, setting
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
-from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files
+from pushdown_spark.formats.columnar_scan import Choice, ColumnarPlan, check_columnar_request, prepare_files
 from pushdown_spark.formats.orc.column_mapping import PADDED
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
 from pushdown_spark.formats.orc.file_reader import OrcQuery
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
-from pushdown_spark.formats.readable_types import check_columns
 from pushdown_spark.projection.nested_types import count_leaves, first_type, has_map
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.jvm_gateway import java_class
@@ -39,9 +38,7 @@ _VECTORIZED = (
 """The settings with which Spark reads maps in batches."""
 
 
-@dataclass(frozen=True)
-class OrcPlan(ColumnarPlan[OrcQuery]):
-    """A planned ORC scan."""
+OrcPlan = ColumnarPlan[OrcQuery]
 
 
 @dataclass(frozen=True)
@@ -63,19 +60,23 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan |
     """
     source = request.source
     _refuse_use_selected(spark, request)
-    _check_request(spark, request)
+    check_columnar_request(request)
+    _check_settings(spark, request)
+    _check_maps(spark, request)
+    _check_padding(spark, request)
     conjuncts, files = prepare_files(spark, request, fold)
     query = _query(spark, request, combine_conjuncts(conjuncts))
     reports = tuple(conjunct.report("vector filter over ORC columns") for conjunct in conjuncts)
-    exact = is_exact(conjuncts)
-    if source.reader is ReaderChoice.PUSHDOWN:
-        return OrcPlan(files, query, "asked for with reader='pushdown'", reports, exact)
-    if request.predicate is not None and _lists_null(request.predicate.tree):
-        return OrcPlan(files, query, "Spark's ORC reader fails at lists of numbers that hold a NULL", reports, exact)
-    choice = estimate(files, query, startup_cost(spark, source), may_filter=source.orc.sarg_to_filter is not False)
-    if choice.reader is OrcReader.LAZY:
-        return OrcPlan(files, query, choice.reason, reports, exact, choice.predicted)
-    return NativeOrcPlan(choice.reason, choice.reader is OrcReader.SPARK_WITH_FILTER, choice.predicted)
+    choice = Choice()
+    if source.reader is not ReaderChoice.PUSHDOWN:
+        if request.predicate is not None and _lists_null(request.predicate.tree):
+            choice = Choice("Spark's ORC reader fails at lists of numbers that hold a NULL")
+        else:
+            may_filter = source.orc.sarg_to_filter is not False
+            choice = estimate(files, query, startup_cost(spark, source), may_filter=may_filter)
+            if choice.reader is not OrcReader.LAZY:
+                return NativeOrcPlan(choice.reason, choice.reader is OrcReader.SPARK_WITH_FILTER, choice.predicted)
+    return OrcPlan(files, query, choice, reports, is_exact(conjuncts), source.orc.use_selected)
 
 
 def _lists_null(predicate: exp.Expr | None) -> bool:
@@ -93,18 +94,6 @@ def _refuse_use_selected(spark: SparkSession, request: ScanRequest) -> None:
             "or give use_selected=True with reader='pushdown'",
             code=ErrorCode.UNSAFE_SETTING,
         )
-
-
-def _check_request(spark: SparkSession, request: ScanRequest) -> None:
-    """Raise UnsupportedError if Spark's reader must take the scan."""
-    request.check_allowed()
-    if request.predicate is None and request.source.reader is ReaderChoice.AUTO:
-        raise UnsupportedError("no predicate to push")
-    request.check_any_reader()
-    check_columns(request)
-    _check_settings(spark, request)
-    _check_maps(spark, request)
-    _check_padding(spark, request)
 
 
 def _check_maps(spark: SparkSession, request: ScanRequest) -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, BatchColumns
 from pushdown_spark.expressions.bound import columns_of
 from pushdown_spark.expressions.statistics_evaluator import ColumnBounds, can_match
 from pushdown_spark.expressions.types import Path
+from pushdown_spark.formats.columnar_scan import Choice
 from pushdown_spark.formats.parquet.file_reader import OpenParquet, ParquetQuery, open_parquet
+from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.relations.listing import InputFile
 from pushdown_spark.runtime.worker_startup import startup_note
 
@@ -51,16 +54,7 @@ class ParquetCosts:
 
 _COSTS = ParquetCosts()
 _MARGIN = 0.9
-"""Our reader is sampled_files if its estimate is below this share of Spark's."""
-
-
-@dataclass(frozen=True)
-class ParquetEstimate:
-    """The choice, its reason, and the CPU seconds of the readers."""
-
-    is_ours: bool
-    reason: str
-    predicted: Mapping[str, float] = field(default_factory=dict)
+"""Our reader is chosen if its estimate is below this share of Spark's."""
 
 
 @dataclass(frozen=True)
@@ -80,16 +74,16 @@ class ParquetSample:
     row_share: float
 
 
-def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0.0) -> ParquetEstimate:
-    """Choose the cheaper reader. `startup` are CPU seconds that Python needs to start.
+def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0.0) -> Choice:
+    """Return the reason for our reader. `startup` are CPU seconds that Python needs to start.
 
-    Raises PushdownError for a file that cannot be read, or only by Spark.
+    Raises UnsupportedError if Spark's reader is cheaper, and PushdownError for a file that cannot be read, or only by
+    Spark.
     """
     assert query.filter is not None
     with ExitStack() as stack:
         not_empty = [file for file in files if file.size]
-        step = max(1, len(not_empty) // _SAMPLED_FILES)
-        sampled_files = not_empty[::step][:_SAMPLED_FILES]
+        sampled_files = spread(not_empty, _SAMPLED_FILES)
         sources = [stack.enter_context(open_parquet(file.path, file.storage, query)) for file in sampled_files]
         scale = sum(file.size for file in not_empty) / max(sum(file.size for file in sampled_files), 1)
         rows = scale * sum(source.footer.num_rows for source in sources)
@@ -105,12 +99,11 @@ def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0
         )
         alive_share = alive_rows / max(sum(source.footer.num_rows for source in sources), 1)
         # Without a sample: Spark's reader may have less to do than ours needs to start.
-        if _MARGIN * values * alive_share * _COSTS.spark < _COSTS.fixed + startup:
-            remaining = f"about {rows * alive_share:,.0f} rows"
-            return ParquetEstimate(
-                False, f"statistics leave {remaining}, too few to make up for starting another reader"
-            )
-        sample = _sample(sources, alive, rows, values / max(rows, 1), alive_share, query.filter)
+        is_small = _MARGIN * values * alive_share * _COSTS.spark < _COSTS.fixed + startup
+        sample = None if is_small else _sample(sources, alive, rows, values / max(rows, 1), alive_share, query.filter)
+    if sample is None:
+        remaining = f"about {rows * alive_share:,.0f} rows"
+        raise UnsupportedError(f"statistics leave {remaining}, too few to make up for starting another reader")
     ours, spark = reader_seconds(sample)
     ours += startup
     reason = (
@@ -118,7 +111,10 @@ def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0
         f"{sample.alive_share * sample.page_share:.0%} of the rows; estimated CPU: ours {ours:.1f} s, "
         f"Spark's {spark:.1f} s{startup_note(startup)}"
     )
-    return ParquetEstimate(ours < _MARGIN * spark, reason, {"pushdown": ours, "spark": spark})
+    predicted = {"pushdown": ours, "spark": spark}
+    if ours >= _MARGIN * spark:
+        raise UnsupportedError(reason, predicted)
+    return Choice(reason, predicted)
 
 
 def reader_seconds(sample: ParquetSample) -> tuple[float, float]:

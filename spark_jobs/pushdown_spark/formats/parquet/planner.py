@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from importlib.util import find_spec
 
 from pyspark.sql import SparkSession
@@ -15,13 +14,13 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import check_broken_files, is_case_sensitive, is_enabled
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
-from pushdown_spark.formats.columnar_scan import ColumnarPlan, prepare_files
+from pushdown_spark.formats.columnar_scan import Choice, ColumnarPlan, check_columnar_request, prepare_files
 from pushdown_spark.formats.parquet.address import check_store
 from pushdown_spark.formats.parquet.column_mapping import Calendar, datetime_calendar, int96_calendar
 from pushdown_spark.formats.parquet.cost import estimate
 from pushdown_spark.formats.parquet.file_parts import ParquetInput, parquet_inputs
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
-from pushdown_spark.formats.readable_types import arrow_schema, check_columns
+from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.worker_startup import startup_cost
 
@@ -41,9 +40,7 @@ _HADOOP_SETTINGS = {
 }
 
 
-@dataclass(frozen=True)
-class ParquetPlan(ColumnarPlan[ParquetQuery]):
-    """A planned Parquet scan."""
+ParquetPlan = ColumnarPlan[ParquetQuery]
 
 
 def plan_parquet(spark: SparkSession, request: ScanRequest, fold: Fold) -> ParquetPlan:
@@ -51,35 +48,27 @@ def plan_parquet(spark: SparkSession, request: ScanRequest, fold: Fold) -> Parqu
 
     Raises UnsupportedError if Spark's reader must take the scan, or is estimated to be faster.
     """
-    _check_request(spark, request)
+    check_columnar_request(request)
+    _check_columns(request)
+    _check_settings(spark, request)
+    if find_spec(_LIBRARY) is None:
+        raise UnsupportedError(f"the package {_LIBRARY} is not installed")
     conjuncts, source_files = prepare_files(spark, request, fold)
     files = parquet_inputs(source_files)
     query = _query(spark, request, combine_conjuncts(conjuncts))
     _check_files(files, query)
-    reason = "asked for with reader='pushdown'"
-    predicted: Mapping[str, float] = {}
+    choice = Choice()
     if request.source.reader is not ReaderChoice.PUSHDOWN:
         choice = estimate(files, query, startup_cost(spark, request.source))
-        if not choice.is_ours:
-            raise UnsupportedError(choice.reason, choice.predicted)
-        reason, predicted = choice.reason, choice.predicted
     reports = tuple(conjunct.report("filter over Parquet columns before others are decoded") for conjunct in conjuncts)
-    return ParquetPlan(files, query, reason, reports, is_exact(conjuncts), predicted)
+    return ParquetPlan(files, query, choice, reports, is_exact(conjuncts))
 
 
-def _check_request(spark: SparkSession, request: ScanRequest) -> None:
-    """Raise UnsupportedError if Spark's reader must take the scan."""
-    request.check_allowed()
-    if request.predicate is None and request.source.reader is ReaderChoice.AUTO:
-        raise UnsupportedError("no predicate to push")
-    request.check_any_reader()
-    check_columns(request)
+def _check_columns(request: ScanRequest) -> None:
+    """Raise UnsupportedError for columns that only Spark pads."""
     for field in request.read_schema.fields:
         if is_char(field):
             raise UnsupportedError(f"column {field.name} is a char(n), which only Spark pads")
-    _check_settings(spark, request)
-    if find_spec(_LIBRARY) is None:
-        raise UnsupportedError(f"the package {_LIBRARY} is not installed")
 
 
 def _check_settings(spark: SparkSession, request: ScanRequest) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 import hyperscan
@@ -74,15 +73,18 @@ def _load(dumped: bytes | None) -> hyperscan.Database | None:
     return automaton
 
 
+def _compile(expressions: tuple[str, ...]) -> hyperscan.Database | None:
+    return compile_automaton(expressions, _FLAGS) if expressions else None
+
+
 @lru_cache(maxsize=64)
-def _compile(expressions: Sequence[str]) -> hyperscan.Database | None:
-    if not expressions:
-        return None
+def compile_automaton(expressions: tuple[str, ...], flags: int) -> hyperscan.Database:
+    """Compile expressions over bytes, with flags of Hyperscan, to one automaton."""
     automaton = hyperscan.Database()
     automaton.compile(
         expressions=[expression.encode("ascii") for expression in expressions],
         ids=list(range(len(expressions))),
         elements=len(expressions),
-        flags=[_FLAGS] * len(expressions),
+        flags=[flags] * len(expressions),
     )
     return automaton

@@ -104,7 +104,7 @@ def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan
     if request.source.reader is ReaderChoice.AUTO and inputs.files:
         check_size(spark, request.source, inputs.files, options.lines, _marks(request, options))
     patterns = line_patterns(spark, request, fold, options)
-    return _Choice(spark, request, inputs, patterns, options).plan()
+    return _CarrierChoice(spark, request, inputs, patterns, options).plan()
 
 
 def _check_request(spark: SparkSession, request: ScanRequest) -> None:
@@ -176,8 +176,8 @@ class _Candidate:
     build: Callable[[str], TextPlan | JvmTextPlan]
 
 
-class _Choice:
-    """The choice between Python workers and the JVM, and of the pattern that each of them would search for."""
+class _CarrierChoice:
+    """The choice between Python workers and the JVM, and of the pattern that each would search for."""
 
     def __init__(
         self,

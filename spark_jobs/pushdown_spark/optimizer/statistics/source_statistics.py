@@ -35,7 +35,8 @@ from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnSt
 from pushdown_spark.optimizer.statistics.sampling import SourceSample, sample_files
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.listing import InputFile, input_files, input_uris
+from pushdown_spark.relations.files import FileRelation
+from pushdown_spark.relations.listing import InputFile, Listing
 from pushdown_spark.relations.storage import storage_for
 
 _TEXT_EXPANSION = 4
@@ -112,9 +113,9 @@ class FileTable:
         return self.native.schema
 
     @cached_property
-    def uris(self) -> tuple[str, ...]:
-        """The URIs of its files."""
-        return input_uris(self.native)
+    def listing(self) -> Listing:
+        """Its files."""
+        return Listing(self.native)
 
 
 @dataclass(frozen=True)
@@ -163,15 +164,15 @@ class SourceStatistics:
 
     def _list_files(self, relation: Relation | FileTable) -> tuple[InputFile, ...] | None:
         source = relation.source
-        if source.format in FORMATS_WITHOUT_FILES:
+        if source.format in FORMATS_WITHOUT_FILES or not isinstance(relation, FileRelation | FileTable):
             return None
         if source.name not in self._files:
             try:
-                storage = storage_for(self._spark, relation.uris, source.options)
+                storage = storage_for(self._spark, relation.listing.uris, source.options)
             except UnsupportedError:
                 self._files[source.name] = None
             else:
-                self._files[source.name] = input_files(relation.native, storage, relation.uris)
+                self._files[source.name] = relation.listing.files(storage)
         return self._files[source.name]
 
     def _sampled_statistics(

@@ -77,7 +77,7 @@ def read(
     only: ArrowFilter | None = None,
     start: int = 0,
     end: int = 1 << 40,
-    texts_are_valid: bool = True,
+    are_strings_valid: bool = True,
     **settings: object,
 ) -> tuple[pa.Table, AvroMetrics]:
     """Return the rows of a scan of a file range, and its counts."""
@@ -86,7 +86,7 @@ def read(
     with open_avro(str(path), LOCAL, DecoderCache(AvroQuery(schema, only, **settings)), count) as file:  # type: ignore[arg-type]
         batches = list(file.batches(start, end))
     for batch in batches:
-        batch.validate(full=texts_are_valid)
+        batch.validate(full=are_strings_valid)
     return pa.Table.from_batches(batches, schema), count
 
 
@@ -115,7 +115,7 @@ class Namer:
 INTS = st.integers(-(2**31), 2**31 - 1)
 LONGS = st.one_of(st.integers(-100, 100), st.integers(-(2**63), 2**63 - 1))
 MILLIS = st.integers(-(2**53), 2**53)
-TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
+STRINGS = st.text(st.characters(codec="utf-8"), max_size=8)
 FLOATS = st.floats(width=32, allow_nan=False)
 
 
@@ -131,7 +131,7 @@ SINGLE = (
     Sample("float", pa.float32(), FLOATS),
     Sample("double", pa.float64(), st.floats(allow_nan=False)),
     Sample("bytes", pa.binary(), st.binary(max_size=8)),
-    Sample("string", pa.string(), TEXTS),
+    Sample("string", pa.string(), STRINGS),
     Sample(_logical("int", "date"), pa.date32(), INTS),
     Sample(_logical("int", "time-millis"), pa.int32(), INTS),
     Sample(_logical("long", "time-micros"), pa.int64(), LONGS),
@@ -139,7 +139,7 @@ SINGLE = (
     Sample(_logical("long", "timestamp-millis"), UTC, MILLIS, lambda value: value * 1000),  # type: ignore[operator]
     Sample(_logical("long", "local-timestamp-micros"), pa.timestamp("us"), LONGS),
     Sample(_logical("long", "local-timestamp-millis"), pa.timestamp("us"), MILLIS, lambda v: v * 1000),  # type: ignore[operator]
-    Sample(_logical("string", "uuid"), pa.string(), TEXTS),
+    Sample(_logical("string", "uuid"), pa.string(), STRINGS),
 )
 
 

@@ -138,7 +138,7 @@ def test_flipped_bytes_never_crash(codec: str, tmp_path: Path, way: str) -> None
         place = dice.randrange(len(content))
         path.write_bytes(content[:place] + bytes([content[place] ^ (1 << dice.randrange(8))]) + content[place + 1 :])
         try:
-            read(path, ARROW, texts_are_valid=False)
+            read(path, ARROW, are_strings_valid=False)
         except PushdownError as problem:
             noticed += str(path) in str(problem)
     assert noticed > 50

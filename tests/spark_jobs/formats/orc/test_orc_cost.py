@@ -15,7 +15,7 @@ from pushdown_spark.formats.orc.cost import OrcReader, OrcSample, reader_seconds
 
 @dataclass(frozen=True)
 class Case:
-    """A query: rows, row groups with a match, matching rows, columns and lists. The readers are ordered by cost."""
+    """A query: rows, row groups with a match, matching rows, columns, lists, files. The readers are ordered by cost."""
 
     name: str
     rows: int
@@ -25,6 +25,7 @@ class Case:
     filters: int
     lists: tuple[int, ...]
     ranking: tuple[OrcReader, ...]
+    files: int = 2
 
 
 OURS, FILTERED, SPARK = OrcReader.LAZY, OrcReader.SPARK_WITH_FILTER, OrcReader.SPARK
@@ -36,11 +37,15 @@ CASES = (
     Case("1,000 scattered", 6_000_000, 600, 991, 16, 1, (33,), (FILTERED, SPARK, OURS)),
     Case("half the rows", 6_000_000, 600, 3_000_000, 16, 1, (), (SPARK, FILTERED, OURS)),
     Case("few rows", 20_000, 2, 2, 16, 1, (), (FILTERED, SPARK, OURS)),
+    Case("small files", 240_000, 6, 6, 10, 1, (), (OURS, FILTERED, SPARK), files=300),
 )
 
 
 def sample(case: Case) -> OrcSample:
-    return OrcSample(case.rows, case.rows / 10_000, case.matching / case.rows, case.hit * 10_000 / case.rows, 1.0, 12)
+    matching_groups = case.hit * 10_000 / case.rows
+    return OrcSample(
+        case.files, case.rows, case.rows / 10_000, case.matching / case.rows, matching_groups, 1.0, sampled=12
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -51,7 +56,7 @@ def test_estimated_costs_rank_the_readers_as_measured(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_pruned_row_groups_have_no_cost(case: Case) -> None:
-    seen = sample(case)
+    seen = replace(sample(case), files=0)
     whole = reader_seconds(seen, case.columns, case.filters, case.lists)
     pruned = reader_seconds(replace(seen, alive_share=0.0), case.columns, case.filters, case.lists)
     assert pruned[SPARK] == pruned[FILTERED] == 0 < pruned[OURS]

@@ -18,7 +18,7 @@ from pushdown_spark.formats.orc.stripe import StreamKind
 V1, V2 = "0.11", "0.12"
 
 LONGS = {version: written(pa.table({"x": pa.array([1], pa.int64())}), file_version=version) for version in (V1, V2)}
-TEXTS = {version: written(pa.table({"x": pa.array(["a"])}), file_version=version) for version in (V1, V2)}
+STRINGS = {version: written(pa.table({"x": pa.array(["a"])}), file_version=version) for version in (V1, V2)}
 BYTES = written(pa.table({"x": pa.array([1], pa.int8())}))
 BOOLEANS = written(pa.table({"x": pa.array([True])}))
 
@@ -29,7 +29,7 @@ def decoded(stream: bytes, coding: StreamCoding, count: int) -> list[int]:
     if coding in (StreamCoding.UNSIGNED, StreamCoding.UNSIGNED_V1):
         room = b"a" * (1 << 20)
         streams = [(StreamKind.DATA, 1, room), (StreamKind.LENGTH, 1, stream)]
-        return [len(text) for text in of_streams(TEXTS[version], streams, count).column(0).to_pylist()]
+        return [len(text) for text in of_streams(STRINGS[version], streams, count).column(0).to_pylist()]
     template = {StreamCoding.BYTES: BYTES, StreamCoding.BITS: BOOLEANS}.get(coding, LONGS[version])
     return of_streams(template, [(StreamKind.DATA, 1, stream)], count).column(0).to_pylist()
 

@@ -120,14 +120,14 @@ def test_slices_are_complete_if_runs_span_several_chunks(block: int, codec: int)
     """Row groups begin inside runs that span several chunks."""
     rng = random.Random(block + codec)
     numbers = [rng.randint(-(2**63), 2**63 - 1) if row % 700 < 500 else 5 for row in range(6000)]
-    texts = ["x" * rng.randint(0, 30) for _ in range(6000)]
+    strings = ["x" * rng.randint(0, 30) for _ in range(6000)]
     out = io.BytesIO()
     options = {"compression_block_size": block, "memory_block_size": block, "row_index_stride": 37}
     compression = pyorc.CompressionKind(codec)
     with pyorc.Writer(out, "struct<n:bigint,b:boolean,s:string>", compression=compression, **options) as writer:
-        for number, text in zip(numbers, texts, strict=True):
+        for number, text in zip(numbers, strings, strict=True):
             writer.write((number, number % 3 == 0, text))
-    check(Sample(out.getvalue()), pa.table({"n": numbers, "b": [n % 3 == 0 for n in numbers], "s": texts}), rng)
+    check(Sample(out.getvalue()), pa.table({"n": numbers, "b": [n % 3 == 0 for n in numbers], "s": strings}), rng)
 
 
 @pytest.mark.parametrize(

@@ -137,5 +137,5 @@ def test_names_that_differ_in_case_are_rejected(tmp_path: Path) -> None:
         (None, False),
     ],
 )
-def test_writers_with_sound_statistics(created_by: str | None, sound: bool) -> None:
+def test_statistics_are_used_only_of_writers_known_to_be_sound(created_by: str | None, sound: bool) -> None:
     assert has_sound_statistics(created_by) is sound

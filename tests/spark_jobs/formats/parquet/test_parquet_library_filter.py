@@ -22,7 +22,7 @@ from pushdown_spark.formats.parquet.metrics import ParquetMetrics, UnitOutcome
 from pushdown_spark.relations.storage import LOCAL
 
 CALENDARS = (datetime_calendar("CORRECTED"), int96_calendar("CORRECTED"))
-TEXTS = ["a", "ab", "a%c", "", None, "ü日本", "zzz" * 30]
+STRINGS = ["a", "ab", "a%c", "", None, "ü日本", "zzz" * 30]
 TABLE = pa.table(
     {
         "i": pa.array([1, 2, None, 4, 5, -6, 7], pa.int32()),
@@ -30,14 +30,14 @@ TABLE = pa.table(
         "x": [1.0, math.nan, None, -0.0, 0.0, math.inf, -5.0],
         "f": pa.array([1.0, math.nan, None, -0.0, 0.0, -math.inf, 5.0], pa.float32()),
         "z": pa.array([-0.0] * 7),
-        "s": TEXTS,
+        "s": STRINGS,
         "b": [b"", b"\xff", None, b"\x00", b"a", b"ab", b"b"],
         "n": [True, False, None, True, True, False, True],
         "d": pa.array([Decimal(text) for text in ("1.50", "-1.50", "0", "9.99", "5", "7", "8")], pa.decimal128(10, 2)),
         "r": pa.array(
             [
                 {"a": n, "x": x, "s": s} if s != "" else None
-                for n, (x, s) in enumerate(zip((1.0, math.nan, *[0.5] * 5), TEXTS, strict=True))
+                for n, (x, s) in enumerate(zip((1.0, math.nan, *[0.5] * 5), STRINGS, strict=True))
             ],
             pa.struct([("a", pa.int32()), ("x", pa.float64()), ("s", pa.string())]),
         ),

@@ -70,7 +70,7 @@ def test_files_with_a_codec_of_hadoop_are_searched(spark: SparkSession, tmp_path
     assert result.report()["t"].carrier == "jvm", result.report()["t"].reason
 
 
-def test_partitions_and_file_columns(spark: SparkSession, tmp_path: Path) -> None:
+def test_partitions_and_file_columns_have_sparks_values(spark: SparkSession, tmp_path: Path) -> None:
     for day in ("2024-01-01", "2024-01-02", "__HIVE_DEFAULT_PARTITION__"):
         folder = tmp_path / f"day={day}" / "sub=a b%20ü"
         folder.mkdir(parents=True)
@@ -172,7 +172,7 @@ def test_lines_of_other_blanks_are_rows(spark: SparkSession, tmp_path: Path) -> 
     assert result.report()["t"].carrier == "jvm", result.report()["t"].reason
 
 
-def test_file_columns_of_both_sides_of_a_join(spark: SparkSession, tmp_path: Path) -> None:
+def test_both_sides_of_a_join_have_their_own_file_columns(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "left.json").write_text(_json(30))
     (tmp_path / "right.json").write_text(_json(20))
     session = PushdownSession(spark)

@@ -33,8 +33,8 @@ def _file(path: Path, content: bytes) -> Path:
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
 @pytest.mark.parametrize("last", [b"", b"no terminator"])
 def test_splits_of_every_size_return_each_line_once(tmp_path: Path, ending: bytes, last: bytes) -> None:
-    texts = [b"", b"a", b"bc" * 20, b"", b"d", "é".encode() * 9, b"x" * 50]
-    content = b"".join(text + ending for text in texts) + last
+    lines = [b"", b"a", b"bc" * 20, b"", b"d", "é".encode() * 9, b"x" * 50]
+    content = b"".join(line + ending for line in lines) + last
     path = _file(tmp_path / "data", content)
     whole = content + (b"\n" if last else b"")
     for size in range(1, len(content) + 2):

@@ -1,0 +1,151 @@
+"""Rows in the binary format of PostgreSQL's COPY, which the server reads in less than half of the time of CSV.
+
+A row is the number of its fields, and for each field its length and its bytes, in network byte order. The length of
+NULL is -1. Arrow and numpy build a whole batch at once:
+
+    piece    a variable part of all rows: strings, binary values, and numbers of a column with NULLs
+    record   the bytes between two pieces, which have the same size in all rows: lengths, and numbers without NULLs
+
+The types of the columns decide about the format, so that values are cast to them first. Workers import this module,
+so it imports little.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pushdown_spark.databases.column_values import TargetColumn
+
+_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_TRAILER = b"\xff\xff"
+_NULL = -1
+_INTEGERS = {"smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64()}
+_FLOATS = {"real": pa.float32(), "double precision": pa.float64()}
+_BYTES = re.compile(r"(?:text|bytea|json|character(?: varying)?)(?:\(\d+\))?")
+"""Types whose binary form is that of the text or of the bytes."""
+_NUMERIC = re.compile(r"numeric(?:\(\d+,\d+\))?")
+_TIMESTAMP = re.compile(r"timestamp(?:\(\d\))? with(?:out)? time zone")
+_FIRST_DAY, _FIRST_MICROS = 10_957, 946_684_800_000_000
+"""PostgreSQL counts from the year 2000, Arrow from 1970."""
+_BASE, _BASE_DIGITS = 10_000, 4
+"""Numerics consist of digits to this base."""
+_MAX_DECIMAL_DIGITS = 18
+"""Decimal digits that fit into 64 bits."""
+_NEGATIVE = 0x4000
+Bytes = npt.NDArray[np.uint8]
+
+
+def binary_rows(columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> list[memoryview] | None:
+    """Return the content of a COPY in parts, None if a column has a type or a value that only CSV has.
+
+    The batch has at least one row.
+    """
+    rows = batch.num_rows
+    pieces: list[pa.Array] = []
+    record = [_fixed(np.full(rows, len(columns)), ">i2")]
+    for column, values in zip(columns, batch.columns, strict=True):
+        if _BYTES.fullmatch(column.declared):
+            lengths = pc.fill_null(pc.binary_length(values), _NULL).to_numpy(zero_copy_only=False)
+            pieces += [
+                _binary(np.hstack([*record, _fixed(lengths, ">i4")])),
+                pc.fill_null(values.cast(pa.binary()), b""),
+            ]
+            record = []
+            continue
+        content = _numbers(column.declared, values)
+        if content is None:
+            return None
+        field = [_fixed(np.full(rows, content.shape[1]), ">i4"), content]
+        if values.null_count:
+            present, absent = _binary(np.hstack(field)), pa.scalar(np.array([_NULL], ">i4").tobytes())
+            pieces += [_binary(np.hstack(record))] if record else []
+            pieces.append(pc.if_else(values.is_valid(), present, absent))
+            record = []
+        else:
+            record += field
+    pieces += [_binary(np.hstack(record))] if record else []
+    _, offsets, data = pc.binary_join_element_wise(*pieces, b"").buffers()
+    size = int(np.frombuffer(offsets, np.int32)[rows])
+    return [memoryview(_HEADER), memoryview(data)[:size], memoryview(_TRAILER)]
+
+
+def _numbers(declared: str, values: pa.Array) -> Bytes | None:
+    """Return the bytes of each value, those of 0 for NULL. None if only CSV has the type or a value."""
+    if declared in _INTEGERS and pa.types.is_integer(values.type):
+        kind = _INTEGERS[declared]
+        return _fixed(_plain(values.cast(kind)), f">i{kind.bit_width // 8}")
+    if declared in _FLOATS and not pa.types.is_decimal(values.type):
+        kind = _FLOATS[declared]
+        return _fixed(_plain(values.cast(kind, safe=False)), f">f{kind.bit_width // 8}")
+    if declared == "boolean":
+        return _fixed(_plain(values.cast(pa.uint8())), ">u1")
+    if declared == "date":
+        return _fixed(_plain(values.cast(pa.int32())) - _FIRST_DAY, ">i4")
+    if _TIMESTAMP.fullmatch(declared):
+        return _fixed(_plain(values.cast(pa.int64())) - _FIRST_MICROS, ">i8")
+    return _numerics(values) if _NUMERIC.fullmatch(declared) else None
+
+
+def _numerics(values: pa.Array) -> Bytes | None:
+    """Return numerics: number of digits, weight of the first one, sign, scale, and the digits.
+
+    The server removes zeros on both sides, so that all values of a batch have the same number of digits.
+    """
+    is_decimal = pa.types.is_decimal(values.type)
+    scale = values.type.scale if is_decimal else 0
+    unscaled = _unscaled(values) if is_decimal else _plain(values.cast(pa.int64())).astype(np.int64)
+    if unscaled is None:
+        return None
+    after = -(-scale // _BASE_DIGITS)
+    shift = after * _BASE_DIGITS - scale
+    largest = max(abs(int(unscaled.max(initial=0))), abs(int(unscaled.min(initial=0)))) * 10**shift
+    if largest >= 10**_MAX_DECIMAL_DIGITS:
+        return None
+    rest = np.abs(unscaled) * 10**shift
+    digits: list[npt.NDArray[np.int64]] = []
+    while len(digits) <= after or largest >= _BASE ** len(digits):
+        rest, digit = np.divmod(rest, _BASE)
+        digits.insert(0, digit)
+    parts = np.zeros((len(values), 4 + len(digits)), ">i2")
+    parts[:, 0], parts[:, 1], parts[:, 3] = len(digits), len(digits) - after - 1, scale
+    parts[:, 2] = np.where(unscaled < 0, _NEGATIVE, 0)
+    for place, digit in enumerate(digits):
+        parts[:, 4 + place] = digit
+    return parts.view(np.uint8)
+
+
+def _unscaled(values: pa.Array) -> npt.NDArray[np.int64] | None:
+    """Return decimals as integers, with 0 for NULL. None if one has more than 64 bits."""
+    data = values.buffers()[1]
+    words = np.frombuffer(data, "<i8")[values.offset * 2 : (values.offset + len(values)) * 2].reshape(-1, 2)
+    low, high = words[:, 0], words[:, 1]
+    if values.null_count:
+        is_valid = values.is_valid().to_numpy(zero_copy_only=False)
+        low, high = np.where(is_valid, low, 0), np.where(is_valid, high, 0)
+    return None if np.any(high != low >> 63) else low
+
+
+def _plain(values: pa.Array) -> npt.NDArray[np.number]:
+    plain: npt.NDArray[np.number] = pc.fill_null(values, pa.scalar(0, values.type)).to_numpy(zero_copy_only=False)
+    return plain
+
+
+def _fixed(values: npt.NDArray[np.number], kind: str) -> Bytes:
+    """Return numbers as bytes, a row for each."""
+    converted = np.ascontiguousarray(values.astype(kind))
+    return converted.view(np.uint8).reshape(len(values), converted.itemsize)
+
+
+def _binary(content: Bytes) -> pa.Array:
+    """Return rows of bytes as an array of Arrow."""
+    rows, size = content.shape
+    offsets = np.arange(0, rows * size + 1, size, dtype=np.int32)
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(content))]
+    )
