@@ -70,6 +70,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         """
         self._submission = submission
         self._job: JobProcess | None = None
+        self._has_no_driver = False
         self._reported: Application | None = None
         self._output = JobOutput()
         try:
@@ -104,7 +105,6 @@ class PushdownSubmitHook(ClusterDriverHook):
         self._packages = packages_for(submission.spec, jars, self._installation)
         self._history_server = history_server(self.history_extra, serialize_all(conf).get(HISTORY_KEY))
         self._exchange = self._open_exchange()
-        self._has_no_driver = self._exchange.read_spec() is None
         self._application_args = ["--spec", self._exchange.spec_location]
 
     def submit(self, application: str = "", **kwargs: object) -> str | None:
@@ -164,12 +164,17 @@ class PushdownSubmitHook(ClusterDriverHook):
     def release(self) -> None:
         """Delete spec and credentials, unless a driver on a cluster may still need them."""
         self._exchange.delete_hidden()
-        if (self._killed or self._has_no_driver or not self.is_cluster) and not self._is_taken_over():
-            try:
+        try:
+            if not self._may_have_driver() and not self._is_taken_over():
                 self._exchange.discard()
-            except PushdownTaskError as error:
-                # The task has ended with another error.
-                self.log.warning("The files of the job were not deleted: %s", error)
+        except PushdownTaskError as error:
+            # The task has ended with another error, or is deferred.
+            self.log.warning("It is not known whether the files of the job were deleted: %s", error)
+
+    def _may_have_driver(self) -> bool:
+        """Return whether a driver on a cluster may need the files of the run."""
+        has_ended = self._killed or self._has_no_driver or not self.is_cluster
+        return not has_ended and self._exchange.read_spec() is not None
 
     def on_kill(self) -> None:
         """End every process of the job within 5 seconds. On a cluster, also stop the driver."""

@@ -171,7 +171,7 @@ def test_a_file_that_cannot_be_read_is_an_error_with_its_path(tmp_path: Path) ->
     exchange = Exchange.shared(str(tmp_path), "run")
     owner = directory(exchange) / "owner"
     owner.mkdir()
-    with pytest.raises(SubmitFailedError, match=rf"^user \w+ of this worker cannot read {owner} \(IsADirectoryError"):
+    with pytest.raises(SubmitFailedError, match=rf"^user \S+ of this worker cannot read {owner} \(IsADirectoryError"):
         exchange.is_taken_over(1)
 
 
