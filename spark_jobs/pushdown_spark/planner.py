@@ -195,22 +195,19 @@ def _plan_ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]
     scan: Scan
     # A scan imports only the reader of its format: all of them together take a tenth of a second.
     if request.source.format is SourceFormat.ORC:
-        from pushdown_spark.formats.orc.planner import NativeOrcPlan, plan_orc
-        from pushdown_spark.formats.orc.scan import OrcScan
+        from pushdown_spark.formats.orc.planner import NativeOrcPlan, OrcScan, plan_orc
 
         orc = plan_orc(spark, ours, cached_fold(spark))
         if isinstance(orc, NativeOrcPlan):
             return orc
         scan = OrcScan(spark, ours, _with_pruning_conjuncts(orc, ours), notes)
     elif request.source.format is SourceFormat.AVRO:
-        from pushdown_spark.formats.avro.planner import plan_avro
-        from pushdown_spark.formats.avro.scan import AvroScan
+        from pushdown_spark.formats.avro.planner import AvroScan, plan_avro
 
         avro = plan_avro(spark, ours, cached_fold(spark))
         scan = AvroScan(spark, ours, _with_pruning_conjuncts(avro, ours), notes)
     elif request.source.format is SourceFormat.PARQUET:
-        from pushdown_spark.formats.parquet.planner import plan_parquet
-        from pushdown_spark.formats.parquet.scan import ParquetScan
+        from pushdown_spark.formats.parquet.planner import ParquetScan, plan_parquet
 
         parquet = plan_parquet(spark, ours, cached_fold(spark))
         scan = ParquetScan(spark, ours, _with_pruning_conjuncts(parquet, ours), notes)

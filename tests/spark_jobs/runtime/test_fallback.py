@@ -59,7 +59,7 @@ STEPS = {
         "pushdown_spark.formats.columnar_scan.storage_for",
         "pushdown_spark.formats.columnar_scan.listed_files",
         "pushdown_spark.formats.orc.planner.arrow_schema",
-        "pushdown_spark.formats.orc.scan.OrcScan.task_class",
+        "pushdown_spark.formats.orc.planner.OrcScan.task_class",
         "pushdown_spark.formats.columnar_scan.with_constants",
     ),
     "avro": (

@@ -17,10 +17,11 @@ from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import check_broken_files, is_case_sensitive, is_enabled, setting
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
-from pushdown_spark.formats.columnar_scan import ColumnarPlan, check_columnar_request, prepare_files
+from pushdown_spark.formats.columnar_scan import ColumnarPlan, ColumnarScan, check_columnar_request, prepare_files
 from pushdown_spark.formats.orc.column_mapping import PADDED
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
-from pushdown_spark.formats.orc.file_reader import OrcQuery
+from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
+from pushdown_spark.formats.orc.metrics import OrcMetrics
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
 from pushdown_spark.projection.nested_types import count_leaves, first_type, has_map
 from pushdown_spark.relations.request import ScanRequest
@@ -40,6 +41,12 @@ _VECTORIZED = (
 
 
 OrcPlan = ColumnarPlan[OrcQuery]
+
+
+class OrcScan(ColumnarScan[OrcQuery, OrcMetrics]):
+    """A scan of one ORC source that reads select columns only where a row passes the filter."""
+
+    task_class = OrcScanTask
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import check_broken_files, is_case_sensitive, is_enabled
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
-from pushdown_spark.formats.columnar_scan import ColumnarPlan, check_columnar_request, prepare_files
+from pushdown_spark.formats.columnar_scan import ColumnarPlan, ColumnarScan, check_columnar_request, prepare_files
 from pushdown_spark.formats.parquet.address import check_store
 from pushdown_spark.formats.parquet.column_mapping import Calendar, datetime_calendar, int96_calendar
 from pushdown_spark.formats.parquet.cost import estimate
 from pushdown_spark.formats.parquet.file_parts import ParquetInput, parquet_inputs
-from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
+from pushdown_spark.formats.parquet.file_reader import ParquetQuery, ParquetScanTask, open_parquet
+from pushdown_spark.formats.parquet.metrics import ParquetMetrics
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.worker_startup import startup_cost
@@ -42,6 +43,12 @@ _HADOOP_SETTINGS = {
 
 
 ParquetPlan = ColumnarPlan[ParquetQuery]
+
+
+class ParquetScan(ColumnarScan[ParquetQuery, ParquetMetrics]):
+    """A scan of one Parquet source that decodes select columns only where a row passes the filter."""
+
+    task_class = ParquetScanTask
 
 
 def plan_parquet(spark: SparkSession, request: ScanRequest, fold: Fold) -> ParquetPlan:
