@@ -142,7 +142,7 @@ def outcomes(script: str, directory: Path, queries: Mapping[str, object]) -> dic
 def check_truncated(
     script: str, sound: Path, queries: Mapping[str, object], *, is_whole: Callable[[bytes], bool] = lambda _: False
 ) -> None:
-    """Check that files which end too early raise, unless what is left `is_whole`."""
+    """Check that files that end too early raise, unless their remaining bytes are `is_whole`."""
     for name, start in truncated(sound.read_bytes()):
         if not is_whole(start):
             sound.with_name(f"{name}{sound.suffix}").write_bytes(start)
