@@ -16,7 +16,7 @@ from pushdown_spark.optimizer.add_broadcast_hints import with_broadcast_hints
 from pushdown_spark.optimizer.executed_joins import JoinWatch
 from pushdown_spark.optimizer.query_context import QueryScan
 from pushdown_spark.result import PushdownResult, explained
-from pushdown_spark.runtime.query_metrics import RowCount, StageCounts, StageWatch
+from pushdown_spark.runtime.query_metrics import RowCount, StageWatch
 from pushdown_spark.scan.advice import with_advice
 from pushdown_spark.scan.base import report_of_run, running
 
@@ -74,7 +74,7 @@ class QueryResult(PushdownResult):
                 joins = JoinWatch(self._query.spark)
                 outcome = action(row_count.frame)
             self.rows = row_count.rows()
-            self._reports_after_run = self._counted(watch.counts())
+            self._reports_after_run = self._counted(watch)
             self._joins = joins.with_row_counts(self._joins)
             return outcome
 
@@ -86,18 +86,19 @@ class QueryResult(PushdownResult):
             frames[scan.view] = scan.scan.frame() if rows is None else rows
         return self._query.over(frames)
 
-    def _counted(self, counts: StageCounts) -> Callable[[], dict[str, SourceReport]]:
+    def _counted(self, watch: StageWatch) -> Callable[[], dict[str, SourceReport]]:
         """Return what makes the reports after a run.
 
         Spark counts the bytes of all its readers together, so they belong to a scan only if it is the only one.
         """
         scans = [(scan.key, scan.scan, report_of_run(scan.scan)) for scan in self._scans]
+        by_spark = [(key, scan) for key, scan, report in scans if scan.has_fixed_report or report().bytes_read is None]
+        counts = watch.counts() if len(by_spark) == 1 else None
 
         def completed() -> dict[str, SourceReport]:
             reports = {key: report() for key, _, report in scans}
-            uncounted = [(key, scan) for key, scan, _ in scans if reports[key].bytes_read is None]
-            if len(uncounted) == 1:
-                ((key, scan),) = uncounted
+            if counts is not None:
+                ((key, scan),) = by_spark
                 reports[key] = counts.complete(
                     reports[key],
                     counts_bytes=scan.counts_bytes_in_spark,

@@ -9,12 +9,13 @@ from types import TracebackType
 from typing import cast
 
 from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from pushdown_spark.contract import SourceReport
 from pushdown_spark.runtime.executed_plan import ROW_METRIC, PlanGraph, PlanNode, plan_roots
-from pushdown_spark.runtime.jvm_gateway import elements, scala_value, wait_for_events
+from pushdown_spark.runtime.jvm_gateway import class_name, elements, scala_value, wait_for_events
 
 _ALWAYS_TRUE = "monotonically_increasing_id() >= 0 OR concat('{}', monotonically_increasing_id()) = ''"
 """A condition that every row meets. The OR keeps Spark from evaluating the marker string for each row."""
@@ -153,7 +154,7 @@ class StageWatch:
         )
 
     def _attempts(self) -> list[JavaObject]:
-        """Return the last attempt of each stage."""
+        """Return the last attempt of each stage that has run."""
         wait_for_events(self._spark)
         scala_context = self._spark.sparkContext._jsc.sc()
         tracker, store = scala_context.statusTracker(), scala_context.statusStore()
@@ -162,4 +163,17 @@ class StageWatch:
             for job in tracker.getJobIdsForTag(self._tag)
             for stage in tracker.getJobInfo(job).get().stageIds()
         }
-        return [store.lastStageAttempt(stage) for stage in stages]
+        return [attempt for stage in stages if (attempt := _last_attempt(store, stage)) is not None]
+
+
+def _last_attempt(store: JavaObject, stage: int) -> JavaObject | None:
+    """Return the last attempt of a stage, None if Spark has forgotten it.
+
+    Of the thousand stages that Spark keeps, it forgets those first that it skipped because their output was there.
+    """
+    try:
+        return store.lastStageAttempt(stage)
+    except Py4JJavaError as problem:
+        if class_name(problem.java_exception) != "NoSuchElementException":
+            raise
+        return None

@@ -1,11 +1,12 @@
-"""New queries are identified by their numbers, even if Spark has dropped old ones."""
+"""New queries and stages are found even if Spark has dropped old ones."""
 
 from __future__ import annotations
 
 import pytest
 from pyspark.sql import SparkSession
 
-from pushdown_spark.runtime.query_metrics import QueryWatch, query_number
+from pushdown_spark.runtime.jvm_gateway import java_list
+from pushdown_spark.runtime.query_metrics import QueryWatch, StageWatch, query_number
 
 _REPETITIONS = 200
 """Spark's status store is late for about one of forty short queries."""
@@ -41,3 +42,16 @@ def test_a_watch_returns_new_queries_after_spark_dropped_old_ones(spark: SparkSe
     spark.range(4).collect()
     assert len(watch.queries()) == 1
     assert int(watch.store.executionsCount()) <= kept + 1
+
+
+@pytest.mark.nightly
+def test_stages_are_counted_after_spark_dropped_those_that_it_skipped(spark: SparkSession) -> None:
+    kept = int(str(spark.conf.get("spark.ui.retainedStages", "1000")))
+    numbers = spark._jsc.parallelize(java_list(spark), 1)
+    for _ in range(kept + 1):
+        numbers.count()
+    with StageWatch(spark) as watch:
+        spark.range(1_000).repartition(2).groupBy().count().collect()
+    for _ in range(kept // 10 + 1):
+        numbers.count()
+    assert watch.counts().seconds > 0
