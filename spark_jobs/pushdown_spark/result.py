@@ -146,7 +146,7 @@ class ScanResult(PushdownResult):
                 row_count = RowCount(self._spark, frame, single_pass=single_pass)
                 outcome = action(row_count.frame)
             self.rows = row_count.rows()
-            self._report_after_run = self._counted(watch.counts())
+            self._report_after_run = self._prepare_report(watch.counts())
             return outcome
 
     def _run_with_scan_count(self, action: Callable[[DataFrame], T]) -> T:
@@ -154,16 +154,16 @@ class ScanResult(PushdownResult):
         with StageWatch(self._spark) as watch:
             rows = self._scan.fetch_local(None)
             outcome = action(self.df if rows is None else rows)
-        self._report_after_run = self._counted(watch.counts())
+        self._report_after_run = self._prepare_report(watch.counts())
         self.rows = self._report_after_run().rows_decoded
         return outcome
 
-    def _counted(self, counts: StageCounts) -> Callable[[], SourceReport]:
+    def _prepare_report(self, counts: StageCounts) -> Callable[[], SourceReport]:
         """Return what makes the report after a run. Our readers count themselves. For Spark's, its metrics count."""
         scan = self._scan.scan
         report = report_of_run(scan)
 
-        def completed() -> SourceReport:
+        def complete() -> SourceReport:
             planned = report()
             if planned.cost is not None:
                 planned = planned.model_copy(update={"cost": planned.cost.after(counts.seconds)})
@@ -175,7 +175,7 @@ class ScanResult(PushdownResult):
                 )
             return planned.model_copy(update={"rows_returned": self.rows})
 
-        return completed
+        return complete
 
     @contextmanager
     def _limited_rows(self) -> Iterator[DataFrame]:

@@ -74,7 +74,7 @@ class QueryResult(PushdownResult):
                 joins = JoinWatch(self._query.spark)
                 outcome = action(row_count.frame)
             self.rows = row_count.rows()
-            self._reports_after_run = self._counted(watch)
+            self._reports_after_run = self._prepare_reports(watch)
             self._joins = joins.with_row_counts(self._joins)
             return outcome
 
@@ -86,7 +86,7 @@ class QueryResult(PushdownResult):
             frames[scan.view] = scan.scan.frame() if rows is None else rows
         return self._query.over(frames)
 
-    def _counted(self, watch: StageWatch) -> Callable[[], dict[str, SourceReport]]:
+    def _prepare_reports(self, watch: StageWatch) -> Callable[[], dict[str, SourceReport]]:
         """Return what makes the reports after a run.
 
         Spark counts the bytes of all its readers together, so they belong to a scan only if it is the only one.
@@ -95,7 +95,7 @@ class QueryResult(PushdownResult):
         by_spark = [(key, scan) for key, scan, report in scans if scan.has_fixed_report or report().bytes_read is None]
         counts = watch.counts() if len(by_spark) == 1 else None
 
-        def completed() -> dict[str, SourceReport]:
+        def complete() -> dict[str, SourceReport]:
             reports = {key: report() for key, _, report in scans}
             if counts is not None:
                 ((key, scan),) = by_spark
@@ -106,7 +106,7 @@ class QueryResult(PushdownResult):
                 )
             return reports
 
-        return completed
+        return complete
 
     def report(self) -> dict[str, SourceReport]:
         """Return for each scan what was planned and, after run(), what happened."""
