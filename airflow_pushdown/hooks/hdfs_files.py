@@ -60,7 +60,8 @@ class HdfsFiles(WebHDFS):  # type: ignore[misc] # fsspec has no types
         # HttpFS ignores the option, and returns whether it has renamed the file.
         if renamed.content and not renamed.json()["boolean"]:
             self.rm_file(target)
-            self.mv(source, target)
+            if not self._call("RENAME", "put", source, destination=target).json()["boolean"]:
+                raise OSError(f"HDFS did not rename {source} to {target}")
 
     def _data_location(self, response: requests.Response) -> str:
         """Return the address of the data node that a response names."""

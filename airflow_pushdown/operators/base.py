@@ -191,7 +191,7 @@ class PushdownBaseOperator(ClusterOperator):
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, object]:
         """Continue after the driver has ended, or the trigger has stopped waiting for it."""
         self._prepare(context)
-        with self._releasing_files():
+        with self._job_files():
             self._get_hook()
             self._take_event(event)
             return self._finish(context, self._collect(context))
@@ -204,7 +204,7 @@ class PushdownBaseOperator(ClusterOperator):
             driver_id = self._remembered_driver(context)
             if driver_id is not None:
                 self._prepare(context)
-                with self._releasing_files():
+                with self._job_files():
                     self._get_hook().attach(driver_id)
                     self.on_kill()
             raise
@@ -311,12 +311,12 @@ class PushdownBaseOperator(ClusterOperator):
         ti.xcom_push(key=PushdownReportLink().xcom_key, value=address)
         # A hook of an earlier try in this process would submit that try's job.
         self._hook = None
-        with self._releasing_files():
+        with self._job_files():
             super().execute(context)
             return self._collect(context)
 
     @contextmanager
-    def _releasing_files(self) -> Iterator[None]:
+    def _job_files(self) -> Iterator[None]:
         """Release the files of the job at the end of a block."""
         try:
             yield

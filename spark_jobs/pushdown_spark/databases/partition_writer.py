@@ -78,6 +78,8 @@ class PartitionWriter:
             finally:
                 if self.is_split and not is_recorded:
                     with suppress(PushdownError):
+                        # DROP would commit the transaction.
+                        connection.rollback()
                         connection.rows(f"DROP TABLE IF EXISTS {table}")
         return rows
 

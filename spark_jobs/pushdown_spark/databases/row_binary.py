@@ -48,58 +48,58 @@ def binary_rows(columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> list[
     """
     rows = batch.num_rows
     pieces: list[pa.Array] = []
-    record = [_fixed(np.full(rows, len(columns)), ">i2")]
+    record = [_encode(np.full(rows, len(columns)), ">i2")]
     for column, values in zip(columns, batch.columns, strict=True):
         if _BYTES.fullmatch(column.declared):
             lengths = pc.fill_null(pc.binary_length(values), _NULL).to_numpy(zero_copy_only=False)
             pieces += [
-                _binary(np.hstack([*record, _fixed(lengths, ">i4")])),
+                _to_arrow(np.hstack([*record, _encode(lengths, ">i4")])),
                 pc.fill_null(values.cast(pa.binary()), b""),
             ]
             record = []
             continue
-        content = _numbers(column.declared, values)
+        content = _encode_numbers(column.declared, values)
         if content is None:
             return None
-        field = [_fixed(np.full(rows, content.shape[1]), ">i4"), content]
+        field = [_encode(np.full(rows, content.shape[1]), ">i4"), content]
         if values.null_count:
-            present, absent = _binary(np.hstack(field)), pa.scalar(np.array([_NULL], ">i4").tobytes())
-            pieces += [_binary(np.hstack(record))] if record else []
+            present, absent = _to_arrow(np.hstack(field)), pa.scalar(np.array([_NULL], ">i4").tobytes())
+            pieces += [_to_arrow(np.hstack(record))] if record else []
             pieces.append(pc.if_else(values.is_valid(), present, absent))
             record = []
         else:
             record += field
-    pieces += [_binary(np.hstack(record))] if record else []
+    pieces += [_to_arrow(np.hstack(record))] if record else []
     _, offsets, data = pc.binary_join_element_wise(*pieces, b"").buffers()
     size = int(np.frombuffer(offsets, np.int32)[rows])
     return [memoryview(_HEADER), memoryview(data)[:size], memoryview(_TRAILER)]
 
 
-def _numbers(declared: str, values: pa.Array) -> Bytes | None:
+def _encode_numbers(declared: str, values: pa.Array) -> Bytes | None:
     """Return the bytes of each value, those of 0 for NULL. None if only CSV has the type or a value."""
     if declared in _INTEGERS and pa.types.is_integer(values.type):
         kind = _INTEGERS[declared]
-        return _fixed(_plain(values.cast(kind)), f">i{kind.bit_width // 8}")
+        return _encode(_fill_nulls(values.cast(kind)), f">i{kind.bit_width // 8}")
     if declared in _FLOATS and not pa.types.is_decimal(values.type):
         kind = _FLOATS[declared]
-        return _fixed(_plain(values.cast(kind, safe=False)), f">f{kind.bit_width // 8}")
+        return _encode(_fill_nulls(values.cast(kind, safe=False)), f">f{kind.bit_width // 8}")
     if declared == "boolean":
-        return _fixed(_plain(values.cast(pa.uint8())), ">u1")
+        return _encode(_fill_nulls(values.cast(pa.uint8())), ">u1")
     if declared == "date":
-        return _fixed(_plain(values.cast(pa.int32())) - _FIRST_DAY, ">i4")
+        return _encode(_fill_nulls(values.cast(pa.int32())) - _FIRST_DAY, ">i4")
     if _TIMESTAMP.fullmatch(declared):
-        return _fixed(_plain(values.cast(pa.int64())) - _FIRST_MICROS, ">i8")
-    return _numerics(values) if _NUMERIC.fullmatch(declared) else None
+        return _encode(_fill_nulls(values.cast(pa.int64())) - _FIRST_MICROS, ">i8")
+    return _encode_numerics(values) if _NUMERIC.fullmatch(declared) else None
 
 
-def _numerics(values: pa.Array) -> Bytes | None:
+def _encode_numerics(values: pa.Array) -> Bytes | None:
     """Return numerics: number of digits, weight of the first one, sign, scale, and the digits.
 
     The server removes zeros on both sides, so that all values of a batch have the same number of digits.
     """
     is_decimal = pa.types.is_decimal(values.type)
     scale = values.type.scale if is_decimal else 0
-    unscaled = _unscaled(values) if is_decimal else _plain(values.cast(pa.int64())).astype(np.int64)
+    unscaled = _unscale(values) if is_decimal else _fill_nulls(values.cast(pa.int64())).astype(np.int64)
     if unscaled is None:
         return None
     after = -(-scale // _BASE_DIGITS)
@@ -115,12 +115,12 @@ def _numerics(values: pa.Array) -> Bytes | None:
     parts = np.zeros((len(values), 4 + len(digits)), ">i2")
     parts[:, 0], parts[:, 1], parts[:, 3] = len(digits), len(digits) - after - 1, scale
     parts[:, 2] = np.where(unscaled < 0, _NEGATIVE, 0)
-    for place, digit in enumerate(digits):
-        parts[:, 4 + place] = digit
+    for position, digit in enumerate(digits):
+        parts[:, 4 + position] = digit
     return parts.view(np.uint8)
 
 
-def _unscaled(values: pa.Array) -> npt.NDArray[np.int64] | None:
+def _unscale(values: pa.Array) -> npt.NDArray[np.int64] | None:
     """Return decimals as integers, with 0 for NULL. None if one has more than 64 bits."""
     data = values.buffers()[1]
     words = np.frombuffer(data, "<i8")[values.offset * 2 : (values.offset + len(values)) * 2].reshape(-1, 2)
@@ -131,18 +131,19 @@ def _unscaled(values: pa.Array) -> npt.NDArray[np.int64] | None:
     return None if np.any(high != low >> 63) else low
 
 
-def _plain(values: pa.Array) -> npt.NDArray[np.number]:
+def _fill_nulls(values: pa.Array) -> npt.NDArray[np.number]:
+    """Return the values, with 0 for NULL."""
     plain: npt.NDArray[np.number] = pc.fill_null(values, pa.scalar(0, values.type)).to_numpy(zero_copy_only=False)
     return plain
 
 
-def _fixed(values: npt.NDArray[np.number], kind: str) -> Bytes:
+def _encode(values: npt.NDArray[np.number], kind: str) -> Bytes:
     """Return numbers as bytes, a row for each."""
     converted = np.ascontiguousarray(values.astype(kind))
     return converted.view(np.uint8).reshape(len(values), converted.itemsize)
 
 
-def _binary(content: Bytes) -> pa.Array:
+def _to_arrow(content: Bytes) -> pa.Array:
     """Return rows of bytes as an array of Arrow."""
     rows, size = content.shape
     offsets = np.arange(0, rows * size + 1, size, dtype=np.int32)

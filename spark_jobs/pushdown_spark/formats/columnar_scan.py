@@ -111,14 +111,13 @@ class ColumnarScan(Scan, Generic[Query, Metrics]):
             return planned
         files = {path: sum_metrics(parts) for path, parts in by_file(self._metrics.value.values()).items()}
         total = sum_metrics(files.values())
-        files_skipped = len([file for file in self._plan.files if file.size]) - len(files)
         return planned.model_copy(
             update={
                 "files_read": len(files),
                 "bytes_read": total.bytes_read,
                 "rows_decoded": total.rows_decoded,
                 "rows_after_pushdown": total.rows_returned,
-                "skipped": {"files": files_skipped, **total.skipped(planned.bytes_total)},
+                "skipped": {"files": self._plan.count_skipped(len(files)), **total.skipped(planned.bytes_total)},
                 "units": total.units,
                 "files": most_read(
                     FileReport(path=path, bytes_read=file.bytes_read, rows_decoded=file.rows_decoded, units=file.units)

@@ -6,14 +6,17 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from glob import escape
 from pathlib import Path
+from typing import TypeVar
 
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.runtime.file_paths import local_path
 from pushdown_spark.runtime.files import DRAFT, FileEntry
+
+T = TypeVar("T")
 
 _DELETE_ATTEMPTS, _DELETE_PAUSE_SECONDS = 10, 0.1
 """Executors end shortly after their driver and may write files during the deletion."""
@@ -104,30 +107,22 @@ class LocalFiles:
     def create(self, path: str, text: str) -> bool:
         """Create a file with a text. Return False if another process has created it first."""
         target = _local(path)
-        while True:
-            _make_directory(target.parent)
+
+        def create() -> bool:
             try:
                 with target.open("x", encoding="utf-8") as file:
                     file.write(text)
-                return True
             except FileExistsError:
                 return False
-            except FileNotFoundError:
-                # Another process has deleted the empty directory in the meantime.
-                continue
+            return True
+
+        return _create_in(target.parent, create)
 
     def write_text(self, path: str, text: str) -> None:
         """Write a file so that readers see the whole text or the previous file."""
         target = _local(path)
         draft = target.with_name(f".{target.name}{DRAFT}")
-        while True:
-            _make_directory(target.parent)
-            try:
-                draft.write_text(text, encoding="utf-8")
-                break
-            except FileNotFoundError:
-                # Another process has deleted the empty directory in the meantime.
-                continue
+        _create_in(target.parent, lambda: draft.write_text(text, encoding="utf-8"))
         draft.replace(target)
 
     def read_text(self, path: str) -> str | None:
@@ -143,6 +138,14 @@ def _local(path: str) -> Path:
     if local is None:
         raise ValueError(f"{path} is not a local path")
     return local
+
+
+def _create_in(directory: Path, create: Callable[[], T]) -> T:
+    """Create a file in a directory, again while other processes delete the empty directory. Return the result."""
+    while True:
+        _make_directory(directory)
+        with suppress(FileNotFoundError):
+            return create()
 
 
 def _make_directory(path: Path) -> None:

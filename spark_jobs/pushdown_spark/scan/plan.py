@@ -41,3 +41,7 @@ class ScanPlan:
             bytes_total=sum(file.size for file in self.files),
             notes=notes,
         )
+
+    def count_skipped(self, files_read: int) -> int:
+        """Return the number of files with content that were not read."""
+        return sum(1 for file in self.files if file.size) - files_read

@@ -408,19 +408,23 @@ def test_settings_that_look_secret_are_refused_because_they_would_be_on_a_comman
     assert runs(tmp_path) == []
 
 
+def scan_on_cluster(exchange: Path, spark_python: str) -> dict[str, Any]:
+    """Return the parameters of a scan by a driver on the cluster."""
+    return {
+        "task_id": "t",
+        "path": "/x",
+        "format": "json",
+        "conn_id": "cluster",
+        "exchange_dir": str(exchange),
+        "spark_python": spark_python,
+    }
+
+
 def test_a_trigger_that_failed_leaves_no_driver(
     make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path, spark_python: str
 ) -> None:
     driver_id = str(make_hook().submit())
-    operator = PushdownScanOperator(
-        task_id="t",
-        path="/x",
-        format="json",
-        conn_id="cluster",
-        exchange_dir=str(tmp_path),
-        spark_python=spark_python,
-        deferrable=True,
-    )
+    operator = PushdownScanOperator(**scan_on_cluster(tmp_path, spark_python), deferrable=True)
     context = {
         "ti": SimpleNamespace(dag_id="d", task_id="t", run_id="r", map_index=-1),
         "task_state_store": {operator.external_id_key: driver_id},
@@ -443,15 +447,7 @@ class TimeLimitedScan(PushdownScanOperator):
 def test_a_task_that_waits_too_long_leaves_neither_driver_nor_files(
     make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path, spark_python: str
 ) -> None:
-    task = TimeLimitedScan(
-        task_id="t",
-        path="/x",
-        format="json",
-        conn_id="cluster",
-        exchange_dir=str(tmp_path),
-        spark_python=spark_python,
-        do_xcom_push=False,
-    )
+    task = TimeLimitedScan(**scan_on_cluster(tmp_path, spark_python), do_xcom_push=False)
     ti = SimpleNamespace(dag_id="d", task_id="t", run_id="r", map_index=-1, try_number=1, stats_tags={})
     ti.xcom_push = lambda **_link: None
     with pytest.raises(AirflowTaskTimeout):

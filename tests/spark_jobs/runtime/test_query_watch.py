@@ -54,4 +54,4 @@ def test_stages_are_counted_after_spark_dropped_those_that_it_skipped(spark: Spa
         spark.range(1_000).repartition(2).groupBy().count().collect()
     for _ in range(kept // 10 + 1):
         numbers.count()
-    assert watch.counts().seconds > 0
+    assert watch.counts().rows == 1_000

@@ -119,7 +119,7 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
         sampled_bytes = sum(file.size for file in sampled_files)
         rows = sum(source.tail.footer.number_of_rows for source in sources)
         rows = rows * sum(file.size for file in files) // max(sampled_bytes, 1)
-        spark_seconds = _spark_opening(len(files), len(query.schema)) + rows * len(query.schema) * _COSTS.spark
+        spark_seconds = _opening_seconds(len(files), len(query.schema)) + rows * len(query.schema) * _COSTS.spark
         if _MARGIN * spark_seconds < _COSTS.fixed:
             reason = f"about {rows:,} rows are too few to make up for starting another reader"
             return OrcChoice(reason, reader=OrcReader.SPARK)
@@ -155,15 +155,15 @@ def reader_seconds(sample: OrcSample, columns: int, filters: int, lists: Sequenc
         + alive * (filters * c.search + len(lists) * c.lists)
         + selects * min(matching_groups * c.group, alive * c.decode)
         + matching * columns * c.row,
-        OrcReader.SPARK_WITH_FILTER: _spark_opening(sample.files, columns)
+        OrcReader.SPARK_WITH_FILTER: _opening_seconds(sample.files, columns)
         + alive * (filters * c.spark_search + steps * c.spark_step)
         + selects * min(matching_groups * c.spark_group, alive * c.spark_skip)
         + matching * columns * c.spark,
-        OrcReader.SPARK: _spark_opening(sample.files, columns) + alive * columns * c.spark,
+        OrcReader.SPARK: _opening_seconds(sample.files, columns) + alive * columns * c.spark,
     }
 
 
-def _spark_opening(files: int, columns: int) -> float:
+def _opening_seconds(files: int, columns: int) -> float:
     """Return the CPU seconds that Spark's reader needs to open files and the columns in them."""
     return files * (_COSTS.spark_file + columns * _COSTS.spark_column)
 

@@ -90,7 +90,7 @@ class TextScan(Scan):
                 "rows_decoded": sums.candidate_lines,
                 "rows_after_pushdown": sums.candidate_lines,
                 "skipped": {
-                    "files": len([file for file in self._plan.files if file.size]) - len(files),
+                    "files": self._plan.count_skipped(len(files)),
                     "bytes never parsed": sums.bytes_searched - sums.candidate_bytes,
                 },
                 "files": most_read(
