@@ -5,8 +5,8 @@ so that the rows of one attempt count, whatever number of attempts Spark starts.
 recorded undoes its transaction. The driver gives each attempt of a run tables of its own, so that tasks of an earlier
 attempt cannot add rows.
 
-A staging table without transactions is split: each attempt of a task creates a table like it for its rows, and records
-the end of its name with the partition.
+A split staging table stays empty: each attempt of a task creates a table like it for its rows, and records the end of
+its name with the partition.
 
 Workers import this module, so it must not import the packages that only the driver needs.
 """

@@ -5,10 +5,12 @@ Their names have the run, the time and the attempt:
     airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER      rows that tasks load
     airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER_p    the partitions whose rows are complete
 
-In MariaDB, staging tables have no transactions if the target exists, because InnoDB would take twice the time to load
-and to read them. The table of rows then stays empty, and each attempt of a task loads a table like it:
+In MySQL and MariaDB, the table of rows stays empty if the target exists, and each attempt of a task loads a table like
+it. So the commit need not wait for the locks of an attempt that still loads:
 
     airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER_TASK
+
+In MariaDB, these tables have no transactions, because InnoDB would take twice the time to load and to read them.
 
 A retry deletes the tables of earlier attempts of its run. Any run deletes tables that are older than `MAX_AGE_SECONDS`.
 """
@@ -26,11 +28,13 @@ from pyspark.sql import types as t
 from pushdown_spark.databases.column_types import declared_type
 from pushdown_spark.databases.identifiers import with_suffix
 from pushdown_spark.databases.remote_table import Dialect, RemoteTable
-from pushdown_spark.databases.write_connection import WriteConnection
+from pushdown_spark.databases.write_connection import LOCK_SECONDS, WriteConnection
 from pushdown_spark.errors import PushdownError, RemoteFailedError
 from pushdown_spark.output.target_table import TargetTable
 
 MAX_AGE_SECONDS = 2 * 86_400
+_USE_SECONDS = 5
+"""How long the deletion of a table waits for tasks that use it."""
 _PREFIX = "airflow_pushdown_"
 _NAME = re.compile(rf"{_PREFIX}(?P<run>[0-9a-f]{{12}})_(?P<time>[0-9a-f]{{8}})_[0-9a-f]{{8}}_\d+(?:_p|_[0-9a-f]{{8}})?")
 _NAMES = {
@@ -56,18 +60,26 @@ _UNKNOWN_COLLATION = "UNKNOWN"
 
 @dataclass(frozen=True)
 class StagingTables:
-    """The tables of one attempt. `is_split` is whether each attempt of a task has a table of its own for its rows."""
+    """The tables of one attempt. `is_split` is whether each attempt of a task has a table of its own for its rows.
+
+    `engine` is the storage engine of the rows in MySQL.
+    """
 
     target: TargetTable
     name: str
     marker: str
     is_split: bool = False
+    engine: str = _TRANSACTIONAL
 
     @classmethod
-    def of(cls, target: TargetTable, run: str, attempt: str, number: int, *, is_split: bool) -> StagingTables:
+    def of(
+        cls, connection: WriteConnection, target: TargetTable, run: str, attempt: str, number: int, *, is_split: bool
+    ) -> StagingTables:
         """Return the tables for call number `number` of `stage`."""
         name = f"{_PREFIX}{run[:12]}_{int(time.time()):08x}_{attempt[:8]}_{number}"
-        return cls(target, name, marker_of(attempt), is_split)
+        is_aria = is_split and target.dialect is Dialect.MARIADB and not connection.rows(_NEEDS_INNODB)
+        engine = _NOT_TRANSACTIONAL if is_aria else _TRANSACTIONAL
+        return cls(target, name, marker_of(attempt), is_split, engine)
 
     @property
     def rows(self) -> str:
@@ -111,13 +123,12 @@ class StagingTables:
         self._create(connection, columns, "CREATE TABLE")
 
     def drop(self, connection: WriteConnection) -> None:
-        """Delete the tables."""
+        """Delete the tables. A table that a task still uses stays, until a later run deletes it."""
         # Without the table of rows, no task can create one like it.
-        connection.rows(f"DROP TABLE IF EXISTS {self.rows}")
-        connection.rows(f"DROP TABLE IF EXISTS {self.partitions}")
-        for name in _names(connection, self.target) if self.is_split else ():
-            if name.startswith(self.name):
-                connection.rows(f"DROP TABLE IF EXISTS {self.target.sibling(name)}")
+        _drop_unused(connection, self.target, [self.name, f"{self.name}_p"])
+        if self.is_split:
+            names = [name for name in _names(connection, self.target) if name.startswith(self.name)]
+            _drop_unused(connection, self.target, names)
 
     def loaded(self, connection: WriteConnection) -> list[str]:
         """Return the quoted names of the tables that have the rows."""
@@ -157,12 +168,7 @@ class StagingTables:
         """The options of a table in MySQL. The comment shows which attempt has created the target by a rename."""
         if not self.target.dialect.is_mysql:
             return ""
-        return f" {_NOT_TRANSACTIONAL if self.is_split else _TRANSACTIONAL} COMMENT '{self.marker}'"
-
-
-def may_split(connection: WriteConnection) -> bool:
-    """Return whether staging tables of MariaDB can do without transactions."""
-    return not connection.rows(_NEEDS_INNODB)
+        return f" {self.engine} COMMENT '{self.marker}'"
 
 
 def count_rows(connection: WriteConnection, statement: str) -> int:
@@ -181,13 +187,7 @@ def drop_leftovers(connection: WriteConnection, target: TargetTable, run: str) -
 
     A table that a task still uses stays. Its attempt can no longer commit.
     """
-    if target.dialect is Dialect.POSTGRES:
-        connection.rows("SET lock_timeout = '5s'")
-    elif target.dialect.is_mysql:
-        connection.rows("SET SESSION lock_wait_timeout = 5")
-    for name in _leftovers(connection, target, run):
-        with suppress(PushdownError):
-            connection.rows(f"DROP TABLE IF EXISTS {target.sibling(name)}")
+    _drop_unused(connection, target, list(_leftovers(connection, target, run)))
 
 
 def drop_tables_of(connection: WriteConnection, target: TargetTable, run: str) -> None:
@@ -196,6 +196,23 @@ def drop_tables_of(connection: WriteConnection, target: TargetTable, run: str) -
         match = _NAME.fullmatch(name)
         if match and match["run"] == run[:12]:
             connection.rows(f"DROP TABLE IF EXISTS {target.sibling(name)}")
+
+
+def _drop_unused(connection: WriteConnection, target: TargetTable, names: Sequence[str]) -> None:
+    """Delete tables. One that a transaction uses for longer than some seconds stays."""
+    _limit_waits(connection, target, _USE_SECONDS)
+    for name in names:
+        with suppress(PushdownError):
+            connection.rows(f"DROP TABLE IF EXISTS {target.sibling(name)}")
+    _limit_waits(connection, target, LOCK_SECONDS)
+
+
+def _limit_waits(connection: WriteConnection, target: TargetTable, seconds: int) -> None:
+    """Limit how long a statement waits for other transactions on a table. SQLite has one lock for all tables."""
+    if target.dialect is Dialect.POSTGRES:
+        connection.rows(f"SET lock_timeout = '{seconds}s'")
+    elif target.dialect.is_mysql:
+        connection.rows(f"SET SESSION lock_wait_timeout = {seconds}")
 
 
 def _leftovers(connection: WriteConnection, target: TargetTable, run: str) -> Iterator[str]:

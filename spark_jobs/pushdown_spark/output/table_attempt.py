@@ -22,7 +22,7 @@ from pyspark.sql import types as t
 from pushdown_spark.contract import OutputMode, OutputSummary, TableOutputSpec
 from pushdown_spark.databases.client import DatabaseAddress
 from pushdown_spark.databases.partition_writer import PartitionWriter
-from pushdown_spark.databases.remote_table import Dialect, RemoteTable
+from pushdown_spark.databases.remote_table import RemoteTable
 from pushdown_spark.databases.target_columns import target_columns
 from pushdown_spark.databases.write_connection import WriteConnection, connect_to_write
 from pushdown_spark.errors import OutputExistsError, PushdownError, RemoteFailedError, UnknownColumnError
@@ -32,7 +32,6 @@ from pushdown_spark.output.staging_tables import (
     drop_leftovers,
     drop_tables_of,
     marker_of,
-    may_split,
 )
 from pushdown_spark.output.table_changes import TableChange
 from pushdown_spark.output.target_table import (
@@ -120,9 +119,9 @@ class TableAttempt:
         with closing(self._connect(self._address)) as connection:
             if self._change is not None:
                 self._change.staging.drop(connection)
-            is_split = existing is not None and self._may_split(connection)
+            is_split = existing is not None and self._may_split()
             run = self._require_ledger().run
-            staging = StagingTables.of(self.target, run, self._attempt, self._stages, is_split=is_split)
+            staging = StagingTables.of(connection, self.target, run, self._attempt, self._stages, is_split=is_split)
             self._stages += 1
             self._change = TableChange(staging, self._output.mode, ())
             if existing is not None:
@@ -180,10 +179,10 @@ class TableAttempt:
                 with connection.transaction(self.target.lock):
                     self._ledger.release(connection)
 
-    def _may_split(self, connection: WriteConnection) -> bool:
-        """Return whether the rows can be in several tables without transactions. Some checks read one table."""
+    def _may_split(self) -> bool:
+        """Return whether the rows can be in several tables. Some checks read one table."""
         reads_one = self._output.mode is OutputMode.MERGE or bool(self._output.checks.unique)
-        return self.target.dialect is Dialect.MARIADB and not reads_one and may_split(connection)
+        return self.target.dialect.is_mysql and not reads_one
 
     def _is_committed(self, connection: WriteConnection) -> bool:
         """Return whether an earlier attempt has committed, so that this one has nothing to write."""

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +17,9 @@ from pyspark.sql import SparkSession
 from table_databases import KINDS, Database, opened, output_of
 
 from pushdown_spark.contract import OutputMode, OutputSummary
+from pushdown_spark.databases.write_connection import connect_to_write
 from pushdown_spark.errors import RemoteFailedError
+from pushdown_spark.output import staging_tables
 from pushdown_spark.output.table_attempt import TableAttempt
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -77,6 +81,31 @@ def test_second_attempt_of_a_partition_adds_nothing(database: Database, mode: Ou
     attempt.commit(2, OutputSummary(mode=case.mode, columns={}))
     first = NEW[0] if database.product == "sqlite" else other
     assert sorted(database.rows("SELECT id, day, x FROM t")) == sorted([*first, *NEW[1]])
+    assert database.tables() == ["t"]
+
+
+def test_commit_does_not_wait_for_a_task_that_has_lost(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its staging table stays until a later run."""
+    if database.product == "sqlite":
+        pytest.skip("SQLite has one lock for all tables")
+    monkeypatch.setattr(staging_tables, "_USE_SECONDS", 1)
+    case = Case(OutputMode.APPEND, has_table=True)
+    case.prepare(database)
+    attempt = TableAttempt(database.address, case.spec, "run")
+    assert attempt.prepare()
+    writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
+    for number, rows in enumerate(NEW):
+        writer.load(number, iter([batch(rows)]))
+    with closing(connect_to_write(database.address)) as loser, ThreadPoolExecutor(1) as threads:
+        loser.begin()
+        loser.load(writer.table, writer.columns, batch(NEW[0]))
+        commit = threads.submit(attempt.commit, len(NEW), OutputSummary(mode=case.mode, columns={}))
+        try:
+            assert commit.result(timeout=120) is not None
+        finally:
+            loser.rollback()
+    assert sorted(database.rows("SELECT id, day, x FROM t")) == case.expected()
+    assert not TableAttempt(database.address, case.spec, "run").prepare()
     assert database.tables() == ["t"]
 
 
