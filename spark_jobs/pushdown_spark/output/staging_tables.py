@@ -10,7 +10,8 @@ it. So the commit need not wait for the locks of an attempt that still loads:
 
     airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER_TASK
 
-In MariaDB, these tables have no transactions, because InnoDB would take twice the time to load and to read them.
+In MariaDB, these tables have no transactions, because InnoDB would take twice the time to load and to read them. In
+SQLite, each attempt of a task always loads such a table, in a file of its own next to the database.
 
 A retry deletes the tables of earlier attempts of its run. Any run deletes tables that are older than `MAX_AGE_SECONDS`.
 """
@@ -60,7 +61,7 @@ _UNKNOWN_COLLATION = "UNKNOWN"
 
 @dataclass(frozen=True)
 class StagingTables:
-    """The tables of one attempt. `is_split` is whether each attempt of a task has a table of its own for its rows.
+    """The tables of one attempt. `is_split` is whether the rows stay in the parts that attempts of tasks have loaded.
 
     `engine` is the storage engine of the rows in MySQL.
     """
@@ -126,16 +127,26 @@ class StagingTables:
         """Delete the tables. A table that a task still uses stays, until a later run deletes it."""
         # Without the table of rows, no task can create one like it.
         _drop_unused(connection, self.target, [self.name, f"{self.name}_p"])
-        if self.is_split:
-            names = [name for name in _names(connection, self.target) if name.startswith(self.name)]
-            _drop_unused(connection, self.target, names)
+        names = [name for name in _names(connection, self.target) if name.startswith(self.name)]
+        _drop_unused(connection, self.target, names)
+
+    def gather(self, connection: WriteConnection) -> None:
+        """Copy the rows of all parts to the table of rows."""
+        parts = self._parts(connection)
+        with connection.transaction(self.target.lock):
+            for part in parts:
+                connection.change(f"INSERT INTO {self.rows} SELECT * FROM {part}")  # noqa: S608
 
     def loaded(self, connection: WriteConnection) -> list[str]:
-        """Return the quoted names of the tables that have the rows."""
-        if not self.is_split:
-            return [self.rows]
+        """Return the quoted names of the tables that have the rows.
+
+        The first call for a connection has to be outside of a transaction.
+        """
+        return self._parts(connection) if self.is_split else [self.rows]
+
+    def _parts(self, connection: WriteConnection) -> list[str]:
         statement = f"SELECT suffix FROM {self.partitions} ORDER BY partition_id"  # noqa: S608
-        return [with_suffix(self.rows, str(suffix)) for (suffix,) in connection.rows(statement)]
+        return [connection.attach(with_suffix(self.rows, str(suffix))) for (suffix,) in connection.rows(statement)]
 
     def totals(self, connection: WriteConnection) -> tuple[int, int]:
         """Return the number of recorded partitions and of their rows.
@@ -195,7 +206,7 @@ def drop_tables_of(connection: WriteConnection, target: TargetTable, run: str) -
     for name in _names(connection, target):
         match = _NAME.fullmatch(name)
         if match and match["run"] == run[:12]:
-            connection.rows(f"DROP TABLE IF EXISTS {target.sibling(name)}")
+            connection.drop(target.sibling(name))
 
 
 def _drop_unused(connection: WriteConnection, target: TargetTable, names: Sequence[str]) -> None:
@@ -203,7 +214,7 @@ def _drop_unused(connection: WriteConnection, target: TargetTable, names: Sequen
     _limit_waits(connection, target, _USE_SECONDS)
     for name in names:
         with suppress(PushdownError):
-            connection.rows(f"DROP TABLE IF EXISTS {target.sibling(name)}")
+            connection.drop(target.sibling(name))
     _limit_waits(connection, target, LOCK_SECONDS)
 
 
@@ -224,7 +235,8 @@ def _leftovers(connection: WriteConnection, target: TargetTable, run: str) -> It
 
 
 def _names(connection: WriteConnection, target: TargetTable) -> list[str]:
-    return [str(name) for (name,) in connection.rows(_NAMES[target.sql_family], target.schema, _PREFIX)]
+    tables = connection.rows(_NAMES[target.sql_family], target.schema, _PREFIX)
+    return [*(str(name) for (name,) in tables), *connection.parts(_PREFIX)]
 
 
 def _sqlite_column(target: TargetTable, table: RemoteTable, index: int) -> str:
