@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -106,6 +107,40 @@ def test_commit_does_not_wait_for_a_task_that_has_lost(database: Database, monke
     assert sorted(database.rows("SELECT id, day, x FROM t")) == case.expected()
     assert not TableAttempt(database.address, case.spec, "run").prepare()
     assert database.tables() == ["t"]
+
+
+@pytest.mark.parametrize("has_table", [True, False], ids=["existing", "missing"])
+def test_sqlite_is_not_locked_while_tasks_load(tmp_path: Path, has_table: bool, request: pytest.FixtureRequest) -> None:
+    """The files of tasks are as readable as the database, and none of them stays."""
+    database = opened("sqlite", request, tmp_path)
+    path = Path(str(database.connection.database))
+    path.chmod(0o600)
+    case = Case(OutputMode.OVERWRITE, has_table)
+    case.prepare(database)
+    attempt = TableAttempt(database.address, case.spec, "run")
+    assert attempt.prepare()
+    writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
+
+    def loading() -> Iterator[pa.RecordBatch]:
+        yield batch(NEW[0])
+        with closing(sqlite3.connect(path, timeout=0)) as other:
+            other.execute("CREATE TABLE other (id int)")
+        (part,) = (each for each in tmp_path.iterdir() if "airflow_pushdown" in each.name)
+        assert part.stat().st_mode == path.stat().st_mode
+        yield batch(NEW[1])
+
+    assert writer.load(0, loading()) == 3
+    with pytest.raises(ValueError, match="disturbed"):
+        writer.load(1, disturbed())
+    attempt.gather()
+    attempt.commit(1, OutputSummary(mode=case.mode, columns={}))
+    assert sorted(database.rows("SELECT id, day, x FROM t")) == case.expected()
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def disturbed() -> Iterator[pa.RecordBatch]:
+    yield batch(NEW[1])
+    raise ValueError("disturbed")
 
 
 def test_rows_missing_from_the_staging_table_are_an_error(spark: SparkSession, database: Database) -> None:
