@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _STAGED = "staged"
+_MOST_FILES = 8
+"""SQLite attaches at most ten files, unless it was compiled with another limit."""
 
 
 class DatabaseOutput(Output):
@@ -92,10 +94,10 @@ class DatabaseOutput(Output):
         ]
         rows = frame.select(*columns)
         if self._attempt.target.dialect is Dialect.SQLITE:
-            # SQLite has one writer at a time.
-            rows = rows.repartition(1)
+            rows = rows.coalesce(_MOST_FILES)
         loaded = rows.mapInArrow(writer, LOADED).collect()
         self._partitions = len({row["partition"] for row in loaded})
+        self._attempt.gather()
 
     def check(self) -> None:
         """Check the rows: `checks`, then that they satisfy `replace_where` and have a unique merge key."""

@@ -58,7 +58,7 @@ def _catalog(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> I
         f"spark.sql.catalog.{CATALOG}.type": "hadoop",
         f"spark.sql.catalog.{CATALOG}.warehouse": str(tmp_path_factory.mktemp("lakehouse")),
         # Delta reads its log with 50 tasks otherwise.
-        "spark.databases.delta.snapshotPartitions": "1",
+        "spark.databricks.delta.snapshotPartitions": "1",
     }
     for key, value in settings.items():
         spark.conf.set(key, value)

@@ -17,6 +17,8 @@ def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     settings = {
         "spark.sql.catalogImplementation": "hive",
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:{directory / 'metastore'};create=true",
+        # Derby waits for the disk after each of its transactions otherwise.
+        "spark.driver.extraJavaOptions": "-Dderby.system.durability=test",
     }
     submitted = " ".join(f"--conf {key}={value}" for key, value in settings.items())
     paths = [str(ROOT), str(ROOT / "spark_jobs"), str(ROOT / "tests")]
