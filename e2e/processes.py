@@ -93,6 +93,15 @@ class Programs:
         program.process.wait()
         self._started.remove(program)
 
+    def kill_machine(self, name: str) -> None:
+        """Kill a program and all its descendants, as when a machine is lost."""
+        program = self.by_name(name)
+        descendants = program.tree()[1:]
+        self.kill(program)
+        for process in descendants:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
     def check(self) -> None:
         """Raise `E2eError` if one of the programs has ended."""
         for program in self._started:
