@@ -79,7 +79,7 @@ class DagRunReports:
 class Fallback:
     """A source that Spark's reader took although a pushdown reader was allowed to.
 
-    `reason` is that of the newest run, `last`. `bytes_read` is what Spark's reader read in all these runs, None if it is
+    `reason` is that of the newest run, `last`. `bytes_read` is what Spark's reader read in all runs, None if it is
     unknown for one of them.
     """
 
