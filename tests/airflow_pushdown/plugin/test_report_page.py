@@ -307,7 +307,7 @@ def test_while_the_task_runs_the_page_waits_and_links_to_spark(
         assert "stalled_scan.scan" in Site(f"http://{spark}").get("/")[1]
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(300)
 
 
 @pytest.fixture
