@@ -240,6 +240,14 @@ def test_charts_need_three_runs_and_have_dates() -> None:
     assert many[0].dates == ("Jan 1", "Jan 5", "Jan 9")
 
 
+def test_a_chart_without_a_known_value_says_so() -> None:
+    unknown = JobResult(seconds=4, sources={"s": SourceReport(reader="r", reason="w")})
+    sizes, times = history_charts([past_run(number, unknown) for number in range(3)], TaskKey("d", "t", "r"), ())
+    assert (sizes.highest, times.highest) == ("unknown", "up to 4.0 s")
+    reports = DagReports("dag", datetime(2026, 1, 30, 9, tzinfo=UTC), (dag_run(30, unknown),))
+    assert [chart.highest for chart in day_charts(reports.days)] == ["unknown", "up to 4.0 s"]
+
+
 def test_runs_whose_reader_or_plan_changed_are_marked() -> None:
     ours = JobResult(sources={"s": SourceReport(reader="pushdown", reason="w")})
     spark = JobResult(sources={"s": SourceReport(reader="spark", reason="w")})
