@@ -271,13 +271,13 @@ def summary(found: Sequence[Pair], analysing: float | None) -> str:
     orders = {"All orders": found}
     for order in dict.fromkeys(pair.order for pair in found):
         orders[order.capitalize()] = [pair for pair in found if pair.order == order]
-    said = [
+    paragraphs = [
         f"{name}: {_against('Spark', [(pair.ours, pair.spark) for pair in chosen])}" for name, chosen in orders.items()
     ]
     if analysing is not None:
         costed = _against("Its cost model", [(pair.ours, pair.costed) for pair in found])
-        said.append(f"{costed} ANALYZE took {analysing:.0f} s before, which is counted nowhere.")
-    return "\n\n".join(said)
+        paragraphs.append(f"{costed} ANALYZE took {analysing:.0f} s before, which is counted nowhere.")
+    return "\n\n".join(paragraphs)
 
 
 def _against(name: str, runs: Sequence[tuple[tuple[Run, ...], tuple[Run, ...]]]) -> str:
@@ -287,17 +287,17 @@ def _against(name: str, runs: Sequence[tuple[tuple[Run, ...], tuple[Run, ...]]])
         return f"{name}: no run that both finish; {stopped} are finished by us alone."
     walls = [_wall(theirs, ours) for ours, theirs in both]
     rows = [max(theirs[0].rows or 0, 1) / max(ours[0].rows or 0, 1) for ours, theirs in both]
-    said = (
+    sentence = (
         f"{len(both)} runs that both finish: {name} takes {statistics.geometric_mean(walls):.2f} times our wall time "
         f"(least {min(walls):.2f}) and {statistics.geometric_mean(rows):.2f} times our rows through joins, both in "
         "geometric mean."
     )
     if stopped:
-        said += (
+        sentence += (
             f" {stopped} more are finished by us alone: with what these took until they were stopped it takes "
             f"{statistics.geometric_mean(_wall(theirs, ours) for ours, theirs in runs):.2f} times our wall time."
         )
-    return said
+    return sentence
 
 
 def prepare(scale: float, cache: Path) -> Path:

@@ -171,7 +171,7 @@ def test_the_directory_of_a_run_has_the_permissions_of_the_exchange(
 
 
 @pytest.mark.parametrize("mode", ["client", "cluster"])
-def test_a_job_on_yarn(
+def test_a_job_writes_its_rows_and_shows_no_secret(
     submission: Submit, cluster: HadoopCluster, provider: str, key: str, mode: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     pages: list[Application] = []
