@@ -9,6 +9,7 @@ kept for its logs.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -23,7 +24,7 @@ from pathlib import Path
 
 from demo.java import java_home
 from e2e.api import AirflowApi
-from e2e.documentation import DATA, dag_examples, wrong_inputs
+from e2e.documentation import DATA, dag_examples, failing_dag, wrong_inputs
 from e2e.processes import E2eError, Programs, wait_for
 from e2e.services import AirflowServices
 
@@ -75,7 +76,7 @@ class Environments:
     spark: Path
 
 
-def install(dist: Path, target: Path, programs: Programs) -> Environments:
+def install(dist: Path, target: Path, constraints: Mapping[str, Path], programs: Programs) -> Environments:
     """Install both distributions with their dependencies, as the installation page says."""
     (airflow_wheel,) = dist.glob("airflow_pushdown-*.whl")
     (spark_wheel,) = dist.glob("pushdown_spark-*.whl")
@@ -84,22 +85,21 @@ def install(dist: Path, target: Path, programs: Programs) -> Environments:
     for side, packages in wheels.items():
         venv.create(target / side, with_pip=True)
         pythons[side] = target / side / "bin" / "python"
-        constraints = str(dist / f"constraints-{side}.txt")
-        command = [str(pythons[side]), "-m", "pip", "install", "--no-compile", *packages, "-c", constraints]
+        command = [str(pythons[side]), "-m", "pip", "install", "--no-compile", *packages, "-c", str(constraints[side])]
         programs.run(f"install-{side}", command)
     return Environments(pythons["airflow"], pythons["spark"])
 
 
-def check_installation(dist: Path, environments: Environments, directory: Path) -> None:
+def check_installation(constraints: Mapping[str, Path], environments: Environments, directory: Path) -> None:
     """Raise `E2eError` unless all packages are pinned, and all modules can be imported with them."""
     packages = {"airflow": "airflow_pushdown", "spark": "pushdown_spark"}
     for side, python in (("airflow", environments.airflow), ("spark", environments.spark)):
-        pins = (dist / f"constraints-{side}.txt").read_text(encoding="utf-8").splitlines()
+        pins = constraints[side].read_text(encoding="utf-8").splitlines()
         installed = _output(python, "-m", "pip", "list", "--format=freeze", "--exclude=pip", "--exclude=setuptools")
         own = ("airflow-pushdown==", "pushdown-spark==")
         unpinned = [line for line in installed.splitlines() if line not in pins and not line.startswith(own)]
         if unpinned:
-            raise E2eError(f"constraints-{side}.txt lacks {unpinned}")
+            raise E2eError(f"{constraints[side].name} lacks {unpinned}")
         # Airflow logs to the same stream.
         printed = _output(python, "-c", _IMPORT_MODULES, packages[side], AIRFLOW_HOME=str(directory))
         failed = json.loads(printed.splitlines()[-1])
@@ -153,6 +153,29 @@ def check_wrong_inputs(folder: Path, airflow: Path, environment: Mapping[str, st
         raise E2eError(f"airflow dags list-import-errors lacks: {missing}\n{run.stderr[-2_000:]}")
 
 
+def check_failing_tasks(
+    directory: Path, environments: Environments, programs: Programs, settings: Mapping[str, str]
+) -> None:
+    """Raise `E2eError` unless the task of each other wrong input fails with its line."""
+    data, errors = directory / "data", directory / "errors.jsonl"
+    _write_json(data / "events", [{"id": 1, "kind": "a", "tags": []}])
+    inputs = [*wrong_inputs("task start"), *wrong_inputs("job")]
+    (directory / "dags").mkdir()
+    (directory / "dags" / "failing.py").write_text(failing_dag("failing", inputs, data, errors), encoding="utf-8")
+    variables = {**settings, "AIRFLOW_HOME": str(directory), "AIRFLOW__CORE__DAGS_FOLDER": str(directory / "dags")}
+    variables["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = f"sqlite:///{directory}/airflow.db"
+    airflow = [str(environments.airflow), "-m", "airflow"]
+    programs.run("failing-migrate", [*airflow, "db", "migrate"], **variables)
+    # The command fails, because all tasks do.
+    with contextlib.suppress(E2eError):
+        programs.run("failing", [*airflow, "dags", "test", "failing", DAYS[0]], **variables)
+    raised = dict(json.loads(line) for line in errors.read_text(encoding="utf-8").splitlines())
+    found = [raised.get(str(number), "no error").replace(str(data), DATA) for number in range(len(inputs))]
+    wrong = {one.code: line for one, line in zip(inputs, found, strict=True) if line != one.line}
+    if wrong:
+        raise E2eError(f"these inputs have other lines than in the documentation: {wrong}")
+
+
 def rows(spark_python: Path, path: Path, file_format: str = "parquet") -> list[dict[str, object]]:
     """Return the rows of an output, sorted by their text."""
     return sorted(json.loads(_output(spark_python, "-c", _READ_ROWS, str(path), file_format)), key=str)
@@ -194,12 +217,13 @@ def check_outputs(data: Path, spark_python: Path) -> None:
         raise E2eError(f"outputs differ: {found} instead of {expected}")
 
 
-def check_release(dist: Path, run: Path) -> None:
+def check_release(dist: Path, run: Path, constraints: str) -> None:
     """Check the distributions in a directory. `run` is an empty directory for environments, data and logs."""
     programs = Programs(run, _environment())
     try:
-        environments = install(dist, run, programs)
-        check_installation(dist, environments, run / "home")
+        files = {"airflow": dist / constraints, "spark": dist / "constraints-spark.txt"}
+        environments = install(dist, run, files, programs)
+        check_installation(files, environments, run / "home")
         print("both sides are installed", flush=True)
         data = run / "data"
         data.mkdir()
@@ -220,10 +244,12 @@ def check_release(dist: Path, run: Path) -> None:
         print("airflow-pushdown doctor found no problem", flush=True)
         variables = {**_environment(), "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database}
         check_wrong_inputs(run / "wrong", environments.airflow, variables)
-        print("airflow dags list-import-errors has the line of each wrong input", flush=True)
+        print("airflow dags list-import-errors has the line of each wrong input of a parse", flush=True)
         run_examples(api, services, data)
         check_outputs(data, environments.spark)
         print("the DAGs of the documentation wrote their rows", flush=True)
+        check_failing_tasks(run / "failing", environments, programs, settings)
+        print("tasks with wrong inputs fail with the lines of the documentation", flush=True)
     finally:
         programs.stop()
 
@@ -232,11 +258,14 @@ def main() -> int:
     """Check the release in the directory of the argument. Return 0 if it works."""
     parser = argparse.ArgumentParser(prog="python -m e2e.release_check", description="Check a release as a new user.")
     parser.add_argument("dist", type=Path, help="the directory with both wheels and the constraint files")
-    dist = parser.parse_args().dist.resolve()
+    parser.add_argument(
+        "--constraints", default="constraints-airflow.txt", help="the file of the Airflow to check with"
+    )
+    arguments = parser.parse_args()
     (ROOT / ".e2e").mkdir(exist_ok=True)
     run = Path(tempfile.mkdtemp(prefix="release-", dir=ROOT / ".e2e"))
     try:
-        check_release(dist, run)
+        check_release(arguments.dist.resolve(), run, arguments.constraints)
     except E2eError as error:
         print(f"{error}\nThe logs are in {run}", file=sys.stderr)
         return 1
