@@ -5,6 +5,7 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11 python3.1
 UV := $(shell command -v uv)
 DATE ?= 2026-01-01
 PROJECT_URL ?=
+CONSTRAINTS ?= constraints-airflow.txt
 
 AIRFLOW := .venv-airflow
 SPARK := .venv-spark
@@ -377,9 +378,9 @@ release: python
 	@cp requirements/constraints-*.txt dist/
 	@.cache/release/bin/twine check --strict dist/*.whl dist/*.tar.gz
 
-# Both sides in empty environments, and the DAGs of the documentation.
+# Both sides in empty environments, and the DAGs of the documentation. CONSTRAINTS=constraints-airflow-3.2.txt takes another Airflow.
 release-check: release $(AIRFLOW)/.installed java
-	$(AIRFLOW)/bin/python -m e2e.release_check dist
+	$(AIRFLOW)/bin/python -m e2e.release_check dist --constraints $(CONSTRAINTS)
 
 # Resolve the newest versions that the requirements allow in empty environments.
 lock: python

@@ -67,9 +67,10 @@ class Block(NamedTuple):
         return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
 
 
-def all_blocks(page: Path) -> Iterator[Block]:
-    """Yield the code blocks of a page."""
-    for language, title, code in BLOCK.findall(page.read_text(encoding="utf-8")):
+def all_blocks(page: Path, before: str | None = None) -> Iterator[Block]:
+    """Yield the code blocks of a page, or only those before a heading."""
+    text = page.read_text(encoding="utf-8")
+    for language, title, code in BLOCK.findall(text.partition(before)[0] if before else text):
         indent = len(code) - len(code.lstrip(" "))
         yield Block(language, title, re.sub(rf"^ {{{indent}}}", "", code, flags=re.MULTILINE))
 
@@ -130,6 +131,13 @@ def failing_dag(dag_id: str, inputs: Sequence[WrongInput], data: Path, errors: P
     tasks = "\n    ".join(wrong.task(str(number), data) for number, wrong in enumerate(inputs))
     settings = f", default_args={{'retries': 0, 'on_failure_callback': {remember}}}"
     return _DAG_FILE.format(dag_id=dag_id, settings=settings, tasks=tasks)
+
+
+def first_steps() -> tuple[list[str], dict[str, str]]:
+    """Return the commands of a new user from the installation to the first report, and the DAG files by their names."""
+    steps = [*all_blocks(DOCS / "install.md"), *all_blocks(DOCS / "get-started.md", before="## A tour")]
+    commands = [command for block in steps if block.language == "console" for command in block.commands]
+    return commands, {block.title: block.code for block in steps if block.is_file}
 
 
 def dag_examples() -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The check of a release: `python -m e2e.release_check dist`.
 
-It does what a new user does who has only the distributions and the documentation: it installs both sides into empty
-environments with the constraint files of the release, and runs the DAGs of the examples. Their folder has a package
+It does what a new user does who has only the distributions and the documentation: it runs the printed commands from the
+installation of both sides to the first report, and the DAGs of the examples. Their folder has a package
 `spark_jobs` of the user's own, because a directory of this project has the same name. The directory of a failed run is
 kept for its logs.
 """
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from demo.java import java_home
 from e2e.api import AirflowApi
-from e2e.documentation import DATA, dag_examples, failing_dag, wrong_inputs
+from e2e.documentation import DATA, dag_examples, failing_dag, first_steps, wrong_inputs
 from e2e.processes import E2eError, Programs, wait_for
 from e2e.services import AirflowServices
 
@@ -76,18 +76,36 @@ class Environments:
     spark: Path
 
 
-def install(dist: Path, target: Path, constraints: Mapping[str, Path], programs: Programs) -> Environments:
-    """Install both distributions with their dependencies, as the installation page says."""
-    (airflow_wheel,) = dist.glob("airflow_pushdown-*.whl")
-    (spark_wheel,) = dist.glob("pushdown_spark-*.whl")
-    wheels = {"airflow": [str(airflow_wheel), str(spark_wheel)], "spark": [f"{spark_wheel}[spark]"]}
-    pythons = {}
-    for side, packages in wheels.items():
-        venv.create(target / side, with_pip=True)
-        pythons[side] = target / side / "bin" / "python"
-        command = [str(pythons[side]), "-m", "pip", "install", "--no-compile", *packages, "-c", str(constraints[side])]
-        programs.run(f"install-{side}", command)
-    return Environments(pythons["airflow"], pythons["spark"])
+def follow_first_steps(dist: Path, run: Path, constraints: Mapping[str, Path], programs: Programs) -> Environments:
+    """Run the commands of the pages from the installation to the first report, as printed but in other directories."""
+    airflow, spark, data, home = run / "airflow", run / "spark", run / "first", run / "home"
+    commands, files = first_steps()
+    places = {
+        "/opt/pushdown-spark": str(spark),
+        f"{DATA}/": f"{data}/",
+        **{f"constraints-{side}.txt": str(file) for side, file in constraints.items()},
+    }
+
+    def moved(text: str) -> str:
+        for printed, place in places.items():
+            text = text.replace(printed, place)
+        return text
+
+    venv.create(airflow, with_pip=True)
+    (home / "dags").mkdir(parents=True)
+    for name, code in files.items():
+        (home / "dags" / name).write_text(moved(code), encoding="utf-8")
+    variables = {
+        "PATH": f"{airflow / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "PIP_FIND_LINKS": f"{os.environ.get('PIP_FIND_LINKS', '')} {dist}",
+        "PIP_NO_COMPILE": "1",
+        "AIRFLOW_HOME": str(home),
+    }
+    programs.run("first-steps", ["bash", "-euxc", moved("\n".join(commands))], **variables)
+    environments = Environments(airflow / "bin" / "python", spark / "bin" / "python")
+    if [row["message"] for row in rows(environments.spark, data / "errors")] != ["the disk is full"]:
+        raise E2eError("the first DAG wrote other rows")
+    return environments
 
 
 def check_installation(constraints: Mapping[str, Path], environments: Environments, directory: Path) -> None:
@@ -222,9 +240,9 @@ def check_release(dist: Path, run: Path, constraints: str) -> None:
     programs = Programs(run, _environment())
     try:
         files = {"airflow": dist / constraints, "spark": dist / "constraints-spark.txt"}
-        environments = install(dist, run, files, programs)
+        environments = follow_first_steps(dist, run, files, programs)
         check_installation(files, environments, run / "home")
-        print("both sides are installed", flush=True)
+        print("the printed commands install both sides and run the first DAG", flush=True)
         data = run / "data"
         data.mkdir()
         write_data(data, environments.spark)
@@ -240,8 +258,6 @@ def check_release(dist: Path, run: Path, constraints: str) -> None:
             programs, run, database, {"dags": run / "dags"}, settings, python=str(environments.airflow)
         )
         api = services.start()
-        programs.run("doctor", [str(environments.airflow.parent / "airflow-pushdown"), "doctor"], **settings)
-        print("airflow-pushdown doctor found no problem", flush=True)
         variables = {**_environment(), "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database}
         check_wrong_inputs(run / "wrong", environments.airflow, variables)
         print("airflow dags list-import-errors has the line of each wrong input of a parse", flush=True)
