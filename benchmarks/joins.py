@@ -317,7 +317,9 @@ def tpch(scale: float, cache: Path, seeds: tuple[int, ...]) -> JoinWorkload:
 def tpcds(scale: float, cache: Path, seeds: tuple[int, ...]) -> JoinWorkload:
     """Return the queries of TPC-DS with at least four relations in a FROM list."""
     workload = TPCDS.workload(scale, cache)
-    chosen = {f"Q{number}": text for number, text in workload.queries.items() if most_relations(text) >= _FEWEST_RELATIONS}
+    chosen = {
+        f"Q{number}": text for number, text in workload.queries.items() if most_relations(text) >= _FEWEST_RELATIONS
+    }
     return _permuted("TPC-DS", workload, chosen, seeds)
 
 

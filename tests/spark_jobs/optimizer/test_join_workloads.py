@@ -102,14 +102,18 @@ def test_tpcds_queries_return_sparks_rows(number: int, spark: SparkSession, load
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_joins_of_the_star_schema_benchmark_return_sparks_rows(name: str, spark: SparkSession, load_workload: LoadWorkload) -> None:
+def test_joins_of_the_star_schema_benchmark_return_sparks_rows(
+    name: str, spark: SparkSession, load_workload: LoadWorkload
+) -> None:
     session, workload = load_workload(small_ssb)
     check(spark, session, workload.queries[name])
     check(spark, session, permuted(workload.queries[name], 1))
 
 
 @pytest.mark.parametrize("form", range(1, 34))
-def test_the_join_order_benchmark(form: int, spark: SparkSession, load_workload: LoadWorkload) -> None:
+def test_queries_of_the_join_order_benchmark_return_sparks_rows(
+    form: int, spark: SparkSession, load_workload: LoadWorkload
+) -> None:
     session, workload = load_workload(SMALL_MOVIES)
     of_form = [text for name, text in workload.queries.items() if name.rstrip("abcdef") == str(form)]
     assert of_form
