@@ -1,7 +1,7 @@
 """The URLs of a release: `python -m e2e.release_sources DIRECTORY URL` adds them to exported sources.
 
 Package registries show the README outside of the repository. Its links become absolute and lead to the tag of the
-version, and the metadata of both distributions names the URLs of the project.
+version, and the metadata of both distributions and Airflow's description of the provider name URLs of the project.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?!\w+:|#)(?P<target>[^)\s]+)\)")
+_PROVIDER_URL = re.compile(r'(?<="external-doc-url": ")[^"]+')
 _VERSION = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)
 
 
@@ -42,6 +43,9 @@ def project_urls(url: str, tag: str) -> str:
 def add_urls(sources: Path, url: str) -> None:
     """Add the URLs of the project to the exported sources of both distributions."""
     (version,) = _VERSION.findall((sources / "airflow_pushdown" / "__init__.py").read_text(encoding="utf-8"))
+    provider = sources / "airflow_pushdown" / "provider.py"
+    page = f"{url}/blob/v{version}/docs/index.md"
+    provider.write_text(_PROVIDER_URL.sub(page, provider.read_text(encoding="utf-8")), encoding="utf-8")
     for package in (sources, sources / "spark_jobs"):
         readme, project = package / "README.md", package / "pyproject.toml"
         readme.write_text(with_absolute_links(readme.read_text(encoding="utf-8"), url, f"v{version}"), encoding="utf-8")

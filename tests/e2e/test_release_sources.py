@@ -15,10 +15,11 @@ URL = "https://example.org/owner/project"
 
 def test_readmes_have_no_relative_links_and_both_distributions_have_urls(project: Path, tmp_path: Path) -> None:
     names = [f"{package}{name}" for package in ("", "spark_jobs/") for name in ("README.md", "pyproject.toml")]
-    for name in (*names, "airflow_pushdown/__init__.py"):
+    for name in (*names, "airflow_pushdown/__init__.py", "airflow_pushdown/provider.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(project / name, tmp_path / name)
     add_urls(tmp_path, URL)
+    assert f'"external-doc-url": "{URL}/blob/' in (tmp_path / "airflow_pushdown/provider.py").read_text()
     for package in (tmp_path, tmp_path / "spark_jobs"):
         metadata = tomllib.loads((package / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         assert metadata["urls"]["Homepage"] == URL
