@@ -61,7 +61,8 @@ _DIFFERENT = {
     "(Airflow 3.3). The default is `True`. `False` ends the earlier driver and submits another one. See "
     "[retries](../drivers.md#retries-continue-with-the-driver).",
     "openlineage_inject_parent_job_info": "Whether the runs of Spark's OpenLineage listener refer to the task. The "
-    "default is Airflow's setting `[openlineage] spark_inject_parent_job_info`. See [OpenLineage](../metrics.md#openlineage).",
+    "default is Airflow's setting `[openlineage] spark_inject_parent_job_info`. See "
+    "[OpenLineage](../metrics.md#openlineage).",
     "openlineage_inject_transport_info": "Whether Spark's OpenLineage listener gets Airflow's transport. The default "
     "is Airflow's setting `[openlineage] spark_inject_transport_info`. See [OpenLineage](../metrics.md#openlineage).",
 }
