@@ -21,7 +21,7 @@ from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archi
 from airflow_pushdown.hooks.conf_directory import environment_script
 from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
-from airflow_pushdown.hooks.databases import database_connection
+from airflow_pushdown.hooks.database_connections import database_connection
 from airflow_pushdown.hooks.environment import (
     SPARK_PYTHON_VARIABLE,
     SparkInstallation,

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from pushdown_spark.contract import JobResult, JobSpec
-from pushdown_spark.contract.schema import message_schema
+from pushdown_spark.contract.message_schema import message_schema
 
 JsonSchema = Mapping[str, object]
 

@@ -19,15 +19,15 @@ from airflow_pushdown.exceptions import config_error, exception_for
 from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.cluster_driver import Submission
 from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
-from airflow_pushdown.hooks.databases import database_connection
+from airflow_pushdown.hooks.database_connections import database_connection
 from airflow_pushdown.hooks.failures import killed_by_task
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.metrics import emit
 from airflow_pushdown.operators.cluster import ClusterOperator
 from airflow_pushdown.operators.data_interval import run_interval
-from airflow_pushdown.operators.literals import check_literals
 from airflow_pushdown.operators.outputs import output_spec
-from airflow_pushdown.operators.progress import ProgressReports, store_progress
+from airflow_pushdown.operators.parse_checks import check_literals
+from airflow_pushdown.operators.progress_log import ProgressReports, store_progress
 from airflow_pushdown.operators.values import entries, naming_parameters, switch
 from airflow_pushdown.parameters import parameters_of, renderers_for, template_fields_for
 from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLink, report_path

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from airflow_pushdown.assets import as_list
 from airflow_pushdown.hooks.credentials import airflow_connection
-from airflow_pushdown.hooks.databases import database_connection
+from airflow_pushdown.hooks.database_connections import database_connection
 from airflow_pushdown.operators.values import entries, naming_parameters
 from pushdown_spark.contract import (
     AnySourceSpec,

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from airflow_pushdown.assets import inlets_of, outlet_of, record_output
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.credentials import airflow_connection
-from airflow_pushdown.hooks.databases import database_connection
+from airflow_pushdown.hooks.database_connections import database_connection
 from airflow_pushdown.operators.base import JobRequest, PushdownBaseOperator, all_renderers, all_template_fields
 from airflow_pushdown.operators.data_interval import run_interval
 from airflow_pushdown.operators.declared_sources import declared_paths, declared_source, source_connections

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from airflow_pushdown.hooks.credentials import airflow_connection
-from airflow_pushdown.hooks.databases import database_connection
+from airflow_pushdown.hooks.database_connections import database_connection
 from airflow_pushdown.operators.base import JobRequest, PushdownBaseOperator, all_renderers, all_template_fields
 from airflow_pushdown.operators.values import naming_parameters, row_query, switch
 from airflow_pushdown.parameters import DEFAULT_FETCH_SIZE, REMOTE

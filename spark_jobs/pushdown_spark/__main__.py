@@ -8,7 +8,7 @@ import os
 import sys
 
 from pushdown_spark.contract import JobSpec
-from pushdown_spark.contract.schema import message_schema
+from pushdown_spark.contract.message_schema import message_schema
 
 
 def main() -> int:

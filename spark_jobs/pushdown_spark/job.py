@@ -35,7 +35,7 @@ from pushdown_spark.runtime.exchange import (
 )
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.parent_watch import watch_parent
-from pushdown_spark.runtime.progress import publish_progress
+from pushdown_spark.runtime.progress_thread import publish_progress
 
 if TYPE_CHECKING:
     from pushdown_spark.query_run import QueryRun

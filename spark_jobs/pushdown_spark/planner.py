@@ -24,7 +24,7 @@ from pushdown_spark.formats.text.scan import TextScan
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.files import FileRelation
+from pushdown_spark.relations.file_relation import FileRelation
 from pushdown_spark.relations.listing import has_plain_directories
 from pushdown_spark.relations.malformed_lines import CORRUPT_OPTION, MalformedLines, corrupt_column
 from pushdown_spark.relations.partition_directories import with_directories
@@ -75,7 +75,7 @@ def plan_scan(spark: SparkSession, relation: Relation, request: ScanRequest, not
     if isinstance(relation, SparkRelation):
         plan = SparkPlanScan(request, notes)
         return PlannedScan(plan, lambda _: plan, can_fall_back=False)
-    from pushdown_spark.relations.databases import DatabaseRelation
+    from pushdown_spark.relations.database_relation import DatabaseRelation
 
     assert isinstance(relation, DatabaseRelation)
     scan = relation.scan(request, notes)
@@ -91,7 +91,7 @@ def plan_full_pushdown(
     """
     if isinstance(relation, FileRelation | SparkRelation):
         return None
-    from pushdown_spark.relations.databases import DatabaseRelation
+    from pushdown_spark.relations.database_relation import DatabaseRelation
 
     assert isinstance(relation, DatabaseRelation)
     pushdown = relation.full_pushdown(query, request, notes)

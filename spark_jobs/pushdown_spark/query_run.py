@@ -38,7 +38,7 @@ from pushdown_spark.relations.listing import escaped
 from pushdown_spark.relations.tables import table_directories
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.preflight import needs_python, start_check
-from pushdown_spark.runtime.progress import QueryProgress
+from pushdown_spark.runtime.progress_thread import QueryProgress
 from pushdown_spark.runtime.worker_startup import warm_up_workers
 from pushdown_spark.session import PushdownSession
 

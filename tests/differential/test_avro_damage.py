@@ -31,8 +31,8 @@ from thirds import third
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Comparison, Op, Or
+from pushdown_spark.formats.avro.avro_schema import parse_schema, spark_schema
 from pushdown_spark.formats.avro.decoder import AvroQuery
-from pushdown_spark.formats.avro.schema import parse_schema, spark_schema
 from pushdown_spark.formats.readable_types import arrow_schema
 
 ROWS = 300

@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 from test_avro import AvroComparison, rows_of
 
 from pushdown_spark.errors import PushdownError, UnsafeInputError
+from pushdown_spark.formats.avro.avro_schema import parse_schema, spark_schema
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.metrics import AvroMetrics
-from pushdown_spark.formats.avro.schema import parse_schema, spark_schema
 from pushdown_spark.formats.readable_types import arrow_schema
 
 ROWS = 200

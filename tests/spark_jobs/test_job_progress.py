@@ -29,8 +29,8 @@ if any(argument.endswith("pyspark.daemon") for argument in sys.orig_argv):
 DRIVER = """
 import sys
 from pushdown_spark import job
-from pushdown_spark.runtime import progress
-progress.INTERVAL_SECONDS = 0.1
+from pushdown_spark.runtime import progress_thread
+progress_thread.INTERVAL_SECONDS = 0.1
 sys.exit(job.main())
 """
 

@@ -20,9 +20,9 @@ from pyspark.sql import types as t
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError, UnsupportedError
 from pushdown_spark.expressions.session_settings import check_broken_files, is_option_on
+from pushdown_spark.formats.avro.avro_schema import parse_schema
+from pushdown_spark.formats.avro.avro_schema import spark_schema as to_spark_schema
 from pushdown_spark.formats.avro.container_file import read_header
-from pushdown_spark.formats.avro.schema import parse_schema
-from pushdown_spark.formats.avro.schema import spark_schema as to_spark_schema
 from pushdown_spark.formats.avro.spark_source import avro_settings
 from pushdown_spark.formats.orc.file_schema import read_schema
 from pushdown_spark.formats.text.headers import header_lines

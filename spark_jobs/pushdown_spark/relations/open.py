@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from pushdown_spark.contract import FORMATS_WITHOUT_FILES, SourceFormat
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, Source
+from pushdown_spark.relations.file_relation import FileRelation, has_unnamed_fields
 from pushdown_spark.relations.file_versions import FileVersion, file_versions
-from pushdown_spark.relations.files import FileRelation, has_unnamed_fields
 from pushdown_spark.relations.listing import decoded
 from pushdown_spark.relations.tables import open_table
 from pushdown_spark.runtime.file_paths import local_path
@@ -33,7 +33,7 @@ def open_relation(spark: SparkSession, source: AnySource) -> Relation:
     if isinstance(source, Source):
         return FileRelation.open(spark, source)
     # The drivers of databases are loaded only if a source needs them.
-    from pushdown_spark.relations.databases import DatabaseRelation
+    from pushdown_spark.relations.database_relation import DatabaseRelation
 
     return DatabaseRelation.open(spark, source)
 

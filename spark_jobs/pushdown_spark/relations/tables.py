@@ -40,7 +40,7 @@ from pushdown_spark.relations.catalog import (
     plan_below_names,
 )
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.files import FileRelation
+from pushdown_spark.relations.file_relation import FileRelation
 from pushdown_spark.relations.listing import Listing, is_local, listing_bytes
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.schema_discovery import TableSchema

@@ -10,7 +10,7 @@ from airflow.sdk.log import redact
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.hooks.credentials import confidential
-from airflow_pushdown.hooks.databases import database_connection
+from airflow_pushdown.hooks.database_connections import database_connection
 from pushdown_spark.contract import DatabaseKind, RemoteConnection, SecretValues, Tls, TlsMode
 
 

@@ -18,8 +18,8 @@ from pushdown_spark.databases import transport
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
 from pushdown_spark.databases.remote_table import RemoteTable
 from pushdown_spark.errors import PushdownError, RemoteFailedError
-from pushdown_spark.relations import databases
-from pushdown_spark.relations.databases import AnalysisScan
+from pushdown_spark.relations import database_relation
+from pushdown_spark.relations.database_relation import AnalysisScan
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
 
@@ -275,6 +275,6 @@ def test_a_predicate_is_pushed_once_if_the_database_cannot_run_the_whole_query(
         pushed.append(table.name)
         return push_predicate(conjuncts, table, rules)
 
-    monkeypatch.setattr(databases, "push_predicate", counted)
+    monkeypatch.setattr(database_relation, "push_predicate", counted)
     assert sqlite_session.sql("SELECT k FROM t WHERE k > 7").run(DataFrame.collect) == [(8,), (9,)]
     assert pushed == ["t"]

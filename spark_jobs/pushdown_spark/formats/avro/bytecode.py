@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
+from pushdown_spark.formats.avro.avro_schema import AvroKind, AvroType
 from pushdown_spark.formats.avro.column_layout import (
     ColumnLayout,
     ConstantLayout,
@@ -30,7 +31,6 @@ from pushdown_spark.formats.avro.resolution import (
     source_fields,
     split_nullable,
 )
-from pushdown_spark.formats.avro.schema import AvroKind, AvroType
 
 # How a schema becomes bytecode (the instructions are in `interpreter`):
 #

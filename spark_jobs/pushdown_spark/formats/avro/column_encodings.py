@@ -9,8 +9,8 @@ from pushdown_spark.errors import PushdownError
 from pushdown_spark.expressions.byte_patterns.avro import Locate
 from pushdown_spark.expressions.byte_patterns.avro_encoding import EncodedColumn, Encoding, byte_class
 from pushdown_spark.expressions.types import Path
+from pushdown_spark.formats.avro.avro_schema import AvroKind, AvroType
 from pushdown_spark.formats.avro.resolution import NameMatcher, source_fields, split_nullable
-from pushdown_spark.formats.avro.schema import AvroKind, AvroType
 
 # The patterns of a conjunct are the encoded bytes of its constants. To make them rarer, they also name the bytes that
 # may stand directly before and after the column's value: the last byte of the previous field and the first byte of the

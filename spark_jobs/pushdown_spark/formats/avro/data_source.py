@@ -9,11 +9,11 @@ from pyspark.sql import types as t
 
 from pushdown_spark.errors import BadSpecError, MissingPathError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.formats.avro.avro_schema import parse_schema, spark_schema
 from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import AvroScanTask
 from pushdown_spark.formats.avro.planner import container_files
-from pushdown_spark.formats.avro.schema import parse_schema, spark_schema
 from pushdown_spark.formats.columnar_source import ColumnarSource, no_report
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.relations.listing import InputFile

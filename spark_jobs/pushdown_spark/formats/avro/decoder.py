@@ -14,6 +14,7 @@ from pushdown_spark.errors import PushdownError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, top_level_names
 from pushdown_spark.expressions.byte_patterns.avro import block_patterns
 from pushdown_spark.formats.avro.assembler import ColumnAssembler
+from pushdown_spark.formats.avro.avro_schema import AvroType, parse_schema
 from pushdown_spark.formats.avro.block_search import BlockSearch
 from pushdown_spark.formats.avro.bytecode import Bytecode, compile_bytecode
 from pushdown_spark.formats.avro.column_encodings import locate
@@ -21,7 +22,6 @@ from pushdown_spark.formats.avro.container_file import AvroHeader, Buffer
 from pushdown_spark.formats.avro.executor import Executor, RecordRuns, SlotValues
 from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
 from pushdown_spark.formats.avro.resolution import NameMatcher, minimum_size
-from pushdown_spark.formats.avro.schema import AvroType, parse_schema
 
 _BATCH_VALUES = 2 << 20
 """Values (records times columns) that are decoded at a time. It bounds the memory."""

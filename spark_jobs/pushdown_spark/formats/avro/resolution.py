@@ -14,8 +14,8 @@ import pyarrow as pa
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
 from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.names import by_name_key, name_key
+from pushdown_spark.formats.avro.avro_schema import AvroField, AvroKind, AvroType, Json, leaf_spark_type
 from pushdown_spark.formats.avro.column_layout import LeafLayout, SlotContent
-from pushdown_spark.formats.avro.schema import AvroField, AvroKind, AvroType, Json, leaf_spark_type
 
 READ_BY_SPARK = "read it with reader='spark'"
 

@@ -35,7 +35,7 @@ from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnSt
 from pushdown_spark.optimizer.statistics.sampling import SourceSample, sample_files
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.files import FileRelation
+from pushdown_spark.relations.file_relation import FileRelation
 from pushdown_spark.relations.listing import InputFile, Listing
 from pushdown_spark.relations.storage import storage_for
 

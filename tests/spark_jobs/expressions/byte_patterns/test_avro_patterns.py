@@ -32,10 +32,10 @@ from pushdown_spark.expressions.bound import (
 from pushdown_spark.expressions.byte_patterns.avro import block_patterns
 from pushdown_spark.expressions.byte_patterns.avro_encoding import GREGORIAN_DAY, GREGORIAN_MICROS, interval, zigzag
 from pushdown_spark.expressions.types import LogicalType
+from pushdown_spark.formats.avro.avro_schema import parse_schema
 from pushdown_spark.formats.avro.block_search import BlockSearch
 from pushdown_spark.formats.avro.column_encodings import locate
 from pushdown_spark.formats.avro.resolution import NameMatcher
-from pushdown_spark.formats.avro.schema import parse_schema
 
 LONGS = st.one_of(st.integers(-200, 200), st.integers(-(2**63), 2**63 - 1))
 WORDS = st.sampled_from(["", "a", "ab", "abc", "needle in a haystack", "x" * 70, "é", "\n"])

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pushdown_spark.formats.avro import executor
+from pushdown_spark.formats.avro.avro_schema import parse_schema
 from pushdown_spark.formats.avro.bytecode import Bytecode, compile_bytecode
 from pushdown_spark.formats.avro.executor import DamagedRecordError, Executor, RecordRuns
 from pushdown_spark.formats.avro.resolution import NameMatcher
-from pushdown_spark.formats.avro.schema import parse_schema
 
 TEXT = {"type": "record", "name": "T", "fields": [{"name": "n", "type": "long"}, {"name": "s", "type": "string"}]}
 LONG = "x" * 9_000

@@ -9,7 +9,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from pushdown_spark.errors import BadSchemaError
-from pushdown_spark.formats.avro.schema import parse_schema
+from pushdown_spark.formats.avro.avro_schema import parse_schema
 
 SYMBOLS = {"type": "enum", "name": "e", "symbols": ["p", "q"]}
 PAIR = {"type": "fixed", "name": "f", "size": 2}

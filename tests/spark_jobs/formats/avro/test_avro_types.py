@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.errors import BadSchemaError
-from pushdown_spark.formats.avro.schema import parse_schema, spark_schema
+from pushdown_spark.formats.avro.avro_schema import parse_schema, spark_schema
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
 
 _DECIMAL = {"logicalType": "decimal", "precision": 9, "scale": 2}

@@ -6,7 +6,7 @@ import pytest
 
 from pushdown_spark.contract import JobResult, JobSpec
 from pushdown_spark.contract.message import Message
-from pushdown_spark.contract.schema import message_schema
+from pushdown_spark.contract.message_schema import message_schema
 
 
 @pytest.mark.parametrize("message", [JobSpec, JobResult])
