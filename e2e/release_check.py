@@ -97,7 +97,6 @@ def follow_first_steps(dist: Path, run: Path, constraints: Mapping[str, Path], p
     variables = {
         "PATH": f"{airflow / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "PIP_FIND_LINKS": f"{os.environ.get('PIP_FIND_LINKS', '')} {dist}",
-        "PIP_NO_COMPILE": "1",
         "AIRFLOW_HOME": str(home),
     }
     programs.run("first-steps", ["bash", "-euxc", moved("\n".join(commands))], **variables)
