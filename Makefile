@@ -368,7 +368,7 @@ proto: python
 # Both distributions and the constraint files of the last commit in dist/. Its time stamp makes builds reproducible.
 release: python
 	@rm -rf dist .cache/release-sources && mkdir -p dist $(LOGS)
-	@mkdir .cache/release-sources && git archive HEAD | tar -x -C .cache/release-sources
+	@mkdir -p .cache/release-sources && git archive HEAD | tar -x -C .cache/release-sources
 	@test -z "$(PROJECT_URL)" || $(PYTHON) -m e2e.release_sources .cache/release-sources "$(PROJECT_URL)"
 	@test -n "$(PROJECT_URL)" || echo "without PROJECT_URL, the README has relative links and the metadata no URLs"
 	@$(STEP) "Tools of the release" $(LOGS)/release-tools.log -- sh -c '$(call venv,.cache/release) && \

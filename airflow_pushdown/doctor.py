@@ -265,7 +265,9 @@ def _class_archives(
 ) -> Iterator[Finding]:
     directory = settings.class_archives or os.environ.get(DIRECTORY_VARIABLE)
     if directory is None or directory == OFF:
-        state = "no archives" if directory else "the first task records one when it ends, in its user's cache directory"
+        state = (
+            "no archives" if directory else "the first task records one, in a private temporary directory of its user"
+        )
         yield _note("class archives", state)
         return
     try:

@@ -76,7 +76,7 @@ class StartArchive:
 def start_archive(
     installation: SparkInstallation, environment: Mapping[str, str], settings: Mapping[str, str]
 ) -> Iterator[StartArchive | None]:
-    """Yield the archive in this user's cache directory, None if the job must run without one. Never raises.
+    """Yield the archive in this user's private directory, None if the job must run without one. Never raises.
 
     `settings` are the user's Spark settings, whose class path belongs to the archive. The lock of a recording is held
     until the block ends.
@@ -122,6 +122,7 @@ def _start_archive(
         return StartArchive(archive, is_recorded=False) if archive.is_usable else None
     _delete_unused(directory)
     archive.prepare()
+    log.info("The JVM of this job records its classes for later jobs, which takes some seconds when the job has ended")
     return StartArchive(archive, is_recorded=True)
 
 
