@@ -229,7 +229,7 @@ def test_a_job_whose_task_reaches_the_exchange_over_httpfs(submission: Submit, p
 
 
 @pytest.mark.parametrize("mode", ["client", "cluster"])
-def test_a_job_on_yarn(
+def test_a_job_writes_its_rows_and_shows_no_secret(
     submission: Submit, cluster: HadoopCluster, provider: str, key: str, mode: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     pages: list[Application] = []

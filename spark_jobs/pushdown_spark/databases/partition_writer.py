@@ -5,8 +5,8 @@ so that the rows of one attempt count, whatever number of attempts Spark starts.
 recorded undoes its transaction. The driver gives each attempt of a run tables of its own, so that tasks of an earlier
 attempt cannot add rows.
 
-A staging table without transactions is split: each attempt of a task creates a table like it for its rows, and records
-the end of its name with the partition.
+A split staging table stays empty: each attempt of a task creates a part of its own, a table like it, and records the
+end of its name with the partition. In SQLite, a part is a file next to the database.
 
 Workers import this module, so it must not import the packages that only the driver needs.
 """
@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -66,9 +67,9 @@ class PartitionWriter:
         suffix = f"_{uuid.uuid4().hex[:8]}" if self.is_split else ""
         table, rows, is_recorded = with_suffix(self.table, suffix), 0, False
         with closing(self.connect(self.address)) as connection:
-            if self.is_split:
-                connection.rows(f"CREATE TABLE {table} LIKE {self.table}")
             try:
+                if self.is_split:
+                    connection.create_part(self.table, suffix)
                 connection.begin()
                 for batch in batches:
                     connection.load(table, self.columns, _with_short_offsets(batch))
@@ -77,10 +78,10 @@ class PartitionWriter:
                 connection.commit() if is_recorded else connection.rollback()
             finally:
                 if self.is_split and not is_recorded:
-                    with suppress(PushdownError):
-                        # DROP would commit the transaction.
-                        connection.rollback()
-                        connection.rows(f"DROP TABLE IF EXISTS {table}")
+                    # DROP would commit the transaction.
+                    for undo in (connection.rollback, partial(connection.drop, table)):
+                        with suppress(PushdownError):
+                            undo()
         return rows
 
 

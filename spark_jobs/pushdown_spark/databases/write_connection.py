@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
+from pushdown_spark.databases.identifiers import with_suffix
 from pushdown_spark.errors import PushdownError
 
 if TYPE_CHECKING:
@@ -60,6 +61,22 @@ class WriteConnection(ABC):
     @abstractmethod
     def _execute(self, sql: str, values: Sequence[object]) -> DatabaseCursor:
         """Run a statement. Raises typed errors."""
+
+    def create_part(self, table: str, suffix: str) -> None:
+        """Create an empty table like another one, for the rows of one attempt of a task. `table` is quoted."""
+        self.rows(f"CREATE TABLE {with_suffix(table, suffix)} LIKE {table}")
+
+    def attach(self, part: str) -> str:
+        """Make the rows of a part readable, outside of a transaction. Return its name in statements."""
+        return part
+
+    def parts(self, prefix: str) -> list[str]:
+        """Return the names of parts that start with a prefix and are not tables of the database."""
+        return []
+
+    def drop(self, table: str) -> None:
+        """Delete a table or a part, if it exists."""
+        self.rows(f"DROP TABLE IF EXISTS {table}")
 
     @abstractmethod
     def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:

@@ -5,10 +5,13 @@ Their names have the run, the time and the attempt:
     airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER      rows that tasks load
     airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER_p    the partitions whose rows are complete
 
-In MariaDB, staging tables have no transactions if the target exists, because InnoDB would take twice the time to load
-and to read them. The table of rows then stays empty, and each attempt of a task loads a table like it:
+In MySQL and MariaDB, the table of rows stays empty if the target exists, and each attempt of a task loads a table like
+it. So the commit need not wait for the locks of an attempt that still loads:
 
     airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER_TASK
+
+In MariaDB, these tables have no transactions, because InnoDB would take twice the time to load and to read them. In
+SQLite, each attempt of a task always loads such a table, in a file of its own next to the database.
 
 A retry deletes the tables of earlier attempts of its run. Any run deletes tables that are older than `MAX_AGE_SECONDS`.
 """
@@ -26,11 +29,13 @@ from pyspark.sql import types as t
 from pushdown_spark.databases.column_types import declared_type
 from pushdown_spark.databases.identifiers import with_suffix
 from pushdown_spark.databases.remote_table import Dialect, RemoteTable
-from pushdown_spark.databases.write_connection import WriteConnection
+from pushdown_spark.databases.write_connection import LOCK_SECONDS, WriteConnection
 from pushdown_spark.errors import PushdownError, RemoteFailedError
 from pushdown_spark.output.target_table import TargetTable
 
 MAX_AGE_SECONDS = 2 * 86_400
+_USE_SECONDS = 5
+"""How long the deletion of a table waits for tasks that use it."""
 _PREFIX = "airflow_pushdown_"
 _NAME = re.compile(rf"{_PREFIX}(?P<run>[0-9a-f]{{12}})_(?P<time>[0-9a-f]{{8}})_[0-9a-f]{{8}}_\d+(?:_p|_[0-9a-f]{{8}})?")
 _NAMES = {
@@ -56,18 +61,26 @@ _UNKNOWN_COLLATION = "UNKNOWN"
 
 @dataclass(frozen=True)
 class StagingTables:
-    """The tables of one attempt. `is_split` is whether each attempt of a task has a table of its own for its rows."""
+    """The tables of one attempt. `is_split` is whether the rows stay in the parts that attempts of tasks have loaded.
+
+    `engine` is the storage engine of the rows in MySQL.
+    """
 
     target: TargetTable
     name: str
     marker: str
     is_split: bool = False
+    engine: str = _TRANSACTIONAL
 
     @classmethod
-    def of(cls, target: TargetTable, run: str, attempt: str, number: int, *, is_split: bool) -> StagingTables:
+    def of(
+        cls, connection: WriteConnection, target: TargetTable, run: str, attempt: str, number: int, *, is_split: bool
+    ) -> StagingTables:
         """Return the tables for call number `number` of `stage`."""
         name = f"{_PREFIX}{run[:12]}_{int(time.time()):08x}_{attempt[:8]}_{number}"
-        return cls(target, name, marker_of(attempt), is_split)
+        is_aria = is_split and target.dialect is Dialect.MARIADB and not connection.rows(_NEEDS_INNODB)
+        engine = _NOT_TRANSACTIONAL if is_aria else _TRANSACTIONAL
+        return cls(target, name, marker_of(attempt), is_split, engine)
 
     @property
     def rows(self) -> str:
@@ -111,20 +124,29 @@ class StagingTables:
         self._create(connection, columns, "CREATE TABLE")
 
     def drop(self, connection: WriteConnection) -> None:
-        """Delete the tables."""
+        """Delete the tables. A table that a task still uses stays, until a later run deletes it."""
         # Without the table of rows, no task can create one like it.
-        connection.rows(f"DROP TABLE IF EXISTS {self.rows}")
-        connection.rows(f"DROP TABLE IF EXISTS {self.partitions}")
-        for name in _names(connection, self.target) if self.is_split else ():
-            if name.startswith(self.name):
-                connection.rows(f"DROP TABLE IF EXISTS {self.target.sibling(name)}")
+        _drop_unused(connection, self.target, [self.name, f"{self.name}_p"])
+        names = [name for name in _names(connection, self.target) if name.startswith(self.name)]
+        _drop_unused(connection, self.target, names)
+
+    def gather(self, connection: WriteConnection) -> None:
+        """Copy the rows of all parts to the table of rows."""
+        parts = self._parts(connection)
+        with connection.transaction(self.target.lock):
+            for part in parts:
+                connection.change(f"INSERT INTO {self.rows} SELECT * FROM {part}")  # noqa: S608
 
     def loaded(self, connection: WriteConnection) -> list[str]:
-        """Return the quoted names of the tables that have the rows."""
-        if not self.is_split:
-            return [self.rows]
+        """Return the quoted names of the tables that have the rows.
+
+        The first call for a connection has to be outside of a transaction.
+        """
+        return self._parts(connection) if self.is_split else [self.rows]
+
+    def _parts(self, connection: WriteConnection) -> list[str]:
         statement = f"SELECT suffix FROM {self.partitions} ORDER BY partition_id"  # noqa: S608
-        return [with_suffix(self.rows, str(suffix)) for (suffix,) in connection.rows(statement)]
+        return [connection.attach(with_suffix(self.rows, str(suffix))) for (suffix,) in connection.rows(statement)]
 
     def totals(self, connection: WriteConnection) -> tuple[int, int]:
         """Return the number of recorded partitions and of their rows.
@@ -157,12 +179,7 @@ class StagingTables:
         """The options of a table in MySQL. The comment shows which attempt has created the target by a rename."""
         if not self.target.dialect.is_mysql:
             return ""
-        return f" {_NOT_TRANSACTIONAL if self.is_split else _TRANSACTIONAL} COMMENT '{self.marker}'"
-
-
-def may_split(connection: WriteConnection) -> bool:
-    """Return whether staging tables of MariaDB can do without transactions."""
-    return not connection.rows(_NEEDS_INNODB)
+        return f" {self.engine} COMMENT '{self.marker}'"
 
 
 def count_rows(connection: WriteConnection, statement: str) -> int:
@@ -181,13 +198,7 @@ def drop_leftovers(connection: WriteConnection, target: TargetTable, run: str) -
 
     A table that a task still uses stays. Its attempt can no longer commit.
     """
-    if target.dialect is Dialect.POSTGRES:
-        connection.rows("SET lock_timeout = '5s'")
-    elif target.dialect.is_mysql:
-        connection.rows("SET SESSION lock_wait_timeout = 5")
-    for name in _leftovers(connection, target, run):
-        with suppress(PushdownError):
-            connection.rows(f"DROP TABLE IF EXISTS {target.sibling(name)}")
+    _drop_unused(connection, target, list(_leftovers(connection, target, run)))
 
 
 def drop_tables_of(connection: WriteConnection, target: TargetTable, run: str) -> None:
@@ -195,7 +206,24 @@ def drop_tables_of(connection: WriteConnection, target: TargetTable, run: str) -
     for name in _names(connection, target):
         match = _NAME.fullmatch(name)
         if match and match["run"] == run[:12]:
-            connection.rows(f"DROP TABLE IF EXISTS {target.sibling(name)}")
+            connection.drop(target.sibling(name))
+
+
+def _drop_unused(connection: WriteConnection, target: TargetTable, names: Sequence[str]) -> None:
+    """Delete tables. One that a transaction uses for longer than some seconds stays."""
+    _limit_waits(connection, target, _USE_SECONDS)
+    for name in names:
+        with suppress(PushdownError):
+            connection.drop(target.sibling(name))
+    _limit_waits(connection, target, LOCK_SECONDS)
+
+
+def _limit_waits(connection: WriteConnection, target: TargetTable, seconds: int) -> None:
+    """Limit how long a statement waits for other transactions on a table. SQLite has one lock for all tables."""
+    if target.dialect is Dialect.POSTGRES:
+        connection.rows(f"SET lock_timeout = '{seconds}s'")
+    elif target.dialect.is_mysql:
+        connection.rows(f"SET SESSION lock_wait_timeout = {seconds}")
 
 
 def _leftovers(connection: WriteConnection, target: TargetTable, run: str) -> Iterator[str]:
@@ -207,7 +235,8 @@ def _leftovers(connection: WriteConnection, target: TargetTable, run: str) -> It
 
 
 def _names(connection: WriteConnection, target: TargetTable) -> list[str]:
-    return [str(name) for (name,) in connection.rows(_NAMES[target.sql_family], target.schema, _PREFIX)]
+    tables = connection.rows(_NAMES[target.sql_family], target.schema, _PREFIX)
+    return [*(str(name) for (name,) in tables), *connection.parts(_PREFIX)]
 
 
 def _sqlite_column(target: TargetTable, table: RemoteTable, index: int) -> str:

@@ -32,7 +32,6 @@ from pushdown_spark.output.staging_tables import (
     drop_leftovers,
     drop_tables_of,
     marker_of,
-    may_split,
 )
 from pushdown_spark.output.table_changes import TableChange
 from pushdown_spark.output.target_table import (
@@ -120,9 +119,9 @@ class TableAttempt:
         with closing(self._connect(self._address)) as connection:
             if self._change is not None:
                 self._change.staging.drop(connection)
-            is_split = existing is not None and self._may_split(connection)
+            is_split = self._stays_split(existing)
             run = self._require_ledger().run
-            staging = StagingTables.of(self.target, run, self._attempt, self._stages, is_split=is_split)
+            staging = StagingTables.of(connection, self.target, run, self._attempt, self._stages, is_split=is_split)
             self._stages += 1
             self._change = TableChange(staging, self._output.mode, ())
             if existing is not None:
@@ -135,7 +134,15 @@ class TableAttempt:
         columns = target_columns(schema, table, case_sensitive=case_sensitive)
         keys = tuple(_key_column(key, table, case_sensitive) for key in self._output.merge_keys)
         self._change = TableChange(staging, self._output.mode, tuple(column.name for column in columns), keys)
-        return PartitionWriter(self._address, staging.rows, staging.record, columns, is_split, self._connect)
+        loads_parts = is_split or self._gathers
+        return PartitionWriter(self._address, staging.rows, staging.record, columns, loads_parts, self._connect)
+
+    def gather(self) -> None:
+        """Collect the rows of all tasks in one table, if a later step reads one and tasks have loaded parts."""
+        staging = self._require_change().staging
+        if self._gathers and not staging.is_split:
+            with closing(self._connect(self._address)) as connection:
+                staging.gather(connection)
 
     def check(self, condition: str = "") -> None:
         """Check the staged rows. `condition` is `replace_where` in the SQL of the database."""
@@ -151,6 +158,10 @@ class TableAttempt:
         with closing(self._connect(self._address)) as connection:
             if self._rename(connection, partitions, summary):
                 return summary
+            if self._gathers:
+                # SQLite attaches no file within the transaction.
+                ledger.require_claim(connection)
+                change.staging.loaded(connection)
             with connection.transaction(self.target.lock):
                 ledger.require_claim(connection)
                 row_count = self._staged_rows(connection, partitions)
@@ -180,10 +191,14 @@ class TableAttempt:
                 with connection.transaction(self.target.lock):
                     self._ledger.release(connection)
 
-    def _may_split(self, connection: WriteConnection) -> bool:
-        """Return whether the rows can be in several tables without transactions. Some checks read one table."""
-        reads_one = self._output.mode is OutputMode.MERGE or bool(self._output.checks.unique)
-        return self.target.dialect is Dialect.MARIADB and not reads_one and may_split(connection)
+    @property
+    def _gathers(self) -> bool:
+        return self.target.dialect is Dialect.SQLITE
+
+    def _stays_split(self, existing: RemoteTable | None) -> bool:
+        """Return whether the rows stay in several tables. Some checks read one, and one can become a missing table."""
+        reads_one = existing is None or self._output.mode is OutputMode.MERGE or bool(self._output.checks.unique)
+        return self.target.dialect is not Dialect.POSTGRES and not reads_one
 
     def _is_committed(self, connection: WriteConnection) -> bool:
         """Return whether an earlier attempt has committed, so that this one has nothing to write."""

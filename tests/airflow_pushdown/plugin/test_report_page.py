@@ -146,7 +146,7 @@ def test_a_reader_comes_from_the_task_to_its_report(site: Site, runs: list[str],
     link.click()
     page.wait_for_url("**/pushdown/report/**")
     page.wait_for_selector("table.funnel")
-    said = page.inner_text("body").lower()
+    text = page.inner_text("body").lower()
     for words in (
         "rows returned",
         "conjuncts of the predicate",
@@ -160,7 +160,7 @@ def test_a_reader_comes_from_the_task_to_its_report(site: Site, runs: list[str],
         "overwrite_partitions",
         "2 partitions",
     ):
-        assert words in said, words
+        assert words in text, words
     assert page.title() == "reports / needle - Pushdown report"
 
 

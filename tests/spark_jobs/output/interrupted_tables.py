@@ -38,6 +38,21 @@ class InterruptedConnection(WriteConnection):
         self._before()
         return self._connection._execute(sql, values)
 
+    def create_part(self, table: str, suffix: str) -> None:
+        self._before()
+        self._connection.create_part(table, suffix)
+
+    def attach(self, part: str) -> str:
+        self._before()
+        return self._connection.attach(part)
+
+    def parts(self, prefix: str) -> list[str]:
+        return self._connection.parts(prefix)
+
+    def drop(self, table: str) -> None:
+        self._before()
+        self._connection.drop(table)
+
     def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
         self._before()
         self._connection.load(table, columns, batch)
@@ -138,6 +153,7 @@ def write_once(
         writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
         for number, rows in enumerate(partitions):
             writer.load(number, iter([batch(rows)]))
+        attempt.gather()
         attempt.check(case.condition)
         attempt.commit(len(partitions), OutputSummary(mode=case.mode, columns={}))
     except BaseException:

@@ -51,7 +51,7 @@ class Database:
             return [tuple(row) for row in connection.rows(sql)]
 
     def tables(self) -> list[str]:
-        """Return the names of all tables except the ledger, in order."""
+        """Return the names of all tables and parts except the ledger, in order."""
         sql = {
             "sqlite": "SELECT name FROM sqlite_schema WHERE type = 'table'",
             "postgresql": "SELECT tablename FROM pg_tables WHERE schemaname = 'public'",
@@ -60,7 +60,9 @@ class Database:
             "SELECT table_name FROM information_schema.tables "
             "WHERE table_schema = database() AND table_type = 'BASE TABLE'",
         )
-        return sorted(str(name) for (name,) in self.rows(sql) if name != "airflow_pushdown_runs")
+        with closing(connect_to_write(self.address)) as connection:
+            names = [*(name for (name,) in connection.rows(sql)), *connection.parts("airflow_pushdown_")]
+        return sorted(str(name) for name in names if name != "airflow_pushdown_runs")
 
     def clear(self) -> None:
         """Drop all tables."""

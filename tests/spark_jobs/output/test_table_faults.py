@@ -164,6 +164,16 @@ def test_staging_tables_are_dropped_by_age(database: Database) -> None:
     assert stored_rows(database) == case.expected()
 
 
+def test_files_of_tasks_are_dropped_by_age(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    database, now = opened("sqlite", request, tmp_path), int(time.time())
+    Case(OutputMode.APPEND, has_table=True).prepare(database)
+    old, new = (f"airflow_pushdown_{'a' * 12}_{moment:08x}_{'b' * 8}_0_{'c' * 8}" for moment in (0, now))
+    for name in (old, new, "other"):
+        (tmp_path / f"shop.db-{name}").touch()
+    write_once(database, Case(OutputMode.APPEND, has_table=True))
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["shop.db", f"shop.db-{new}", "shop.db-other"]
+
+
 def _quiet(action: Callable[[], object]) -> None:
     """Run an action that may lose against another attempt."""
     with suppress(PushdownError):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +18,9 @@ from pyspark.sql import SparkSession
 from table_databases import KINDS, Database, opened, output_of
 
 from pushdown_spark.contract import OutputMode, OutputSummary
+from pushdown_spark.databases.write_connection import connect_to_write
 from pushdown_spark.errors import RemoteFailedError
+from pushdown_spark.output import staging_tables
 from pushdown_spark.output.table_attempt import TableAttempt
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -67,17 +72,75 @@ def test_second_attempt_of_a_partition_adds_nothing(database: Database, mode: Ou
 
     def slow() -> Iterator[pa.RecordBatch]:
         yield batch(NEW[0][:1])
-        if database.product != "sqlite":
-            assert writer.load(0, iter([batch(other)])) == 1
+        assert writer.load(0, iter([batch(other)])) == 1
         yield batch(NEW[0][1:])
 
     writer.load(0, slow())
     writer.load(1, iter([batch(NEW[1])]))
     writer.load(1, iter([batch(other)]))
+    attempt.gather()
     attempt.commit(2, OutputSummary(mode=case.mode, columns={}))
-    first = NEW[0] if database.product == "sqlite" else other
-    assert sorted(database.rows("SELECT id, day, x FROM t")) == sorted([*first, *NEW[1]])
+    assert sorted(database.rows("SELECT id, day, x FROM t")) == sorted([*other, *NEW[1]])
     assert database.tables() == ["t"]
+
+
+def test_commit_does_not_wait_for_a_task_that_has_lost(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its staging table stays until a later run."""
+    if database.product == "sqlite":
+        pytest.skip("SQLite has one lock for all tables")
+    monkeypatch.setattr(staging_tables, "_USE_SECONDS", 1)
+    case = Case(OutputMode.APPEND, has_table=True)
+    case.prepare(database)
+    attempt = TableAttempt(database.address, case.spec, "run")
+    assert attempt.prepare()
+    writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
+    for number, rows in enumerate(NEW):
+        writer.load(number, iter([batch(rows)]))
+    with closing(connect_to_write(database.address)) as loser, ThreadPoolExecutor(1) as threads:
+        loser.begin()
+        loser.load(writer.table, writer.columns, batch(NEW[0]))
+        commit = threads.submit(attempt.commit, len(NEW), OutputSummary(mode=case.mode, columns={}))
+        try:
+            assert commit.result(timeout=120) is not None
+        finally:
+            loser.rollback()
+    assert sorted(database.rows("SELECT id, day, x FROM t")) == case.expected()
+    assert not TableAttempt(database.address, case.spec, "run").prepare()
+    assert database.tables() == ["t"]
+
+
+@pytest.mark.parametrize("has_table", [True, False], ids=["existing", "missing"])
+def test_sqlite_is_not_locked_while_tasks_load(tmp_path: Path, has_table: bool, request: pytest.FixtureRequest) -> None:
+    """The files of tasks are as readable as the database, and none of them stays."""
+    database = opened("sqlite", request, tmp_path)
+    path = Path(str(database.connection.database))
+    path.chmod(0o600)
+    case = Case(OutputMode.OVERWRITE, has_table)
+    case.prepare(database)
+    attempt = TableAttempt(database.address, case.spec, "run")
+    assert attempt.prepare()
+    writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
+
+    def loading() -> Iterator[pa.RecordBatch]:
+        yield batch(NEW[0])
+        with closing(sqlite3.connect(path, timeout=0)) as other:
+            other.execute("CREATE TABLE other (id int)")
+        (part,) = (each for each in tmp_path.iterdir() if "airflow_pushdown" in each.name)
+        assert part.stat().st_mode == path.stat().st_mode
+        yield batch(NEW[1])
+
+    assert writer.load(0, loading()) == 3
+    with pytest.raises(ValueError, match="disturbed"):
+        writer.load(1, disturbed())
+    attempt.gather()
+    attempt.commit(1, OutputSummary(mode=case.mode, columns={}))
+    assert sorted(database.rows("SELECT id, day, x FROM t")) == case.expected()
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def disturbed() -> Iterator[pa.RecordBatch]:
+    yield batch(NEW[1])
+    raise ValueError("disturbed")
 
 
 def test_rows_missing_from_the_staging_table_are_an_error(spark: SparkSession, database: Database) -> None:
@@ -94,7 +157,7 @@ def test_rows_missing_from_the_staging_table_are_an_error(spark: SparkSession, d
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["kill", "delay"])
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_killed_and_speculative_tasks(database: Database, kind: str, mode: str) -> None:
+def test_rows_of_killed_and_speculative_tasks_count_once(database: Database, kind: str, mode: str) -> None:
     if database.product == "sqlite":
         pytest.skip("SQLite is written by one task")
     if mode == "overwrite":
@@ -112,7 +175,7 @@ def test_killed_and_speculative_tasks(database: Database, kind: str, mode: str) 
     assert database.tables() == ["t"]
 
 
-def test_no_secret_in_plan_or_representation(spark: SparkSession, database: Database) -> None:
+def test_plans_and_representations_hide_the_password(spark: SparkSession, database: Database) -> None:
     output = output_of(spark, database)
     assert output.prepare()
     output.stage(spark.range(3))
