@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Self
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -21,9 +23,12 @@ from airflow_pushdown.hooks.drivers import (
     end_driver,
 )
 from airflow_pushdown.hooks.exchange import Exchange
+from airflow_pushdown.progress_reports import ProgressReports, store_progress
 from airflow_pushdown.task_state import DEFERRED, task_state
 
 _CLASS_PATH = "airflow_pushdown.triggers.driver.DriverTrigger"
+_PROGRESS_SECONDS = 30.0
+"""The time between two requests for the progress of the job. A triggerer waits for many drivers at once."""
 _KILL_SECONDS = 20.0
 """The time that a cleared task's trigger waits for the end of the driver. Airflow allows 30 seconds."""
 _POLL_SECONDS = 0.2
@@ -66,11 +71,13 @@ class DriverTrigger(BaseTrigger):
         exchange: Sequence[str | None],
         poll_seconds: float,
         end_time: float | None = None,
+        stores_progress: bool = False,
     ) -> None:
         """Set what to wait for.
 
         `kind` and `settings` describe a class of `hooks.drivers`. `exchange` has the arguments of `Exchange.shared`.
-        `end_time` is the end of the task's execution timeout in seconds since the epoch.
+        `end_time` is the end of the task's execution timeout in seconds since the epoch. With `stores_progress`, the
+        report page shows the progress of the job.
         """
         super().__init__()  # type: ignore[no-untyped-call]
         self.kind = kind
@@ -79,6 +86,7 @@ class DriverTrigger(BaseTrigger):
         self.exchange = exchange
         self.poll_seconds = poll_seconds
         self.end_time = end_time
+        self.stores_progress = stores_progress
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and the arguments."""
@@ -89,6 +97,7 @@ class DriverTrigger(BaseTrigger):
             "exchange": list(self.exchange),
             "poll_seconds": self.poll_seconds,
             "end_time": self.end_time,
+            "stores_progress": self.stores_progress,
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -111,6 +120,8 @@ class DriverTrigger(BaseTrigger):
 
     async def _wait(self) -> DriverEvent:
         watch = DriverWatch(drivers_of(self.kind, self.settings), self.driver_id)
+        show_progress = await asyncio.to_thread(self._progress_reader)
+        next_progress = time.monotonic() + _PROGRESS_SECONDS
         while True:
             try:
                 status = await asyncio.to_thread(watch.poll, self.log)
@@ -121,7 +132,29 @@ class DriverTrigger(BaseTrigger):
             remaining = float("inf") if self.end_time is None else self.end_time - time.time()
             if remaining <= 0:
                 return DriverEvent(self.driver_id, is_timeout=True)
+            if time.monotonic() >= next_progress:
+                await asyncio.to_thread(show_progress)
+                next_progress = time.monotonic() + _PROGRESS_SECONDS
             await asyncio.sleep(min(self.poll_seconds, remaining))
+
+    def _progress_reader(self) -> Callable[[], None]:
+        """Return a function that shows the progress of the driver. No failure to show it matters."""
+        ti = self.task_instance
+        store = partial(store_progress, ti) if self.stores_progress and ti is not None else None
+        reports = ProgressReports(self.log.info, store)
+        try:
+            # Opened only once, because that may create the directory, which another process may have deleted later.
+            exchange = self._opened_exchange()
+        except Exception as error:
+            self.log.info("The progress of driver %s is not shown: %s", self.driver_id, error)
+            return lambda: None
+
+        def show() -> None:
+            with suppress(Exception):
+                if (progress := exchange.read_progress()) is not None:
+                    reports(progress)
+
+        return show
 
     def _end_unless_deferred(self) -> None:
         if self._is_still_deferred():

@@ -175,8 +175,9 @@ def test_a_driver_on_the_cluster_leaves_one_result_and_no_file(local: Local, dag
 
 
 @pytest.mark.usefixtures("slowly")
-def test_the_log_and_the_page_of_a_waiting_task_show_the_progress_of_its_driver(local: Local) -> None:
-    run = Run(local, WAIT, 13)
+@pytest.mark.parametrize("dag", [WAIT, DEFER])
+def test_the_log_and_the_page_of_a_task_show_the_progress_of_its_driver(local: Local, dag: str) -> None:
+    run = Run(local, dag, 13)
     run.wait_for("two lines with the progress", lambda: run.log.count("Progress: ") >= 2)
     assert re.search(r"Progress: .*\b0 of 1 task", run.log)
     page = local.deployment.api.linked_page(run.dag, run.run_id, TASK, REPORT_LINK)
