@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Self
@@ -33,7 +32,7 @@ _KILL_SECONDS = 20.0
 """The time that a cleared task's trigger waits for the end of the driver. Airflow allows 30 seconds."""
 _POLL_SECONDS = 0.2
 _HAS_ON_KILL = hasattr(BaseTrigger, "on_kill")
-"""Whether Airflow calls `on_kill` of triggers, as it does since 3.3."""
+"""Whether Airflow calls `on_kill` of triggers, as it does since 3.3. There, their threads can also store XComs."""
 
 
 @dataclass(frozen=True)
@@ -102,12 +101,15 @@ class DriverTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event when the driver has ended or the time is over."""
+        showing = asyncio.create_task(self._show_progress())
         try:
             event = await self._wait()
         except asyncio.CancelledError:
             if not _HAS_ON_KILL:
                 await self.on_kill()
             raise
+        finally:
+            showing.cancel()
         yield TriggerEvent(event.payload())  # type: ignore[no-untyped-call]
 
     async def on_kill(self) -> None:
@@ -120,8 +122,6 @@ class DriverTrigger(BaseTrigger):
 
     async def _wait(self) -> DriverEvent:
         watch = DriverWatch(drivers_of(self.kind, self.settings), self.driver_id)
-        show_progress = await asyncio.to_thread(self._progress_reader)
-        next_progress = time.monotonic() + _PROGRESS_SECONDS
         while True:
             try:
                 status = await asyncio.to_thread(watch.poll, self.log)
@@ -132,29 +132,22 @@ class DriverTrigger(BaseTrigger):
             remaining = float("inf") if self.end_time is None else self.end_time - time.time()
             if remaining <= 0:
                 return DriverEvent(self.driver_id, is_timeout=True)
-            if time.monotonic() >= next_progress:
-                await asyncio.to_thread(show_progress)
-                next_progress = time.monotonic() + _PROGRESS_SECONDS
             await asyncio.sleep(min(self.poll_seconds, remaining))
 
-    def _progress_reader(self) -> Callable[[], None]:
-        """Return a function that shows the progress of the driver. No failure to show it matters."""
+    async def _show_progress(self) -> None:
+        """Show the progress of the driver until this is cancelled. No failure to show it matters, and no delay."""
         ti = self.task_instance
-        store = partial(store_progress, ti) if self.stores_progress and ti is not None else None
+        store = partial(store_progress, ti) if self.stores_progress and ti is not None and _HAS_ON_KILL else None
         reports = ProgressReports(self.log.info, store)
         try:
             # Opened only once, because that may create the directory, which another process may have deleted later.
-            exchange = self._opened_exchange()
+            exchange = await asyncio.to_thread(self._opened_exchange)
+            while True:
+                await asyncio.sleep(_PROGRESS_SECONDS)
+                if (progress := await asyncio.to_thread(exchange.read_progress)) is not None:
+                    await asyncio.to_thread(reports, progress)
         except Exception as error:
             self.log.info("The progress of driver %s is not shown: %s", self.driver_id, error)
-            return lambda: None
-
-        def show() -> None:
-            with suppress(Exception):
-                if (progress := exchange.read_progress()) is not None:
-                    reports(progress)
-
-        return show
 
     def _end_unless_deferred(self) -> None:
         if self._is_still_deferred():

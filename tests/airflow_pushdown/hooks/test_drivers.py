@@ -178,7 +178,7 @@ def test_a_trigger_shows_the_progress_of_its_driver(
         stored.append(value)
         drivers.kill(driver_id)
 
-    monkeypatch.setattr(trigger_module, "_PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(trigger_module, "_PROGRESS_SECONDS", 0.1)
     monkeypatch.setattr(trigger_module, "store_progress", store)
     for stores_progress in (False, True):
         place = list(hook.exchange_place)
