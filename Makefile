@@ -87,7 +87,7 @@ covered = COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data"
 cover = --cov=$(2) --cov-report=html:.artifacts/coverage-$(1)
 
 .PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly connectors kubernetes e2e e2e-local e2e-yarn bench bench-orc bench-avro bench-parquet bench-auto bench-joins bench-remote bench-output \
-	bench-projection bench-tasks profile-task docs docs-site lock proto release release-check java python clean
+	bench-projection bench-tasks profile-task docs docs-site docs-pictures lock proto release release-check java python clean
 .DEFAULT_GOAL := help
 
 help:
@@ -114,6 +114,7 @@ help:
 	@echo "make bench-projection compare 2 of 120 columns, and struct members, with all columns"
 	@echo "make docs             generate the reference pages from the parameter table, the messages and the example DAGs"
 	@echo "make docs-site        build the documentation site in .cache/site, and check its links"
+	@echo "make docs-pictures    take the pictures of the report page again, with Chromium"
 	@echo "make proto            generate the classes of ORC's metadata from orc_proto.proto"
 	@echo "make release          build both distributions and their constraint files in dist/"
 	@echo "make release-check    install the distributions into empty environments and run the DAGs of the documentation"
@@ -351,6 +352,14 @@ bench-projection: $(SPARK)/.bench java
 
 docs: $(AIRFLOW)/.installed
 	$(AIRFLOW)/bin/python -m airflow_pushdown.pages docs dags
+
+# The pictures of docs/report-pictures.md: reports of real jobs in a browser.
+PICTURES := tab-task-1280-light tab-mapped-1280-dark json-1280-light table-1280-light join_8-1280-light spark_reader-1280-light \
+	empty-1280-light failed_check-1280-light progress-1280-light json-390-dark tab-runs-1280-light tab-overview-1280-dark
+docs-pictures: $(AIRFLOW)/.checks $(AXE) java
+	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m nightly tests/airflow_pushdown/plugin/test_report_gallery.py
+	mkdir -p docs/report-pictures
+	cp $(PICTURES:%=.artifacts/report-page/gallery/%.png) docs/report-pictures/
 
 # The site has an environment of its own. --strict: a page that is not in the navigation, or a broken link, is an error.
 docs-site: python

@@ -27,10 +27,10 @@ from airflow_pushdown.operators.cluster import ClusterOperator
 from airflow_pushdown.operators.data_interval import run_interval
 from airflow_pushdown.operators.outputs import output_spec
 from airflow_pushdown.operators.parse_checks import check_literals
-from airflow_pushdown.operators.progress_log import ProgressReports, store_progress
 from airflow_pushdown.operators.values import entries, naming_parameters, switch
 from airflow_pushdown.parameters import parameters_of, renderers_for, template_fields_for
 from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLink, report_path
+from airflow_pushdown.progress_reports import ProgressReports, store_progress
 from airflow_pushdown.spark_settings import (
     ParameterConflictError,
     UnsafeSettingError,

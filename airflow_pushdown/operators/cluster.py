@@ -89,6 +89,7 @@ class ClusterOperator(SparkSubmitOperator):
                 exchange=list(hook.exchange_place),
                 poll_seconds=max(float(self._status_poll_interval), drivers.shortest_interval),
                 end_time=end_time,
+                stores_progress=bool(self.do_xcom_push),
             ),
             method_name=_RESUME_METHOD,
         )

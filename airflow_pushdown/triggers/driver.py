@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Self
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -21,14 +22,17 @@ from airflow_pushdown.hooks.drivers import (
     end_driver,
 )
 from airflow_pushdown.hooks.exchange import Exchange
+from airflow_pushdown.progress_reports import ProgressReports, store_progress
 from airflow_pushdown.task_state import DEFERRED, task_state
 
 _CLASS_PATH = "airflow_pushdown.triggers.driver.DriverTrigger"
+_PROGRESS_SECONDS = 30.0
+"""The time between two requests for the progress of the job. A triggerer waits for many drivers at once."""
 _KILL_SECONDS = 20.0
 """The time that a cleared task's trigger waits for the end of the driver. Airflow allows 30 seconds."""
 _POLL_SECONDS = 0.2
 _HAS_ON_KILL = hasattr(BaseTrigger, "on_kill")
-"""Whether Airflow calls `on_kill` of triggers, as it does since 3.3."""
+"""Whether Airflow calls `on_kill` of triggers, as it does since 3.3. There, their threads can also store XComs."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +70,13 @@ class DriverTrigger(BaseTrigger):
         exchange: Sequence[str | None],
         poll_seconds: float,
         end_time: float | None = None,
+        stores_progress: bool = False,
     ) -> None:
         """Set what to wait for.
 
         `kind` and `settings` describe a class of `hooks.drivers`. `exchange` has the arguments of `Exchange.shared`.
-        `end_time` is the end of the task's execution timeout in seconds since the epoch.
+        `end_time` is the end of the task's execution timeout in seconds since the epoch. With `stores_progress`, the
+        report page shows the progress of the job.
         """
         super().__init__()  # type: ignore[no-untyped-call]
         self.kind = kind
@@ -79,6 +85,7 @@ class DriverTrigger(BaseTrigger):
         self.exchange = exchange
         self.poll_seconds = poll_seconds
         self.end_time = end_time
+        self.stores_progress = stores_progress
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and the arguments."""
@@ -89,16 +96,20 @@ class DriverTrigger(BaseTrigger):
             "exchange": list(self.exchange),
             "poll_seconds": self.poll_seconds,
             "end_time": self.end_time,
+            "stores_progress": self.stores_progress,
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event when the driver has ended or the time is over."""
+        showing = asyncio.create_task(self._show_progress())
         try:
             event = await self._wait()
         except asyncio.CancelledError:
             if not _HAS_ON_KILL:
                 await self.on_kill()
             raise
+        finally:
+            showing.cancel()
         yield TriggerEvent(event.payload())  # type: ignore[no-untyped-call]
 
     async def on_kill(self) -> None:
@@ -122,6 +133,21 @@ class DriverTrigger(BaseTrigger):
             if remaining <= 0:
                 return DriverEvent(self.driver_id, is_timeout=True)
             await asyncio.sleep(min(self.poll_seconds, remaining))
+
+    async def _show_progress(self) -> None:
+        """Show the progress of the driver until this is cancelled. No failure to show it matters, and no delay."""
+        ti = self.task_instance
+        store = partial(store_progress, ti) if self.stores_progress and ti is not None and _HAS_ON_KILL else None
+        reports = ProgressReports(self.log.info, store)
+        try:
+            # Opened only once, because that may create the directory, which another process may have deleted later.
+            exchange = await asyncio.to_thread(self._opened_exchange)
+            while True:
+                await asyncio.sleep(_PROGRESS_SECONDS)
+                if (progress := await asyncio.to_thread(exchange.read_progress)) is not None:
+                    await asyncio.to_thread(reports, progress)
+        except Exception as error:
+            self.log.info("The progress of driver %s is not shown: %s", self.driver_id, error)
 
     def _end_unless_deferred(self) -> None:
         if self._is_still_deferred():

@@ -1,9 +1,12 @@
-"""Counters of jobs in Airflow's metrics, received by a real StatsD socket."""
+"""Counters of jobs in Airflow's metrics, received by a StatsD socket and by an HTTP endpoint for OpenTelemetry."""
 
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import ClassVar
 
 import pytest
 from airflow.sdk import DAG, Context
@@ -13,7 +16,7 @@ from airflow_pushdown.metrics import Count, source_counts
 from airflow_pushdown.operators import PushdownScanOperator
 from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec, QuerySpec, SourceReport, SourceSpec
 
-SECONDS = 5.0
+SECONDS = 60.0
 
 
 def source(kind: str, reader: str = "auto") -> SourceSpec:
@@ -126,3 +129,66 @@ def test_a_task_sends_its_counts_with_operator_and_format(
     assert f"airflow.airflow_pushdown.rows_returned.{name}.csv:3|c" in messages
     assert "airflow.airflow_pushdown.bytes_read:10|c" in messages
     assert not any("fallbacks" in message for message in messages)
+
+
+class OtelCollector(BaseHTTPRequestHandler):
+    """The HTTP endpoint of an OpenTelemetry collector."""
+
+    received: ClassVar[list[bytes]]
+
+    def do_POST(self) -> None:
+        self.received.append(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_arguments: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def otel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], dict[tuple[str, str], int]]]:
+    """Let Airflow send its metrics to a collector. Return a function that returns our counters by name and format."""
+    stats = pytest.importorskip("airflow.sdk.observability.stats", reason="before Airflow 3.3")
+    factories = pytest.importorskip("airflow.sdk.observability.metrics.stats_utils", reason="before Airflow 3.3")
+    messages = pytest.importorskip("opentelemetry.proto.collector.metrics.v1.metrics_service_pb2")
+    metrics = pytest.importorskip("opentelemetry.metrics")
+    OtelCollector.received = []
+    server = HTTPServer(("127.0.0.1", 0), OtelCollector)
+    # Airflow sends its metrics a last time when the process ends.
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("AIRFLOW__METRICS__OTEL_ON", "True")
+    monkeypatch.setenv("AIRFLOW__METRICS__OTEL_HOST", "127.0.0.1")
+    monkeypatch.setenv("AIRFLOW__METRICS__OTEL_PORT", str(server.server_port))
+    stats.initialize(factory=factories.get_stats_factory(), export_legacy_names=False)
+
+    def counters() -> dict[tuple[str, str], int]:
+        metrics.get_meter_provider().force_flush()
+        return {
+            (metric.name, {entry.key: entry.value.string_value for entry in point.attributes}.get("format", "")): int(
+                point.as_double or point.as_int
+            )
+            for body in OtelCollector.received
+            for resource in messages.ExportMetricsServiceRequest.FromString(body).resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            for point in metric.sum.data_points
+            if ".airflow_pushdown." in metric.name
+        }
+
+    yield counters
+    monkeypatch.undo()
+    stats.initialize(factory=factories.get_stats_factory(), export_legacy_names=True)
+
+
+def test_a_task_sends_its_counts_to_opentelemetry_with_tags(
+    otel: Callable[[], dict[tuple[str, str], int]], register_dag: Callable[[DAG], None]
+) -> None:
+    with DAG("metrics_otel") as dag:
+        DoneScan(task_id="scan", path="/in", format="csv")
+    register_dag(dag)
+    assert dag.test().state == "success"
+    counters = otel()
+    assert counters["airflow.airflow_pushdown.bytes_read", "csv"] == 10
+    assert counters["airflow.airflow_pushdown.bytes_skipped", "csv"] == 990
+    assert counters["airflow.airflow_pushdown.rows_returned", "csv"] == 3
+    assert counters["airflow.airflow_pushdown.rows_returned.donescan.csv", ""] == 3, "names are in lower case there"

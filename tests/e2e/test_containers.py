@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
+
+from e2e.ports import HOST, free_port
+from e2e.processes import E2eError, Programs, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docker-compose.yaml").read_text(encoding="utf-8")
@@ -82,6 +87,60 @@ def test_the_secret_of_spark_is_in_a_private_file_and_not_an_argument(tmp_path: 
         "spark.network.crypto.enabled true",
         "spark.authenticate.secret s3cret",
     ]
+
+
+@pytest.mark.nightly
+def test_only_processes_with_the_secret_use_a_spark_cluster(tmp_path: Path, spark_python: str) -> None:
+    home = next(Path(spark_python).parents[1].glob("lib/python3.*/site-packages/pyspark"))
+    script = (ROOT / "docker" / "with-spark-secret.sh").read_text(encoding="utf-8")
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").touch()
+    port, page = free_port(), free_port()
+    master = f"spark://{HOST}:{port}"
+
+    def command(secret: str, *words: str) -> tuple[list[str], dict[str, str]]:
+        (tmp_path / secret).write_text(secret)
+        own = script.replace("/tmp/spark-conf", str(tmp_path / f"own-{secret}"))
+        variables = {
+            "SPARK_HOME": str(home),
+            "SPARK_CONF_DIR": str(tmp_path / "conf"),
+            "SPARK_SECRET_FILE": str(tmp_path / secret),
+            "SPARK_LOCAL_IP": HOST,
+            "PYSPARK_PYTHON": spark_python,
+        }
+        return ["/bin/sh", "-c", own, "sh", *words], variables
+
+    programs = Programs(tmp_path, dict(os.environ))
+    service = (str(home / "bin" / "spark-class"), "org.apache.spark.deploy")
+    job = f"""
+from pyspark.sql import SparkSession
+session = SparkSession.builder.master("{master}").config("spark.ui.enabled", "false").getOrCreate()
+assert session.range(10).selectExpr("sum(id)").first()[0] == 45
+session.stop()
+"""
+    try:
+        for name, words in {
+            "master.Master": ("--host", HOST, "--port", str(port), "--webui-port", str(page)),
+            "worker.Worker": ("--host", HOST, "--webui-port", "0", "--work-dir", str(tmp_path / "work"), master),
+        }.items():
+            line, variables = command("right", service[0], f"{service[1]}.{name}", *words)
+            programs.start(name, line, **variables)
+        wait_for("the worker", lambda: _count_workers(page) == 1, 300, programs.check)
+        line, variables = command("right", spark_python, "-c", job)
+        programs.run("right", line, **variables)
+        line, variables = command("wrong", spark_python, "-c", job)
+        with pytest.raises(E2eError):
+            programs.run("wrong", line, **variables)
+        assert "All masters are unresponsive" in (programs.logs / "wrong.log").read_text(encoding="utf-8")
+    finally:
+        programs.stop()
+
+
+def _count_workers(port: int) -> int:
+    try:
+        return len(httpx.get(f"http://{HOST}:{port}/json/", timeout=10).json()["workers"])
+    except httpx.HTTPError:
+        return 0
 
 
 def test_the_connection_to_the_shop_is_imported_from_a_private_file_that_is_deleted(tmp_path: Path) -> None:

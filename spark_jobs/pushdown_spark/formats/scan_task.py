@@ -49,7 +49,8 @@ class FileMetrics(ABC):
 
     def skipped(self, bytes_total: int) -> dict[str, int]:
         """Return what was skipped in addition to files, by kind, given the bytes of all files."""
-        return {"bytes never read": bytes_total - self.bytes_read}
+        # Footers and the bytes between two reads can be read more than once.
+        return {"bytes never read": max(bytes_total - self.bytes_read, 0)}
 
     @property
     def details(self) -> dict[str, object]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -161,6 +162,35 @@ def test_a_waiting_task_reads_the_progress_of_its_driver(
     assert seen == [Progress(tasks_done=3, tasks_total=4)]
     hook.release()
     assert runs(tmp_path) == []
+
+
+def test_a_trigger_shows_the_progress_of_its_driver(
+    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = make_hook()
+    driver_id = str(hook.submit())
+    (directory,) = runs(tmp_path)
+    spec = JobSpec.model_validate_json((directory / "spec.json").read_bytes())
+    Path(progress_path(str(spec.result_path))).write_text('{"tasks_done": 3, "tasks_total": 4}')
+    stored = []
+
+    def store(_ti: object, value: Mapping[str, object]) -> None:
+        stored.append(value)
+        drivers.kill(driver_id)
+
+    monkeypatch.setattr(trigger_module, "_PROGRESS_SECONDS", 0.1)
+    monkeypatch.setattr(trigger_module, "store_progress", store)
+    for stores_progress in (False, True):
+        place = list(hook.exchange_place)
+        end_time = None if stores_progress else time.time() + 1
+        trigger = DriverTrigger(
+            drivers.kind, drivers.settings(), driver_id, place, 0.1, end_time, stores_progress=stores_progress
+        )
+        trigger.task_instance = SimpleNamespace(task_id="t")
+        event = DriverEvent.from_payload(asyncio.run(anext(trigger.run())).payload)  # type: ignore[arg-type]
+        assert event.is_timeout is not stores_progress
+    assert stored[0] == {"tasks_done": 3, "tasks_total": 4}
+    hook.release()
 
 
 def test_a_trigger_ends_the_driver_of_a_task_that_a_user_has_cleared(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import subprocess
+import tempfile
 import threading
 from pathlib import Path
 
@@ -217,6 +220,35 @@ def test_with_a_key_worker_and_driver_may_be_users_of_one_group(tmp_path: Path) 
     exchange.prepare(SPEC, SECRETS)
     assert mode(directory(exchange)) == 0o770
     assert {mode(file) for file in directory(exchange).iterdir()} == {0o660}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
+@pytest.mark.usefixtures("key")
+def test_a_driver_of_another_user_exchanges_files_by_the_group_of_the_mount() -> None:
+    group, stranger = 61_001, 61_002
+    with tempfile.TemporaryDirectory() as mount:
+        Path(mount).chmod(0o755)
+        shared = Path(mount) / "exchange"
+        shared.mkdir()
+        os.chown(shared, 0, group)
+        shared.chmod(0o2775)
+        exchange = Exchange.shared(str(shared), "run")
+        exchange.prepare(SPEC, SECRETS)
+        result = exchange.result_location
+
+        def run(script: str, members_of: int) -> int:
+            command = ["/bin/sh", "-c", script, "sh", str(directory(exchange)), result]
+            done = subprocess.run(
+                command, check=False, capture_output=True, user=61_000, group=members_of, extra_groups=[]
+            )
+            return done.returncode
+
+        assert run('cat "$1/spec.json"', stranger) != 0
+        assert run('cat "$1/spec.json" "$1/secrets.json" && rm "$1/secrets.json"', group) == 0
+        assert run("""echo '{"rows": 3}' > "$1/draft" && mv "$1/draft" "$2" """, group) == 0
+        assert exchange.read_result() == JobResult(rows=3)
+        exchange.discard()
+        assert list(shared.iterdir()) == []
 
 
 def test_an_invalid_key_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_pushdown.operators.progress_log import ProgressReports
+from airflow_pushdown.progress_reports import ProgressReports
 from pushdown_spark.contract.progress import Progress, progress_of_line, progress_text
 
 

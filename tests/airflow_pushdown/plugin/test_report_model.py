@@ -221,7 +221,7 @@ def test_the_progress_is_shown_while_the_task_runs() -> None:
 @pytest.mark.parametrize("progress", [None, Progress()])
 def test_unknown_progress_is_shown_as_unknown(progress: Progress | None) -> None:
     assert "<p>Unknown. The job reports it" in render_report(running(None, progress=progress))
-    assert "<p>Unknown. A deferred task" in render_report(running(None, "deferred", progress))
+    assert "<p>Unknown. The triggerer asks for it" in render_report(running(None, "deferred", progress))
 
 
 def past_run(number: int, result: JobResult) -> PastRun:

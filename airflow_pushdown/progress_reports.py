@@ -23,7 +23,7 @@ FAILED_SECONDS = 300.0
 
 
 class ProgressReports:
-    """Shows some of the progress that a hook receives. A failure to show it does not matter to the task.
+    """Shows some of the progress that a hook or trigger receives. A failure to show it does not matter to the task.
 
     `log` receives lines for the log and `store` values for the page, None if there is no page with them.
     """
