@@ -4,6 +4,8 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11 python3.1
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$name" && break; done)
 UV := $(shell command -v uv)
 DATE ?= 2026-01-01
+PROJECT_URL ?=
+CONSTRAINTS ?= constraints-airflow.txt
 
 AIRFLOW := .venv-airflow
 SPARK := .venv-spark
@@ -64,6 +66,7 @@ AXE := .cache/axe/.installed
 
 # Environments with other releases of Airflow and Spark, and the tests that run in them.
 VERSIONS := .cache/versions
+OLDER_AIRFLOW := 3.1 3.2
 AIRFLOW_VERSION ?= 3.1
 SPARK_VERSION ?= 4.0
 SPARK_SLICE := tests/spark_jobs/test_session.py tests/spark_jobs/test_job.py tests/differential/test_soundness.py \
@@ -207,9 +210,13 @@ $(VERSIONS)/spark-%/.installed: $(SPARK_REQUIREMENTS) requirements/constraints-s
 		-c $(@D)/constraints.txt'
 	@touch $@
 
+# The newest Airflow has no number in the names of its files.
+of_version = requirements/$(1)$(if $(wildcard requirements/$(1)-$(2).txt),-$(2)).txt
+
 $(VERSIONS)/airflow-%/.installed: pyproject.toml requirements/dev.txt requirements/dev-airflow.txt requirements/e2e.txt | python
 	@$(STEP) "Environment of Airflow $*" $(LOGS)/airflow-$*.log -- sh -c '$(call venv,$(@D)) && \
 		$(call install,$(@D)) "apache-airflow==$*.*" -e ./spark_jobs -e . \
+		-r $(call of_version,airflow,$*) -c $(call of_version,constraints-airflow,$*) \
 		-r requirements/dev.txt -r requirements/dev-airflow.txt -r requirements/e2e.txt'
 	@touch $@
 
@@ -358,25 +365,32 @@ proto: python
 	@cd spark_jobs && ../.cache/protoc/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. \
 		pushdown_spark/formats/orc/orc_proto.proto
 
-# Both distributions and the constraint files of a release in dist/. The time stamp of the commit makes builds reproducible.
+# Both distributions and the constraint files of the last commit in dist/. Its time stamp makes builds reproducible.
 release: python
-	@rm -rf dist && mkdir -p dist $(LOGS)
+	@rm -rf dist .cache/release-sources && mkdir -p dist $(LOGS)
+	@mkdir .cache/release-sources && git archive HEAD | tar -x -C .cache/release-sources
+	@test -z "$(PROJECT_URL)" || $(PYTHON) -m e2e.release_sources .cache/release-sources "$(PROJECT_URL)"
+	@test -n "$(PROJECT_URL)" || echo "without PROJECT_URL, the README has relative links and the metadata no URLs"
 	@$(STEP) "Tools of the release" $(LOGS)/release-tools.log -- sh -c '$(call venv,.cache/release) && \
 		$(call install,.cache/release) -r requirements/release.txt'
 	@for package in . spark_jobs; do \
-		SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) .cache/release/bin/python -m build -q --no-isolation -o dist $$package || exit 1; done
-	@for side in airflow spark; do cp requirements/constraints-$$side.txt dist/; done
+		SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) .cache/release/bin/python -m build -q --no-isolation -o dist .cache/release-sources/$$package || exit 1; done
+	@cp requirements/constraints-*.txt dist/
 	@.cache/release/bin/twine check --strict dist/*.whl dist/*.tar.gz
 
-# Both sides in empty environments, and the DAGs of the documentation.
+# Both sides in empty environments, and the DAGs of the documentation. CONSTRAINTS=constraints-airflow-3.2.txt takes another Airflow.
 release-check: release $(AIRFLOW)/.installed java
-	$(AIRFLOW)/bin/python -m e2e.release_check dist
+	$(AIRFLOW)/bin/python -m e2e.release_check dist --constraints $(CONSTRAINTS)
 
 # Resolve the newest versions that the requirements allow in empty environments.
 lock: python
 	@$(call lock,airflow,-r requirements/airflow.txt -r requirements/dev.txt -r requirements/dev-airflow.txt)
+	@for version in $(OLDER_AIRFLOW); do $(MAKE) --no-print-directory lock-airflow-$$version || exit 1; done
 	@$(call lock,spark,-r $(SPARK_REQUIREMENTS) -r requirements/dev.txt -r requirements/dev-spark.txt \
 		-r requirements/bench.txt -r requirements/java.txt)
+
+lock-airflow-%: python
+	@$(call lock,airflow-$*,-r requirements/airflow-$*.txt -r requirements/dev.txt -r requirements/dev-airflow.txt)
 
 clean:
 	rm -rf $(AIRFLOW) $(SPARK) .demo .cache build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .artifacts spark-warehouse metastore_db

@@ -60,8 +60,15 @@ _DIFFERENT = {
     "durable": "Whether a retry continues with a driver of an earlier try that still runs, or reads its result "
     "(Airflow 3.3). The default is `True`. `False` ends the earlier driver and submits another one. See "
     "[retries](../drivers.md#retries-continue-with-the-driver).",
+    "openlineage_inject_parent_job_info": "Whether the runs of Spark's OpenLineage listener refer to the task. The "
+    "default is Airflow's setting `[openlineage] spark_inject_parent_job_info`. See "
+    "[OpenLineage](../metrics.md#openlineage).",
+    "openlineage_inject_transport_info": "Whether Spark's OpenLineage listener gets Airflow's transport. The default "
+    "is Airflow's setting `[openlineage] spark_inject_transport_info`. See [OpenLineage](../metrics.md#openlineage).",
 }
-"""Descriptions of parameters of `SparkSubmitOperator` that the operators treat in another way than their provider."""
+"""Descriptions of parameters of `SparkSubmitOperator` that the operators treat in another way than their provider, or
+that the provider does not describe.
+"""
 _OWN_PROGRAM = ("application", "application_args", "java_class")
 """Parameters of `SparkSubmitOperator` that the operators set themselves."""
 _TEMPLATED = " (templated)"

@@ -25,11 +25,11 @@ import fastavro
 import polars as pl
 from pyspark.sql import SparkSession
 
-from benchmarks.result_files import write_page
+from benchmarks.result_files import table_head, write_page
 from benchmarks.rounds import Measured, measure, ratio, repeat
+from benchmarks.scans import save, scan, select
 from benchmarks.sessions import benchmark_session
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
-from pushdown_spark.session import PushdownSession
 
 _PUSHDOWN = "spark.sql.avro.filterPushdown.enabled"
 _TWO = ("l_orderkey", "l_comment")
@@ -128,19 +128,12 @@ class Bench:
         return found | {name: action for name, action in peers.items() if name in chosen}
 
     def _ours(self, query: Query, reader: str) -> int:
-        session = PushdownSession(self._spark)
-        session.add_source("t", path=self._files(query), format="avro", reader=reader)
-        result = session.scan("t", columns=query.columns, where=query.where)
-        result.run(lambda frame: frame.write.format("noop").mode("overwrite").save(), single_pass=True)
-        return result.rows or 0
+        return scan(self._spark, query.columns, query.where, path=self._files(query), format="avro", reader=reader)
 
     def _spark_reader(self, query: Query, *, pushdown: bool) -> int:
         """Run Spark's reader as its users do."""
         self._spark.conf.set(_PUSHDOWN, str(pushdown).lower())
-        rows = self._spark.read.format(FILE_FORMAT).load(self._files(query))
-        rows = rows if query.where is None else rows.where(query.where)
-        rows = rows if query.columns is None else rows.select(*query.columns)
-        rows.write.format("noop").mode("overwrite").save()
+        save(select(self._spark.read.format(FILE_FORMAT).load(self._files(query)), query.columns, query.where))
         self._spark.conf.set(_PUSHDOWN, "true")
         return 0
 
@@ -219,7 +212,7 @@ Raw = dict[str, dict[str, Measured]]
 def _table(scale: int, raw: Raw) -> list[str]:
     """Return the table of the queries measured in this or an earlier run."""
     titles = ["query", "rows", "our CPU s", "our wall s", *(title for title, *_ in _COLUMNS)]
-    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    lines = table_head(titles)
     return lines + [_line(query, raw[query.name]) for query in queries(scale) if query.name in raw]
 
 

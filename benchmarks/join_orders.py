@@ -201,10 +201,10 @@ def table(found: Sequence[Compared]) -> list[str]:
             cells = [query, order, *(f"{rows:,}" for rows in (each.spark, each.ours, each.best)), f"{each.ratio:.2f}"]
             lines.append("| " + " | ".join(cells) + " |")
             by_rank[order.partition(":")[0]].append(each)
-    said = [f"{name}: {_summarize([each.ratio for each in chosen])}" for name, chosen in by_rank.items()]
-    said.append(f"all orders: {_summarize([each.ratio for each in found])}")
+    summaries = [f"{name}: {_summarize([each.ratio for each in chosen])}" for name, chosen in by_rank.items()]
+    summaries.append(f"all orders: {_summarize([each.ratio for each in found])}")
     spark = _summarize([each.spark / max(each.best, 1) for each in found])
-    return [*lines, "", f"Our rows over the best order's, {'; '.join(said)}. Spark's, all orders: {spark}."]
+    return [*lines, "", f"Our rows over the best order's, {'; '.join(summaries)}. Spark's, all orders: {spark}."]
 
 
 def _summarize(ratios: Sequence[float]) -> str:

@@ -35,12 +35,11 @@ from sqlglot import exp
 
 from benchmarks.cpu import tree_seconds
 from benchmarks.movies import movies
-from benchmarks.result_files import write_page
+from benchmarks.result_files import table_head, write_page
 from benchmarks.sessions import benchmark_session
 from benchmarks.ssb import ssb
 from benchmarks.tpch_joins import QUERIES, TABLES
-from benchmarks.workloads import TPCDS, PermutedQuery, most_relations, without_limit
-from benchmarks.workloads import Workload as Made
+from benchmarks.workloads import TPCDS, PermutedQuery, Workload, most_relations, without_limit
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.optimizer.executed_joins import JoinWatch, is_join
 from pushdown_spark.optimizer.sql_dialect import to_sql
@@ -63,7 +62,7 @@ class OrderedQuery(Protocol):
 
 
 @dataclass(frozen=True)
-class Workload:
+class JoinWorkload:
     """Tables, each a Parquet file in a directory, and queries. With `analysed`, the cost model runs them too."""
 
     name: str
@@ -103,7 +102,7 @@ class Pair:
 class Bench:
     """The engines over the tables of a workload."""
 
-    def __init__(self, spark: SparkSession, workload: Workload, limit: float) -> None:
+    def __init__(self, spark: SparkSession, workload: JoinWorkload, limit: float) -> None:
         self._spark = spark
         self._data = workload.data
         self._tables = workload.tables
@@ -263,7 +262,7 @@ def titles(*, analysed: bool) -> list[str]:
     cells = ["query", "order", "our rows", *(f"{name}'s rows" for name in others)]
     cells += [cell for name in others for cell in (f"{name} / ours: wall", "CPU")]
     cells.append("our planning, of the whole")
-    return ["| " + " | ".join(cells) + " |", "|" + "---|" * len(cells)]
+    return table_head(cells)
 
 
 def summary(found: Sequence[Pair], analysing: float | None) -> str:
@@ -271,13 +270,13 @@ def summary(found: Sequence[Pair], analysing: float | None) -> str:
     orders = {"All orders": found}
     for order in dict.fromkeys(pair.order for pair in found):
         orders[order.capitalize()] = [pair for pair in found if pair.order == order]
-    said = [
+    paragraphs = [
         f"{name}: {_against('Spark', [(pair.ours, pair.spark) for pair in chosen])}" for name, chosen in orders.items()
     ]
     if analysing is not None:
         costed = _against("Its cost model", [(pair.ours, pair.costed) for pair in found])
-        said.append(f"{costed} ANALYZE took {analysing:.0f} s before, which is counted nowhere.")
-    return "\n\n".join(said)
+        paragraphs.append(f"{costed} ANALYZE took {analysing:.0f} s before, which is counted nowhere.")
+    return "\n\n".join(paragraphs)
 
 
 def _against(name: str, runs: Sequence[tuple[tuple[Run, ...], tuple[Run, ...]]]) -> str:
@@ -287,17 +286,17 @@ def _against(name: str, runs: Sequence[tuple[tuple[Run, ...], tuple[Run, ...]]])
         return f"{name}: no run that both finish; {stopped} are finished by us alone."
     walls = [_wall(theirs, ours) for ours, theirs in both]
     rows = [max(theirs[0].rows or 0, 1) / max(ours[0].rows or 0, 1) for ours, theirs in both]
-    said = (
+    sentence = (
         f"{len(both)} runs that both finish: {name} takes {statistics.geometric_mean(walls):.2f} times our wall time "
         f"(least {min(walls):.2f}) and {statistics.geometric_mean(rows):.2f} times our rows through joins, both in "
         "geometric mean."
     )
     if stopped:
-        said += (
+        sentence += (
             f" {stopped} more are finished by us alone: with what these took until they were stopped it takes "
             f"{statistics.geometric_mean(_wall(theirs, ours) for ours, theirs in runs):.2f} times our wall time."
         )
-    return said
+    return sentence
 
 
 def prepare(scale: float, cache: Path) -> Path:
@@ -309,40 +308,42 @@ def prepare(scale: float, cache: Path) -> Path:
     return data
 
 
-def tpch(scale: float, cache: Path, seeds: tuple[int, ...]) -> Workload:
+def tpch(scale: float, cache: Path, seeds: tuple[int, ...]) -> JoinWorkload:
     """Return eight queries of TPC-H with their own orders."""
     del seeds
-    return Workload("TPC-H", prepare(scale, cache), TABLES, QUERIES, analysed=True)
+    return JoinWorkload("TPC-H", prepare(scale, cache), TABLES, QUERIES, analysed=True)
 
 
-def tpcds(scale: float, cache: Path, seeds: tuple[int, ...]) -> Workload:
+def tpcds(scale: float, cache: Path, seeds: tuple[int, ...]) -> JoinWorkload:
     """Return the queries of TPC-DS with at least four relations in a FROM list."""
-    made = TPCDS.workload(scale, cache)
-    chosen = {f"Q{number}": text for number, text in made.queries.items() if most_relations(text) >= _FEWEST_RELATIONS}
-    return _permuted("TPC-DS", made, chosen, seeds)
+    workload = TPCDS.workload(scale, cache)
+    chosen = {
+        f"Q{number}": text for number, text in workload.queries.items() if most_relations(text) >= _FEWEST_RELATIONS
+    }
+    return _permuted("TPC-DS", workload, chosen, seeds)
 
 
-def star(scale: float, cache: Path, seeds: tuple[int, ...]) -> Workload:
+def star(scale: float, cache: Path, seeds: tuple[int, ...]) -> JoinWorkload:
     """Return the joins of the Star Schema Benchmark."""
-    made = ssb(prepare(scale, cache), scale, cache)
-    return _permuted("Star Schema Benchmark", made, made.queries, seeds)
+    workload = ssb(prepare(scale, cache), scale, cache)
+    return _permuted("Star Schema Benchmark", workload, workload.queries, seeds)
 
 
-def job(scale: float, cache: Path, seeds: tuple[int, ...]) -> Workload:
+def job(scale: float, cache: Path, seeds: tuple[int, ...]) -> JoinWorkload:
     """Return a query of each of the Join Order Benchmark's 33 forms, over generated tables."""
-    made = movies(scale * _SHARE_OF_IMDB, cache)
+    workload = movies(scale * _SHARE_OF_IMDB, cache)
     forms: dict[str, list[str]] = {}
-    for name in made.queries:
+    for name in workload.queries:
         forms.setdefault(name[:-1], []).append(name)
     draw = Random(str(seeds))
-    chosen = {name: made.queries[name] for name in map(draw.choice, forms.values())}
-    return _permuted("Join Order Benchmark", made, chosen, seeds)
+    chosen = {name: workload.queries[name] for name in map(draw.choice, forms.values())}
+    return _permuted("Join Order Benchmark", workload, chosen, seeds)
 
 
-def _permuted(name: str, made: Made, queries: Mapping[str, str], seeds: tuple[int, ...]) -> Workload:
+def _permuted(name: str, workload: Workload, queries: Mapping[str, str], seeds: tuple[int, ...]) -> JoinWorkload:
     """Return a workload's queries in several orders each."""
     ordered = tuple(PermutedQuery(query, without_limit(text), seeds) for query, text in queries.items())
-    return Workload(name, made.data, made.tables, ordered, analysed=False)
+    return JoinWorkload(name, workload.data, workload.tables, ordered, analysed=False)
 
 
 _WORKLOADS = {"tpch": tpch, "tpcds": tpcds, "ssb": star, "job": job}

@@ -19,11 +19,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks.result_files import write_page
+from benchmarks.result_files import table_head, write_page
 from benchmarks.rounds import Measured, measure, ratio, repeat
+from benchmarks.scans import save, scan, select
 from benchmarks.sessions import benchmark_session
 from benchmarks.shapes import wide_column
-from pushdown_spark.session import PushdownSession
 
 _SIXTEEN = (*(f"c{number}" for number in range(0, 120, 8)), "c1")
 _SEARCHED = ("c0", "c1", "c8")
@@ -136,20 +136,13 @@ class Bench:
         }
 
     def _ours(self, query: Query, reader: str, *, use_selected: bool = False) -> int:
-        session = PushdownSession(self._spark)
-        options = {"use_selected": use_selected}
-        session.add_source("t", path=str(self._data[query.table]), format="orc", reader=reader, orc=options)
-        result = session.scan("t", columns=query.columns, where=query.where)
-        result.run(lambda frame: frame.write.format("noop").mode("overwrite").save(), single_pass=True)
-        return result.rows or 0
+        path, options = str(self._data[query.table]), {"use_selected": use_selected}
+        return scan(self._spark, query.columns, query.where, path=path, format="orc", reader=reader, orc=options)
 
     def _spark_reader(self, query: Query, *, lazy: bool) -> int:
         """Run Spark's reader as its users do."""
         frame = self._spark.read.option("orc.sarg.to.filter", str(lazy).lower()).orc(str(self._data[query.table]))
-        rows = frame.where(query.where)
-        if query.columns is not None:
-            rows = rows.select(*query.columns)
-        rows.write.format("noop").mode("overwrite").save()
+        save(select(frame, query.columns, query.where))
         return 0
 
 
@@ -182,7 +175,7 @@ def _line(query: Query, measured: dict[str, Measured]) -> str:
 
 def _head() -> list[str]:
     titles = ["query", "rows", "our CPU s", "our wall s", "our MB", *(title for title, *_ in _COLUMNS)]
-    return ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    return table_head(titles)
 
 
 def main() -> None:

@@ -17,11 +17,11 @@ import duckdb
 import polars as pl
 from pyspark.sql import SparkSession
 
-from benchmarks.result_files import write_page
+from benchmarks.result_files import table_head, write_page
 from benchmarks.rounds import Measured, measure, ratio, repeat
+from benchmarks.scans import save, scan, select
 from benchmarks.sessions import benchmark_session
 from benchmarks.shapes import wide_column
-from pushdown_spark.session import PushdownSession
 
 _WIDE_ROWS, _EVENT_ROWS = 1_800_000, 1_400_000
 """Rows at scale 1."""
@@ -101,18 +101,13 @@ class Bench:
         }
 
     def _ours(self, query: Query, reader: str) -> int:
-        session = PushdownSession(self._spark)
-        session.add_source("t", path=str(self._data[query.table]), format="parquet", reader=reader)
-        result = session.scan("t", columns=query.columns, where=query.where)
-        result.run(lambda frame: frame.write.format("noop").mode("overwrite").save(), single_pass=True)
-        return result.rows or 0
+        return scan(
+            self._spark, query.columns, query.where, path=str(self._data[query.table]), format="parquet", reader=reader
+        )
 
     def _spark_reader(self, query: Query) -> int:
         """Run Spark's reader as its users do."""
-        rows = self._spark.read.parquet(str(self._data[query.table])).where(query.where)
-        if query.columns is not None:
-            rows = rows.select(*query.columns)
-        rows.write.format("noop").mode("overwrite").save()
+        save(select(self._spark.read.parquet(str(self._data[query.table])), query.columns, query.where))
         return 0
 
     def _duckdb(self, query: Query) -> int:
@@ -176,7 +171,7 @@ def main() -> None:
     spark = benchmark_session()
     bench = Bench(spark, prepare(spark, arguments.scale, arguments.cache))
     repeat(bench.engines(_QUERIES[0]), _COMPARED, _WARM_UP)
-    lines = ["| " + " | ".join(_TITLES) + " |", "|" + "---|" * len(_TITLES)]
+    lines = table_head(_TITLES)
     print(*lines, sep="\n", flush=True)
     about = (
         f"A table of {_WIDE_ROWS * arguments.scale:,} rows and 61 columns, and {_EVENT_ROWS * arguments.scale:,} "

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks.result_files import write_page
+from benchmarks.result_files import table_head, write_page
 from benchmarks.rounds import Measured, measure, ratio
+from benchmarks.scans import save
 from benchmarks.sessions import benchmark_session
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
 from pushdown_spark.session import PushdownSession
@@ -97,7 +98,7 @@ def engines(spark: SparkSession, data: Data) -> dict[str, Callable[[], int]]:
             path, source_format = str(data.path), data.source_format
             session.add_source("t", path=path, format=source_format, schema=data.schema, reader=reader)
             result = session.scan("t", columns=columns)
-            result.run(lambda frame: frame.write.format("noop").mode("overwrite").save())
+            result.run(save)
             return result.rows or 0
 
         return run
@@ -106,7 +107,7 @@ def engines(spark: SparkSession, data: Data) -> dict[str, Callable[[], int]]:
         def run() -> int:
             frame = spark.read.format(data.spark_format).schema(data.schema).load(str(data.path))
             frame = frame if columns is None else frame.select(*columns)
-            frame.write.format("noop").mode("overwrite").save()
+            save(frame)
             return 0
 
         return run
@@ -152,7 +153,7 @@ def main() -> None:
     arguments = parser.parse_args()
     spark = benchmark_session({"spark.driver.memory": "2g"})
     titles = ["table", "all columns, CPU s", *(title for title, *_ in _RATIOS)]
-    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    lines = table_head(titles)
     print(*lines, sep="\n", flush=True)
     about = (
         f"{arguments.rows:,} rows of {COLUMNS} columns (numbers, strings, dates), all rows, written to Spark's `noop` "

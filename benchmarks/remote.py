@@ -26,10 +26,11 @@ import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 import pymysql
 from databases import Server, mariadb, mysql, postgresql
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from benchmarks.result_files import write_page
+from benchmarks.result_files import table_head, write_page
 from benchmarks.rounds import Measured, measure, ratio
+from benchmarks.scans import save, select
 from benchmarks.sessions import jdbc_session
 from pushdown_spark.databases.jdbc import DRIVERS
 from pushdown_spark.databases.remote_table import Dialect
@@ -224,7 +225,7 @@ class Bench:
 
     def _ours(self, query: Query, transport: str) -> int:
         result = self._plan(query, transport)
-        result.run(_written)
+        result.run(save)
         return result.rows or 0
 
     def _plan(self, query: Query, transport: str) -> PushdownResult:
@@ -242,14 +243,9 @@ class Bench:
         if query.sql is not None:
             frame.createOrReplaceTempView("t")
             frame = self._spark.sql(query.sql)
-        frame = frame if query.where is None else frame.where(query.where)
-        frame = frame if query.columns is None else frame.select(*query.columns)
-        _written(frame if query.limit is None else frame.limit(query.limit))
+        frame = select(frame, query.columns, query.where)
+        save(frame if query.limit is None else frame.limit(query.limit))
         return 0
-
-
-def _written(frame: DataFrame) -> None:
-    frame.write.format("noop").mode("overwrite").save()
 
 
 def _line(query: Query, measured: dict[str, Measured]) -> str:
@@ -271,7 +267,7 @@ def _head(database: Database) -> list[str]:
     for way in database.transports:
         titles += [f"{way}: CPU", "wall"]
     titles += ["the database alone: wall s", "Spark's of that"]
-    return ["", f"## {database.name}", "", "| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    return ["", f"## {database.name}", "", *table_head(titles)]
 
 
 def main() -> None:

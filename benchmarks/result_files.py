@@ -10,6 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 
+def table_head(titles: Sequence[str]) -> list[str]:
+    """Return the first two lines of a table."""
+    return ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+
+
 def write_page(page: Path, title: str, about: str, lines: Sequence[str], figures: object = None) -> None:
     """Write a page, and figures to a JSON file of the same name.
 

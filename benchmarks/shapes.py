@@ -56,10 +56,6 @@ class Shape:
     formats: tuple[str, ...] = FORMATS
     is_shuffled: bool = False
 
-    def with_use(self, use: str) -> list[Column]:
-        """Return the columns with a use, in order."""
-        return [column for column in self.columns if column.use == use]
-
     def rows(self, scale: float) -> int:
         """Return the number of rows."""
         return max(int(_TEXT_BYTES * scale / self.row_bytes), 1_000)

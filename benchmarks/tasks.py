@@ -22,16 +22,20 @@ from pyspark.sql import SparkSession
 
 from airflow_pushdown.hooks.jvm_options import compiler_options
 from airflow_pushdown.packaging import job_archive
+from benchmarks import avro
 from benchmarks.lineitem import NESTED_SCHEMA, SCHEMA, prepare
 from benchmarks.result_files import write_page
 from benchmarks.rounds import Measured, measure, ratio
 from pushdown_spark.contract import JobResult, JobSpec
+from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
 
 _ROOT = Path(__file__).resolve().parents[1]
 _CUTS = (25, 100, 200)
 """Sizes in megabytes of the CSV files that are cut from the table."""
 _COPIES = 4
 """The number of scans in the task with several."""
+_LARGE_BYTES = 24_000_000_000
+"""The size of the large tables: all files of a table, linked many times."""
 _PLAIN = """
 import json, sys
 from pyspark.sql import SparkSession
@@ -102,8 +106,12 @@ class Tasks:
 
     def plain(self, case: Case) -> int:
         """Run the scans as scripts would, one after the other. Their rows are not counted."""
+        source = dict(case.source)
+        if source["format"] == "avro":
+            # The short name needs a jar that Spark does not come with.
+            source["format"] = FILE_FORMAT
         for _ in range(case.copies):
-            self._submit(str(self._script), json.dumps(case.source), case.where, str(self._work / "plain"))
+            self._submit(str(self._script), json.dumps(source), case.where, str(self._work / "plain"))
         return 0
 
     def _output(self, name: str) -> dict[str, object]:
@@ -122,7 +130,7 @@ def cases(scale: int, cache: Path) -> list[Case]:
     """Return the scans. Their data are created if necessary."""
     cache = cache.resolve()
     spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-    data = prepare(spark, scale, cache)
+    data = {**prepare(spark, scale, cache), "avro": avro.prepare(spark, scale, cache)}
     spark.stop()
     csv = {"format": "csv", "schema": SCHEMA, "options": {"header": "true"}}
     found = [
@@ -131,7 +139,13 @@ def cases(scale: int, cache: Path) -> list[Case]:
     found.append(Case(f"CSV, scale {scale}", {**csv, "path": [str(data["csv"])]}, _needle(scale)))
     found.insert(1, replace(found[0], name=f"{_COPIES} scans of CSV, {_CUTS[0]} MB", copies=_COPIES))
     nested = {"format": "json", "schema": NESTED_SCHEMA, "options": {}, "path": [str(data["json"])]}
-    return [*found, Case(f"JSON, scale {scale}", nested, _needle(scale))]
+    plain = {"format": "avro", "schema": SCHEMA, "options": {}}
+    return [
+        *found,
+        Case(f"JSON, scale {scale}", nested, _needle(scale)),
+        Case("JSON, 24 GB", {**nested, "path": [str(_linked(data["json"], cache))]}, _needle(scale)),
+        Case("Avro, 24 GB", {**plain, "path": [str(_linked(data["avro"], cache))]}, _needle(scale)),
+    ]
 
 
 def _needle(scale: int) -> str:
@@ -144,6 +158,19 @@ def _cut(table: Path, megabytes: int, cache: Path) -> Path:
     if not target.exists():
         with min(table.glob("part-*")).open("rb") as file:
             target.write_bytes(file.read(megabytes * 1_000_000).rpartition(b"\n")[0] + b"\n")
+    return target
+
+
+def _linked(table: Path, cache: Path) -> Path:
+    """Return a table with the files of another one, as hard links, so many times that it has 24 GB."""
+    files = sorted(table.glob("part-*"))
+    times = round(_LARGE_BYTES / sum(file.stat().st_size for file in files))
+    target = cache / f"{'-'.join(table.relative_to(cache).parts)}-{times}-times"
+    if not target.exists():
+        target.mkdir()
+        for number in range(times):
+            for file in files:
+                (target / f"{number}-{file.name}").hardlink_to(file)
     return target
 
 

@@ -24,11 +24,11 @@ from pyspark.sql import SparkSession
 
 from benchmarks.cpu import tree_seconds
 from benchmarks.lineitem import NESTED_SCHEMA, SCHEMA, prepare
-from benchmarks.result_files import write_page
-from benchmarks.rounds import repeat
+from benchmarks.result_files import table_head, write_page
+from benchmarks.rounds import ratio, repeat
+from benchmarks.scans import save, scan, select
 from benchmarks.sessions import benchmark_session
 from pushdown_spark.formats.text.planner import CARRIER_SETTING
-from pushdown_spark.session import PushdownSession
 
 _PARTS_10 = tuple(range(1000, 200_000, 20_000))
 _PARTS_1000 = tuple(range(197, 197_001, 197))
@@ -104,30 +104,23 @@ class Bench:
 
     def _ours(self, query: Query, reader: str, carrier: str = "") -> int:
         self._spark.conf.set(CARRIER_SETTING, carrier)
-        session = PushdownSession(self._spark)
-        session.add_source(
-            "t",
+        return scan(
+            self._spark,
+            query.columns,
+            query.where,
             path=str(self._data[query.format]),
             format=query.format,
             schema=NESTED_SCHEMA if query.format == "json" else SCHEMA,
             options={"header": "true"} if query.format == "csv" else {},
             reader=reader,
         )
-        result = session.scan("t", columns=query.columns, where=query.where)
-        result.run(lambda frame: frame.write.format("noop").mode("overwrite").save(), single_pass=True)
-        return result.rows or 0
 
     def _spark_reader(self, query: Query, pushdown: bool) -> int:
         """Run Spark's reader as its users do, with the same counting sink."""
         self._spark.conf.set(f"spark.sql.{query.format}.filterPushdown.enabled", str(pushdown).lower())
         reader = self._spark.read.schema(NESTED_SCHEMA if query.format == "json" else SCHEMA)
         frame = reader.options(header="true" if query.format == "csv" else "false").format(query.format)
-        rows = frame.load(str(self._data[query.format]))
-        if query.where is not None:
-            rows = rows.where(query.where)
-        if query.columns is not None:
-            rows = rows.select(*query.columns)
-        rows.write.format("noop").mode("overwrite").save()
+        save(select(frame.load(str(self._data[query.format])), query.columns, query.where))
         self._spark.conf.set(f"spark.sql.{query.format}.filterPushdown.enabled", "true")
         return -1
 
@@ -208,13 +201,6 @@ def settle(tiny: Bench, query: Query, skip: Sequence[str]) -> None:
     repeat(tiny.engines(query), [name for name in COMPARED if name not in skip], SETTLE)
 
 
-def _ratio(measured: dict[str, Measured], other: str, ours: str, kind: str) -> float | None:
-    if other not in measured or ours not in measured:
-        return None
-    pairs = zip(getattr(measured[other], kind), getattr(measured[ours], kind), strict=True)
-    return statistics.median(theirs / max(mine, 1e-3) for theirs, mine in pairs)
-
-
 _COLUMNS = (
     ("pushdown / spark on, CPU", "spark on", "pushdown", "cpu"),
     ("wall", "spark on", "pushdown", "wall"),
@@ -233,14 +219,14 @@ def _line(query: Query, measured: dict[str, Measured]) -> str:
     ours = measured.get("pushdown") or measured["auto"]
     cells = [query.format, query.name, f"{ours.rows:,}", f"{statistics.median(ours.cpu):.2f}"]
     for _, other, mine, kind in _COLUMNS:
-        ratio = _ratio(measured, other, mine, kind)
-        cells.append("" if ratio is None else f"{ratio:.2f}")
+        is_measured = other in measured and mine in measured
+        cells.append(f"{ratio(measured, other, mine, kind):.2f}" if is_measured else "")
     return "| " + " | ".join(cells) + " |"
 
 
 def _head() -> list[str]:
     titles = ["format", "query", "rows", "pushdown CPU s", *(title for title, *_ in _COLUMNS)]
-    return ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    return table_head(titles)
 
 
 def one_line(cache: Path) -> dict[str, Path]:

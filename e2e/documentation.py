@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +35,17 @@ BASES: dict[str, dict[str, object]] = {
     },
 }
 """The parameters that the inputs in the table change."""
+_DAG_FILE = """
+import json
+from datetime import datetime
+
+from airflow.sdk import DAG
+
+from airflow_pushdown import operators
+
+with DAG({dag_id!r}, schedule=None, start_date=datetime(2026, 1, 1){settings}):
+    {tasks}
+"""
 
 
 class Block(NamedTuple):
@@ -56,9 +67,10 @@ class Block(NamedTuple):
         return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
 
 
-def all_blocks(page: Path) -> Iterator[Block]:
-    """Yield the code blocks of a page."""
-    for language, title, code in BLOCK.findall(page.read_text(encoding="utf-8")):
+def all_blocks(page: Path, before: str | None = None) -> Iterator[Block]:
+    """Yield the code blocks of a page, or only those before a heading."""
+    text = page.read_text(encoding="utf-8")
+    for language, title, code in BLOCK.findall(text.partition(before)[0] if before else text):
         indent = len(code) - len(code.lstrip(" "))
         yield Block(language, title, re.sub(rf"^ {{{indent}}}", "", code, flags=re.MULTILINE))
 
@@ -88,14 +100,16 @@ class WrongInput:
         match = _OPERATOR.fullmatch(self.code)
         return match["changed"] if match else self.code
 
+    def task(self, task_id: str, data: Path = Path(DATA)) -> str:
+        """Return the code of a task with this input, whose data is in a directory."""
+        code = (
+            f"operators.{self.operator}(task_id={task_id!r}, **{{**{BASES[self.operator]!r}, **dict({self.changed})}})"
+        )
+        return code.replace(f"{DATA}/", f"{data}/")
+
     def dag_file(self, dag_id: str) -> str:
         """Return a DAG file with this input."""
-        return (
-            "from datetime import datetime\n\nfrom airflow.sdk import DAG\n\n"
-            f"from airflow_pushdown.operators import {self.operator}\n\n"
-            f"with DAG({dag_id!r}, schedule=None, start_date=datetime(2026, 1, 1)):\n"
-            f"    {self.operator}(task_id='scan', **{{**{BASES[self.operator]!r}, **dict({self.changed})}})\n"
-        )
+        return _DAG_FILE.format(dag_id=dag_id, settings="", tasks=self.task("scan"))
 
 
 def wrong_inputs(when: str | None = None) -> list[WrongInput]:
@@ -103,6 +117,27 @@ def wrong_inputs(when: str | None = None) -> list[WrongInput]:
     text = (DOCS / "errors.md").read_text(encoding="utf-8")
     rows = [WrongInput(row["code"], row["when"], row["line"]) for row in _ROW.finditer(text)]
     return [row for row in rows if when in (None, row.when)]
+
+
+def failing_dag(dag_id: str, inputs: Sequence[WrongInput], data: Path, errors: Path) -> str:
+    """Return a DAG file with a task for each input, which appends its id and the line of its error to a file.
+
+    The tasks are not retried, and the id of a task is the index of its input.
+    """
+    remember = (
+        "lambda context: "
+        f"open({str(errors)!r}, 'a').write(json.dumps([context['ti'].task_id, str(context['exception'])]) + '\\n')"
+    )
+    tasks = "\n    ".join(wrong.task(str(number), data) for number, wrong in enumerate(inputs))
+    settings = f", default_args={{'retries': 0, 'on_failure_callback': {remember}}}"
+    return _DAG_FILE.format(dag_id=dag_id, settings=settings, tasks=tasks)
+
+
+def first_steps() -> tuple[list[str], dict[str, str]]:
+    """Return the commands of a new user from the installation to the first report, and the DAG files by their names."""
+    steps = [*all_blocks(DOCS / "install.md"), *all_blocks(DOCS / "get-started.md", before="## A tour")]
+    commands = [command for block in steps if block.language == "console" for command in block.commands]
+    return commands, {block.title: block.code for block in steps if block.is_file}
 
 
 def dag_examples() -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import getpass
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,6 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 import httpx
-import psutil  # type: ignore[import-untyped]
 from hadoop_jars import hadoop_jars  # type: ignore[import-not-found]
 
 from e2e.jvm import FAST_START_OPTIONS
@@ -60,6 +59,11 @@ class HadoopCluster:
         """Return the host and port of WebHDFS."""
         return self._address("namenode-http")
 
+    @property
+    def machines(self) -> list[str]:
+        """Return the names of the node managers, each of which stands for a machine."""
+        return [f"nodemanager-{number}" for number in range(1, NODES + 1)]
+
     def start(self) -> None:
         """Start all servers, and wait until they accept applications and files."""
         self.configuration.mkdir(parents=True)
@@ -73,12 +77,34 @@ class HadoopCluster:
         self._start("namenode", f"{_HDFS}.namenode.NameNode", self.configuration)
         self._start("datanode", f"{_HDFS}.datanode.DataNode", self.configuration)
         self._start("resourcemanager", f"{_YARN}.resourcemanager.ResourceManager", self.configuration)
-        for number in range(1, NODES + 1):
-            self.start_node(f"nodemanager-{number}")
+        for name in self.machines:
+            self.start_machine(name)
         wait_for("HDFS", self._has_data_node, _START_SECONDS, self.programs.check)
         wait_for("YARN", lambda: self._count_nodes() == NODES, _START_SECONDS, self.programs.check)
 
-    def start_node(self, name: str) -> None:
+    def start_httpfs(self, jars: Sequence[Path]) -> str:
+        """Start an HttpFS server, whose own jars must be given. Return its host and port."""
+        home = self.run / "hadoop" / "httpfs"
+        for name in ("log", "temp"):
+            (home / name).mkdir(parents=True)
+        for file in self.configuration.iterdir():
+            (home / file.name).write_bytes(file.read_bytes())
+        address = self._address("httpfs")
+        self._write(
+            home, "httpfs-site.xml", {"httpfs.http.hostname": HOST, "httpfs.http.port": address.rpartition(":")[2]}
+        )
+        directories = {"home": home, "config": home, "log": home / "log", "temp": home / "temp"}
+        options = [f"-Dhttpfs.{name}.dir={directory}" for name, directory in directories.items()]
+        # Its version of Jersey defines classes by reflection.
+        options += ["-Xmx256m", "--add-opens=java.base/java.lang=ALL-UNNAMED"]
+        class_path = ":".join((str(home), *map(str, jars)))
+        main_class = "org.apache.hadoop.fs.http.server.HttpFSServerWebServer"
+        self.programs.start("httpfs", [str(self.java), *options, "-cp", class_path, main_class])
+        url = f"http://{address}/webhdfs/v1/?op=GETFILESTATUS&user.name=root"
+        wait_for("HttpFS", lambda: "FileStatus" in self._get(url), _START_SECONDS, self.programs.check)
+        return address
+
+    def start_machine(self, name: str) -> None:
         """Start a node manager with ports and directories of its own."""
         configuration = self.run / "hadoop" / name
         configuration.mkdir(exist_ok=True)
@@ -95,17 +121,7 @@ class HadoopCluster:
     def node_of(self, application: str) -> str:
         """Return the name of the node manager that runs the driver of an application in deploy mode cluster."""
         port = self.applications()[application]["amHostHttpAddress"].rpartition(":")[2]
-        names = (f"nodemanager-{number}" for number in range(1, NODES + 1))
-        return next(name for name in names if self._address(f"{name}-http").endswith(f":{port}"))
-
-    def stop_node(self, name: str) -> None:
-        """Kill a node manager with all its containers, as when a machine is lost."""
-        program = self.programs.by_name(name)
-        containers = program.tree()[1:]
-        self.programs.kill(program)
-        for process in containers:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        return next(name for name in self.machines if self._address(f"{name}-http").endswith(f":{port}"))
 
     def logs(self) -> str:
         """Return everything that containers have logged."""
@@ -139,7 +155,9 @@ class HadoopCluster:
         return [entry["pathSuffix"] for entry in response.json()["FileStatuses"]["FileStatus"]]
 
     def _core(self) -> dict[str, str]:
-        return {"fs.defaultFS": self.root, "hadoop.tmp.dir": str(self.run / "hadoop" / "tmp")}
+        # HttpFS acts for its users.
+        proxy = {f"hadoop.proxyuser.{getpass.getuser()}.{what}": "*" for what in ("hosts", "groups")}
+        return {"fs.defaultFS": self.root, "hadoop.tmp.dir": str(self.run / "hadoop" / "tmp"), **proxy}
 
     def _hdfs(self) -> dict[str, str]:
         return {

@@ -1,4 +1,4 @@
-"""The API server of Kubernetes on this machine, with etcd. Without a kubelet, tests set the phases of pods."""
+"""The API server of Kubernetes on this machine, with etcd. Tests set the phases of pods, or let a kubelet run them."""
 
 from __future__ import annotations
 
@@ -45,6 +45,16 @@ class KubernetesApi:
         """Return the file with every request, one JSON document a line."""
         return self.run / "audit.jsonl"
 
+    @property
+    def certificate(self) -> Path:
+        """Return the certificate of the API server, which signs itself."""
+        return self.run / "certificates" / "apiserver.crt"
+
+    @property
+    def token_file(self) -> Path:
+        """Return the file with the token of the administrator."""
+        return self.run / "token"
+
     def start(self) -> None:
         """Start etcd and the API server, and wait until the default namespace exists."""
         self._write_files()
@@ -84,13 +94,12 @@ class KubernetesApi:
 
     def request(self, method: str, path: str, body: object = None, **headers: str) -> dict[str, object]:
         """Send a request to the API and return its answer. Raises `httpx.HTTPStatusError`."""
-        certificate = self.run / "certificates" / "apiserver.crt"
         response = httpx.request(
             method,
             f"https://{HOST}:{self.port}{path}",
             json=body,
             headers={"Authorization": f"Bearer {self._token}", **headers},
-            verify=ssl.create_default_context(cafile=str(certificate)),
+            verify=ssl.create_default_context(cafile=str(self.certificate)),
             timeout=30,
         )
         response.raise_for_status()
@@ -130,11 +139,12 @@ class KubernetesApi:
             )
         )
         (self.run / "tokens.csv").write_text(f'{self._token},admin,1,"system:masters"\n', encoding="utf-8")
+        self.token_file.write_text(self._token, encoding="utf-8")
         policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "RequestResponse"}]}
         (self.run / "audit-policy.json").write_text(json.dumps(policy), encoding="utf-8")
         cluster = {
             "server": f"https://{HOST}:{self.port}",
-            "certificate-authority": str(self.run / "certificates" / "apiserver.crt"),
+            "certificate-authority": str(self.certificate),
         }
         configuration = {
             "apiVersion": "v1",

@@ -40,6 +40,13 @@ _DROPPED_PREFIXES = ("AIRFLOW", "SPARK_", "PYSPARK_")
 class Cluster(Protocol):
     """A cluster on this machine that runs Spark's jobs."""
 
+    @property
+    def machines(self) -> list[str]:
+        """Return the names of the programs that run drivers and executors. Each stands for a machine."""
+
+    def start_machine(self, name: str) -> None:
+        """Start one of them, again if it was killed."""
+
     def drivers(self) -> dict[str, str]:
         """Return the states of all drivers on the cluster, by their ids: FINISHED, FAILED, KILLED or an earlier one."""
 

@@ -51,14 +51,14 @@ class Programs:
         """Set the directory of the run, which has the logs in `logs`."""
         self._run = run
         self._environment = {**environment, RUN_VARIABLE: str(run)}
-        self._logs = run / "logs"
-        self._logs.mkdir(exist_ok=True)
+        self.logs = run / "logs"
+        self.logs.mkdir(exist_ok=True)
         self._started: list[Program] = []
         self._sessions: set[int] = set()
 
     def start(self, name: str, command: Sequence[str], **variables: str) -> Program:
         """Start a program. `variables` are added to the environment of the run."""
-        log = self._logs / f"{name}.log"
+        log = self.logs / f"{name}.log"
         with log.open("ab") as output:
             process = psutil.Popen(
                 list(command),
@@ -92,6 +92,15 @@ class Programs:
         program.process.kill()
         program.process.wait()
         self._started.remove(program)
+
+    def kill_machine(self, name: str) -> None:
+        """Kill a program and all its descendants, as when a machine is lost."""
+        program = self.by_name(name)
+        descendants = program.tree()[1:]
+        self.kill(program)
+        for process in descendants:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
     def check(self) -> None:
         """Raise `E2eError` if one of the programs has ended."""

@@ -1,7 +1,7 @@
 """The check of a release: `python -m e2e.release_check dist`.
 
-It does what a new user does who has only the distributions and the documentation: it installs both sides into empty
-environments with the constraint files of the release, and runs the DAGs of the examples. Their folder has a package
+It does what a new user does who has only the distributions and the documentation: it runs the printed commands from the
+installation of both sides to the first report, and the DAGs of the examples. Their folder has a package
 `spark_jobs` of the user's own, because a directory of this project has the same name. The directory of a failed run is
 kept for its logs.
 """
@@ -9,6 +9,7 @@ kept for its logs.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -23,7 +24,7 @@ from pathlib import Path
 
 from demo.java import java_home
 from e2e.api import AirflowApi
-from e2e.documentation import DATA, dag_examples, wrong_inputs
+from e2e.documentation import DATA, dag_examples, failing_dag, first_steps, wrong_inputs
 from e2e.processes import E2eError, Programs, wait_for
 from e2e.services import AirflowServices
 
@@ -75,31 +76,48 @@ class Environments:
     spark: Path
 
 
-def install(dist: Path, target: Path, programs: Programs) -> Environments:
-    """Install both distributions with their dependencies, as the installation page says."""
-    (airflow_wheel,) = dist.glob("airflow_pushdown-*.whl")
-    (spark_wheel,) = dist.glob("pushdown_spark-*.whl")
-    wheels = {"airflow": [str(airflow_wheel), str(spark_wheel)], "spark": [f"{spark_wheel}[spark]"]}
-    pythons = {}
-    for side, packages in wheels.items():
-        venv.create(target / side, with_pip=True)
-        pythons[side] = target / side / "bin" / "python"
-        constraints = str(dist / f"constraints-{side}.txt")
-        command = [str(pythons[side]), "-m", "pip", "install", "--no-compile", *packages, "-c", constraints]
-        programs.run(f"install-{side}", command)
-    return Environments(pythons["airflow"], pythons["spark"])
+def follow_first_steps(dist: Path, run: Path, constraints: Mapping[str, Path], programs: Programs) -> Environments:
+    """Run the commands of the pages from the installation to the first report, as printed but in other directories."""
+    airflow, spark, data, home = run / "airflow", run / "spark", run / "first", run / "home"
+    commands, files = first_steps()
+    places = {
+        "/opt/pushdown-spark": str(spark),
+        f"{DATA}/": f"{data}/",
+        **{f"constraints-{side}.txt": str(file) for side, file in constraints.items()},
+    }
+
+    def moved(text: str) -> str:
+        for printed, place in places.items():
+            text = text.replace(printed, place)
+        return text
+
+    venv.create(airflow, with_pip=True)
+    (home / "dags").mkdir(parents=True)
+    for name, code in files.items():
+        (home / "dags" / name).write_text(moved(code), encoding="utf-8")
+    variables = {
+        "PATH": f"{airflow / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "PIP_FIND_LINKS": f"{os.environ.get('PIP_FIND_LINKS', '')} {dist}",
+        "PIP_NO_COMPILE": "1",
+        "AIRFLOW_HOME": str(home),
+    }
+    programs.run("first-steps", ["bash", "-euxc", moved("\n".join(commands))], **variables)
+    environments = Environments(airflow / "bin" / "python", spark / "bin" / "python")
+    if [row["message"] for row in rows(environments.spark, data / "errors")] != ["the disk is full"]:
+        raise E2eError("the first DAG wrote other rows")
+    return environments
 
 
-def check_installation(dist: Path, environments: Environments, directory: Path) -> None:
+def check_installation(constraints: Mapping[str, Path], environments: Environments, directory: Path) -> None:
     """Raise `E2eError` unless all packages are pinned, and all modules can be imported with them."""
     packages = {"airflow": "airflow_pushdown", "spark": "pushdown_spark"}
     for side, python in (("airflow", environments.airflow), ("spark", environments.spark)):
-        pins = (dist / f"constraints-{side}.txt").read_text(encoding="utf-8").splitlines()
+        pins = constraints[side].read_text(encoding="utf-8").splitlines()
         installed = _output(python, "-m", "pip", "list", "--format=freeze", "--exclude=pip", "--exclude=setuptools")
         own = ("airflow-pushdown==", "pushdown-spark==")
         unpinned = [line for line in installed.splitlines() if line not in pins and not line.startswith(own)]
         if unpinned:
-            raise E2eError(f"constraints-{side}.txt lacks {unpinned}")
+            raise E2eError(f"{constraints[side].name} lacks {unpinned}")
         # Airflow logs to the same stream.
         printed = _output(python, "-c", _IMPORT_MODULES, packages[side], AIRFLOW_HOME=str(directory))
         failed = json.loads(printed.splitlines()[-1])
@@ -153,6 +171,29 @@ def check_wrong_inputs(folder: Path, airflow: Path, environment: Mapping[str, st
         raise E2eError(f"airflow dags list-import-errors lacks: {missing}\n{run.stderr[-2_000:]}")
 
 
+def check_failing_tasks(
+    directory: Path, environments: Environments, programs: Programs, settings: Mapping[str, str]
+) -> None:
+    """Raise `E2eError` unless the task of each other wrong input fails with its line."""
+    data, errors = directory / "data", directory / "errors.jsonl"
+    _write_json(data / "events", [{"id": 1, "kind": "a", "tags": []}])
+    inputs = [*wrong_inputs("task start"), *wrong_inputs("job")]
+    (directory / "dags").mkdir()
+    (directory / "dags" / "failing.py").write_text(failing_dag("failing", inputs, data, errors), encoding="utf-8")
+    variables = {**settings, "AIRFLOW_HOME": str(directory), "AIRFLOW__CORE__DAGS_FOLDER": str(directory / "dags")}
+    variables["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = f"sqlite:///{directory}/airflow.db"
+    airflow = [str(environments.airflow), "-m", "airflow"]
+    programs.run("failing-migrate", [*airflow, "db", "migrate"], **variables)
+    # The command fails, because all tasks do.
+    with contextlib.suppress(E2eError):
+        programs.run("failing", [*airflow, "dags", "test", "failing", DAYS[0]], **variables)
+    raised = dict(json.loads(line) for line in errors.read_text(encoding="utf-8").splitlines())
+    found = [raised.get(str(number), "no error").replace(str(data), DATA) for number in range(len(inputs))]
+    wrong = {one.code: line for one, line in zip(inputs, found, strict=True) if line != one.line}
+    if wrong:
+        raise E2eError(f"these inputs have other lines than in the documentation: {wrong}")
+
+
 def rows(spark_python: Path, path: Path, file_format: str = "parquet") -> list[dict[str, object]]:
     """Return the rows of an output, sorted by their text."""
     return sorted(json.loads(_output(spark_python, "-c", _READ_ROWS, str(path), file_format)), key=str)
@@ -194,13 +235,14 @@ def check_outputs(data: Path, spark_python: Path) -> None:
         raise E2eError(f"outputs differ: {found} instead of {expected}")
 
 
-def check_release(dist: Path, run: Path) -> None:
+def check_release(dist: Path, run: Path, constraints: str) -> None:
     """Check the distributions in a directory. `run` is an empty directory for environments, data and logs."""
     programs = Programs(run, _environment())
     try:
-        environments = install(dist, run, programs)
-        check_installation(dist, environments, run / "home")
-        print("both sides are installed", flush=True)
+        files = {"airflow": dist / constraints, "spark": dist / "constraints-spark.txt"}
+        environments = follow_first_steps(dist, run, files, programs)
+        check_installation(files, environments, run / "home")
+        print("the printed commands install both sides and run the first DAG", flush=True)
         data = run / "data"
         data.mkdir()
         write_data(data, environments.spark)
@@ -216,14 +258,14 @@ def check_release(dist: Path, run: Path) -> None:
             programs, run, database, {"dags": run / "dags"}, settings, python=str(environments.airflow)
         )
         api = services.start()
-        programs.run("doctor", [str(environments.airflow.parent / "airflow-pushdown"), "doctor"], **settings)
-        print("airflow-pushdown doctor found no problem", flush=True)
         variables = {**_environment(), "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database}
         check_wrong_inputs(run / "wrong", environments.airflow, variables)
-        print("airflow dags list-import-errors has the line of each wrong input", flush=True)
+        print("airflow dags list-import-errors has the line of each wrong input of a parse", flush=True)
         run_examples(api, services, data)
         check_outputs(data, environments.spark)
         print("the DAGs of the documentation wrote their rows", flush=True)
+        check_failing_tasks(run / "failing", environments, programs, settings)
+        print("tasks with wrong inputs fail with the lines of the documentation", flush=True)
     finally:
         programs.stop()
 
@@ -232,11 +274,14 @@ def main() -> int:
     """Check the release in the directory of the argument. Return 0 if it works."""
     parser = argparse.ArgumentParser(prog="python -m e2e.release_check", description="Check a release as a new user.")
     parser.add_argument("dist", type=Path, help="the directory with both wheels and the constraint files")
-    dist = parser.parse_args().dist.resolve()
+    parser.add_argument(
+        "--constraints", default="constraints-airflow.txt", help="the file of the Airflow to check with"
+    )
+    arguments = parser.parse_args()
     (ROOT / ".e2e").mkdir(exist_ok=True)
     run = Path(tempfile.mkdtemp(prefix="release-", dir=ROOT / ".e2e"))
     try:
-        check_release(dist, run)
+        check_release(arguments.dist.resolve(), run, arguments.constraints)
     except E2eError as error:
         print(f"{error}\nThe logs are in {run}", file=sys.stderr)
         return 1

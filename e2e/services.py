@@ -93,8 +93,11 @@ class AirflowServices:
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
             "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
             "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
-            # On a busy machine, a heartbeat may be minutes late. Ended services are detected by their processes.
+            # On a busy machine, a heartbeat may be minutes late, and so may the import of a DAG. Ended services are
+            # detected by their processes.
             "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "300",
+            "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",
+            "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "600",
         }
 
     def _airflow(self, *arguments: str) -> list[str]:

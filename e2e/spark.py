@@ -62,6 +62,11 @@ class SparkCluster:
         """Return the master URL for submissions."""
         return f"spark://{HOST}:{self.port}"
 
+    @property
+    def machines(self) -> list[str]:
+        """Return the names of the workers, each of which stands for a machine."""
+        return [f"spark-worker-{number}" for number in range(1, WORKERS + 1)]
+
     def start(self) -> None:
         """Start master, workers and history server, and wait until both workers are registered."""
         events = self.run / "events"
@@ -81,9 +86,19 @@ class SparkCluster:
         )
         self._java("spark-history", "org.apache.spark.deploy.history.HistoryServer", SPARK_HISTORY_OPTS=self._options)
         wait_for("the Spark master", self._is_master_up, _START_SECONDS, self.programs.check)
-        for number in range(1, WORKERS + 1):
-            self._start_worker(f"spark-worker-{number}")
+        for name in self.machines:
+            self.start_machine(name)
         wait_for("the Spark workers", lambda: self._count_workers() == WORKERS, _START_SECONDS, self.programs.check)
+
+    def start_machine(self, name: str) -> None:
+        """Start a worker with room for a few executors."""
+        self._java(
+            *(name, "org.apache.spark.deploy.worker.Worker", "--host", HOST, "--port", str(free_port())),
+            *("--webui-port", str(free_port()), "--cores", str(self.worker_cores)),
+            *("--memory", self.worker_memory),
+            *("--work-dir", str(self.run / name), self.master),
+            SPARK_WORKER_OPTS=self._options,
+        )
 
     def running_applications(self) -> frozenset[str]:
         """Return the ids of the applications that have not ended."""
@@ -97,16 +112,6 @@ class SparkCluster:
     def exchange_files(self) -> list[str]:
         """Return what jobs have left in the exchange directory. It keeps the program of all jobs."""
         return [path.name for path in self.exchange.glob("[0-9a-f]" * 32)]
-
-    def _start_worker(self, name: str) -> None:
-        """Start a worker with room for a few executors."""
-        self._java(
-            *(name, "org.apache.spark.deploy.worker.Worker", "--host", HOST, "--port", str(free_port())),
-            *("--webui-port", str(free_port()), "--cores", str(self.worker_cores)),
-            *("--memory", self.worker_memory),
-            *("--work-dir", str(self.run / name), self.master),
-            SPARK_WORKER_OPTS=self._options,
-        )
 
     def _count_workers(self) -> int:
         """Return the number of registered workers that are alive."""

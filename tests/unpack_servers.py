@@ -47,12 +47,24 @@ def packages(requirements: Path) -> Iterator[Package]:
 
 def download(spark_environment: Path, coordinate: str, home: Path) -> Path:
     """Return a package as a jar in a directory. Raises CalledProcessError if Ivy fails."""
+    _retrieve(spark_environment, coordinate, home, "[artifact].[ext]", "-notransitive", "-types", "jar")
+    return home / f"{coordinate.split(':')[1]}.jar"
+
+
+def download_with_dependencies(spark_environment: Path, coordinate: str, home: Path) -> None:
+    """Put the jars of a package and of everything that it depends on into a directory."""
+    _retrieve(
+        spark_environment, coordinate, home, "[artifact]-[revision](-[classifier]).[ext]", "-types", "jar", "bundle"
+    )
+
+
+def _retrieve(spark_environment: Path, coordinate: str, home: Path, pattern: str, *options: str) -> None:
+    """Let Ivy download a package into a directory, under file names of a pattern."""
     (ivy,) = spark_environment.glob("lib/python3.*/site-packages/pyspark/jars/ivy-*.jar")
     java = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
-    what = ("-dependency", *coordinate.split(":"), "-notransitive", "-confs", "default", "-types", "jar")
-    where = ("-cache", str(home / "ivy"), "-retrieve", str(home / "[artifact].[ext]"))
+    what = ("-dependency", *coordinate.split(":"), "-confs", "default", *options)
+    where = ("-cache", str(home / "ivy"), "-retrieve", str(home / pattern))
     subprocess.run([str(java), "-jar", str(ivy), *what, *where, "-error"], check=True)
-    return home / f"{coordinate.split(':')[1]}.jar"
 
 
 def unpack(jar: Path, part: str, home: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
+from math import ceil
 from typing import Annotated
 
 from airflow.api_fastapi.app import get_auth_manager
@@ -15,7 +16,7 @@ from airflow.models.dag import DagModel
 from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse
 
-from airflow_pushdown.plugin.dag_data import dag_reports, dags_with_reports, reports_of
+from airflow_pushdown.plugin.dag_data import dag_reports, dags_with_reports
 from airflow_pushdown.plugin.data import TaskKey, task_run
 from airflow_pushdown.plugin.links import NOT_MAPPED
 from airflow_pushdown.plugin.page import (
@@ -26,12 +27,17 @@ from airflow_pushdown.plugin.page import (
     render_runs,
 )
 
+DAGS_OF_A_PAGE = 20
+"""The number of DAGs that a page of the list of DAGs shows."""
+
 _HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Cache-Control": "no-store",
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
+
+_PageNumber = Annotated[int, Query(ge=1)]
 
 # A report shows the state of a task instance and its XCom value.
 _ENTITIES = (DagAccessEntity.TASK_INSTANCE, DagAccessEntity.XCOM)
@@ -86,20 +92,24 @@ def runs_tab(dag_id: str, session: SessionDep) -> HTMLResponse:
     return HTMLResponse(render_runs(dag_reports(session, dag_id, datetime.now(UTC)), in_airflow=True), headers=_HEADERS)
 
 
-def overview(user: GetUserDep, session: SessionDep) -> HTMLResponse:
-    """Return the list of the DAGs with reports that the user may see as a page."""
-    return _overview(user, session, in_airflow=False)
+def overview(user: GetUserDep, session: SessionDep, page: _PageNumber = 1) -> HTMLResponse:
+    """Return a page of the list of the DAGs with reports that the user may see."""
+    return _overview(user, session, page, in_airflow=False)
 
 
-def overview_tab(user: GetUserDep, session: SessionDep) -> HTMLResponse:
+def overview_tab(user: GetUserDep, session: SessionDep, page: _PageNumber = 1) -> HTMLResponse:
     """Return the same list for Airflow's UI."""
-    return _overview(user, session, in_airflow=True)
+    return _overview(user, session, page, in_airflow=True)
 
 
-def _overview(user: GetUserDep, session: SessionDep, *, in_airflow: bool) -> HTMLResponse:
+def _overview(user: GetUserDep, session: SessionDep, page: int, *, in_airflow: bool) -> HTMLResponse:
     now = datetime.now(UTC)
     visible = [dag_id for dag_id in dags_with_reports(session, now) if may_see(user, dag_id)]
-    return HTMLResponse(render_overview(reports_of(session, visible, now), in_airflow=in_airflow), headers=_HEADERS)
+    pages = ceil(len(visible) / DAGS_OF_A_PAGE) or 1
+    first = (min(page, pages) - 1) * DAGS_OF_A_PAGE
+    dags = [dag_reports(session, dag_id, now) for dag_id in visible[first : first + DAGS_OF_A_PAGE]]
+    text = render_overview([dag for dag in dags if dag.runs], min(page, pages), pages, in_airflow=in_airflow)
+    return HTMLResponse(text, headers=_HEADERS)
 
 
 def may_see(user: GetUserDep, dag_id: str) -> bool:

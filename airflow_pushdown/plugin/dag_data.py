@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -21,7 +22,10 @@ from pushdown_spark.contract import SPARK_REQUESTED, JobResult, known_sum
 DAYS = 30
 """The number of days whose runs are listed."""
 MOST_REPORTS = 1_000
-"""The largest number of reports that a page reads."""
+"""The largest number of reports of a DAG that a page reads."""
+
+_AMOUNT = re.compile(r"\d[\d.,]*( ([KMGTPE]i)?B\b)?")
+"""A number in a reason, with its unit if it has one that depends on the number."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,8 @@ class DagRunReports:
 class Fallback:
     """A source that Spark's reader took although a pushdown reader was allowed to.
 
-    `bytes_read` is what Spark's reader read in all these runs, None if it is unknown for one of them. `last` is the
-    newest of them.
+    `reason` is that of the newest run, `last`. `bytes_read` is what Spark's reader read in all runs, None if it is
+    unknown for one of them.
     """
 
     task_id: str
@@ -124,7 +128,7 @@ class Day:
 
 @dataclass(frozen=True)
 class DagReports:
-    """The runs of a DAG with reports, newest first. `is_cut` is whether older ones are missing."""
+    """The runs of a DAG with reports, newest first. `is_cut` is whether older reports were not read."""
 
     dag_id: str
     until: datetime
@@ -148,13 +152,16 @@ class DagReports:
 
     @property
     def fallbacks(self) -> tuple[Fallback, ...]:
-        """The fallbacks by task, source and reason. Those with the most bytes come first."""
-        uses: dict[tuple[str, str, str], list[tuple[TaskKey, int | None]]] = {}
+        """The fallbacks by task, source and reason, whose numbers may differ. Those with the most bytes come first."""
+        uses: dict[tuple[str, str, str], list[tuple[TaskKey, str, int | None]]] = {}
         for report in (report for run in self.runs for report in run.reports):
             for name, reason, count in fallbacks_of(report.result):
-                uses.setdefault((report.task_key.task_id, name, reason), []).append((report.task_key, count))
+                kind = (report.task_key.task_id, name, _AMOUNT.sub("", reason))
+                uses.setdefault(kind, []).append((report.task_key, reason, count))
         fallbacks = [
-            Fallback(*key, len(runs), known_sum(count for _, count in runs), runs[0][0]) for key, runs in uses.items()
+            Fallback(task_id, name, newest, len(runs), known_sum(count for _, _, count in runs), last)
+            for (task_id, name, _), runs in uses.items()
+            for last, newest, _ in runs[:1]
         ]
         return tuple(sorted(fallbacks, key=lambda fallback: -(fallback.bytes_read or 0)))
 
@@ -164,11 +171,6 @@ def fallbacks_of(result: JobResult) -> Iterator[tuple[str, str, int | None]]:
     for name, source in result.sources.items():
         if source.reader == "spark" and source.conjuncts and source.reason != SPARK_REQUESTED:
             yield name, source.reason, source.bytes_read
-
-
-def dag_reports(session: Session, dag_id: str, until: datetime) -> DagReports:
-    """Return the reports of the runs of a DAG in the last `DAYS` days."""
-    return next(iter(reports_of(session, (dag_id,), until)), DagReports(dag_id, until, ()))
 
 
 def dags_with_reports(session: Session, until: datetime) -> tuple[str, ...]:
@@ -183,21 +185,15 @@ def dags_with_reports(session: Session, until: datetime) -> tuple[str, ...]:
     return tuple(session.scalars(query))
 
 
-def reports_of(session: Session, dag_ids: Sequence[str], until: datetime) -> tuple[DagReports, ...]:
-    """Return the reports of the runs of some DAGs in the last `DAYS` days, without DAGs that have none.
+def dag_reports(session: Session, dag_id: str, until: datetime) -> DagReports:
+    """Return the reports of the runs of a DAG in the last `DAYS` days.
 
     Only values of tasks with a link to a report are read, because values of other tasks may be large.
     """
     linked = aliased(XComModel)
     rows = session.execute(
         select(
-            XComModel.value,
-            XComModel.dag_id,
-            XComModel.run_id,
-            XComModel.task_id,
-            XComModel.map_index,
-            DagRun.run_after,
-            DagRun.state,
+            XComModel.value, XComModel.run_id, XComModel.task_id, XComModel.map_index, DagRun.run_after, DagRun.state
         )
         .join(DagRun, and_(DagRun.dag_id == XComModel.dag_id, DagRun.run_id == XComModel.run_id))
         .join(
@@ -210,15 +206,15 @@ def reports_of(session: Session, dag_ids: Sequence[str], until: datetime) -> tup
             ),
         )
         .where(
-            XComModel.dag_id.in_(dag_ids),
+            XComModel.dag_id == dag_id,
             XComModel.key == BaseXCom.XCOM_RETURN_KEY,
             DagRun.run_after > until - timedelta(days=DAYS),
         )
         .order_by(DagRun.run_after.desc(), DagRun.id.desc(), XComModel.task_id, XComModel.map_index)
-        .limit(MOST_REPORTS)
+        .limit(MOST_REPORTS + 1)
     ).all()
-    runs: dict[str, list[DagRunReports]] = {}
-    for (dag_id, run_id, after, state), group in groupby(rows, _run_of):
+    runs = []
+    for (run_id, after, state), group in groupby(rows[:MOST_REPORTS], _run_of):
         values = ((row, report_of(XComModel.deserialize_value(row))) for row in group)
         reports = tuple(
             TaskReport(TaskKey(dag_id, row.task_id, run_id, row.map_index), result)
@@ -226,10 +222,13 @@ def reports_of(session: Session, dag_ids: Sequence[str], until: datetime) -> tup
             if result is not None
         )
         if reports:
-            runs.setdefault(dag_id, []).append(DagRunReports(run_id, after, str(state), reports))
-    is_cut = len(rows) == MOST_REPORTS
-    return tuple(DagReports(dag_id, until, tuple(runs[dag_id]), is_cut) for dag_id in dag_ids if dag_id in runs)
+            runs.append(DagRunReports(run_id, after, str(state), reports))
+    is_cut = len(rows) > MOST_REPORTS
+    # The sums of a run without all of its reports would be too small.
+    if is_cut and len(runs) > 1 and runs[-1].run_id == rows[MOST_REPORTS].run_id:
+        runs.pop()
+    return DagReports(dag_id, until, tuple(runs), is_cut)
 
 
-def _run_of(row: Row[Any]) -> tuple[str, str, datetime, object]:
-    return row.dag_id, row.run_id, row.run_after, row.state
+def _run_of(row: Row[Any]) -> tuple[str, datetime, object]:
+    return row.run_id, row.run_after, row.state

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from airflow_pushdown.plugin.dag_data import Day
 from airflow_pushdown.plugin.data import PastRun, TaskKey
+from airflow_pushdown.plugin.model import UNKNOWN
 from pushdown_spark.contract import JobResult, JoinTree, SourceReport
 from pushdown_spark.contract.report_text import human_bytes, human_count, human_seconds, reader_name
 
@@ -43,7 +44,7 @@ class Bar:
 class Chart:
     """Bars over an axis that starts at zero, with dates under it: of each bar, or the first, middle and last one.
 
-    `slots` is the number of bars that fit. `highest` is the formatted value of the upper end, and `marks` are the
+    `slots` is the number of bars that fit. `highest` is a text with the value of the highest bar, and `marks` are the
     positions of changes of the reader or plan.
     """
 
@@ -94,9 +95,10 @@ def day_charts(days: Sequence[Day]) -> tuple[Chart, ...]:
         left, width = _slot(number, len(days))
         sizes.append(Bar(left, width, parts, label, is_partial=bool(sums.unknown)))
         times.append(Bar(left, width, (_height(sums.seconds, longest),), f"{run_count}, {human_seconds(sums.seconds)}"))
+    highest = _up_to(human_bytes(most)) if most or not any(bar.is_partial for bar in sizes) else UNKNOWN
     return (
-        Chart("Bytes read and skipped", human_bytes(most), tuple(sizes), dates, len(days)),
-        Chart("Time in Spark", human_seconds(longest), tuple(times), dates, len(days)),
+        Chart("Bytes read and skipped", highest, tuple(sizes), dates, len(days)),
+        Chart("Time in Spark", _up_to(human_seconds(longest)), tuple(times), dates, len(days)),
     )
 
 
@@ -145,7 +147,8 @@ def _chart(
 ) -> Chart:
     """Return a chart of one measure of the runs."""
     values = [measure(run) for run in runs]
-    most = max((value for value in values if value is not None), default=0)
+    known = [value for value in values if value is not None]
+    most = max(known, default=0)
     bars = tuple(
         Bar(
             *_slot(number, len(runs)),
@@ -161,7 +164,12 @@ def _chart(
     )
     days = [_date(run) for run in runs]
     dates = days if len(set(days)) > 1 else [_when(run)[-5:] for run in runs]
-    return Chart(title, format_value(most), bars, _dates(dates), len(runs), marks)
+    highest = _up_to(format_value(most)) if known else UNKNOWN
+    return Chart(title, highest, bars, _dates(dates), len(runs), marks)
+
+
+def _up_to(highest: str) -> str:
+    return f"up to {highest}"
 
 
 def _slot(number: int, slots: int) -> tuple[float, float]:

@@ -95,12 +95,14 @@ def render_runs(reports: DagReports, *, in_airflow: bool = False) -> str:
     )
 
 
-def render_overview(dags: Sequence[DagReports], *, in_airflow: bool = False) -> str:
-    """Return the page that lists DAGs with their runs."""
+def render_overview(dags: Sequence[DagReports], number: int, pages: int, *, in_airflow: bool = False) -> str:
+    """Return a page of the list of DAGs with their runs."""
     page = _environment().get_template("overview.html")
     return page.render(
         title="Pushdown overview",
         dags=dags,
+        number=number,
+        pages=pages,
         refresh=None,
         links=Links(in_airflow=in_airflow),
         airflow_page=links.root_path() or "/",

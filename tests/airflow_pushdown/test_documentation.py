@@ -31,7 +31,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.M)
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 TESTED_ELSEWHERE = ("get-started.md", "install.md")
-"""Pages whose commands have tests of their own, in new environments."""
+"""Pages whose commands `make release-check` runs in new environments."""
 SPARK, AIRFLOW, TESTS = "Spark environment", "Airflow environment", "Tests"
 """Titles of blocks whose commands run in these tests."""
 NOT_RUN = {

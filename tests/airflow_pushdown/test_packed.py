@@ -40,8 +40,8 @@ def test_the_packed_environment_runs_in_another_directory(environment: Path, tmp
     unpacked = tmp_path / "worker"
     with tarfile.open(archive) as content:
         content.extractall(unpacked, filter="fully_trusted")
-    said = "import library, sys; print(library.WHAT, sys.prefix)"
-    answer = subprocess.run([unpacked / "bin" / "python", "-c", said], capture_output=True, text=True, check=True)
+    code = "import library, sys; print(library.WHAT, sys.prefix)"
+    answer = subprocess.run([unpacked / "bin" / "python", "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.split() == ["packed", str(unpacked)]
     assert list(unpacked.rglob("pyspark/__init__.py"))
     assert not list(unpacked.rglob("*.jar"))

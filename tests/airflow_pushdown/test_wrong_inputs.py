@@ -17,7 +17,7 @@ from airflow.sdk import DAG, Context
 from airflow_pushdown import operators
 from airflow_pushdown.exceptions import exception_for
 from airflow_pushdown.operators.base import PushdownBaseOperator
-from e2e.documentation import BASES, DATA, DOCS, WrongInput, wrong_inputs
+from e2e.documentation import DATA, DOCS, WrongInput, wrong_inputs
 from pushdown_spark.contract import JobResult
 
 RUN_SPECS = """
@@ -31,9 +31,8 @@ for line in sys.stdin:
 
 def create(wrong: WrongInput, task_id: str = "scan", data: Path = Path(DATA)) -> PushdownBaseOperator:
     """Return a task with a wrong input, whose data is in another directory."""
-    given = json.loads(json.dumps(BASES[wrong.operator]).replace(DATA, str(data)))
-    changed = eval(f"dict({wrong.changed})".replace(f'"{DATA}', f'"{data}'))
-    return getattr(operators, wrong.operator)(task_id=task_id, **{**given, **changed})
+    task: PushdownBaseOperator = eval(wrong.task(task_id, data), {"operators": operators})
+    return task
 
 
 @pytest.fixture

@@ -253,7 +253,7 @@ class Comparison:
         try:
             theirs = Counter(row[0] for row in self._native().where(text).selectExpr(self._shown).collect())
         except _FAILURES as problem:
-            said = classify(problem).message
+            message = classify(problem).message
             is_row_error = (
                 isinstance(problem, PySparkException)
                 and (problem.getSqlState() or "").startswith("22")
@@ -264,7 +264,7 @@ class Comparison:
             ours = Counter(row[0] for row in result.run(lambda frame: frame.selectExpr(self._shown).collect()))
             ran = result.report()["t"].reader
         except _FAILURES as problem:
-            said = classify(problem).message
+            message = classify(problem).message
         if theirs is None and ours is None:
             self._tally.failing[self._file.source_format.value, "failed by both"] += 1
         elif theirs is None and is_row_error and ran == "pushdown" and (" AND " in text or " OR " in text):
@@ -273,7 +273,7 @@ class Comparison:
             self._tally.failing[self._file.source_format.value, "failed by Spark on a row that our reader drops"] += 1
         elif theirs is None or ours is None:
             self._differs(
-                f"{text}: reader={reader} ({ran}) {'alone reads' if theirs is None else 'alone fails'}: {said}"
+                f"{text}: reader={reader} ({ran}) {'alone reads' if theirs is None else 'alone fails'}: {message}"
             )
         else:
             self._record(text, theirs, ours, ran, f"reader={reader}, ran {ran}")

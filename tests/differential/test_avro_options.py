@@ -44,47 +44,47 @@ READER = {
     ],
 }
 UNRESOLVED = {**READER, "fields": [*READER["fields"], {"name": "no_default", "type": "int"}]}  # type: ignore[misc]
-HEADS = {
+WRITERS = {
     "of Spark 2": {"org.apache.spark.version": "2.4.8"},
     "of Spark 3": {"org.apache.spark.version": "3.0.0"},
     "of Spark 3, legacy": {"org.apache.spark.version": "4.3.0", "org.apache.spark.legacyDateTime": ""},
 }
-"""What files say of the Spark that wrote them."""
-NAMED = "first bigint, second date, third timestamp"
+"""Metadata of files, which names the Spark that wrote them."""
+POSITIONAL = "first bigint, second date, third timestamp"
 
 
 @dataclass(frozen=True)
 class Case:
-    """A directory (`sound`, `outdated`, `damaged`, or the outdated ones of `HEADS`) and its options."""
+    """A directory (`sound`, `outdated`, `damaged`, or the outdated ones of `WRITERS`) and its options."""
 
     data: str
     options: Mapping[str, str] = field(default_factory=dict)
     schema: str | None = None
     where: str | None = None
-    by_us: bool = False
+    is_ours: bool = False
     fails: bool = False
 
 
 CASES = {
-    "nothing special": Case("sound", where="n < 40", by_us=True),
-    "all files": Case("sound", {"ignoreExtension": "true"}, where="k >= 0", by_us=True),
-    "named files": Case("sound", {"ignoreExtension": "false"}, where="k >= 0", by_us=True),
-    "by place": Case("sound", {"positionalFieldMatching": "true"}, NAMED, "first < 30"),
-    "by name": Case("sound", {"positionalFieldMatching": "false"}, "K bigint, third timestamp", "k < 30", by_us=True),
+    "nothing special": Case("sound", where="n < 40", is_ours=True),
+    "all files": Case("sound", {"ignoreExtension": "true"}, where="k >= 0", is_ours=True),
+    "named files": Case("sound", {"ignoreExtension": "false"}, where="k >= 0", is_ours=True),
+    "by position": Case("sound", {"positionalFieldMatching": "true"}, POSITIONAL, "first < 30"),
+    "by name": Case("sound", {"positionalFieldMatching": "false"}, "K bigint, third timestamp", "k < 30", is_ours=True),
     "another schema": Case("sound", {"avroSchema": json.dumps(READER)}, where="n < 40 OR n IS NULL"),
     "a schema by URL": Case("sound", {"avroSchemaUrl": "READER"}, where="n < 40 AND more = 'none'"),
     "a schema that does not resolve": Case("sound", {"avroSchema": json.dumps(UNRESOLVED)}, fails=True),
     "stable unions": Case("sound", {"enableStableIdentifiersForUnionType": "true"}, where="k < 30"),
-    "unions": Case("sound", where="u.member1 = 't8'", by_us=True),
+    "unions": Case("sound", where="u.member1 = 't8'", is_ours=True),
     "depth": Case("sound", {"recursiveFieldMaxDepth": "1"}, where="k < 30"),
-    "outdated": Case("outdated", where="n < 40", by_us=True),
-    "outdated, corrected": Case("outdated", {"datetimeRebaseMode": "CORRECTED"}, where="n < 40", by_us=True),
+    "outdated": Case("outdated", where="n < 40", is_ours=True),
+    "outdated, corrected": Case("outdated", {"datetimeRebaseMode": "CORRECTED"}, where="n < 40", is_ours=True),
     "outdated, legacy": Case("outdated", {"datetimeRebaseMode": "LEGACY"}, where="n < 40"),
     "outdated, exception": Case("outdated", {"datetimeRebaseMode": "EXCEPTION"}, where="n < 40", fails=True),
     "outdated, legacy, by a day": Case("outdated", {"datetimeRebaseMode": "LEGACY"}, where="day = DATE'1422-05-29'"),
     "of Spark 2": Case("of Spark 2", where="n < 40"),
     "of Spark 2, by a day": Case("of Spark 2", where="day = DATE'1422-05-29'"),
-    "of Spark 3": Case("of Spark 3", {"datetimeRebaseMode": "LEGACY"}, where="n < 40", by_us=True),
+    "of Spark 3": Case("of Spark 3", {"datetimeRebaseMode": "LEGACY"}, where="n < 40", is_ours=True),
     "of Spark 3, legacy": Case("of Spark 3, legacy", {"datetimeRebaseMode": "CORRECTED"}, where="n < 40"),
     "outdated, legacy, by day": Case("outdated", {"datetimeRebaseMode": "LEGACY"}, where="day < DATE'1500-01-01'"),
     "damaged": Case("damaged", where="k >= 0", fails=True),
@@ -99,11 +99,11 @@ CASES = {
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("options")
     (root / "reader.avsc").write_text(json.dumps(READER))
-    for data in ("sound", "outdated", "damaged", *HEADS):
+    for data in ("sound", "outdated", "damaged", *WRITERS):
         (root / data).mkdir()
         day = 15_000 if data in ("sound", "damaged") else OUTDATED
         for number, name in enumerate(("a.avro", "b.avro", "c.other")):
-            _write(root / data / name, number * ROWS, day, HEADS.get(data, {}))
+            _write(root / data / name, number * ROWS, day, WRITERS.get(data, {}))
     damaged = root / "damaged" / "b.avro"
     content = damaged.read_bytes()
     middle = len(content) // 2
@@ -111,7 +111,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def _write(path: Path, first: int, day: int, head: Mapping[str, str]) -> None:
+def _write(path: Path, first: int, day: int, metadata: Mapping[str, str]) -> None:
     records = (
         {
             "k": key,
@@ -124,7 +124,7 @@ def _write(path: Path, first: int, day: int, head: Mapping[str, str]) -> None:
     )
     schema = fastavro.parse_schema(SCHEMA)
     with path.open("wb") as file:
-        fastavro.writer(file, schema, records, codec="deflate", sync_interval=1_000, metadata=dict(head))
+        fastavro.writer(file, schema, records, codec="deflate", sync_interval=1_000, metadata=dict(metadata))
 
 
 @pytest.mark.parametrize("reader", ["pushdown", pytest.param("auto", marks=pytest.mark.nightly)])
@@ -152,5 +152,5 @@ def test_options_have_the_same_effect_as_in_spark(spark: SparkSession, files: Pa
     assert found.num_rows > 0
     report = result.report()["t"]
     if reader == "pushdown":
-        assert report.reader == ("pushdown" if case.by_us else "spark"), report.reason
+        assert report.reader == ("pushdown" if case.is_ours else "spark"), report.reason
     assert report.reason

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections import Counter
@@ -154,6 +153,15 @@ def ended_by_kill(run: Run, *parts: str) -> None:
     next(process for process in found if process.name() == "java").kill()
 
 
+def machine_of_driver(local: Local) -> str:
+    """Return the name of the machine that runs the only driver."""
+    return next(
+        name
+        for name in local.cluster.machines
+        if any(is_one(process, *DRIVER_JVMS) for process in local.programs.by_name(name).tree())
+    )
+
+
 @pytest.mark.parametrize("dag", [WAIT, DEFER])
 def test_a_driver_on_the_cluster_leaves_one_result_and_no_file(local: Local, dag: str) -> None:
     run = Run(local, dag, 1)
@@ -245,12 +253,7 @@ def test_another_triggerer_continues_the_wait_of_a_killed_one(local: Local) -> N
     run = Run(local, DEFER, 3)
     run.wait_for_middle()
 
-    triggerer = local.programs.by_name("airflow-triggerer")
-    runners = triggerer.tree()[1:]
-    local.programs.kill(triggerer)
-    for runner in runners:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            runner.kill()
+    local.programs.kill_machine("airflow-triggerer")
     local.services.start_service("triggerer")
     set_pace(local, 0)
 
@@ -271,6 +274,23 @@ def test_a_retry_replaces_a_killed_driver(local: Local, dag: str) -> None:
     set_pace(local, 0)
     assert run.rows().total() == ROWS
     assert sorted(run.drivers.values()) == ["FAILED", "FINISHED"]
+
+
+@pytest.mark.usefixtures("slowly")
+@pytest.mark.parametrize("dag", [WAIT, DEFER])
+def test_a_retry_replaces_the_driver_of_a_lost_machine(local: Local, dag: str) -> None:
+    run = Run(local, dag, 14)
+    run.wait_for_middle()
+
+    machine = machine_of_driver(local)
+    local.programs.kill_machine(machine)
+
+    run.wait_for("the next driver", lambda: len(run.drivers) == 2)
+    set_pace(local, 0)
+    assert run.rows().total() == ROWS
+    # A standalone cluster calls a driver whose worker is lost an error.
+    assert sorted(run.drivers.values()) in (["FAILED", "FINISHED"], ["ERROR", "FINISHED"])
+    local.cluster.start_machine(machine)
 
 
 @pytest.mark.usefixtures("slowly")

@@ -16,7 +16,6 @@ from e2e.checks import rows_of, wait_for_dags, wait_for_run
 from e2e.expected import Row
 from e2e.ports import free_port
 from e2e.processes import Program, wait_for
-from e2e.spark import WORKERS
 
 pytest.importorskip("psycopg2", reason="installed for end-to-end runs alone")
 from e2e.local import Local, open_connections, product
@@ -181,7 +180,7 @@ def wait_until_gone(local: Local, traces: Traces) -> None:
 
 def worker_of(local: Local) -> Program:
     """Return the Spark worker with the only executor."""
-    workers = (local.programs.by_name(f"spark-worker-{number}") for number in range(1, WORKERS + 1))
+    workers = map(local.programs.by_name, local.cluster.machines)
     return next(worker for worker in workers if any(is_one(process, EXECUTOR) for process in worker.tree()))
 
 

@@ -103,3 +103,40 @@ def test_the_connection_to_the_shop_is_imported_from_a_private_file_that_is_dele
     shop = json.loads(printed[3])["flights_db"]
     assert (shop["login"], shop["password"], shop["schema"], shop["port"]) == ("shop", "s3cret", "shop", 5432)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["airflow", "password"]
+
+
+def test_the_image_for_kubernetes_has_the_user_of_sparks_images() -> None:
+    stages = re.split(r"^FROM ", (ROOT / "Dockerfile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    (kubernetes,) = (stage for stage in stages if stage.partition("\n")[0].endswith(" AS kubernetes"))
+    assert re.findall(r"^USER (.+)$", kubernetes, re.MULTILINE) == ["185"]
+    assert 'ENTRYPOINT ["/opt/entrypoint.sh"]' in kubernetes
+    # Compose builds the last stage.
+    assert re.findall(r"^USER (.+)$", stages[-1], re.MULTILINE) == ["pushdown"]
+
+
+def test_an_executor_gets_its_options_from_the_variables_of_its_pod(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    java.chmod(0o755)
+    names = "MEMORY ID CORES POD_IP POD_NAME"
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "JAVA_HOME": str(tmp_path),
+        "SPARK_HOME": "/spark",
+        "SPARK_CONF_DIR": "/conf",
+        "SPARK_DRIVER_URL": "spark://driver:1",
+        "SPARK_APPLICATION_ID": "spark-1",
+        "SPARK_RESOURCE_PROFILE_ID": "0",
+        "SPARK_JAVA_OPT_0": "-Da=two words",
+        "SPARK_JAVA_OPT_1": "-Db=*",
+        **{f"SPARK_EXECUTOR_{name}": name.lower() for name in names.split()},
+    }
+    script = str(ROOT / "docker" / "kubernetes-entrypoint.sh")
+    command = {"env": environment, "capture_output": True, "text": True, "cwd": tmp_path}
+    printed = subprocess.run([script, "executor"], check=True, **command).stdout.splitlines()  # type: ignore[call-overload]
+    assert printed[:5] == ["-Da=two words", "-Db=*", "-Xmsmemory", "-Xmxmemory", "-cp"]
+    assert printed[5] == f"/conf:/spark/jars/*:{tmp_path}"
+    assert printed[printed.index("--podName") + 1] == "pod_name"
+    wrong = subprocess.run([script, "other"], check=False, **command)  # type: ignore[call-overload]
+    assert (wrong.returncode, wrong.stderr) == (64, "the first argument must be driver or executor, not 'other'\n")

@@ -1,6 +1,7 @@
-"""Drivers of a real API server of Kubernetes. There is no kubelet: the tests set the phases of pods.
+"""Drivers of a real API server of Kubernetes, which `make kubernetes` builds.
 
-`make kubernetes` builds the API server. The containers of drivers do not run.
+Most tests set the phases of pods themselves. In the others, a kubelet runs the entry point of our image as processes of
+this machine, with the arguments, variables and files of the pods. There are no containers.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import asyncio
 import json
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -21,17 +22,19 @@ from airflow_pushdown.hooks.drivers import RUN_LABEL, DriverPhase, DriverStatus
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.hooks.yarn import run_tag
 from airflow_pushdown.triggers.driver import DriverEvent, DriverTrigger
+from e2e.kubelet import Kubelet
 from e2e.kubernetes import NAMESPACE, KubernetesApi
 from e2e.ports import HOST, free_port
 from e2e.processes import Programs, wait_for
-from pushdown_spark.contract import JobResult, JobSpec, QuerySpec, SecretValues, SourceSpec
+from pushdown_spark.contract import JobResult, JobSpec, OutputSpec, QuerySpec, SecretValues, SourceSpec
 from pushdown_spark.contract.encryption import KEY_VARIABLE
 
 pytest.importorskip("airflow.providers.cncf.kubernetes", reason="installed by `make kubernetes` alone")
 
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 
-BINARIES = Path(__file__).parents[2] / ".cache" / "kubernetes"
+ROOT = Path(__file__).parents[2]
+BINARIES = ROOT / ".cache" / "kubernetes"
 SECRET = "hush-hush-5"
 SECRETS = SecretValues(hadoop={"fs.s3a.secret.key": SECRET})
 KEY_ENTRY = ("airflow-pushdown", "key")
@@ -77,7 +80,9 @@ def make_hook(
         query=QuerySpec(source="s"),
     )
 
-    def make(generation: str = "", **options: object) -> PushdownSubmitHook:
+    def make(
+        generation: str = "", spec: JobSpec = spec, conf: Mapping[str, str] | None = None, **options: object
+    ) -> PushdownSubmitHook:
         submission = Submission(
             spec=spec.model_copy(update={"generation": generation}), secrets=SECRETS, spark_python=spark_python
         )
@@ -89,6 +94,7 @@ def make_hook(
                 "spark.kubernetes.file.upload.path": tmp_path.as_uri(),
                 "spark.kubernetes.submission.waitAppCompletion": "false",
                 f"spark.kubernetes.driver.secretKeyRef.{KEY_VARIABLE}": ":".join(KEY_ENTRY),
+                **(conf or {}),
             },
             track_driver_via_k8s_api=True,
             **options,  # type: ignore[arg-type]
@@ -174,6 +180,86 @@ def test_a_driver_without_a_result_is_an_error_with_the_phase_of_its_pod(
         hook.collect()
     # A failed pod stays for its log.
     assert set(api.pods()) == ({name} if phase else set())
+
+
+@pytest.fixture
+def kubelet(api: KubernetesApi, key: str, spark_python: str, tmp_path: Path) -> Iterator[Kubelet]:
+    """Run all pods during a test."""
+    home = next(Path(spark_python).parents[1].glob("lib/python3.*/site-packages/pyspark"))
+    environment = {"SPARK_HOME": str(home), "PYSPARK_PYTHON": spark_python, "SPARK_LOCAL_IP": HOST}
+    entrypoint = [str(ROOT / "docker" / "kubernetes-entrypoint.sh")]
+    kubelet = Kubelet(api, api.programs, tmp_path / "pods", entrypoint, environment, {KEY_ENTRY: key})
+    with kubelet.serving():
+        yield kubelet
+
+
+def real_job(make_hook: MakeHook, api: KubernetesApi, tmp_path: Path) -> PushdownSubmitHook:
+    """Return the hook of a job whose driver and executor run."""
+    (tmp_path / "lines.json").write_text("".join(f'{{"k": {number}}}\n' for number in range(1000)))
+    source = {"format": "json", "path": [str(tmp_path / "lines.json")], "schema": "k int", "reader": "pushdown"}
+    spec = JobSpec(
+        run_key=str(tmp_path),
+        sources={"lines": SourceSpec.model_validate(source)},
+        query=QuerySpec(source="lines", where="k = 77"),
+        output=OutputSpec(path=str(tmp_path / "out")),
+    )
+    conf = {
+        "spark.kubernetes.driver.master": f"https://{HOST}:{api.port}",
+        "spark.kubernetes.authenticate.driver.mounted.oauthTokenFile": str(api.token_file),
+        "spark.kubernetes.authenticate.driver.mounted.caCertFile": str(api.certificate),
+        # All pods have the same address.
+        "spark.driver.port": str(free_port()),
+        "spark.driver.blockManager.port": str(free_port()),
+        "spark.driver.memory": "512m",
+        "spark.executor.memory": "512m",
+        "spark.executor.instances": "1",
+    }
+    return make_hook(spec=spec, conf=conf)
+
+
+def test_a_driver_and_an_executor_run_in_their_pods(
+    make_hook: MakeHook, api: KubernetesApi, kubelet: Kubelet, tmp_path: Path
+) -> None:
+    hook = real_job(make_hook, api, tmp_path)
+    driver_id, name = submitted(hook)
+
+    hook.wait_for_driver(driver_id)
+
+    log = kubelet.log(name)
+    result = hook.collect()
+    hook.release()
+    assert result.error is None, log
+    assert result.rows == 1
+    assert (result.application_id or "").startswith("spark-")
+    assert [source.reader for source in result.sources.values()] == ["pushdown"]
+    assert [pod for pod in kubelet.started if pod.endswith("-exec-1")]
+    wait_for("the end of all pods", lambda: not api.pods(), SECONDS)
+    assert files(tmp_path) == []
+    for secret in (SECRET, *kubelet.secrets.values()):
+        assert secret not in log
+
+
+def test_the_driver_of_a_killed_task_ends_with_its_pod(
+    make_hook: MakeHook, api: KubernetesApi, kubelet: Kubelet, tmp_path: Path
+) -> None:
+    hook = real_job(make_hook, api, tmp_path)
+    _, name = submitted(hook)
+    wait_for("the driver", lambda: kubelet.is_running(name), SECONDS)
+    hook.on_kill()
+    hook.release()
+    wait_for("the end of the driver", lambda: not kubelet.is_running(name), SECONDS)
+    assert files(tmp_path) == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_killed_driver_is_an_error(make_hook: MakeHook, api: KubernetesApi, kubelet: Kubelet, tmp_path: Path) -> None:
+    hook = real_job(make_hook, api, tmp_path)
+    driver_id, name = submitted(hook)
+    wait_for("the driver", lambda: kubelet.is_running(name), SECONDS)
+    kubelet.kill(name)
+    hook.wait_for_driver(driver_id)
+    with pytest.raises(DriverKilledError, match="Failed"):
+        hook.collect()
 
 
 def test_a_killed_task_deletes_its_pod_and_its_files(make_hook: MakeHook, api: KubernetesApi, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import multiprocessing
 import os
@@ -13,7 +14,13 @@ import pytest
 from cryptography.fernet import Fernet
 from packable import packable_environment
 
-from airflow_pushdown.exceptions import ConfigError, DriverKilledError, PushdownTaskError, exception_for
+from airflow_pushdown.exceptions import (
+    ConfigError,
+    DriverKilledError,
+    PushdownTaskError,
+    SubmitFailedError,
+    exception_for,
+)
 from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.cluster_driver import Submission
 from airflow_pushdown.hooks.exchange import Exchange
@@ -25,6 +32,8 @@ from pushdown_spark.contract import JobSpec, OutputSpec, QuerySpec, SecretValues
 from pushdown_spark.contract.encryption import KEY_ALIAS, KEY_VARIABLE
 
 pytest.importorskip("hadoop_jars", reason="PYTHONPATH does not have the directory of the tests")
+from hadoop_jars import httpfs_jars  # type: ignore[import-not-found]
+
 from e2e.hadoop import HadoopCluster, server_jars
 from e2e.yarn import store_key
 
@@ -47,6 +56,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, spark_python: str) -> Iter
         yield cluster
     finally:
         programs.stop()
+
+
+@pytest.fixture(scope="module")
+def httpfs_address(cluster: HadoopCluster, spark_python: str) -> str:
+    return cluster.start_httpfs(httpfs_jars(Path(spark_python).parents[1]))
+
+
+@pytest.fixture
+def httpfs(httpfs_address: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the id of a connection to an HttpFS server."""
+    host, _, port = httpfs_address.partition(":")
+    connection = {"conn_type": "webhdfs", "host": host, "port": int(port), "login": getpass.getuser()}
+    monkeypatch.setenv("AIRFLOW_CONN_HTTPFS", json.dumps(connection))
+    return "httpfs"
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +100,7 @@ def submission(
         mode: str,
         conf: dict[str, str] | None = None,
         on_started: Callable[[Application], None] | None = None,
+        exchange_conn_id: str | None = None,
         **options: object,
     ) -> PushdownSubmitHook:
         monkeypatch.setenv(
@@ -94,6 +118,7 @@ def submission(
                 secrets=SECRETS,
                 spark_python=spark_python,
                 exchange_dir=f"{cluster.root}/exchange",
+                exchange_conn_id=exchange_conn_id,
                 on_started=on_started,
             ),
             conn_id="yarn",
@@ -170,8 +195,41 @@ def test_the_directory_of_a_run_has_the_permissions_of_the_exchange(
     assert system.ls("/shared") == []
 
 
+def test_files_are_replaced_read_and_deleted_over_httpfs(cluster: HadoopCluster, httpfs: str) -> None:
+    system = open_webhdfs(cluster.root, httpfs)
+    system.mkdir("/gateway")
+    system.chmod("/gateway", "770")
+    exchange = Exchange.shared(f"{cluster.root}/gateway", "run", httpfs)
+    lines = SourceSpec.model_validate({"format": "json", "path": ["/lines"]})
+    for run_key in ("long" * 1000, "short"):
+        exchange.prepare(JobSpec(run_key=run_key, sources={"lines": lines}, query=QuerySpec(source="lines")), SECRETS)
+        spec = exchange.read_spec()
+        assert spec is not None
+        assert spec.run_key == run_key
+    assert exchange.read_result() is None
+    (directory,) = cluster.files("/gateway")
+    assert system.info(f"/gateway/{directory}")["permission"] == "770"
+    assert sorted(cluster.files(f"/gateway/{directory}")) == ["secrets.json", "spec.json"]
+    exchange.discard()
+    assert cluster.files("/gateway") == []
+
+
+def test_a_user_without_permission_is_named_over_httpfs(
+    cluster: HadoopCluster, httpfs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_webhdfs(cluster.root, httpfs).mkdir("/closed")
+    connection = json.loads(os.environ["AIRFLOW_CONN_HTTPFS"])
+    monkeypatch.setenv("AIRFLOW_CONN_HTTPFS", json.dumps({**connection, "login": "stranger"}))
+    with pytest.raises(SubmitFailedError, match=r"user=stranger.*check exchange_conn_id"):
+        Exchange.shared(f"{cluster.root}/closed", "run", httpfs).take_over(1)
+
+
+def test_a_job_whose_task_reaches_the_exchange_over_httpfs(submission: Submit, provider: str, httpfs: str) -> None:
+    finish(submission("cluster", with_provider(provider), exchange_conn_id=httpfs))
+
+
 @pytest.mark.parametrize("mode", ["client", "cluster"])
-def test_a_job_on_yarn(
+def test_a_job_writes_its_rows_and_shows_no_secret(
     submission: Submit, cluster: HadoopCluster, provider: str, key: str, mode: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     pages: list[Application] = []
@@ -288,9 +346,9 @@ def test_a_lost_machine_of_the_driver_fails_the_task_and_the_next_try_is_complet
     job = Submitted(submission("cluster", with_provider(provider)), cluster)
     application = job.reaches("RUNNING")
     node = cluster.node_of(application)
-    cluster.stop_node(node)
+    cluster.programs.kill_machine(node)
     assert application in str(job.ends())
 
-    cluster.start_node(node)
+    cluster.start_machine(node)
 
     finish(submission("cluster", with_provider(provider)))

@@ -35,7 +35,7 @@ def running(directory: Path, pyspark: Path = PYSPARK) -> Iterator[str]:
         yield f"hdfs://localhost:{_port(process, details)}"
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(300)
 
 
 def _port(process: subprocess.Popen[bytes], details: Path) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 REPLACED = "replaced"
 """The owner of a submission whose driver must not start anymore."""
 _SUFFIX = ".driver"
-_SECONDS, _POLL_SECONDS = 10.0, 0.1
+_CONTENT_SECONDS, _POLL_SECONDS = 10.0, 0.1
 """The time to wait for the content of a file that another process has just created."""
 
 
@@ -36,7 +36,7 @@ def claim(result_path: str, owner: str) -> str:
 
 
 def _content(path: Path) -> str:
-    deadline = time.monotonic() + _SECONDS
+    deadline = time.monotonic() + _CONTENT_SECONDS
     while not (content := path.read_text(encoding="utf-8")) and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
     return content

@@ -122,7 +122,7 @@ def connect_to_mysql(address: DatabaseAddress, *, local_infile: bool = False) ->
     """Open a connection that commits each statement. Raises the driver's exceptions."""
     return pymysql.connect(
         host=address.host,
-        port=address.port or 3306,
+        port=address.port or 0,  # the driver's default
         user=address.user,
         password=address.password or "",
         database=address.database or None,

@@ -15,7 +15,9 @@ _TABLE_VALUES = 256
 _PREFILTER_ROWS = 16_384
 """Smaller arrays are not prefiltered."""
 _PREFILTER_BITS = range(12, 21)
+"""Low bits of a value that select its entry in the prefilter."""
 _PREFILTER_SPARSITY = 64
+"""Entries of the prefilter for each value of the set, as far as `_PREFILTER_BITS` allows."""
 _PREFILTER_PASS = 4
 """The prefilter is not used if it lets more than one in this many values through."""
 
@@ -40,7 +42,7 @@ class ValueSet:
         if pa.types.is_signed_integer(values.type) and len(values):
             numbers = values.to_numpy()
             if int(numbers.max()) - int(numbers.min()) < _DENSE:
-                self._dense = _dense(numbers)
+                self._dense = _dense_table(numbers)
             else:
                 self._prefilter = _low_bits_table(numbers)
 
@@ -63,7 +65,7 @@ class ValueSet:
         return as_arrow(mask)
 
 
-def _dense(numbers: npt.NDArray[np.signedinteger]) -> tuple[Bools, np.integer]:
+def _dense_table(numbers: npt.NDArray[np.signedinteger]) -> tuple[Bools, np.integer]:
     """Return a table for each integer from the smallest to the largest, and a last entry for all others."""
     low = numbers.min()
     offsets = numbers.astype(np.int64) - int(low)

@@ -128,14 +128,14 @@ class QueryOptimizer:
         _check_reading(tree, case_sensitive=case_sensitive)
         token = uuid.uuid4().hex[:12]
         views = {number: f"pushdown_{token}_{number}" for number in tables}
-        declared = {views[number]: self._declared(table) for number, table in tables.items()}
+        declared = {views[number]: self._find_source(table) for number, table in tables.items()}
         query = ParsedQuery.of(replace_table_names(sql, tables, views.__getitem__))
         # A source is opened once, however often the query refers to it.
         relations = self._relations.open_all({source.name: source for source in declared.values()}.values())
         references = source_references(query.tree, {view: relations[source.name] for view, source in declared.items()})
         return QueryContext(self._spark, self._options, self._samples, self._views, sql, query, references)
 
-    def _declared(self, table: exp.Table) -> AnySource:
+    def _find_source(self, table: exp.Table) -> AnySource:
         """Return the source that a table refers to. Raises UnreadableQueryError if there is none."""
         name = ".".join(part.name for part in table.parts)
         source = self._source(name)

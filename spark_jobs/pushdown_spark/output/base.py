@@ -11,6 +11,7 @@ from pushdown_spark.contract import CheckReport, OutputSummary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 
 class Output(ABC):
@@ -80,3 +81,8 @@ class Output(ABC):
             except Exception as clean_up:
                 failure.add_note(f"the staged rows at {self.staged_at} could not be deleted: {clean_up}")
             raise
+
+
+def column_types(schema: StructType) -> dict[str, str]:
+    """Return the Spark types of columns by name, for a summary."""
+    return {field.name: field.dataType.simpleString() for field in schema.fields}

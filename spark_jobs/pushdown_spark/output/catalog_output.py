@@ -23,6 +23,7 @@ from pushdown_spark.errors import (
     PushdownError,
 )
 from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.output.base import column_types
 from pushdown_spark.output.catalog_entry import (
     PROPERTY,
     CatalogEntry,
@@ -163,7 +164,7 @@ class CatalogFileOutput(FileOutput):
             return False
         rows = self._table.properties.get(_ROWS, "")
         self.committed_rows = int(rows) if rows.isdigit() else None
-        summary = OutputSummary(mode=self._mode, columns=_columns(self._table), is_from_earlier_try=True)
+        summary = OutputSummary(mode=self._mode, columns=column_types(self._table.schema), is_from_earlier_try=True)
         self.summary = summary.model_copy(update=self._place)
         return True
 
@@ -372,7 +373,3 @@ def open_file_table(
     paths = OutputPaths.of(parent, name, run_key)
     log = CommitLog(files, paths, f"run {run_key}", patience, EntryFollower(entry, files, paths.output))
     return CatalogFileOutput(spark, output, entry, paths, files, log, SourceGuard(hadoop, paths.output, sources))
-
-
-def _columns(table: TableDefinition) -> dict[str, str]:
-    return {field.name: field.dataType.simpleString() for field in table.schema.fields}

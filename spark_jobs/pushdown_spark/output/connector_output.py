@@ -24,7 +24,7 @@ from pushdown_spark.errors import (
     UnknownColumnError,
 )
 from pushdown_spark.expressions.session_settings import is_case_sensitive
-from pushdown_spark.output.base import Output
+from pushdown_spark.output.base import Output, column_types
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failed, require_columns
 from pushdown_spark.output.connector_tables import Commit, ConnectorTable
 from pushdown_spark.output.target_names import check_column_names
@@ -229,10 +229,9 @@ class ConnectorOutput(Output):
             self._spark.catalog.dropTempView(_STAGED)
 
     def _summarize(self, commit: Commit) -> OutputSummary:
-        columns = {field.name: field.dataType.simpleString() for field in self._table.schema().fields}
         return OutputSummary(
             mode=self._output.mode,
-            columns=columns,
+            columns=column_types(self._table.schema()),
             files=commit.files,
             bytes=commit.bytes,
             table=self._table.name,

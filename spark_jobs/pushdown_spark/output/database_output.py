@@ -17,7 +17,7 @@ from pushdown_spark.errors import BadPredicateError
 from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import has_plain_meaning, is_case_sensitive
-from pushdown_spark.output.base import Output
+from pushdown_spark.output.base import Output, column_types
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failed, require_columns
 from pushdown_spark.output.table_attempt import TableAttempt
 from pushdown_spark.projection.paths import quote_name
@@ -112,8 +112,7 @@ class DatabaseOutput(Output):
 
     def commit(self) -> None:
         """Move the staged rows to the table and record the run, in one transaction."""
-        fields = [] if self._frame is None else self._frame.schema.fields
-        columns = {field.name: field.dataType.simpleString() for field in fields}
+        columns = {} if self._frame is None else column_types(self._frame.schema)
         self.summary = self._attempt.commit(self._partitions, OutputSummary(mode=self._output.mode, columns=columns))
 
     def abort(self) -> None:

@@ -16,7 +16,7 @@ from pushdown_spark.errors import (
 )
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.formats.avro.spark_source import SHORT_NAME, format_name
-from pushdown_spark.output.base import Output
+from pushdown_spark.output.base import Output, column_types
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failed, require_columns
 from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
 from pushdown_spark.output.commit_record import CommitRecord
@@ -347,11 +347,10 @@ class FileOutput(Output):
 
     def _summarize(self, staged: list[FileEntry], partitions: list[str]) -> OutputSummary:
         names = [partition for partition in partitions if partition]
-        fields = [] if self._frame is None else self._frame.schema.fields
         return OutputSummary(
             mode=self._mode,
             format=self._output.format,
-            columns={field.name: field.dataType.simpleString() for field in fields},
+            columns={} if self._frame is None else column_types(self._frame.schema),
             files=len(staged),
             bytes=sum(entry.length for entry in staged),
             partitions=tuple(names[:MOST_PARTITIONS]),

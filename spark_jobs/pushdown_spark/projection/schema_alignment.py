@@ -177,30 +177,30 @@ def aligned_columns(read: t.StructType, table: t.StructType, *, case_sensitive: 
 def _aligned_field(field: t.StructField | None, parent: str, table: t.DataType, rules: MergeRules, lambdas: int) -> str:
     if field is None:
         return f"CAST(NULL AS {sql_type(table)})"
-    return _aligned(f"{parent}{quote_name(field.name)}", field.dataType, table, rules, lambdas)
+    return _align(f"{parent}{quote_name(field.name)}", field.dataType, table, rules, lambdas)
 
 
-def _aligned(value: str, read: t.DataType, table: t.DataType, rules: MergeRules, lambdas: int) -> str:
+def _align(value: str, read: t.DataType, table: t.DataType, rules: MergeRules, lambdas: int) -> str:
     """Return SQL that converts a value. `lambdas` is the number of lambda functions around it."""
     if sql_type(read) == sql_type(table):
         return value
     match read, table:
         case t.StructType(), t.StructType():
-            return _aligned_struct(value, read, table, rules, lambdas)
+            return _align_struct(value, read, table, rules, lambdas)
         case t.ArrayType(), t.ArrayType():
             variable = f"element_{lambdas}"
-            element = _aligned(variable, read.elementType, table.elementType, rules, lambdas + 1)
+            element = _align(variable, read.elementType, table.elementType, rules, lambdas + 1)
             return f"transform({value}, {variable} -> {element})"
         case t.MapType(), t.MapType():
             key_variable, item_variable = f"key_{lambdas}", f"item_{lambdas}"
-            key = _aligned(key_variable, read.keyType, table.keyType, rules, lambdas + 1)
-            item = _aligned(item_variable, read.valueType, table.valueType, rules, lambdas + 1)
+            key = _align(key_variable, read.keyType, table.keyType, rules, lambdas + 1)
+            item = _align(item_variable, read.valueType, table.valueType, rules, lambdas + 1)
             arguments = f"({key_variable}, {item_variable})"
             return f"transform_values(transform_keys({value}, {arguments} -> {key}), {arguments} -> {item})"
     return f"CAST({value} AS {sql_type(table)})"
 
 
-def _aligned_struct(value: str, read: t.StructType, table: t.StructType, rules: MergeRules, lambdas: int) -> str:
+def _align_struct(value: str, read: t.StructType, table: t.StructType, rules: MergeRules, lambdas: int) -> str:
     read_fields = {rules.key(field.name): field for field in read.fields}
     members = []
     for field in table.fields:

@@ -162,26 +162,26 @@ class _AzureTranslation:
     def _credentials(self) -> tuple[str | None, str | None, ServicePrincipal | None]:
         kind = self.entries.get("account.auth.type", "SharedKey").lower()
         if kind == "sharedkey":
-            return self._required("account.key"), None, None
+            return self._entry("account.key"), None, None
         if kind == "sas":
-            return None, "?" + self._required("sas.fixed.token").lstrip("?"), None
+            return None, "?" + self._entry("sas.fixed.token").lstrip("?"), None
         if kind == "oauth":
             return None, None, self._principal()
         raise UnsupportedError(f"{PREFIX}account.auth.type is {kind}, which only Hadoop supports")
 
     def _principal(self) -> ServicePrincipal | None:
-        provider = self._required("account.oauth.provider.type")
+        provider = self._entry("account.oauth.provider.type")
         if provider == _MANAGED_IDENTITY and "account.oauth2.client.id" not in self.entries:
             return None
         if provider != _CLIENT_CREDENTIALS:
             raise UnsupportedError(f"{PREFIX}account.oauth.provider.type names {provider}, which only Hadoop can use")
-        tenant = _TOKEN_ENDPOINT.fullmatch(self._required("account.oauth2.client.endpoint"))
+        tenant = _TOKEN_ENDPOINT.fullmatch(self._entry("account.oauth2.client.endpoint"))
         if tenant is None:
             raise UnsupportedError(f"{PREFIX}account.oauth2.client.endpoint is not the token address of a tenant")
-        client_id, secret = (self._required(f"account.oauth2.client.{name}") for name in ("id", "secret"))
+        client_id, secret = (self._entry(f"account.oauth2.client.{name}") for name in ("id", "secret"))
         return ServicePrincipal(tenant[1], client_id, secret)
 
-    def _required(self, name: str) -> str:
+    def _entry(self, name: str) -> str:
         if name not in self.entries:
             raise UnsupportedError(f"{PREFIX}{name} is not set")
         return self.entries[name]

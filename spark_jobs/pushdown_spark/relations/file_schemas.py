@@ -84,7 +84,14 @@ def file_schemas(
         SourceFormat.AVRO: partial(_avro_schema, {}),
         SourceFormat.PARQUET: _parquet_footer,
     }
-    results = _map_files(partial(_read_or_error, readers[source.format]), files)
+    return _footer_schemas(files, readers[source.format], infer_schema)
+
+
+def _footer_schemas(
+    files: Sequence[InputFile], read: Callable[[InputFile], t.StructType | str], infer_schema: InferSchema
+) -> tuple[FileSchema, ...]:
+    """Return the schemas of files with a schema of their own. For a string, Spark infers it once for all equal ones."""
+    results = _map_files(partial(_read_or_error, read), files)
     by_footer: dict[str, t.StructType] = {}
     schemas: list[FileSchema] = []
     for file, result in zip(files, results, strict=True):

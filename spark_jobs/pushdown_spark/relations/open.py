@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 
+from py4j.java_gateway import JavaObject
 from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
@@ -62,20 +64,20 @@ class RelationCache:
         return relation
 
     def open_all(self, sources: Iterable[AnySource]) -> dict[str, Relation]:
-        """Open several sources at the same time, and return them by name.
+        """Open several sources, those whose files have to be listed at the same time, and return them by name.
 
-        Raises the error of a database relation before those of file relations, and these in the order of the sources.
+        Raises the first error in the order of the sources, those whose files are listed coming last.
         """
         declared = list(sources)
-        files = [source for source in declared if isinstance(source, Source)]
+        files = [source for source in declared if isinstance(source, Source) and source.name not in self._kept]
         if len(files) < 2:
             return {source.name: self.open(source) for source in declared}
         open_in_thread = inheritable_thread_target(self._spark)(self.open)
         with ThreadPoolExecutor(min(len(files), _MAX_THREADS)) as threads:
             pending = {source.name: threads.submit(open_in_thread, source) for source in files}
             # A database connection stays in the thread that opened it.
-            databases = {source.name: self.open(source) for source in declared if source.name not in pending}
-            return databases | {name: relation.result() for name, relation in pending.items()}
+            others = {source.name: self.open(source) for source in declared if source.name not in pending}
+            return others | {name: relation.result() for name, relation in pending.items()}
 
     def _version(self, source: AnySource) -> _Version | None:
         """Return what the relation of a source depends on, None if it is not known."""
@@ -84,8 +86,12 @@ class RelationCache:
         files = file_versions(source.paths)
         if files is None:
             return None
-        settings = self._spark._jsparkSession.sessionState().conf().settings().hashCode()
-        return _Version(source, int(settings), files)
+        return _Version(source, int(self._settings.hashCode()), files)
+
+    @cached_property
+    def _settings(self) -> JavaObject:
+        """The session's settings, which change in place."""
+        return self._spark._jsparkSession.sessionState().conf().settings()
 
 
 @dataclass(frozen=True)

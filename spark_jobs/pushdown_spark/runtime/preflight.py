@@ -54,7 +54,7 @@ class Versions:
 def local_versions(_task: int = 0) -> Versions:
     """Return the versions of this process."""
     versions: dict[str, str | None] = {_PYTHON: platform.python_version()}
-    for name in _required():
+    for name in _required_libraries():
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -141,7 +141,7 @@ def _release(name: str, version: str) -> tuple[str, ...]:
     return tuple(_NUMBER.findall(version)[: 3 if name == _PYSPARK else 2])
 
 
-def _required() -> list[str]:
+def _required_libraries() -> list[str]:
     """Return the libraries in the requirements of the job, which are a file of the package."""
     lines = resources.files("pushdown_spark").joinpath("requirements.txt").read_text(encoding="utf-8").splitlines()
     return [match.group() for line in lines if (match := _NAME.match(line))]

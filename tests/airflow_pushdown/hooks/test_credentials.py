@@ -123,7 +123,7 @@ def test_credentials_are_masked_in_logs_and_addresses_are_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (connection("postgres", login="u", password="hush-hush"), "has type postgres; use a connection of type aws"),
         (connection("wasb"), "needs the storage account"),
@@ -135,8 +135,8 @@ def test_credentials_are_masked_in_logs_and_addresses_are_not() -> None:
         (connection(login="AKIAEXAMPLE", password="pw-of-it", extra={"role_arn": "arn:x"}), "role_arn"),
     ],
 )
-def test_unknown_connection_fields_are_rejected_by_name(wrong: Connection, said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as caught:
+def test_unknown_connection_fields_are_rejected_by_name(wrong: Connection, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
         object_store_secrets(wrong)
     assert str(caught.value).startswith("source_conn_id")
     assert wrong.password is None or wrong.password not in str(caught.value)

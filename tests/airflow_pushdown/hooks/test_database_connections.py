@@ -72,7 +72,7 @@ def test_the_password_is_masked_and_confidential() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (server("oracle"), "has type oracle; supported types are postgres, mysql, sqlite"),
         (server("postgres", {"iam": True}), "unknown extras: iam"),
@@ -87,11 +87,11 @@ def test_the_password_is_masked_and_confidential() -> None:
         (connection("sqlite"), "set the path of the file as host"),
     ],
 )
-def test_unknown_connection_extras_are_rejected_without_their_values(wrong: Connection, said: str) -> None:
+def test_unknown_connection_extras_are_rejected_without_their_values(wrong: Connection, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         database_connection(wrong)
     assert "source_conn_id: connection 'shop'" in str(caught.value)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "hush-hush" not in str(caught.value)
     assert caught.value.__cause__ is None

@@ -48,17 +48,17 @@ def test_a_missing_connection_is_an_error_and_not_yarn(make_hook: MakeHook) -> N
 
 
 @pytest.mark.parametrize(
-    ("extra", "said"),
+    ("extra", "message"),
     [
         ('{"deploy_mode": "client"}', "'deploy_mode'; it is spelled 'deploy-mode'"),
         ('{"spark-binary": "/usr/bin/evil"}', "spark-binary"),
     ],
 )
 def test_unknown_connection_extras_raise(
-    make_hook: MakeHook, monkeypatch: pytest.MonkeyPatch, extra: str, said: str
+    make_hook: MakeHook, monkeypatch: pytest.MonkeyPatch, extra: str, message: str
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_ODD", f'{{"conn_type": "spark", "host": "local[1]", "extra": {extra}}}')
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         make_hook(conn_id="odd")
 
 
@@ -155,15 +155,15 @@ def test_values_of_secret_names_are_masked_in_the_log(make_hook: MakeHook) -> No
 
 
 @pytest.mark.parametrize(
-    ("size", "said"),
+    ("size", "message"),
     [
         ("12xyz", "Invalid maximum heap size: -Xmx12xyz"),
         ("100000000g", "Invalid maximum heap size: -Xmx100000000g|Could not reserve enough space"),
         ("1k", "Too small maximum heap"),
     ],
 )
-def test_an_invalid_driver_memory_is_not_retried(make_hook: MakeHook, size: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=f"driver_memory: (?:{said})"):
+def test_an_invalid_driver_memory_is_not_retried(make_hook: MakeHook, size: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"driver_memory: (?:{message})"):
         make_hook(driver_memory=size).submit()
 
 

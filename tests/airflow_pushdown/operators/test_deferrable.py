@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import pytest
 from airflow.sdk import DAG, Context
+from airflow_versions import stores_driver_ids
 
 from airflow_pushdown.exceptions import ConfigError, config_error
 from airflow_pushdown.hooks.cluster_driver import Submission
@@ -72,6 +73,7 @@ def test_airflows_setting_does_not_defer_tasks_with_their_own_driver(monkeypatch
     assert not hook_of().is_deferred
 
 
+@stores_driver_ids
 @pytest.mark.parametrize(
     ("extra", "conf", "is_polled"),
     [

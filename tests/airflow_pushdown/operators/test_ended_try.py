@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+from airflow_versions import stores_driver_ids
 
 from airflow_pushdown.operators import PushdownScanOperator
 from airflow_pushdown.task_state import is_true_in_time
@@ -37,6 +38,7 @@ def leaves(monkeypatch: pytest.MonkeyPatch) -> Leaves:
     return ask
 
 
+@stores_driver_ids
 @pytest.mark.parametrize("state", [None, "scheduled", "queued", "up_for_retry"])
 @pytest.mark.parametrize("map_index", [-1, 3])
 def test_a_task_that_airflow_starts_again_continues_with_the_driver(
@@ -45,6 +47,7 @@ def test_a_task_that_airflow_starts_again_continues_with_the_driver(
     assert leaves(state, {}, map_index=map_index)
 
 
+@stores_driver_ids
 @pytest.mark.parametrize("state", ["running", "deferred"])
 def test_a_try_whose_stored_values_airflow_does_not_show_was_replaced(leaves: Leaves, state: str) -> None:
     assert leaves(state, {})

@@ -92,7 +92,7 @@ def test_a_table_of_the_catalog_may_be_among_the_sources() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
         ({"sources": {"o": {"table": "t", "schema": "a int"}}}, "sources.o.schema: "),
         ({"sources": {"o": {"table": "t", "path": "/x", "format": "csv"}}}, "sources.o.table: "),
@@ -109,8 +109,8 @@ def test_a_table_of_the_catalog_may_be_among_the_sources() -> None:
         ({"join_reorder_dp_threshold": 1}, "join_reorder_dp_threshold: "),
     ],
 )
-def test_errors_name_the_parameter(parameters: dict[str, object], said: str) -> None:
-    assert refusal(**parameters).startswith(said)
+def test_errors_name_the_parameter(parameters: dict[str, object], message: str) -> None:
+    assert refusal(**parameters).startswith(message)
 
 
 def test_an_unsafe_setting_of_any_source_raises() -> None:

@@ -100,7 +100,7 @@ def test_rendered_template_strings_are_converted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
         ({"path": []}, "path: "),
         ({"limit": -1}, "limit: "),
@@ -118,8 +118,8 @@ def test_rendered_template_strings_are_converted() -> None:
         ({"min_seek_size": None}, "min_seek_size: "),
     ],
 )
-def test_a_wrong_parameter_is_one_line_that_names_it(parameters: dict[str, object], said: str) -> None:
-    assert str(refusal(**parameters)).startswith(said)
+def test_a_wrong_parameter_is_one_line_that_names_it(parameters: dict[str, object], message: str) -> None:
+    assert str(refusal(**parameters)).startswith(message)
 
 
 def test_a_missing_required_parameter_raises_in_the_constructor() -> None:

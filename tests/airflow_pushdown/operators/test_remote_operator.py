@@ -77,7 +77,7 @@ def test_a_query_can_replace_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
         ({"table": None}, "table: give either a `table` or a `query`"),
         ({"query": "SELECT 1"}, "table: give either a `table` or a `query`"),
@@ -93,8 +93,8 @@ def test_a_query_can_replace_the_table() -> None:
         ({"consistent": "perhaps"}, "consistent: "),
     ],
 )
-def test_errors_name_the_parameter(parameters: dict[str, object], said: str) -> None:
-    assert refusal(**parameters).startswith(said)
+def test_errors_name_the_parameter(parameters: dict[str, object], message: str) -> None:
+    assert refusal(**parameters).startswith(message)
 
 
 def test_the_connection_is_only_in_the_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,8 +106,8 @@ def test_the_connection_is_only_in_the_secrets(monkeypatch: pytest.MonkeyPatch) 
     assert (reached.kind, reached.host, reached.port) == (DatabaseKind.POSTGRESQL, "db", 5433)
     assert (reached.user, reached.password, reached.database) == ("me", "hush-1", "shop")
     assert "hush-1" not in repr(secrets)
-    said = task.build_spec("k").model_dump_json()
-    assert not [part for part in ("hush-1", "5433", '"db"', '"me"') if part in said]
+    spec = task.build_spec("k").model_dump_json()
+    assert not [part for part in ("hush-1", "5433", '"db"', '"me"') if part in spec]
 
 
 def test_the_error_names_a_missing_connection() -> None:

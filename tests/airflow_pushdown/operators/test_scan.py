@@ -155,7 +155,7 @@ def test_a_table_without_a_connection_is_one_of_the_catalog() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
         ({"output_table": "t", "output_mode": "merge"}, "merge_keys: give the columns of the key with mode merge"),
         ({"output_table": "t", "output_format": "hudi"}, "output_format: a table can be created with one of these"),
@@ -181,8 +181,8 @@ def test_a_table_without_a_connection_is_one_of_the_catalog() -> None:
         ),
     ],
 )
-def test_a_mixed_output_is_one_line_that_names_the_parameter(parameters: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as caught:
+def test_a_mixed_output_is_one_line_that_names_the_parameter(parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
         spec(**parameters)
     assert "\n" not in str(caught.value)
 
@@ -223,7 +223,7 @@ def test_rendered_template_strings_are_converted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
         ({"format": "xls"}, "format: "),
         ({"format": ["json"]}, "format: "),
@@ -263,10 +263,10 @@ def test_rendered_template_strings_are_converted() -> None:
         ),
     ],
 )
-def test_a_wrong_parameter_is_one_line_that_names_it(parameters: dict[str, object], said: str) -> None:
+def test_a_wrong_parameter_is_one_line_that_names_it(parameters: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         spec(**parameters)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
 
 

@@ -51,6 +51,7 @@ AVRO_SCHEMA = {
     ],
 }
 SNOWFLAKE = 20
+CUSTOMERS = {"format": "remote", "table": "customers"}
 
 Spec = dict[str, Any]
 
@@ -92,6 +93,7 @@ def write_data(data: Path) -> None:
     write_avro(flights.collect(), data / "avro")
     flights.sort("tailnum").write.parquet(str(data / "parquet_sorted"))
     flights.limit(20_000).repartition(200).write.orc(str(data / "small_files"))
+    flights.limit(20_000).select("note").write.text(str(data / "text"))
     for number in range(SNOWFLAKE):
         dimension(session, number).write.option("header", "true").csv(str(data / f"dim_{number}"))
     keys = ", ".join(f"id % {number * 7 + 5} AS key_{number}" for number in range(SNOWFLAKE))
@@ -159,6 +161,9 @@ def scans(data: Path) -> Iterator[tuple[str, Spec]]:
         yield file_format, one_source(source(data, file_format), where="tailnum = 'N0042'", columns=["id", "note"])
     yield "parquet_sorted", one_source(source(data, "parquet", "parquet_sorted"), where="tailnum = 'N0042'")
     yield "small_files", one_source(source(data, "orc", "small_files"), where="tailnum = 'N0042'")
+    yield "text", one_source(source(data, "text", reader="auto"), where="value LIKE '%ffff0%'")
+    yield "table", {**one_source(CUSTOMERS, where="city = 'Rome' AND since > '2020'"), **shop(data)}
+    yield "scans", several_scans(data)
     yield "spark_reader", one_source(source(data, "parquet", reader="spark"), where="tailnum = 'N0042'")
     yield "fallback", one_source(source(data, "json", reader="auto"), where="upper(carrier) = 'UA'")
     yield (
@@ -170,22 +175,39 @@ def scans(data: Path) -> Iterator[tuple[str, Spec]]:
     )
 
 
+def several_scans(data: Path) -> Spec:
+    """Return a job with two scans, of which one fails."""
+    return {
+        "sources": {"late": source(data, "orc"), "unknown": source(data, "csv")},
+        "scans": {
+            "late": {"where": "dep_delay > 200", "output": {"path": str(data / "out" / "scan"), "mode": "overwrite"}},
+            "unknown": {"where": "tail_number = 'N0042'"},
+        },
+    }
+
+
+def shop(data: Path) -> Spec:
+    """Return the path of new credentials for the SQLite database. A job reads them once and deletes them."""
+    secrets = data / "secrets.json"
+    database = {"kind": "sqlite", "database": str(data / "shop.db")}
+    secrets.write_text(json.dumps({"remote": {"customers": database, "flights": database}}))
+    return {"secrets_path": str(secrets)}
+
+
 def joins(data: Path) -> Iterator[tuple[str, Spec]]:
     """Yield joins of 2, 8 and 20 relations."""
-    secrets = data / "secrets.json"
-    secrets.write_text(json.dumps({"remote": {"customers": {"kind": "sqlite", "database": str(data / "shop.db")}}}))
     yield (
         "join_2",
         {
             "sources": {
                 "flights": source(data, "json"),
-                "customers": {"format": "remote", "table": "customers"},
+                "customers": CUSTOMERS,
             },
             "query": {
                 "sql": "SELECT c.city, f.dep_delay FROM flights f JOIN customers c ON f.id = c.id "
                 "WHERE f.carrier = 'UA' AND c.city = 'Rome'"
             },
-            "secrets_path": str(secrets),
+            **shop(data),
         },
     )
     for relations in (8, SNOWFLAKE):
@@ -208,7 +230,7 @@ def joins(data: Path) -> Iterator[tuple[str, Spec]]:
 
 
 def failures(data: Path) -> Iterator[tuple[str, Spec]]:
-    """Yield jobs that fail when they open a source, plan the query, read it, and check the output."""
+    """Yield jobs that fail when they open a source, plan the query, read it, check the output, and write it."""
     yield "failed_open", one_source({**source(data, "json"), "path": [str(data / "no_such_directory")]})
     yield "failed_plan", one_source(source(data, "json"), where="tail_number = 'N0042'")
     yield (
@@ -222,6 +244,8 @@ def failures(data: Path) -> Iterator[tuple[str, Spec]]:
             "output": {"path": str(data / "out" / "checked"), "checks": {"min_rows": 1}},
         },
     )
+    # The parent of the output is a file.
+    yield "failed_write", {**one_source(source(data, "parquet")), "output": {"path": str(data / "shop.db" / "out")}}
 
 
 def source(

@@ -98,7 +98,7 @@ def api_server(root: Path, scratch: Path) -> Iterator[Site]:
         yield site
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(300)
 
 
 def _installed(root: Path, scratch: Path) -> Path:

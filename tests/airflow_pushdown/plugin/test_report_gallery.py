@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
 from airflow.sdk import DAG
+from airflow.sdk.bases.xcom import BaseXCom
+from airflow.utils.session import create_session
 from browser import (  # type: ignore[import-not-found]
     WIDTHS,
     labels_outside_boxes,
@@ -31,6 +35,11 @@ from report_site import (  # type: ignore[import-not-found]
     gallery_dag,
     pipeline_dag,
 )
+from sqlalchemy import delete, update
+
+from airflow_pushdown.plugin.data import TaskKey
+from airflow_pushdown.plugin.links import PROGRESS_KEY, report_path
+from pushdown_spark.contract.progress import Progress
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -73,6 +82,23 @@ def run_of(site: Site, dag_id: str) -> str:
 
 
 @pytest.fixture(scope="module")
+def running(site: Site) -> str:
+    """Let a task run again, with the progress of its job. Return the address of its page."""
+    _, text, _ = site.get("/api/v2/dags/sales/dagRuns?order_by=run_after", READER)
+    run_id = text.partition('"dag_run_id":"')[2].partition('"')[0]
+    key = TaskKey("sales", "needle", run_id)
+    progress = Progress(files_done=3, files_total=12, rows_found=812, tasks_done=9, tasks_total=40, seconds_left=40)
+    progress = progress.model_copy(update={"bytes_done": 1_300_000_000, "bytes_total": 5_200_000_000})
+    with create_session() as session:
+        own = [getattr(XComModel, name) == value for name, value in vars(key).items()]
+        session.execute(delete(XComModel).where(*own, XComModel.key == BaseXCom.XCOM_RETURN_KEY))
+        XComModel.set(PROGRESS_KEY, progress.model_dump(exclude_none=True), **vars(key), session=session)
+        instance = [getattr(TaskInstance, name) == value for name, value in vars(key).items()]
+        session.execute(update(TaskInstance).where(*instance).values(state="running", end_date=None))
+    return report_path(*vars(key).values())
+
+
+@pytest.fixture(scope="module")
 def page(site: Site) -> Iterator[Page]:
     with logged_in(site) as opened:
         yield opened
@@ -93,6 +119,7 @@ def test_tabs_fit_airflows_ui(site: Site, run: str, page: Page, pictures: Path, 
         "mapped": f"/dags/gallery/runs/{run}/tasks/scan/mapped/{NAMES.index('json')}/plugin/pushdown-report",
         "task": f"/dags/sales/runs/{run_of(site, 'sales')}/tasks/late/plugin/pushdown-report",
         "runs": "/dags/sales/plugin/pushdown-runs",
+        "overview": "/plugin/pushdown",
     }.items():
         page.goto(site.address + path)
         switch_theme(page, theme)
@@ -112,6 +139,21 @@ def test_the_keyboard_reaches_everything(site: Site, run: str, page: Page, name:
         assert page.evaluate(REACHED) is not None
     page.keyboard.press("Tab")
     assert page.evaluate(REACHED) is None, "the page has no other stop"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_page_of_a_running_task_fits_every_width(
+    site: Site, running: str, page: Page, pictures: Path, theme: str
+) -> None:
+    page.goto(site.address + running)
+    page.evaluate("theme => localStorage.setItem('theme', theme)", theme)
+    page.reload()
+    page.get_by_text("about 40 s left").wait_for()
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.screenshot(path=pictures / f"progress-{width}-{theme}.png")
+        assert overflow(page) == 0, width
+    assert violations(page) == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

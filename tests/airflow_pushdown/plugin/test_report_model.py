@@ -240,6 +240,14 @@ def test_charts_need_three_runs_and_have_dates() -> None:
     assert many[0].dates == ("Jan 1", "Jan 5", "Jan 9")
 
 
+def test_a_chart_without_a_known_value_says_so() -> None:
+    unknown = JobResult(seconds=4, sources={"s": SourceReport(reader="r", reason="w")})
+    sizes, times = history_charts([past_run(number, unknown) for number in range(3)], TaskKey("d", "t", "r"), ())
+    assert (sizes.highest, times.highest) == ("unknown", "up to 4.0 s")
+    reports = DagReports("dag", datetime(2026, 1, 30, 9, tzinfo=UTC), (dag_run(30, unknown),))
+    assert [chart.highest for chart in day_charts(reports.days)] == ["unknown", "up to 4.0 s"]
+
+
 def test_runs_whose_reader_or_plan_changed_are_marked() -> None:
     ours = JobResult(sources={"s": SourceReport(reader="pushdown", reason="w")})
     spark = JobResult(sources={"s": SourceReport(reader="spark", reason="w")})
@@ -273,7 +281,7 @@ def test_days_sum_their_runs_and_count_the_unknown_ones() -> None:
     assert second.sums == Sums(runs=0, bytes_read=0, bytes_skipped=0, unknown=0, seconds=0)
     assert third.sums.bytes_read == 4
     assert reports.sums == Sums(runs=3, bytes_read=12, bytes_skipped=18, unknown=1, seconds=9)
-    page = render_overview([reports])
+    page = render_overview([reports], 1, 1)
     assert '12 B<br><span class="soft">unknown for 1 report</span>' in page
     assert '18 B</td><td class="number">9.0 s' in page
     assert len(reports.days) == 30
@@ -289,6 +297,19 @@ def test_a_fallback_is_a_predicate_that_sparks_reader_took_without_being_asked()
     (found,) = DagReports("dag", datetime(2026, 1, 30, tzinfo=UTC), (dag_run(2, result), dag_run(1, result))).fallbacks
     assert (found.source, found.reason, found.runs, found.bytes_read) == ("fallback", "it is dear", 2, 14)
     assert found.last.run_id == "run 2"
+
+
+def test_fallbacks_whose_reasons_differ_in_numbers_are_one() -> None:
+    conjunct = ConjunctReport(sql="f(a)", exactness=Exactness.UNSUPPORTED)
+    reasons = ("no gain for 900 B: 0.3 s", "no gain for 1.2 MiB: 12 s", "the files have a header")
+    results = [
+        JobResult(sources={"s": SourceReport(reader="spark", reason=reason, conjuncts=(conjunct,), bytes_read=4)})
+        for reason in reasons
+    ]
+    runs = tuple(dag_run(3 - number, result) for number, result in enumerate(results))
+    first, second = DagReports("dag", datetime(2026, 1, 30, tzinfo=UTC), runs).fallbacks
+    assert (first.reason, first.runs, first.bytes_read, first.last.run_id) == (reasons[0], 2, 8, "run 3")
+    assert (second.reason, second.runs) == (reasons[2], 1)
 
 
 def test_a_result_comes_back_from_xcom_as_it_was() -> None:

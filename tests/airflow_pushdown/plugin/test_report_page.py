@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -47,9 +47,11 @@ from report_site import (  # type: ignore[import-not-found]
 )
 from sqlalchemy import update
 
-from airflow_pushdown.plugin import app
+from airflow_pushdown.plugin import app, dag_data
+from airflow_pushdown.plugin.dag_data import dag_reports
 from airflow_pushdown.plugin.data import TaskKey
 from airflow_pushdown.plugin.links import PROGRESS_KEY
+from airflow_pushdown.plugin.page import render_runs
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -144,7 +146,7 @@ def test_a_reader_comes_from_the_task_to_its_report(site: Site, runs: list[str],
     link.click()
     page.wait_for_url("**/pushdown/report/**")
     page.wait_for_selector("table.funnel")
-    said = page.inner_text("body").lower()
+    text = page.inner_text("body").lower()
     for words in (
         "rows returned",
         "conjuncts of the predicate",
@@ -158,7 +160,7 @@ def test_a_reader_comes_from_the_task_to_its_report(site: Site, runs: list[str],
         "overwrite_partitions",
         "2 partitions",
     ):
-        assert words in said, words
+        assert words in text, words
     assert page.title() == "reports / needle - Pushdown report"
 
 
@@ -305,7 +307,7 @@ def test_while_the_task_runs_the_page_waits_and_links_to_spark(
         assert "stalled_scan.scan" in Site(f"http://{spark}").get("/")[1]
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(300)
 
 
 @pytest.fixture
@@ -389,6 +391,28 @@ def test_a_user_sees_a_dag_with_both_permissions_for_it(
 
     monkeypatch.setattr(app, "get_auth_manager", Manager)
     assert app.may_see("a user", "reports") is is_seen  # type: ignore[arg-type]
+
+
+def test_each_dag_has_its_own_limit_of_reports(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dag_data, "MOST_REPORTS", 3)
+    with create_session() as session:
+        reports, gallery = (dag_reports(session, dag_id, datetime.now(UTC)) for dag_id in ("reports", "gallery"))
+    assert (len(gallery.runs[0].reports), gallery.is_cut) == (len(GALLERY), False)
+    # The third report is the first of two of its run, whose sums would be too small.
+    assert [(run.run_id, len(run.reports)) for run in reports.runs] == [(runs[-1], 2)]
+    assert reports.is_cut
+    assert "only the newest 1,000 reports" in render_runs(reports)
+
+
+def test_the_list_of_dags_has_pages(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "DAGS_OF_A_PAGE", 1)
+    monkeypatch.setattr(app, "may_see", lambda user, dag_id: dag_id in ("gallery", "reports"))
+    with create_session() as session:
+        # A page after the last one is the last one.
+        pages = [bytes(app.overview("a user", session, number).body).decode() for number in (1, 2, 3)]  # type: ignore[arg-type]
+    assert [("gallery</a>" in page, "reports</a>" in page) for page in pages] == [(True, False), *2 * [(False, True)]]
+    assert ['rel="prev"' in page for page in pages] == [False, True, True]
+    assert ['rel="next"' in page for page in pages] == [True, False, False]
 
 
 def only_run(site: Site, dag_id: str) -> str:

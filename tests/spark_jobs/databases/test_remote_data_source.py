@@ -118,7 +118,7 @@ def test_no_credential_is_in_plan_or_options(read: DataFrameReader, source: tupl
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"connection": "other"}, "'other' is not registered; the registered connections are shop"),
         ({"num_partitions": "many"}, "option num_partitions: "),
@@ -126,9 +126,11 @@ def test_no_credential_is_in_plan_or_options(read: DataFrameReader, source: tupl
         ({"query": "SELECT 1"}, "give either a `table` or a `query`"),
     ],
 )
-def test_errors_name_invalid_options(options: dict[str, str], said: str, spark: SparkSession, tmp_path: Path) -> None:
+def test_errors_name_invalid_options(
+    options: dict[str, str], message: str, spark: SparkSession, tmp_path: Path
+) -> None:
     register(spark, {"shop": sqlite_file(tmp_path, *NUMBERS)})
-    with pytest.raises(PySparkException, match=said):
+    with pytest.raises(PySparkException, match=message):
         spark.read.format(FORMAT).options(
             **{"connection": "shop", "table": "plain_numbers", **options}
         ).load().collect()

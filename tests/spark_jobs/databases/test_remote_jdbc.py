@@ -288,13 +288,13 @@ class TestOverJdbc:
         if transport is Transport.JDBC:
             with pytest.raises(RemoteFailedError, match="cannot open it") as caught:
                 scan.frame()
-            said = str(caught.value)
+            message = str(caught.value)
         else:
             assert scan.frame().count() == 20_000
-            (said,) = scan.report().notes
-            assert "as Arrow: " in said
-        assert "password authentication failed" in said
-        assert "hush-2" not in said
+            (message,) = scan.report().notes
+            assert "as Arrow: " in message
+        assert "password authentication failed" in message
+        assert "hush-2" not in message
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_names_with_special_characters_limits_and_filters_work_over_jdbc(
@@ -387,14 +387,14 @@ class TestOverJdbc:
             cwd=project,
             check=False,
         )
-        said = run.stdout + run.stderr
+        output = run.stdout + run.stderr
         events = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()).decode()
-        assert run.returncode == 0, said.replace(server.password, "***")[-3000:]
-        assert "rows 1" in said
-        assert "JDBCRelation" in said
-        assert "raised" in said
+        assert run.returncode == 0, output.replace(server.password, "***")[-3000:]
+        assert "rows 1" in output
+        assert "JDBCRelation" in output
+        assert "raised" in output
         assert "SparkListenerSQLExecutionStart" in events
-        assert not [name for name, text in (("output", said), ("events", events)) if server.password in text]
+        assert not [name for name, text in (("output", output), ("events", events)) if server.password in text]
 
 
 def _jars(spark: SparkSession) -> list[str]:

@@ -297,15 +297,15 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "change", "said"), REFUSED)
+@pytest.mark.parametrize(("kind", "change", "message"), REFUSED)
 def test_errors_of_databases_are_one_line_without_secrets(
-    kind: str, change: Connection, said: str, filled: Callable[..., Connection], spark: SparkSession
+    kind: str, change: Connection, message: str, filled: Callable[..., Connection], spark: SparkSession
 ) -> None:
     connection = {**filled("SELECT 1"), **change}
     with pytest.raises(PushdownError) as caught:
         scanned(spark, connection, table="numbers")()
     assert caught.value.code is ErrorCode.REMOTE_REFUSED
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert str(connection.get("password", "\n")) not in str(caught.value)
 
@@ -514,7 +514,7 @@ def test_file_columns_of_a_table_raise(tmp_path: Path, spark: SparkSession) -> N
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         ({}, "give either a `table` or a `query`"),
         ({"table": "a", "query": "SELECT 1"}, "give either a `table` or a `query`"),
@@ -523,8 +523,10 @@ def test_file_columns_of_a_table_raise(tmp_path: Path, spark: SparkSession) -> N
         ({"table": "a.b.c.d"}, "not a valid name"),
     ],
 )
-def test_an_undeclared_table_raises(table: dict[str, object], said: str, tmp_path: Path, spark: SparkSession) -> None:
-    with pytest.raises(BadSpecError, match=said):
+def test_an_undeclared_table_raises(
+    table: dict[str, object], message: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    with pytest.raises(BadSpecError, match=message):
         scanned(spark, sqlite_file(tmp_path, *numbers()), **table)()
 
 

@@ -189,17 +189,17 @@ def test_nondeterministic_dataframes_stay_unchanged(spark: SparkSession, change:
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "message"),
     [
         (QUERY + " AND o.kind / c.id < 1", "may fail"),
         (QUERY + " AND n.name <> r.id", "implicit cast"),
         (QUERY + " AND rand() < 2", "not deterministic"),
     ],
 )
-def test_doubtful_queries_stay_unchanged(spark: SparkSession, query: str, said: str) -> None:
+def test_doubtful_queries_stay_unchanged(spark: SparkSession, query: str, message: str) -> None:
     found = reorder_joins(spark, query)
     assert found.sql == query
-    assert said in found.joins[0].reason
+    assert message in found.joins[0].reason
     assert not found.joins[0].reordered
 
 

@@ -20,33 +20,33 @@ from pushdown_spark.session import PushdownSession
 
 pytestmark = pytest.mark.nightly
 
-Made = Callable[[Path], Workload]
-Loaded = Callable[[Made], tuple[PushdownSession, Workload]]
-SMALL_TPCH: Made = partial(TPCH.workload, 0.01)
-SMALL_TPCDS: Made = partial(TPCDS.workload, 0.01)
-SMALL_MOVIES: Made = partial(movies, 0.01)
+MakeWorkload = Callable[[Path], Workload]
+LoadWorkload = Callable[[MakeWorkload], tuple[PushdownSession, Workload]]
+SMALL_TPCH: MakeWorkload = partial(TPCH.workload, 0.01)
+SMALL_TPCDS: MakeWorkload = partial(TPCDS.workload, 0.01)
+SMALL_MOVIES: MakeWorkload = partial(movies, 0.01)
 
 
-def small_ssb(kept: Path) -> Workload:
+def small_ssb(cache: Path) -> Workload:
     """Return the Star Schema Benchmark's tables at scale 0.01."""
-    return ssb(SMALL_TPCH(kept).data, 0.01, kept)
+    return ssb(SMALL_TPCH(cache).data, 0.01, cache)
 
 
 @pytest.fixture(scope="module")
-def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+def load_workload(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LoadWorkload:
     """Load a workload's tables as sources and as views of the session."""
     root = tmp_path_factory.mktemp("workloads")
-    prepared: dict[Made, tuple[PushdownSession, Workload]] = {}
+    prepared: dict[MakeWorkload, tuple[PushdownSession, Workload]] = {}
 
-    def load(made: Made) -> tuple[PushdownSession, Workload]:
-        if made not in prepared:
-            workload = made(root)
+    def load(make: MakeWorkload) -> tuple[PushdownSession, Workload]:
+        if make not in prepared:
+            workload = make(root)
             session = PushdownSession(spark)
             for table in workload.tables:
                 path = str(workload.data / f"{table}.parquet")
                 session.add_source(table, path=path, format="parquet", reader="spark")
-            prepared[made] = session, workload
-        session, workload = prepared[made]
+            prepared[make] = session, workload
+        session, workload = prepared[make]
         # Different workloads have tables of the same name.
         for table in workload.tables:
             spark.read.parquet(str(workload.data / f"{table}.parquet")).createOrReplaceTempView(table)
@@ -80,8 +80,8 @@ def check(spark: SparkSession, session: PushdownSession, text: str) -> bool:
 
 
 @pytest.mark.parametrize("number", range(1, 23))
-def test_tpch_queries_return_sparks_rows(number: int, spark: SparkSession, loaded: Loaded) -> None:
-    session, workload = loaded(SMALL_TPCH)
+def test_tpch_queries_return_sparks_rows(number: int, spark: SparkSession, load_workload: LoadWorkload) -> None:
+    session, workload = load_workload(SMALL_TPCH)
     text = without_limit(workload.queries[str(number)])
     check(spark, session, text)
     if number in (7, 8, 9):
@@ -92,8 +92,8 @@ def test_tpch_queries_return_sparks_rows(number: int, spark: SparkSession, loade
 
 
 @pytest.mark.parametrize("number", range(1, 100))
-def test_tpcds_queries_return_sparks_rows(number: int, spark: SparkSession, loaded: Loaded) -> None:
-    session, workload = loaded(SMALL_TPCDS)
+def test_tpcds_queries_return_sparks_rows(number: int, spark: SparkSession, load_workload: LoadWorkload) -> None:
+    session, workload = load_workload(SMALL_TPCDS)
     text = without_limit(workload.queries[str(number)])
     if most_relations(text) < 4:
         pytest.skip("fewer than four relations")
@@ -102,15 +102,19 @@ def test_tpcds_queries_return_sparks_rows(number: int, spark: SparkSession, load
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_joins_of_the_star_schema_benchmark_return_sparks_rows(name: str, spark: SparkSession, loaded: Loaded) -> None:
-    session, workload = loaded(small_ssb)
+def test_joins_of_the_star_schema_benchmark_return_sparks_rows(
+    name: str, spark: SparkSession, load_workload: LoadWorkload
+) -> None:
+    session, workload = load_workload(small_ssb)
     check(spark, session, workload.queries[name])
     check(spark, session, permuted(workload.queries[name], 1))
 
 
 @pytest.mark.parametrize("form", range(1, 34))
-def test_the_join_order_benchmark(form: int, spark: SparkSession, loaded: Loaded) -> None:
-    session, workload = loaded(SMALL_MOVIES)
+def test_queries_of_the_join_order_benchmark_return_sparks_rows(
+    form: int, spark: SparkSession, load_workload: LoadWorkload
+) -> None:
+    session, workload = load_workload(SMALL_MOVIES)
     of_form = [text for name, text in workload.queries.items() if name.rstrip("abcdef") == str(form)]
     assert of_form
     for number, text in enumerate(of_form):

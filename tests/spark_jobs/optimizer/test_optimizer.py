@@ -205,11 +205,11 @@ def test_conditions_reach_the_readers_of_their_sources(answer: Answer) -> None:
     result = answer(CHAIN + " AND o.total > 3 AND o.note = 'note 1'", NEVER)
     reports = result.report()
     assert set(reports) == {"orders", "customers", "nations", "regions"}
-    said = {name: [conjunct.sql for conjunct in report.conjuncts] for name, report in reports.items()}
-    assert said["orders"] == ["total > 3", "note = 'note 1'"]
-    assert said["nations"] == ["id IN (1, 4, 5)"]
-    assert said["customers"] == ["nation IN (1, 4, 5)"], "an equality transfers the predicate"
-    assert said["regions"] == ["name = 'region 1'"]
+    conjuncts = {name: [conjunct.sql for conjunct in report.conjuncts] for name, report in reports.items()}
+    assert conjuncts["orders"] == ["total > 3", "note = 'note 1'"]
+    assert conjuncts["nations"] == ["id IN (1, 4, 5)"]
+    assert conjuncts["customers"] == ["nation IN (1, 4, 5)"], "an equality transfers the predicate"
+    assert conjuncts["regions"] == ["name = 'region 1'"]
     assert reports["orders"].columns == ("customer", "total", "note")
     assert reports["orders"].reader == "pushdown"
 
@@ -222,8 +222,8 @@ def test_predicates_inferred_from_or_reach_each_reader(answer: Answer, oracle: O
     found = result.run(sorted_rows)
     assert found == oracle(query)[0]
     reports = result.report()
-    said = {name: [conjunct.sql for conjunct in report.conjuncts] for name, report in reports.items()}
-    assert said == {
+    conjuncts = {name: [conjunct.sql for conjunct in report.conjuncts] for name, report in reports.items()}
+    assert conjuncts == {
         "orders": ["note = 'note 1' OR note = 'note 2'"],
         "customers": ["nation = 1 OR nation = 4"],
         "nations": ["id = 1 OR id = 4"],
@@ -322,8 +322,8 @@ def test_redundant_equalities_are_removed(joins: JoinOptions, answer: Answer, or
     result = answer(query, joins, "spark")
     assert result.run(sorted_rows) == oracle(query)[0]
     (report,) = result.joins()
-    said = [node.condition or "" for node in report.after.nodes()]
-    assert sum(condition.count("=") for condition in said) == 3, said
+    conditions = [node.condition or "" for node in report.after.nodes()]
+    assert sum(condition.count("=") for condition in conditions) == 3, conditions
     assert sum((node.condition or "").count("=") for node in report.before.nodes()) == 4
 
 
@@ -429,7 +429,7 @@ def test_without_reordering_the_report_shows_the_written_joins(answer: Answer) -
 
 
 @pytest.mark.parametrize(
-    ("query", "error", "said"),
+    ("query", "error", "message"),
     [
         ("SELECT * FROM orders, other", BadSpecError, "no source is named 'other'"),
         ("SELECT 1", BadSpecError, "none of the declared sources"),
@@ -438,8 +438,8 @@ def test_without_reordering_the_report_shows_the_written_joins(answer: Answer) -
         ("DELETE FROM orders", BadSpecError, "only SELECT"),
     ],
 )
-def test_mistakes_are_reported_in_one_line(answer: Answer, query: str, error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said) as caught:
+def test_mistakes_are_reported_in_one_line(answer: Answer, query: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message) as caught:
         answer(query)
     assert "\n" not in str(caught.value)
 

@@ -126,7 +126,7 @@ def test_the_helper_leaves_unreadable_queries_unchanged(spark: SparkSession, fil
 
 
 @pytest.mark.parametrize(
-    ("query", "error", "said"),
+    ("query", "error", "message"),
     [
         ("SELECT shuffle(many, 3) FROM a JOIN other ON a.k = other.k", BadSpecError, "no source is named 'other'"),
         ("SELECT * FROM (TABLE other) s JOIN a ON a.k = s.k", BadSpecError, "no source is named 'other'"),
@@ -137,11 +137,11 @@ def test_the_helper_leaves_unreadable_queries_unchanged(spark: SparkSession, fil
     ],
 )
 def test_other_statements_are_rejected(
-    spark: SparkSession, files: Path, query: str, error: type[Exception], said: str
+    spark: SparkSession, files: Path, query: str, error: type[Exception], message: str
 ) -> None:
     spark.range(3).createOrReplaceTempView("other")
     try:
-        with pytest.raises(error, match=said) as caught:
+        with pytest.raises(error, match=message) as caught:
             session_over(spark, files).sql(query)
     finally:
         spark.catalog.dropTempView("other")

@@ -117,7 +117,7 @@ def versions(spark: SparkSession, table: str) -> int:
 
 
 @pytest.mark.parametrize("mode", EXPECTED)
-def test_modes_and_retries(spark: SparkSession, table: str, mode: OutputMode) -> None:
+def test_each_mode_writes_once_and_a_retry_adds_nothing(spark: SparkSession, table: str, mode: OutputMode) -> None:
     create(spark, table)
     output = write(spark, output_of(spark, table, mode, checks={"min_rows": 2, "unique": ["id"]}))
     assert stored(spark, table) == EXPECTED[mode]
@@ -220,7 +220,7 @@ def test_a_repetition_on_purpose_writes_again_where_rows_cannot_double(spark: Sp
     assert stored(spark, table) == sorted([*before, *NEW])
 
 
-def test_replace_where(spark: SparkSession, table: str) -> None:
+def test_replace_where_replaces_the_rows_for_which_it_is_true(spark: SparkSession, table: str) -> None:
     create(spark, table)
     mode = OutputMode.OVERWRITE_PARTITIONS
     write(spark, output_of(spark, table, mode, replace_where="day = 'b'"), [(9, "b", "nine")])
@@ -424,7 +424,7 @@ def test_a_run_without_rows_replaces_no_partition(spark: SparkSession, table: st
 
 
 @pytest.mark.parametrize("runs", [("a", "b"), ("a", "a")], ids=["two runs", "one run twice"])
-def test_concurrent_appends(spark: SparkSession, table: str, runs: tuple[str, str]) -> None:
+def test_concurrent_appends_add_each_run_once(spark: SparkSession, table: str, runs: tuple[str, str]) -> None:
     create(spark, table)
     # Two runs are two applications. The settings that name a run in Delta belong to the session.
     sessions = [SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession()) for _ in runs]

@@ -175,7 +175,7 @@ def test_killed_repair_is_repaired(table: Table, mode: OutputMode, has_table: bo
 
 @NIGHTLY
 @pytest.mark.parametrize("new", [NEW, {}], ids=["rows", "no rows"])
-def test_replaced_partitions_without_new_rows(table: Table, new: dict[str, str]) -> None:
+def test_retry_removes_replaced_partitions_without_new_rows(table: Table, new: dict[str, str]) -> None:
     where = "day BETWEEN 1 AND 4"
     for number in count(1):
         table.create()

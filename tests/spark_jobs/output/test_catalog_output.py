@@ -94,7 +94,7 @@ def test_values_arrive_as_they_were(spark: SparkSession, source_format: str) -> 
 @pytest.mark.parametrize(
     "kind", [kind if kind == "string" else pytest.param(kind, marks=pytest.mark.nightly) for kind in PARTITION_VALUES]
 )
-def test_partition_values(spark: SparkSession, kind: str) -> None:
+def test_partition_values_arrive_as_they_were(spark: SparkSession, kind: str) -> None:
     values = PARTITION_VALUES[kind]
     frame = spark.sql(f"SELECT posexplode(array({values})) AS (id, p)").selectExpr("id", f"CAST(p AS {kind}) AS p")
     write(output_of(spark, partition_by=["p"]), frame)
@@ -248,7 +248,7 @@ def test_a_table_that_changes_meanwhile_is_not_written(spark: SparkSession) -> N
     assert spark.table(TABLE).count() == 0
 
 
-def test_dynamic_overwrite_of_the_session(spark: SparkSession) -> None:
+def test_an_overwrite_follows_the_dynamic_mode_of_the_session(spark: SparkSession) -> None:
     write(output_of(spark, partition_by=["p"]), spark.sql("SELECT id, id % 2 AS p FROM range(4)"))
     with session_settings(spark, {"spark.sql.sources.partitionOverwriteMode": "dynamic"}):
         write(output_of(spark, OutputMode.OVERWRITE, "second"), spark.sql("SELECT 9L AS id, 1L AS p"))
@@ -257,8 +257,8 @@ def test_dynamic_overwrite_of_the_session(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("exists", [True, False])
 @pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.nightly)])
-def test_two_runs_at_once(spark: SparkSession, exists: bool, rounds: int) -> None:
-    """Runs over different partitions are both written. Of two runs over the same, one raises a conflict."""
+def test_of_two_runs_over_a_partition_one_raises_a_conflict(spark: SparkSession, exists: bool, rounds: int) -> None:
+    """Runs over different partitions are both written."""
     for number in range(rounds):
         name = f"{DATABASE}.c{number}"
         if exists:

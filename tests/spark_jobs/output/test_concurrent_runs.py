@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from interrupted_files import KilledError, hidden, killed_at, opened, stage, tre
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputMode
-from pushdown_spark.errors import OutputConflictError
+from pushdown_spark.errors import OutputConflictError, OutputTakenError
 from pushdown_spark.output.writer import FileOutput
 
 ROUNDS = 50
@@ -118,7 +119,7 @@ def test_later_run_replaces_an_earlier_commit(spark: SparkSession, tmp_path: Pat
 def test_backfill_with_random_kills_equals_uninterrupted_runs(
     spark: SparkSession, tmp_path: Path, mode: OutputMode, seed: int
 ) -> None:
-    """Thirty days, two at a time. A killed attempt is retried until it succeeds."""
+    """Thirty days, two at a time. An attempt that was killed or counted as dead is retried until it succeeds."""
     chance = random.Random(seed)
     target = tmp_path / "out"
     write(opened(spark, target, OutputMode.OVERWRITE, "before"), {"day=0": "before", "day=7": "before"})
@@ -128,11 +129,13 @@ def test_backfill_with_random_kills_equals_uninterrupted_runs(
 
     def backfill(day: str) -> None:
         for number in kills[day]:
-            try:
+            with suppress(KilledError, OutputTakenError):
                 write(opened(spark, target, mode, day, files=killed_at(number), patience=1.0), {day: f"partial {day}"})
-            except KilledError:
-                continue
-        write(opened(spark, target, mode, day, patience=1.0), {day: f"rows of {day}"})
+        is_written = False
+        while not is_written:
+            with suppress(OutputTakenError):
+                write(opened(spark, target, mode, day, patience=1.0), {day: f"rows of {day}"})
+                is_written = True
 
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(backfill, days))

@@ -60,7 +60,7 @@ def test_rows_that_pass_checks_are_written(
 
 
 @pytest.mark.parametrize(
-    ("checks", "said"),
+    ("checks", "message"),
     [
         ({"min_rows": 5}, "min_rows requires at least 5, found 4"),
         ({"max_rows": 3}, "max_rows requires at most 3, found 4"),
@@ -77,13 +77,13 @@ def test_failed_check_keeps_the_output(
     rows: DataFrame,
     output: Callable[..., FileOutput],
     checks: dict[str, object],
-    said: str,
+    message: str,
 ) -> None:
     write(output({}), spark.range(7).toDF("id"))
     failing = output(checks)
     with pytest.raises(CheckFailedError) as caught:
         write(failing, rows)
-    assert str(caught.value) == f"checks: {said}. Nothing was committed and the output is unchanged"
+    assert str(caught.value) == f"checks: {message}. Nothing was committed and the output is unchanged"
     assert [check.passed for check in failing.checks].count(False) == 1
     assert failing.summary is None
     assert spark.read.parquet(str(tmp_path / "out")).count() == 7

@@ -157,7 +157,7 @@ def test_rows_missing_from_the_staging_table_are_an_error(spark: SparkSession, d
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["kill", "delay"])
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_killed_and_speculative_tasks(database: Database, kind: str, mode: str) -> None:
+def test_rows_of_killed_and_speculative_tasks_count_once(database: Database, kind: str, mode: str) -> None:
     if database.product == "sqlite":
         pytest.skip("SQLite is written by one task")
     if mode == "overwrite":
@@ -175,7 +175,7 @@ def test_killed_and_speculative_tasks(database: Database, kind: str, mode: str) 
     assert database.tables() == ["t"]
 
 
-def test_no_secret_in_plan_or_representation(spark: SparkSession, database: Database) -> None:
+def test_plans_and_representations_hide_the_password(spark: SparkSession, database: Database) -> None:
     output = output_of(spark, database)
     assert output.prepare()
     output.stage(spark.range(3))

@@ -53,7 +53,7 @@ def test_directories_are_read_as_spark_does(spark: SparkSession, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("name", "path", "options", "said"),
+    ("name", "path", "options", "message"),
     [
         ("k=1/a.orc", "", {}, "is a partition directory"),
         ("deeper/k=1/a.orc", "", {}, "is a partition directory"),
@@ -65,11 +65,11 @@ def test_directories_are_read_as_spark_does(spark: SparkSession, tmp_path: Path)
     ],
 )
 def test_unsupported_paths_and_options_raise(
-    spark: SparkSession, tmp_path: Path, name: str, path: str, options: Mapping[str, str], said: str
+    spark: SparkSession, tmp_path: Path, name: str, path: str, options: Mapping[str, str], message: str
 ) -> None:
     register(spark)
     place = written(spark, tmp_path / "table", [name]) / path
-    with pytest.raises(PySparkException, match=said):
+    with pytest.raises(PySparkException, match=message):
         spark.read.format(FORMAT).options(**options).load(str(place)).collect()
 
 

@@ -70,15 +70,15 @@ def test_a_corrupt_record_column_in_the_users_schema_is_kept(spark: SparkSession
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"format": "orc"}, "only lines of json and csv can be malformed"),
         ({"options": {"Mode": "FAILFAST"}}, "needs the option mode=PERMISSIVE"),
         ({"max_malformed": -1}, "greater than or equal to 0"),
     ],
 )
-def test_invalid_bounds_of_malformed_lines_raise(fields: dict[str, object], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_invalid_bounds_of_malformed_lines_raise(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         SourceSpec.model_validate({"format": "json", "path": ("/a",), "max_malformed": 0, **fields})
 
 

@@ -60,20 +60,20 @@ def test_executors_with_the_same_environment_pass(project: Path, tmp_path: Path)
 def test_executors_without_libraries_raise(project: Path, tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
-    said = on_a_cluster(project, tmp_path, str(bare / "bin" / "python"))
-    assert said.startswith("executors: ")
-    assert "no pyarrow on " in said
-    assert "no hyperscan on " in said
-    assert "no pyspark" not in said, "the executor's own installation brings it"
-    assert "pip install pushdown-spark[spark]" in said
-    assert "archives" in said
+    message = on_a_cluster(project, tmp_path, str(bare / "bin" / "python"))
+    assert message.startswith("executors: ")
+    assert "no pyarrow on " in message
+    assert "no hyperscan on " in message
+    assert "no pyspark" not in message, "the executor's own installation brings it"
+    assert "pip install pushdown-spark[spark]" in message
+    assert "archives" in message
 
 
 @pytest.mark.nightly
 def test_executors_without_python_raise(project: Path, tmp_path: Path) -> None:
-    said = on_a_cluster(project, tmp_path, "/nowhere/bin/python")
-    assert said.startswith("executors: no Python at the path of the driver")
-    assert "/nowhere/bin/python" in said
+    message = on_a_cluster(project, tmp_path, "/nowhere/bin/python")
+    assert message.startswith("executors: no Python at the path of the driver")
+    assert "/nowhere/bin/python" in message
 
 
 @pytest.mark.nightly

@@ -174,7 +174,7 @@ class _PatternVisitor:
         return [] if bound is None else self._between(column, *bound)
 
     def _between(self, column: Column, low: int, high: int) -> list[BlockPattern]:
-        encoded = self._encoded(column)
+        encoded = self._find_encoding(column)
         if (
             encoded is None
             or encoded.encoding not in (Encoding.NUMBER, Encoding.MILLIS)
@@ -188,7 +188,7 @@ class _PatternVisitor:
         return [_pattern(encoded, interval(first, last), label) if first <= last else _NEVER]
 
     def _in_list(self, column: Column, values: Sequence[Value]) -> list[BlockPattern]:
-        encoded = self._encoded(column)
+        encoded = self._find_encoding(column)
         if not values:
             return [_NEVER]
         if encoded is None or len(values) > _MAX_VALUES or any(self._may_shift(column, value) for value in values):
@@ -203,7 +203,7 @@ class _PatternVisitor:
         return [_pattern(encoded, expressions, label) if expressions else _NEVER]
 
     def _string_match(self, node: StringMatch) -> list[BlockPattern]:
-        encoded = self._encoded(node.column)
+        encoded = self._find_encoding(node.column)
         if encoded is None or not node.text:
             return []
         if encoded.encoding is Encoding.ENUM:
@@ -221,7 +221,7 @@ class _PatternVisitor:
         """Return whether Spark may read another stored value as this value or a later one."""
         return isinstance(least, int) and least < self._first_unshifted.get(column.type, least)
 
-    def _encoded(self, column: Column) -> EncodedColumn | None:
+    def _find_encoding(self, column: Column) -> EncodedColumn | None:
         encoded = self._locate(column.path)
         return encoded if encoded is not None and column.type in _TYPES[encoded.encoding] else None
 

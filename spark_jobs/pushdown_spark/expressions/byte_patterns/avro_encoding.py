@@ -166,7 +166,7 @@ def _groups(low: list[int], high: list[int], parity: int, suffix: str, *, is_las
         return
     bottom, top = low[-1], high[-1]
     rest_low, rest_high = low[:-1], high[:-1]
-    zeros, nines = [0] * len(rest_low), [_BASE - 1] * len(rest_low)
+    lowest, highest = [0] * len(rest_low), [_BASE - 1] * len(rest_low)
 
     def group(first: int, last: int) -> str:
         return _class(first, last, parity if not rest_low else None, is_last) + suffix
@@ -177,10 +177,10 @@ def _groups(low: list[int], high: list[int], parity: int, suffix: str, *, is_las
     elif bottom == top:
         yield from _groups(rest_low, rest_high, parity, group(bottom, top), is_last=False)
     else:
-        yield from _groups(rest_low, nines, parity, group(bottom, bottom), is_last=False)
+        yield from _groups(rest_low, highest, parity, group(bottom, bottom), is_last=False)
         if bottom + 1 <= top - 1:
-            yield from _groups(zeros, nines, parity, group(bottom + 1, top - 1), is_last=False)
-        yield from _groups(zeros, rest_high, parity, group(top, top), is_last=False)
+            yield from _groups(lowest, highest, parity, group(bottom + 1, top - 1), is_last=False)
+        yield from _groups(lowest, rest_high, parity, group(top, top), is_last=False)
 
 
 def _is_least(digits: list[int]) -> bool:

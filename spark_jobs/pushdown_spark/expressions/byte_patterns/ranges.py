@@ -11,7 +11,7 @@ MAX_DIGITS = 19
 
 
 def magnitude_regex(low: int, high: int) -> str:
-    """Return an expression for the integers low..high (0 <= low <= high) without sign or leading zeros.
+    """Return a regular expression for the integers low..high (0 <= low <= high) without sign or leading zeros.
 
     >>> magnitude_regex(7, 123)
     '(?:[7-9]|[1-9][0-9]|10[0-9]|11[0-9]|12[0-3])'
@@ -26,7 +26,7 @@ def magnitude_regex(low: int, high: int) -> str:
 
 
 def fixed_width_regex(low: int, high: int, width: int) -> str:
-    """Return an expression for the integers low..high with `width` digits and leading zeros.
+    """Return a regular expression for the integers low..high with `width` digits and leading zeros.
 
     >>> fixed_width_regex(998, 1234, 4)
     '(?:099[8-9]|10[0-9][0-9]|11[0-9][0-9]|120[0-9]|12[1-2][0-9]|123[0-4])'
@@ -35,7 +35,7 @@ def fixed_width_regex(low: int, high: int, width: int) -> str:
 
 
 def _same_length(low: str, high: str) -> Iterator[str]:
-    """Yield expressions that together cover low..high, two numbers of the same length."""
+    """Yield regular expressions that together cover low..high, two numbers of the same length."""
     if not low:
         yield ""
         return
@@ -64,6 +64,10 @@ class Period:
     day: int | None = None
 
 
+YEAR_ZERO = Period(0)
+"""Spark's calendar has a year 0. Python's calendar does not."""
+
+
 def periods(low: date, high: date) -> tuple[Period, ...]:
     """Cover the days low..high (both included) exactly, with as few years, months and days as possible.
 
@@ -87,10 +91,6 @@ def periods(low: date, high: date) -> tuple[Period, ...]:
             break
         day = end + timedelta(days=1)
     return tuple(result)
-
-
-YEAR_ZERO = Period(0)
-"""Spark's calendar has a year 0; Python's calendar does not."""
 
 
 def _month_end(day: date) -> date:

@@ -85,7 +85,7 @@ class _ExpressionParser:
     def _sequence(self) -> _Part:
         parts = []
         while self._position < len(self._text) and self._text[self._position] not in "|)":
-            parts.append(self._repeated(self._atom()))
+            parts.append(self._quantify(self._atom()))
         return _concatenate(parts)
 
     def _atom(self) -> _Part:
@@ -103,7 +103,7 @@ class _ExpressionParser:
             return _ANYTHING
         return _only([self._escape() if character == "\\" else character.encode("ascii")])
 
-    def _repeated(self, part: _Part) -> _Part:
+    def _quantify(self, part: _Part) -> _Part:
         """Apply the quantifier that follows a part, if there is one."""
         if self._accept("*"):
             self._accept("+")

@@ -9,6 +9,7 @@ from itertools import islice
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import SourceFormat
+from pushdown_spark.contract.report_text import human_bytes
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 from pushdown_spark.formats.text.byte_search import Searcher
@@ -337,7 +338,7 @@ class TextCosts:
         if seconds >= _MAX_COST_RATIO * spark:
             session = " in a session that has just started" if self._source.cold else ""
             raise UnsupportedError(
-                f"a search would not pay for {self._stored:,} bytes{session}: {reason}; estimated CPU: ours "
+                f"a search would not pay for {human_bytes(self._stored)}{session}: {reason}; estimated CPU: ours "
                 f"{seconds:.1f} s, Spark's {spark:.1f} s",
                 {"spark": spark},
             )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pushdown_spark.contract import JoinOptions, SourceFormat
+from pushdown_spark.contract.report_text import human_bytes
 from pushdown_spark.errors import UnsupportedError
 
 MAX_ANALYSIS_SHARE = 0.05
@@ -56,7 +57,7 @@ def check_statistics_time(
         return
     total = sum(size for _, size in known)
     if total < options.min_bytes:
-        raise UnsupportedError(f"the sources have {total:,} bytes, fewer than join_reorder_min_bytes")
+        raise UnsupportedError(f"the sources have {human_bytes(total)}, fewer than join_reorder_min_bytes")
 
 
 def check_analysis_time(analysis_seconds: float, query_seconds: float) -> None:

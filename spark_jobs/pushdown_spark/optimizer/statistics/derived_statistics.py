@@ -121,7 +121,7 @@ class QueryStatistics:
             if cte.parent is not None and cte.parent.args.get("recursive"):
                 return None
             node = cte
-        return self._derived(node.this, name)
+        return self._derive(node.this, name)
 
     def _pushed_predicates(self, block: SelectBlock) -> Predicates:
         key = id(block.select)
@@ -130,7 +130,7 @@ class QueryStatistics:
             self._pushed[key] = pushdown_predicates(block.plan, block.columns, types.is_exact_equality)
         return self._pushed[key]
 
-    def _derived(self, query: exp.Expr, name: str) -> RelationStatistics | None:
+    def _derive(self, query: exp.Expr, name: str) -> RelationStatistics | None:
         """Return the statistics of the result of a sub-query."""
         if isinstance(query, exp.Values):
             rows = float(len(query.expressions))
@@ -163,7 +163,7 @@ class QueryStatistics:
 
     def _set_operation(self, query: exp.SetOperation, name: str) -> RelationStatistics | None:
         """Return the statistics of a set operation. Its columns have the names of the first SELECT."""
-        first, second = (self._derived(side.unnest(), name) for side in (query.left, query.right))
+        first, second = (self._derive(side.unnest(), name) for side in (query.left, query.right))
         if first is None or second is None:
             return None
         if isinstance(query, exp.Union):

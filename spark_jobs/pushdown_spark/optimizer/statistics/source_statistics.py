@@ -202,22 +202,22 @@ class SourceStatistics:
         widths = {column.name: _max_width(sample, column) for column in read}
         max_bytes = _max_bytes(source, files, sample, list(widths.values()))
         return RelationStatistics(
-            sample.rows,
-            sample.rows * selectivity,
-            {
+            rows=sample.rows,
+            filtered_rows=sample.rows * selectivity,
+            columns={
                 (request.name, name): JoinColumnStatistics(
                     *sample.distinct(column),
-                    sample.is_unique(column),
-                    self._own_selectivity(sample, schema, request, name, relevant),
-                    sample.bounds.get(name),
-                    _key_values(sample, column, matches, is_certain=is_certain),
+                    is_unique=sample.is_unique(column),
+                    selectivity=self._own_selectivity(sample, schema, request, name, relevant),
+                    bounds=sample.bounds.get(name),
+                    values=_key_values(sample, column, matches, is_certain=is_certain),
                 )
                 for name, column in relevant.items()
             },
-            max_bytes,
-            float(file_bytes),
-            max_bytes / max(sample.rows, 1.0) if sample.is_exact and max_bytes is not None else None,
-            {name.lower(): width for name, width in widths.items() if width is not None},
+            max_bytes=max_bytes,
+            file_bytes=float(file_bytes),
+            row_bytes=max_bytes / max(sample.rows, 1.0) if sample.is_exact and max_bytes is not None else None,
+            column_bytes={name.lower(): width for name, width in widths.items() if width is not None},
         )
 
     def _own_selectivity(

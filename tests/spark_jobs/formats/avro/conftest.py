@@ -1,4 +1,4 @@
-"""The two ways to execute bytecode."""
+"""The two executors of bytecode."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pushdown_spark.formats.avro.executor import compiled_interpreter
 
 
 @pytest.fixture(params=["interpreted", "compiled"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Execute bytecode by Python or by machine code."""
+def interpreter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Execute bytecode in Python or in machine code, and return the name of the way."""
     if request.param == "compiled":
         compiled_interpreter()
     monkeypatch.setattr(executor, "is_compiled", lambda: request.param == "compiled")

@@ -128,7 +128,7 @@ def test_an_impossible_snappy_size_is_rejected_before_allocation(tmp_path: Path)
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_flipped_bytes_never_crash(codec: str, tmp_path: Path, way: str) -> None:
+def test_flipped_bytes_never_crash(codec: str, tmp_path: Path, interpreter: str) -> None:
     """A flipped byte of a value has no effect, because values have no checksum. Others raise an error with the file."""
     path = write(tmp_path / "flipped.avro", SCHEMA, [rows(0, 20), rows(20, 20)], codec)
     content = path.read_bytes()

@@ -34,7 +34,7 @@ def row(number: int) -> dict[str, object]:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_every_type_is_decoded_to_arrow(data: st.DataObject, tmp_path: Path, way: str) -> None:
+def test_every_type_is_decoded_to_arrow(data: st.DataObject, tmp_path: Path, interpreter: str) -> None:
     sample = data.draw(records(Namer()))
     values = data.draw(st.lists(sample.values, max_size=6))
     cut = data.draw(st.integers(0, len(values)))
@@ -50,7 +50,7 @@ def test_every_type_is_decoded_to_arrow(data: st.DataObject, tmp_path: Path, way
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_filtered_rows_are_the_rows_that_pass(data: st.DataObject, tmp_path: Path, way: str) -> None:
+def test_filtered_rows_are_the_rows_that_pass(data: st.DataObject, tmp_path: Path, interpreter: str) -> None:
     inner = data.draw(records(Namer(), 2))
     position = data.draw(st.integers(0, len(inner.avro["fields"])))
     schema = {**inner.avro, "fields": list(inner.avro["fields"])}
@@ -68,7 +68,7 @@ def test_filtered_rows_are_the_rows_that_pass(data: st.DataObject, tmp_path: Pat
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_every_codec_is_read_and_searched(codec: str, tmp_path: Path, way: str) -> None:
+def test_every_codec_is_read_and_searched(codec: str, tmp_path: Path, interpreter: str) -> None:
     rows = [row(number) for number in range(3000)]
     blocks = [rows[start : start + 200] for start in range(0, 3000, 200)]
     path = write(tmp_path / "coded.avro", ROWS, blocks, codec)
