@@ -194,7 +194,7 @@ def mariadb() -> Iterator[Server]:
             ],
             account,
         )
-        with _mysql_running(server, program, home, account, f"--basedir={base}"):
+        with _mysql_running(server, program, home, account, f"--basedir={base}", "--debug-no-sync"):
             yield server
 
 
