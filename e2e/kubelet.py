@@ -86,7 +86,7 @@ class Kubelet:
                 self.api.set_phase(name, "Failed" if code else "Succeeded")
         for name, pod in pods.items():
             if name not in self._started:
-                self._started.add(name)
+                # Spark creates the config maps of a pod after the pod. Until then, each round tries again.
                 self._start(name, pod)
 
     def _start(self, name: str, pod: Mapping[str, Any]) -> None:
@@ -99,6 +99,7 @@ class Kubelet:
             [*self.entrypoint, *words],
             **{**self.environment, **{key: _moved(value, mounts) for key, value in variables.items()}},
         )
+        self._started.add(name)
         self._running[name] = program
         self.api.set_phase(name, "Running")
 
@@ -110,7 +111,7 @@ class Kubelet:
         mounts = {}
         for mount in container.get("volumeMounts", ()):
             directory = self.run / name / mount["name"]
-            directory.mkdir(parents=True)
+            directory.mkdir(parents=True, exist_ok=True)
             mounts[mount["mountPath"]] = directory
             if mount["name"] in config_maps:
                 path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{config_maps[mount['name']]}"

@@ -195,7 +195,10 @@ def test_the_directory_of_a_run_has_the_permissions_of_the_exchange(
     assert system.ls("/shared") == []
 
 
-def test_files_are_replaced_read_and_deleted_over_httpfs(cluster: HadoopCluster, httpfs: str) -> None:
+def test_files_are_replaced_read_and_deleted_over_httpfs(
+    cluster: HadoopCluster, httpfs: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_PUSHDOWN_EXCHANGE_KEY", key)
     system = open_webhdfs(cluster.root, httpfs)
     system.mkdir("/gateway")
     system.chmod("/gateway", "770")
