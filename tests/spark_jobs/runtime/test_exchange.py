@@ -190,7 +190,7 @@ def test_a_driver_does_not_run_the_spec_of_another_submission(
 def test_a_claim_without_content_belongs_to_a_process_that_has_died(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pushdown_spark.contract.driver_claim._SECONDS", 0.0)
+    monkeypatch.setattr("pushdown_spark.contract.driver_claim._CONTENT_SECONDS", 0.0)
     (tmp_path / "result-1.json.driver").touch()
     assert claim(str(tmp_path / "result-1.json"), REPLACED) == ""
 
