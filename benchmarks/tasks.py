@@ -140,10 +140,12 @@ def cases(scale: int, cache: Path) -> list[Case]:
     found.insert(1, replace(found[0], name=f"{_COPIES} scans of CSV, {_CUTS[0]} MB", copies=_COPIES))
     nested = {"format": "json", "schema": NESTED_SCHEMA, "options": {}, "path": [str(data["json"])]}
     plain = {"format": "avro", "schema": SCHEMA, "options": {}}
+    large = {**nested, "path": [str(_linked(data["json"], cache))]}
     return [
         *found,
         Case(f"JSON, scale {scale}", nested, _needle(scale)),
-        Case("JSON, 24 GB", {**nested, "path": [str(_linked(data["json"], cache))]}, _needle(scale)),
+        Case("JSON, 24 GB", large, _needle(scale)),
+        Case("JSON, 24 GB, nested value", large, f"part.key = {100_001 * scale}"),
         Case("Avro, 24 GB", {**plain, "path": [str(_linked(data["avro"], cache))]}, _needle(scale)),
     ]
 
