@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from airflow_pushdown.hooks.jvm_options import compiler_options
 from airflow_pushdown.packaging import job_archive
 from benchmarks import avro
+from benchmarks.cpu import adopt_orphans, child_ids, reap_orphans
 from benchmarks.lineitem import NESTED_SCHEMA, SCHEMA, prepare
 from benchmarks.result_files import write_page
 from benchmarks.rounds import Measured, measure, ratio
@@ -67,6 +68,7 @@ class Tasks:
     """Submissions of tasks, one after the other. Their files are below `work`."""
 
     def __init__(self, work: Path) -> None:
+        adopt_orphans()
         self._work = work
         self._modules = str(job_archive(work / "modules"))
         self._classes = work / "classes.jsa"
@@ -123,7 +125,9 @@ class Tasks:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         environment |= {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
         environment["SPARK_SUBMIT_OPTS"] = jvm
+        known = child_ids()
         subprocess.run(command, env=environment, check=True, capture_output=True)
+        reap_orphans(known)
 
 
 def cases(scale: int, cache: Path) -> list[Case]:
