@@ -2,30 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Set
-
 import psutil
-
-_SET_CHILD_SUBREAPER = 36
-"""The option of Linux's `prctl` that makes a process the parent of descendants whose own parent has ended."""
-
-
-def adopt_orphans() -> None:
-    """Become the parent of descendants whose parent ends before them, such as Python workers at the end of a JVM."""
-    ctypes.CDLL(None, use_errno=True).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def reap_orphans(known: Set[int]) -> None:
-    """Wait for all children but the known ones, by their process ids, so that the CPU seconds of orphans count."""
-    for process in psutil.Process().children():
-        if process.pid not in known:
-            process.wait()
-
-
-def child_ids() -> Set[int]:
-    """Return the process ids of the running children."""
-    return {process.pid for process in psutil.Process().children()}
 
 
 def tree_seconds() -> float:

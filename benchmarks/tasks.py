@@ -2,6 +2,7 @@
 
 A scheduled task starts Spark, scans once and ends. All of this counts, including the start of the JVM and of Python.
 Our tasks run without and with the CDS archive that the first task of an installation records, before the measurements.
+CPU seconds of Python workers are lost when Spark ends, so that ratios of CPU are too high where they do much work.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from pyspark.sql import SparkSession
 from airflow_pushdown.hooks.jvm_options import compiler_options
 from airflow_pushdown.packaging import job_archive
 from benchmarks import avro
-from benchmarks.cpu import adopt_orphans, child_ids, reap_orphans
 from benchmarks.lineitem import NESTED_SCHEMA, SCHEMA, prepare
 from benchmarks.result_files import write_page
 from benchmarks.rounds import Measured, measure, ratio
@@ -68,7 +68,6 @@ class Tasks:
     """Submissions of tasks, one after the other. Their files are below `work`."""
 
     def __init__(self, work: Path) -> None:
-        adopt_orphans()
         self._work = work
         self._modules = str(job_archive(work / "modules"))
         self._classes = work / "classes.jsa"
@@ -125,9 +124,7 @@ class Tasks:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         environment |= {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
         environment["SPARK_SUBMIT_OPTS"] = jvm
-        known = child_ids()
         subprocess.run(command, env=environment, check=True, capture_output=True)
-        reap_orphans(known)
 
 
 def cases(scale: int, cache: Path) -> list[Case]:
