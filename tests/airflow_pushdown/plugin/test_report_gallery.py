@@ -19,11 +19,13 @@ from airflow.sdk.bases.xcom import BaseXCom
 from airflow.utils.session import create_session
 from browser import (  # type: ignore[import-not-found]
     WIDTHS,
+    follow_by_keyboard,
     labels_outside_boxes,
     logged_in,
     overflow,
     switch_theme,
     tab,
+    unreadable_trees,
     violations,
 )
 from report_site import (  # type: ignore[import-not-found]
@@ -142,6 +144,31 @@ def test_the_keyboard_reaches_everything(site: Site, run: str, page: Page, name:
     assert page.evaluate(REACHED) is None, "the page has no other stop"
 
 
+def test_the_lists_lead_to_reports_by_keyboard_alone(site: Site, page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 1000})
+    page.goto(f"{site.address}/pushdown/overview")
+    follow_by_keyboard(page, "sales")
+    page.wait_for_url("**/pushdown/runs/sales")
+    follow_by_keyboard(page, "needle")
+    page.wait_for_url("**/pushdown/report/sales/needle?*")
+    follow_by_keyboard(page, "All runs of sales")
+    page.wait_for_url("**/pushdown/runs/sales")
+
+
+def test_the_lists_in_airflows_ui_lead_to_reports_by_keyboard_alone(site: Site, page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 1000})
+    page.goto(f"{site.address}/plugin/pushdown")
+    tab(page)
+    follow_by_keyboard(page, "sales")
+    page.wait_for_url("**/dags/sales/plugin/pushdown-runs")
+    tab(page).wait_for_selector("table.runs")
+    follow_by_keyboard(page, "needle")
+    page.wait_for_url("**/tasks/needle/plugin/pushdown-report")
+    tab(page).wait_for_selector("table.funnel")
+    follow_by_keyboard(page, "All runs of this DAG")
+    page.wait_for_url("**/dags/sales/plugin/pushdown-runs")
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_page_of_a_running_task_fits_every_width(
     site: Site, running: str, page: Page, pictures: Path, theme: str
@@ -172,6 +199,7 @@ def test_a_report_is_readable_at_every_width(
         page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
         assert overflow(page) == 0, f"{width}, unfolded"
         assert labels_outside_boxes(page) == []
+        assert unreadable_trees(page) == [], width
         page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = false; })")
     page.set_viewport_size({"width": 1280, "height": 900})
     assert violations(page) == []
