@@ -387,9 +387,10 @@ release: python
 	@cp requirements/constraints-*.txt dist/
 	@.cache/release/bin/twine check --strict dist/*.whl dist/*.tar.gz
 
-# Both sides in empty environments, and the DAGs of the documentation. CONSTRAINTS=constraints-airflow-3.2.txt takes another Airflow.
-release-check: release $(AIRFLOW)/.installed java
-	$(AIRFLOW)/bin/python -m e2e.release_check dist --constraints $(CONSTRAINTS)
+# Both sides in empty environments, and the DAGs of the documentation. CONSTRAINTS=constraints-airflow-3.2.txt takes another
+# Airflow, and BUILDER=docker also builds the image of the install page.
+release-check: release $(AIRFLOW)/.checks java
+	$(AIRFLOW)/bin/python -m e2e.release_check dist --constraints $(CONSTRAINTS) $(if $(BUILDER),--builder "$(BUILDER)")
 
 # Resolve the newest versions that the requirements allow in empty environments.
 lock: python

@@ -66,10 +66,11 @@ class Block(NamedTuple):
         return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
 
 
-def all_blocks(page: Path, before: str | None = None) -> Iterator[Block]:
-    """Yield the code blocks of a page, or only those before a heading."""
+def all_blocks(page: Path, before: str | None = None, after: str = "") -> Iterator[Block]:
+    """Yield the code blocks of a page, or only those before a heading or after one."""
     text = page.read_text(encoding="utf-8")
-    for language, title, code in BLOCK.findall(text.partition(before)[0] if before else text):
+    text = text.partition(before)[0] if before else text
+    for language, title, code in BLOCK.findall(text, text.index(after)):
         indent = len(code) - len(code.lstrip(" "))
         yield Block(language, title, re.sub(rf"^ {{{indent}}}", "", code, flags=re.MULTILINE))
 
@@ -129,6 +130,21 @@ def first_steps() -> tuple[list[str], dict[str, str]]:
     steps = [*all_blocks(DOCS / "install.md"), *all_blocks(DOCS / "get-started.md", before="## A tour")]
     commands = [command for block in steps if block.language == "console" for command in block.commands]
     return commands, {block.title: block.code for block in steps if block.is_file}
+
+
+def packed_environment() -> tuple[list[str], str]:
+    """Return the commands that pack the Spark environment, and the arguments of the task that sends it."""
+    page, section = DOCS / "deployment.md", "### Send the environment with the job"
+    steps = list(all_blocks(page, before="## Errors that are not retried", after=section))
+    (task,) = (block.code for block in steps if block.language == "python")
+    arguments = task.partition("...,\n")[2].rpartition(")")[0]
+    return [command for block in steps for command in block.commands], arguments
+
+
+def dockerfile() -> str:
+    """Return the image of the install page."""
+    (text,) = blocks(DOCS / "install.md", "dockerfile")
+    return text
 
 
 def dag_examples() -> dict[str, str]:
