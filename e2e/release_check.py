@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from e2e.api import AirflowApi
+from e2e.checks import REPORT_LINK
 from e2e.documentation import DATA, dag_examples, failing_dag, first_steps, wrong_inputs
 from e2e.processes import E2eError, Programs, wait_for
 from e2e.release_environments import ROOT, Environments, clean_variables, output_of, rows
@@ -205,6 +206,15 @@ def check_outputs(data: Path, spark_python: Path) -> None:
         raise E2eError(f"outputs differ: {found} instead of {expected}")
 
 
+def check_reports(api: AirflowApi) -> None:
+    """Raise `E2eError` unless the link of each task opens its report. Mapped tasks have a report for each instance."""
+    for dag_id in (DAILY, JOIN, AVRO_TO_ORC):
+        for run_id in api.runs(dag_id):
+            for task_id in api.tasks(dag_id, run_id):
+                if "rows written" not in api.linked_page(dag_id, run_id, task_id, REPORT_LINK):
+                    raise E2eError(f"the page of {dag_id}.{task_id} has no report")
+
+
 def check_release(dist: Path, run: Path, constraints: str, builder: str | None) -> None:
     """Check the distributions in a directory. `run` is an empty directory for environments, data and logs.
 
@@ -245,7 +255,8 @@ def check_release(dist: Path, run: Path, constraints: str, builder: str | None) 
         print("airflow dags list-import-errors has the line of each wrong input of a parse", flush=True)
         run_examples(api, services, data)
         check_outputs(data, environments.spark)
-        print("the DAGs of the documentation wrote their rows", flush=True)
+        check_reports(api)
+        print("the DAGs of the documentation wrote their rows and reports", flush=True)
         check_failing_tasks(run / "failing", environments.airflow, {**variables, **settings})
         print("tasks with wrong inputs fail with the lines of the documentation", flush=True)
     finally:
