@@ -66,11 +66,10 @@ class Block(NamedTuple):
         return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
 
 
-def all_blocks(page: Path, before: str | None = None, after: str = "") -> Iterator[Block]:
-    """Yield the code blocks of a page, or only those before a heading or after one."""
+def all_blocks(page: Path, before: str | None = None) -> Iterator[Block]:
+    """Yield the code blocks of a page, or only those before a heading."""
     text = page.read_text(encoding="utf-8")
-    text = text.partition(before)[0] if before else text
-    for language, title, code in BLOCK.findall(text, text.index(after)):
+    for language, title, code in BLOCK.findall(text.partition(before)[0] if before else text):
         indent = len(code) - len(code.lstrip(" "))
         yield Block(language, title, re.sub(rf"^ {{{indent}}}", "", code, flags=re.MULTILINE))
 
@@ -132,13 +131,12 @@ def first_steps() -> tuple[list[str], dict[str, str]]:
     return commands, {block.title: block.code for block in steps if block.is_file}
 
 
-def packed_environment() -> tuple[list[str], str]:
-    """Return the commands that pack the Spark environment, and the arguments of the task that sends it."""
-    page, section = DOCS / "deployment.md", "### Send the environment with the job"
-    steps = list(all_blocks(page, before="## Errors that are not retried", after=section))
-    (task,) = (block.code for block in steps if block.language == "python")
-    arguments = task.partition("...,\n")[2].rpartition(")")[0]
-    return [command for block in steps for command in block.commands], arguments
+def cluster_steps() -> tuple[list[str], str]:
+    """Return the commands that prepare a cluster, and the arguments of the task that sends its environment."""
+    steps = list(all_blocks(DOCS / "deployment.md"))
+    commands = [command for block in steps if block.title == "Cluster" for command in block.commands]
+    (task,) = (block.code for block in steps if block.language == "python" and "archives=" in block.code)
+    return commands, task.partition("...,\n")[2].rpartition(")")[0]
 
 
 def dockerfile() -> str:

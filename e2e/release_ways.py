@@ -1,4 +1,4 @@
-"""The other ways of the install page: an image, and an environment that travels with the job. And types for DAGs."""
+"""The other ways of the documentation: an image, archives of the environment and of classes, and types for DAGs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from e2e.documentation import DATA, dockerfile, first_steps, packed_environment
+from e2e.documentation import DATA, cluster_steps, dockerfile, first_steps
 from e2e.processes import E2eError, Programs
 from e2e.release_environments import Environments, output_of, rows
 
@@ -21,13 +21,19 @@ assert messages == ["the disk is full"], messages
 
 
 def check_archives(run: Path, environments: Environments, programs: Programs) -> None:
-    """Pack the Spark side as printed. Run the first DAG on executors that only have the archive."""
-    commands, arguments = packed_environment()
-    cache, data = run / "archives", run / "first"
-    places = {"/opt/spark": str(environments.spark.parents[1]), "/var/cache/airflow-pushdown": str(cache)}
+    """Pack the Spark side and its classes as printed. Run the first DAG on executors that only have the archive."""
+    commands, arguments = cluster_steps()
+    cache, classes, data = run / "archives", run / "class-archives", run / "first"
+    places = {
+        "/opt/spark": str(environments.spark.parents[1]),
+        "/var/cache/airflow-pushdown": str(cache),
+        "/opt/class-archives": str(classes),
+    }
     script = moved("\n".join(commands), places)
     programs.run("archives", ["bash", "-euxc", script], **environments.shell)
     (archive,) = cache.glob("*.tar.gz")
+    if not any(file.stat().st_size for file in classes.glob("*.jsa")):
+        raise E2eError(f"there is no class archive in {classes}")
     printed = arguments.partition('archives="')[2].partition("#")[0]
     arguments = moved(arguments, {printed: str(archive), **places})
     ((name, code),) = first_steps()[1].items()
