@@ -22,8 +22,9 @@ AXE = Path(__file__).resolve().parents[3] / ".cache" / "axe" / "node_modules" / 
 
 _MOST_STOPS = 300
 _FOCUSED_LINK = """() => {
-    let focused = document.activeElement;
-    while (focused?.tagName === "IFRAME") focused = focused.contentDocument.activeElement;
+    const tab = document.querySelector("iframe[title^=Pushdown]");
+    const outer = document.activeElement;
+    const focused = tab ? (outer === tab ? tab.contentDocument.activeElement : null) : outer;
     return focused?.tagName === "A" ? focused.textContent.trim() : null;
 }"""
 
@@ -112,7 +113,10 @@ def unreadable_trees(page: Page | Frame) -> list[float]:
 
 
 def follow_by_keyboard(page: Page, text: str) -> None:
-    """Press the tab key until a link with this text has the focus, also within a tab of Airflow's UI, then enter."""
+    """Press the tab key until a link of the plugin with this text has the focus, then enter.
+
+    In Airflow's UI, links of the plugin are those within its tab.
+    """
     for _ in range(_MOST_STOPS):
         page.keyboard.press("Tab")
         if page.evaluate(_FOCUSED_LINK) == text:
