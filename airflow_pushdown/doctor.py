@@ -20,7 +20,7 @@ from airflow_pushdown.hooks.archive_recording import OFF
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archive
 from airflow_pushdown.hooks.conf_directory import environment_script
 from airflow_pushdown.hooks.connection import SparkConnectionHook
-from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
+from airflow_pushdown.hooks.credentials import OBJECT_STORE_TYPES, airflow_connection, object_store_secrets
 from airflow_pushdown.hooks.database_connections import database_connection
 from airflow_pushdown.hooks.environment import (
     SPARK_PYTHON_VARIABLE,
@@ -30,7 +30,6 @@ from airflow_pushdown.hooks.environment import (
 )
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.java import OLDEST_JAVA, describe_java, find_java
-from airflow_pushdown.hooks.object_stores import OBJECT_STORE_TYPES
 from airflow_pushdown.hooks.packages import (
     GivenJars,
     jars_home,

@@ -24,10 +24,9 @@ from airflow_pushdown.hooks.failures import killed_by_task
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.metrics import emit
 from airflow_pushdown.operators.cluster import ClusterOperator
-from airflow_pushdown.operators.data_interval import run_interval
 from airflow_pushdown.operators.outputs import output_spec
 from airflow_pushdown.operators.parse_checks import check_literals
-from airflow_pushdown.operators.values import entries, naming_parameters, switch
+from airflow_pushdown.operators.values import entries, naming_parameters, run_interval, switch
 from airflow_pushdown.parameters import parameters_of, renderers_for, template_fields_for
 from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLink, report_path
 from airflow_pushdown.progress_reports import ProgressReports, store_progress

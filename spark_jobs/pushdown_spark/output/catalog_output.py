@@ -36,7 +36,7 @@ from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
 from pushdown_spark.output.journal import CatalogChange, Journal, has_files
 from pushdown_spark.output.layout import OutputPaths
 from pushdown_spark.output.source_guard import ReadPath, SourceGuard
-from pushdown_spark.output.target_names import check_column_names
+from pushdown_spark.output.target_checks import check_column_names
 from pushdown_spark.output.writer import FileOutput, effective_mode
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.projection.schema_alignment import ddl

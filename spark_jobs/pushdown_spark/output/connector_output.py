@@ -27,7 +27,7 @@ from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.output.base import Output, column_types
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failed, require_columns
 from pushdown_spark.output.connector_tables import Commit, ConnectorTable
-from pushdown_spark.output.target_names import check_column_names
+from pushdown_spark.output.target_checks import check_column_names
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.runtime.error_classification import typed_error
 
