@@ -126,7 +126,7 @@ def _airflow_packages() -> Iterator[Finding]:
         yield _ok("Airflow Python", f"Python {python}")
     requirements = [Requirement(text) for text in distribution.requires or ()]
     needed = [requirement for requirement in requirements if requirement.marker is None]
-    problems = list(_unmet(needed, _installed(requirement.name for requirement in needed)))
+    problems = list(_unmet(needed, _installed_versions(requirement.name for requirement in needed)))
     if problems:
         yield _failed(
             "Airflow side", f'{"; ".join(problems)}; run pip install "{_AIRFLOW_SIDE}=={distribution.version}"'
@@ -376,7 +376,7 @@ def _job_requirements() -> list[Requirement]:
     return [Requirement(text) for line in lines if (text := line.partition("#")[0].strip())]
 
 
-def _installed(names: Iterable[str]) -> dict[str, str]:
+def _installed_versions(names: Iterable[str]) -> dict[str, str]:
     """Return the versions of the packages that this environment has."""
     versions = {}
     for name in names:

@@ -117,7 +117,7 @@ class Exchange:
         complete = spec.model_copy(update={"result_path": result_path, "secrets_path": secrets_path})
         text = complete.model_dump_json(by_alias=True, exclude_none=True)
         if secrets:
-            self._files.write(_SECRETS, self._protected(secrets.model_dump_json(), text))
+            self._files.write(_SECRETS, self._protect(secrets.model_dump_json(), text))
         self._files.write(_SPEC, text)
 
     def hide(self, properties: str) -> Path:
@@ -174,7 +174,7 @@ class Exchange:
         """
         try:
             if self._key is not None:
-                self._protected("{}", "{}")
+                self._protect("{}", "{}")
             self._files.write(_SPEC, "{}")
             if self._files.read(_SPEC) != b"{}":
                 raise config_error(f"exchange_dir: {self.spec_location} does not keep what is written to it")
@@ -194,7 +194,7 @@ class Exchange:
         match = None if spec is None or spec.result_path is None else _RESULT_NAME.search(spec.result_path)
         return "result.json" if match is None else match[0]
 
-    def _protected(self, secrets: str, spec: str) -> str:
+    def _protect(self, secrets: str, spec: str) -> str:
         """Return the text of credentials to write. Encrypted ones only decrypt together with their spec."""
         if self._key is not None:
             try:

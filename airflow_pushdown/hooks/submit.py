@@ -258,7 +258,7 @@ class PushdownSubmitHook(ClusterDriverHook):
             # The provider's hook only stops a driver on a cluster if it has a running spark-submit.
             self._submit_sp = job.popen
         try:
-            self._started(job)
+            self._remember_job(job)
             self._follow(job)
         except BaseException:
             # The job must not continue without the task, for example after a timeout or an interrupt.
@@ -298,10 +298,10 @@ class PushdownSubmitHook(ClusterDriverHook):
         if archive is None:
             return command, environment
         if not archive.is_settled:
-            archive.make(self._installation, environment, self._started)
+            archive.make(self._installation, environment, self._remember_job)
         return archive.used_by(command, environment)
 
-    def _started(self, job: JobProcess) -> None:
+    def _remember_job(self, job: JobProcess) -> None:
         """Remember a started job, so that `on_kill` can end it. If the task was already killed, end it now."""
         self._job = job
         if self._killed:

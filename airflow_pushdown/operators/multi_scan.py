@@ -75,7 +75,7 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
         """Return a source and a scan of it under each name."""
         sources: dict[str, AnySourceSpec] = {}
         scans: dict[str, ScanSpec] = {}
-        declared = self._declared()
+        declared = self._parts_by_scan()
         self._refuse_shared_tables(declared)
         for name, parts in declared.items():
             parameter = f"scans.{name}"
@@ -93,7 +93,7 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
                 )
         return JobRequest(sources=sources, scans=scans)
 
-    def _declared(self) -> dict[str, _Declared]:
+    def _parts_by_scan(self) -> dict[str, _Declared]:
         """Return the parts of each scan. Raises `ConfigError` unless `scans` is a dict of dicts."""
         with naming_parameters({"": "scans"}):
             given = _SCANS.validate_python(self.scans)
@@ -122,20 +122,20 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
 
     def _read_interval(self, context: Context) -> None:
         """Read the run's data interval for the scans that need it."""
-        columns = {name: parts.query.get("data_interval") for name, parts in self._declared().items()}
+        columns = {name: parts.query.get("data_interval") for name, parts in self._parts_by_scan().items()}
         self._intervals = {
             name: run_interval(str(column), context) for name, column in columns.items() if column is not None
         }
 
     def _source_secrets(self) -> SecretValues:
         """Return the credentials of the object store and the connections of the sources."""
-        given = {name: parts.source for name, parts in self._declared().items()}
+        given = {name: parts.source for name, parts in self._parts_by_scan().items()}
         return super()._source_secrets().model_copy(update={"remote": source_connections("scans", given)})
 
     def _output_secrets(self) -> dict[str, object]:
         """Return the field of `SecretValues` with the connections of the tables that take rows."""
         connections = {}
-        for name, parts in self._declared().items():
+        for name, parts in self._parts_by_scan().items():
             if parts.output["output_conn_id"] is not None:
                 parameter = f"scans.{name}.output_conn_id"
                 connection = airflow_connection(parameter, str(parts.output["output_conn_id"]))
