@@ -12,7 +12,6 @@ from typing import Self
 from uuid import uuid4
 
 from airflow.sdk.log import mask_secret
-from pydantic import ValidationError
 
 from airflow_pushdown.exceptions import PushdownTaskError, config_error
 from airflow_pushdown.hooks.exchange_files import (
@@ -26,7 +25,7 @@ from airflow_pushdown.hooks.exchange_files import (
 )
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues
 from pushdown_spark.contract.encryption import KEY_VARIABLE, KEY_WAYS, encrypt
-from pushdown_spark.contract.progress import Progress, progress_path, read_progress
+from pushdown_spark.contract.progress import Progress, progress_path
 
 _SPEC, _SECRETS, _OWNER = "spec.json", "secrets.json", "owner"
 _RESULT_NAME = re.compile(r"result[-\w]*\.json$")
@@ -136,11 +135,7 @@ class Exchange:
 
     def read_result(self) -> JobResult | None:
         """Return the result of the job, None if it is missing or invalid."""
-        content = self._files.read(self._result_name())
-        try:
-            return None if content is None else JobResult.model_validate_json(content)
-        except ValidationError:
-            return None
+        return JobResult.from_json(self._files.read(self._result_name()))
 
     def read_progress(self) -> Progress | None:
         """Return the progress of the job, None if there is none. No failure to read it matters."""
@@ -148,15 +143,11 @@ class Exchange:
             content = self._files.read(progress_path(self._result_name()))
         except PushdownTaskError:
             return None
-        return None if content is None else read_progress(content)
+        return Progress.from_json(content)
 
     def read_spec(self) -> JobSpec | None:
         """Return the spec of the last job that was prepared, None if it is missing or invalid."""
-        content = self._files.read(_SPEC)
-        try:
-            return None if content is None else JobSpec.model_validate_json(content)
-        except ValidationError:
-            return None
+        return JobSpec.from_json(self._files.read(_SPEC))
 
     def take_over(self, try_number: int) -> None:
         """Record the try that uses the files from now on. An earlier one may not have noticed yet that it has ended."""
