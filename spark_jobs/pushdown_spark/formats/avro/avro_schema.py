@@ -85,6 +85,16 @@ class AvroType:
         return f"{self.kind} ({self.logical})" if self.logical else str(self.kind)
 
 
+def count_values(kind: AvroType) -> int:
+    """Return the number of values in a datum whose arrays and maps have one item each, NULL aside.
+
+    >>> count_values(parse_schema('["null", {"type": "array", "items": "int"}]'))
+    1
+    """
+    parts = (*(field.type for field in kind.fields), *kind.branches, *((kind.items,) if kind.items else ()))
+    return sum(map(count_values, parts)) if parts else int(kind.kind is not AvroKind.NULL)
+
+
 def parse_schema(text: str) -> AvroType:
     """Parse the JSON text of a schema.
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.formats.avro.container_file import AvroCodec
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import BlockSample, DecoderCache, open_avro
 from pushdown_spark.formats.avro.metrics import AvroMetrics
@@ -23,34 +24,43 @@ _LONG_SCAN = 3.0
 
 @dataclass(frozen=True)
 class AvroCosts:
-    """CPU seconds, measured over TPC-H lineitem with Snappy in a warm JVM. Only their ratios matter for the choice.
+    """CPU seconds, measured in a warm JVM over tables of 4 to 120 columns. Only their ratios matter for the choice.
 
     Our reader:
 
     - `fixed`: planning, and starting Python
     - `load`: loading machine code into a worker
     - `load_bytes`: bytes that a worker decodes in that time without machine code
-    - `decompress`, `search`, `decode`: per decompressed byte; `decode` is for the filter columns
+    - `decompress`, `inflate`, `search`: per decompressed byte; `inflate` is for the codec deflate, in addition
+    - `decode`, `decode_value`: per decoded record and for each stored value
     - `row`, `value`: per matching record, and for each of its columns
 
     Spark's reader, which decodes every record completely:
 
-    - `spark_byte`, `spark_row`: per decompressed byte and per record
+    - `spark_fixed`, `spark_file`: a query, and each of its files
+    - `spark_byte`, `spark_inflate`: per decompressed byte; `spark_inflate` as `inflate`
+    - `spark_row`, `spark_stored_value`: per record, and for each stored value
     - `spark_matching_row`, `spark_value`: per matching record, and for each of its columns
     """
 
-    fixed: float = 0.4
-    load: float = 0.15
+    fixed: float = 0.25
+    load: float = 0.05
     load_bytes: float = 5e6
-    decompress: float = 0.8e-9
+    decompress: float = 0.6e-9
+    inflate: float = 0.8e-9
     search: float = 0.2e-9
-    decode: float = 0.6e-9
+    decode: float = 10e-9
+    decode_value: float = 5e-9
     row: float = 5e-9
     value: float = 60e-9
-    spark_byte: float = 2e-9
-    spark_row: float = 180e-9
-    spark_matching_row: float = 48e-9
-    spark_value: float = 21e-9
+    spark_fixed: float = 0.05
+    spark_file: float = 1e-3
+    spark_byte: float = 0.3e-9
+    spark_inflate: float = 3.5e-9
+    spark_row: float = 40e-9
+    spark_stored_value: float = 21e-9
+    spark_matching_row: float = 20e-9
+    spark_value: float = 26e-9
 
 
 _COSTS = AvroCosts()
@@ -67,13 +77,17 @@ class AvroChoice(Choice):
 
 @dataclass(frozen=True)
 class AvroSample:
-    """Sampled blocks, extrapolated to all files: decompressed bytes, records, and shares between 0 and 1.
+    """Sampled blocks, extrapolated to all files: decompressed bytes, records, values, and shares between 0 and 1.
 
-    `candidate_share` is the share of bytes in blocks that the search does not skip.
+    `inflated` are the decompressed bytes in the codec deflate. `candidate_share` is the share of bytes in blocks that
+    the search does not skip.
     """
 
+    files: int
     size: float
+    inflated: float
     records: float
+    values: float
     candidate_share: float
     matching_share: float
     blocks: int
@@ -96,7 +110,7 @@ def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup
     """
     largest = _sample(files, query, 1, evaluate=False)
     most = reader_seconds(largest, len(query.schema), workers, has_filter=False).spark
-    if _COSTS.fixed + startup + largest.size * _COSTS.decompress >= MARGIN * most:
+    if _least_seconds(largest) + startup >= MARGIN * most:
         records = f"about {largest.records:,.0f} records are too few to make up for starting another reader"
         raise UnsupportedError(f"{records}{startup_note(startup)}")
     blocks = _SAMPLED_BLOCKS if most > _LONG_SCAN else 1
@@ -118,33 +132,47 @@ def reader_seconds(sample: AvroSample, columns: int, workers: int, *, has_filter
     """Return the CPU seconds of both readers, given the number of columns. Without a filter there is no search."""
     c = _COSTS
     rows = sample.records * sample.matching_share
-    with_search = sample.size * (c.search + sample.candidate_share * c.decode)
-    without_search = sample.size * c.decode
-    search = has_filter and with_search < without_search
+    decode = sample.records * c.decode + sample.values * c.decode_value
+    with_search = sample.size * c.search + sample.candidate_share * decode
+    search = has_filter and with_search < decode
     decoded = sample.size * (sample.candidate_share if search else 1.0)
     loads = min(max(workers, 1), decoded / c.load_bytes)
-    ours = c.fixed + sample.size * c.decompress + (with_search if search else without_search) + loads * c.load
+    ours = _least_seconds(sample) + (with_search if search else decode) + loads * c.load
     ours += rows * (c.row + columns * c.value)
-    spark = sample.size * c.spark_byte + sample.records * c.spark_row
+    spark = c.spark_fixed + sample.files * c.spark_file
+    spark += sample.size * c.spark_byte + sample.inflated * c.spark_inflate
+    spark += sample.records * c.spark_row + sample.values * c.spark_stored_value
     spark += rows * (c.spark_matching_row + columns * c.spark_value)
     return ReaderSeconds(ours, spark, search)
+
+
+def _least_seconds(sample: AvroSample) -> float:
+    """Return the CPU seconds of our reader if it skips every block."""
+    return _COSTS.fixed + sample.size * _COSTS.decompress + sample.inflated * _COSTS.inflate
 
 
 def _sample(files: Sequence[InputFile], query: AvroQuery, blocks: int, *, evaluate: bool) -> AvroSample:
     """Sample some blocks of some files, evenly spread. Without `evaluate`, all records count as matching."""
     not_empty = [file for file in files if file.size]
     samples: list[BlockSample] = []
+    inflated = 0
     decoders = DecoderCache(query)
     for file in spread(not_empty, _SAMPLED_FILES):
         with open_avro(file.path, file.storage, decoders, AvroMetrics()) as source:
-            samples += source.samples(blocks, evaluate=evaluate)
+            found = list(source.samples(blocks, evaluate=evaluate))
+            samples += found
+            if source.header.codec is AvroCodec.DEFLATE:
+                inflated += sum(block.size for block in found)
     stored = sum(block.stored for block in samples)
     size = sum(block.size for block in samples)
     records = sum(block.records for block in samples)
     scale = sum(file.size for file in not_empty) / max(stored, 1)
     return AvroSample(
+        len(not_empty),
         size * scale,
+        inflated * scale,
         records * scale,
+        sum(block.values for block in samples) * scale,
         sum(block.size for block in samples if block.is_match) / max(size, 1),
         sum(block.matching for block in samples) / max(records, 1),
         len(samples),

@@ -14,7 +14,7 @@ from pushdown_spark.errors import PushdownError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, top_level_names
 from pushdown_spark.expressions.byte_patterns.avro import block_patterns
 from pushdown_spark.formats.avro.assembler import ColumnAssembler
-from pushdown_spark.formats.avro.avro_schema import AvroType, parse_schema
+from pushdown_spark.formats.avro.avro_schema import AvroType, count_values, parse_schema
 from pushdown_spark.formats.avro.block_search import BlockSearch
 from pushdown_spark.formats.avro.bytecode import Bytecode, compile_bytecode
 from pushdown_spark.formats.avro.column_encodings import locate
@@ -105,6 +105,11 @@ class Decoder:
         self.search = block_search(self._writer, self._reader, query)
         self.most_records = max(1, _BATCH_VALUES // max(len(self._all.bytecode.slots), 1))
         """Records that are decoded at a time, at most."""
+
+    @property
+    def stored_values(self) -> int:
+        """The number of values in a stored record, with one item in each array and map."""
+        return count_values(self._writer)
 
     def check(self, records: int, size: int) -> None:
         """Raise ValueError if a block of `size` bytes cannot have as many records as it claims."""

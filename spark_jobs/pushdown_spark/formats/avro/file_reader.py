@@ -48,14 +48,16 @@ class DecoderCache:
 
 @dataclass(frozen=True)
 class BlockSample:
-    """A sampled block: its stored and decompressed bytes, its records, and the records that pass the filter.
+    """A sampled block: its stored and decompressed bytes, its records and their values, and the records that pass.
 
-    `is_match` says whether the search found its patterns. If not, no record passes.
+    `values` counts one item of each array and map. `is_match` says whether the search found its patterns. If not, no
+    record passes.
     """
 
     stored: int
     size: int
     records: int
+    values: int
     is_match: bool
     matching: int
 
@@ -94,7 +96,7 @@ class AvroFile:
             if evaluate:
                 yield self._sample(block, data)
             else:
-                yield BlockSample(len(block.stored), len(data), block.records, True, block.records)
+                yield self._block_sample(block, data, is_match=True, matching=block.records)
 
     def _sample(self, block: StoredBlock, data: Buffer) -> BlockSample:
         group = BlockGroup([DecompressedBlock(block.number, block.offset, block.records, len(data))], data)
@@ -102,7 +104,11 @@ class AvroFile:
         is_match = search is None or search.may_match(data)
         with self._errors_located(group):
             matching = self._decoder.matching(group) if is_match else 0
-        return BlockSample(len(block.stored), len(data), block.records, is_match, matching)
+        return self._block_sample(block, data, is_match=is_match, matching=matching)
+
+    def _block_sample(self, block: StoredBlock, data: Buffer, *, is_match: bool, matching: int) -> BlockSample:
+        values = block.records * self._decoder.stored_values
+        return BlockSample(len(block.stored), len(data), block.records, values, is_match, matching)
 
     def _groups(self, start: int, end: int) -> Iterator[BlockGroup]:
         """Yield the blocks that may hold a matching record, in groups. A group is valid until the next one."""

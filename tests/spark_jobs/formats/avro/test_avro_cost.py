@@ -36,7 +36,7 @@ CASES = (
 
 
 def sample(case: Case) -> AvroSample:
-    return AvroSample(SIZE, ROWS, case.found / BLOCKS, case.matching / ROWS, 12)
+    return AvroSample(2, SIZE, 0.0, ROWS, 16 * ROWS, case.found / BLOCKS, case.matching / ROWS, 12)
 
 
 def priced(seen: AvroSample, case: Case) -> ReaderSeconds:
@@ -53,8 +53,16 @@ def test_the_estimate_chooses_the_reader_that_was_faster(case: Case) -> None:
 def test_a_small_table_is_left_to_spark(case: Case) -> None:
     """Starting our workers costs more than Spark's scan of the whole table."""
     seen = sample(case)
-    small = priced(replace(seen, size=seen.size / 1_000, records=seen.records / 1_000), case)
+    small = priced(
+        replace(seen, size=seen.size / 1_000, records=seen.records / 1_000, values=seen.values / 1_000), case
+    )
     assert small.ours > small.spark, small
+
+
+def test_deflate_costs_spark_more_than_our_reader() -> None:
+    needle = CASES[0]
+    snappy, deflate = priced(sample(needle), needle), priced(replace(sample(needle), inflated=SIZE), needle)
+    assert snappy.spark / snappy.ours < deflate.spark / deflate.ours
 
 
 def test_more_work_costs_more() -> None:
