@@ -354,8 +354,8 @@ docs: $(AIRFLOW)/.installed
 	$(AIRFLOW)/bin/python -m docs_pages.generate docs dags
 
 # The pictures of docs/report-pictures.md: reports of real jobs in a browser.
-PICTURES := tab-task-1280-light tab-mapped-1280-dark json-1280-light table-1280-light join_8-1280-light spark_reader-1280-light \
-	empty-1280-light failed_check-1280-light progress-1280-light json-390-dark tab-runs-1280-light tab-overview-1280-dark
+PICTURES := tab-task-1280-light tab-mapped-1280-dark json-1280-light table-1280-light join_8-1280-light scans-1280-light \
+	spark_reader-1280-light empty-1280-light failed_check-1280-light progress-1280-light json-390-dark tab-runs-1280-light tab-overview-1280-dark
 docs-pictures: $(AIRFLOW)/.checks $(AXE) java
 	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m nightly tests/airflow_pushdown/plugin/test_report_gallery.py
 	mkdir -p docs/report-pictures
@@ -387,9 +387,10 @@ release: python
 	@cp requirements/constraints-*.txt dist/
 	@.cache/release/bin/twine check --strict dist/*.whl dist/*.tar.gz
 
-# Both sides in empty environments, and the DAGs of the documentation. CONSTRAINTS=constraints-airflow-3.2.txt takes another Airflow.
-release-check: release $(AIRFLOW)/.installed java
-	$(AIRFLOW)/bin/python -m e2e.release_check dist --constraints $(CONSTRAINTS)
+# Both sides in empty environments, and the DAGs of the documentation. CONSTRAINTS=constraints-airflow-3.2.txt takes another
+# Airflow, and BUILDER=docker also builds the image of the install page.
+release-check: release $(AIRFLOW)/.checks java
+	$(AIRFLOW)/bin/python -m e2e.release_check dist --constraints $(CONSTRAINTS) $(if $(BUILDER),--builder "$(BUILDER)")
 
 # Resolve the newest versions that the requirements allow in empty environments.
 lock: python

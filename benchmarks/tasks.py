@@ -19,11 +19,12 @@ from pathlib import Path
 
 from airflow_pushdown.hooks.jvm_options import compiler_options
 from airflow_pushdown.packaging import job_archive
-from benchmarks import avro
+from benchmarks import avro, parquet
 from benchmarks.lineitem import NESTED_SCHEMA, SCHEMA, prepare
 from benchmarks.result_files import ResultTable, command_line, is_chosen
 from benchmarks.rounds import Engines, cpu_and_wall, measure, seconds
 from benchmarks.sessions import benchmark_session
+from benchmarks.shapes import ddl
 from pushdown_spark.contract import JobResult, JobSpec
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
 
@@ -32,8 +33,8 @@ _CUTS = (25, 100, 200)
 """Sizes in megabytes of the CSV files that are cut from the table."""
 _COPIES = 4
 """The number of scans in the task with several."""
-_LARGE_BYTES = 24_000_000_000
-"""The size of the large tables: all files of a table, linked many times."""
+_LARGE, _LARGE_PARQUET = 24_000_000_000, 10_000_000_000
+"""The bytes of the large tables: all files of a table, linked many times."""
 _PLAIN = """
 import json, sys
 from pyspark.sql import SparkSession
@@ -129,6 +130,8 @@ def cases(scale: int, cache: Path) -> list[Case]:
     cache = cache.resolve()
     spark = benchmark_session()
     data = {**prepare(spark, scale, cache), "avro": avro.prepare(spark, scale, cache)}
+    wide = parquet.prepare(spark, scale, cache)["wide"]
+    wide_schema = ddl(spark.read.parquet(str(wide)).schema)
     spark.stop()
     csv = {"format": "csv", "schema": SCHEMA, "options": {"header": "true"}}
     found = [
@@ -138,13 +141,18 @@ def cases(scale: int, cache: Path) -> list[Case]:
     found.insert(1, replace(found[0], name=f"{_COPIES} scans of CSV, {_CUTS[0]} MB", copies=_COPIES))
     nested = {"format": "json", "schema": NESTED_SCHEMA, "options": {}, "path": [str(data["json"])]}
     plain = {"format": "avro", "schema": SCHEMA, "options": {}}
-    large = {**nested, "path": [str(_linked(data["json"], cache))]}
+    large = {**nested, "path": [str(_linked(data["json"], cache, _LARGE))]}
     return [
         *found,
         Case(f"JSON, scale {scale}", nested, _needle(scale)),
         Case("JSON, 24 GB", large, _needle(scale)),
         Case("JSON, 24 GB, nested value", large, f"part.key = {100_001 * scale}"),
-        Case("Avro, 24 GB", {**plain, "path": [str(_linked(data["avro"], cache))]}, _needle(scale)),
+        Case("Avro, 24 GB", {**plain, "path": [str(_linked(data["avro"], cache, _LARGE))]}, _needle(scale)),
+        Case(
+            "Parquet, 10 GB",
+            {**plain, "format": "parquet", "schema": wide_schema, "path": [str(_linked(wide, cache, _LARGE_PARQUET))]},
+            "c0 = 12345",
+        ),
     ]
 
 
@@ -161,10 +169,10 @@ def _cut(table: Path, megabytes: int, cache: Path) -> Path:
     return target
 
 
-def _linked(table: Path, cache: Path) -> Path:
-    """Return a table with the files of another one, as hard links, so many times that it has 24 GB."""
+def _linked(table: Path, cache: Path, size: int) -> Path:
+    """Return a table with the files of another one, as hard links, so many times that it has about `size` bytes."""
     files = sorted(table.glob("part-*"))
-    times = round(_LARGE_BYTES / sum(file.stat().st_size for file in files))
+    times = round(size / sum(file.stat().st_size for file in files))
     target = cache / f"{'-'.join(table.relative_to(cache).parts)}-{times}-times"
     if not target.exists():
         target.mkdir()

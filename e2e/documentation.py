@@ -131,6 +131,20 @@ def first_steps() -> tuple[list[str], dict[str, str]]:
     return commands, {block.title: block.code for block in steps if block.is_file}
 
 
+def cluster_steps() -> tuple[list[str], str]:
+    """Return the commands that prepare a cluster, and the arguments of the task that sends its environment."""
+    steps = list(all_blocks(DOCS / "deployment.md"))
+    commands = [command for block in steps if block.title == "Cluster" for command in block.commands]
+    (task,) = (block.code for block in steps if block.language == "python" and "archives=" in block.code)
+    return commands, task.partition("...,\n")[2].rpartition(")")[0]
+
+
+def dockerfile() -> str:
+    """Return the image of the install page."""
+    (text,) = blocks(DOCS / "install.md", "dockerfile")
+    return text
+
+
 def dag_examples() -> dict[str, str]:
     """Return the examples in the documentation that are whole DAG files, by the id of the DAG."""
     codes = [code for page in sorted(DOCS.rglob("*.md")) for code in blocks(page, "python")]

@@ -17,22 +17,21 @@ import sys
 import tempfile
 import venv
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from demo.java import java_home
 from e2e.api import AirflowApi
+from e2e.checks import REPORT_LINK
 from e2e.documentation import DATA, dag_examples, failing_dag, first_steps, wrong_inputs
 from e2e.processes import E2eError, Programs, wait_for
+from e2e.release_environments import ROOT, Environments, clean_variables, output_of, rows
+from e2e.release_ways import check_archives, check_image, check_types, moved
 from e2e.services import AirflowServices
 
-ROOT = Path(__file__).resolve().parents[1]
 DAILY, MAPPED, JOIN, AVRO_TO_ORC = "daily_purchases", "purchases_by_region", "refunds_of_users", "avro_to_orc"
 DAYS = ("2026-01-01", "2026-01-02", "2026-01-03")
 
 _RUN_SECONDS = 1_200.0
-_DROPPED_PREFIXES = ("AIRFLOW", "PYTHON", "PYSPARK", "SPARK", "VIRTUAL_ENV")
 _OWN_PACKAGE = "TITLE = 'jobs of the user'\n"
 _IMPORTS_OWN_PACKAGE = "import spark_jobs\n\nassert spark_jobs.TITLE == 'jobs of the user'\n\n"
 _WRITE_AVRO = """
@@ -43,14 +42,6 @@ records = [{"id": n, "amount": 50.0 * n} for n in range(5)]
 with open(sys.argv[1], "wb") as file:
     fastavro.writer(file, {"type": "record", "name": "order", "fields": fields}, records)
 """
-_READ_ROWS = """
-import json, sys
-from pyarrow import dataset
-rows = dataset.dataset(sys.argv[1], format=sys.argv[2]).to_table().to_pylist()
-print(json.dumps(rows, default=str))
-"""
-
-
 _IMPORT_MODULES = """
 import importlib, json, pkgutil, sys
 failed = {}
@@ -67,14 +58,6 @@ _OPTIONAL_MODULES = {"airflow_pushdown.lineage"}
 """Modules that only Airflow's OpenLineage provider imports."""
 
 
-@dataclass(frozen=True)
-class Environments:
-    """The Pythons of the two environments."""
-
-    airflow: Path
-    spark: Path
-
-
 def follow_first_steps(dist: Path, run: Path, constraints: Mapping[str, Path], programs: Programs) -> Environments:
     """Run the commands of the pages from the installation to the first report, as printed but in other directories."""
     airflow, spark, data, home = run / "airflow", run / "spark", run / "first", run / "home"
@@ -84,23 +67,17 @@ def follow_first_steps(dist: Path, run: Path, constraints: Mapping[str, Path], p
         f"{DATA}/": f"{data}/",
         **{f"constraints-{side}.txt": str(file) for side, file in constraints.items()},
     }
-
-    def moved(text: str) -> str:
-        for printed, place in places.items():
-            text = text.replace(printed, place)
-        return text
-
     venv.create(airflow, with_pip=True)
     (home / "dags").mkdir(parents=True)
     for name, code in files.items():
-        (home / "dags" / name).write_text(moved(code), encoding="utf-8")
-    variables = {
+        (home / "dags" / name).write_text(moved(code, places), encoding="utf-8")
+    shell = {
         "PATH": f"{airflow / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "PIP_FIND_LINKS": f"{os.environ.get('PIP_FIND_LINKS', '')} {dist}",
         "AIRFLOW_HOME": str(home),
     }
-    programs.run("first-steps", ["bash", "-euxc", moved("\n".join(commands))], **variables)
-    environments = Environments(airflow / "bin" / "python", spark / "bin" / "python")
+    programs.run("first-steps", ["bash", "-euxc", moved("\n".join(commands), places)], **shell)
+    environments = Environments(airflow / "bin" / "python", spark / "bin" / "python", shell)
     if [row["message"] for row in rows(environments.spark, data / "errors")] != ["the disk is full"]:
         raise E2eError("the first DAG wrote other rows")
     return environments
@@ -111,13 +88,13 @@ def check_installation(constraints: Mapping[str, Path], environments: Environmen
     packages = {"airflow": "airflow_pushdown", "spark": "pushdown_spark"}
     for side, python in (("airflow", environments.airflow), ("spark", environments.spark)):
         pins = constraints[side].read_text(encoding="utf-8").splitlines()
-        installed = _output(python, "-m", "pip", "list", "--format=freeze", "--exclude=pip", "--exclude=setuptools")
+        installed = output_of(python, "-m", "pip", "list", "--format=freeze", "--exclude=pip", "--exclude=setuptools")
         own = ("airflow-pushdown==", "pushdown-spark==")
         unpinned = [line for line in installed.splitlines() if line not in pins and not line.startswith(own)]
         if unpinned:
             raise E2eError(f"{constraints[side].name} lacks {unpinned}")
         # Airflow logs to the same stream.
-        printed = _output(python, "-c", _IMPORT_MODULES, packages[side], AIRFLOW_HOME=str(directory))
+        printed = output_of(python, "-c", _IMPORT_MODULES, packages[side], AIRFLOW_HOME=str(directory))
         failed = json.loads(printed.splitlines()[-1])
         if failed.keys() - _OPTIONAL_MODULES:
             raise E2eError(f"modules of {packages[side]} cannot be imported: {failed}")
@@ -193,11 +170,6 @@ def check_failing_tasks(directory: Path, airflow: Path, environment: Mapping[str
         raise E2eError(f"the tasks do not fail with: {missing}\n{printed[-2_000:]}")
 
 
-def rows(spark_python: Path, path: Path, file_format: str = "parquet") -> list[dict[str, object]]:
-    """Return the rows of an output, sorted by their text."""
-    return sorted(json.loads(_output(spark_python, "-c", _READ_ROWS, str(path), file_format)), key=str)
-
-
 def run_examples(api: AirflowApi, services: AirflowServices, data: Path) -> None:
     """Run the DAGs. The daily DAG is a backfill, whose first tries fail because the data comes late."""
     watch = services.programs.check
@@ -234,18 +206,39 @@ def check_outputs(data: Path, spark_python: Path) -> None:
         raise E2eError(f"outputs differ: {found} instead of {expected}")
 
 
-def check_release(dist: Path, run: Path, constraints: str) -> None:
-    """Check the distributions in a directory. `run` is an empty directory for environments, data and logs."""
-    programs = Programs(run, _environment())
+def check_reports(api: AirflowApi) -> None:
+    """Raise `E2eError` unless the link of each task opens its report. Mapped tasks have a report for each instance."""
+    for dag_id in (DAILY, JOIN, AVRO_TO_ORC):
+        for run_id in api.runs(dag_id):
+            for task_id in api.tasks(dag_id, run_id):
+                if "rows written" not in api.linked_page(dag_id, run_id, task_id, REPORT_LINK):
+                    raise E2eError(f"the page of {dag_id}.{task_id} has no report")
+
+
+def check_release(dist: Path, run: Path, constraints: str, builder: str | None) -> None:
+    """Check the distributions in a directory. `run` is an empty directory for environments, data and logs.
+
+    `builder` is a program that builds images, None to leave out the printed image.
+    """
+    programs = Programs(run, clean_variables())
     try:
         files = {"airflow": dist / constraints, "spark": dist / "constraints-spark.txt"}
         environments = follow_first_steps(dist, run, files, programs)
         check_installation(files, environments, run / "home")
         print("the printed commands install both sides and run the first DAG", flush=True)
+        check_archives(run, environments, programs)
+        print(
+            "the printed commands pack the Spark side, and executors that only have the archive run a DAG", flush=True
+        )
+        if builder is not None:
+            check_image(builder, dist, run, files, programs)
+            print("the printed image runs the first DAG", flush=True)
         data = run / "data"
         data.mkdir()
         write_data(data, environments.spark)
         write_dags(run / "dags", data)
+        check_types(run / "dags", environments.airflow)
+        print("mypy accepts the DAGs of the documentation", flush=True)
         settings = {
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
             "AIRFLOW_PUSHDOWN_SPARK_PYTHON": str(environments.spark),
@@ -257,12 +250,13 @@ def check_release(dist: Path, run: Path, constraints: str) -> None:
             programs, run, database, {"dags": run / "dags"}, settings, python=str(environments.airflow)
         )
         api = services.start()
-        variables = {**_environment(), "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database}
+        variables = {**clean_variables(), "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database}
         check_wrong_inputs(run / "wrong", environments.airflow, variables)
         print("airflow dags list-import-errors has the line of each wrong input of a parse", flush=True)
         run_examples(api, services, data)
         check_outputs(data, environments.spark)
-        print("the DAGs of the documentation wrote their rows", flush=True)
+        check_reports(api)
+        print("the DAGs of the documentation wrote their rows and reports", flush=True)
         check_failing_tasks(run / "failing", environments.airflow, {**variables, **settings})
         print("tasks with wrong inputs fail with the lines of the documentation", flush=True)
     finally:
@@ -276,33 +270,17 @@ def main() -> int:
     parser.add_argument(
         "--constraints", default="constraints-airflow.txt", help="the file of the Airflow to check with"
     )
+    parser.add_argument("--builder", help="also build the image of the install page with this program, such as docker")
     arguments = parser.parse_args()
     (ROOT / ".e2e").mkdir(exist_ok=True)
     run = Path(tempfile.mkdtemp(prefix="release-", dir=ROOT / ".e2e"))
     try:
-        check_release(arguments.dist.resolve(), run, arguments.constraints)
+        check_release(arguments.dist.resolve(), run, arguments.constraints, arguments.builder)
     except E2eError as error:
         print(f"{error}\nThe logs are in {run}", file=sys.stderr)
         return 1
     shutil.rmtree(run)
     return 0
-
-
-def _environment() -> dict[str, str]:
-    """Return this process's environment without Airflow, Spark and Python packages, with Java for Spark."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED_PREFIXES)}
-    return {**kept, "JAVA_HOME": str(java_home(ROOT / ".venv-spark")), "SPARK_LOCAL_IP": "127.0.0.1"}
-
-
-def _output(python: Path, *arguments: str, **variables: str) -> str:
-    """Return what a Python prints. Raises `E2eError` if it fails."""
-    command = [str(python), *arguments]
-    run = subprocess.run(  # noqa: S603
-        command, env={**_environment(), **variables}, cwd="/", capture_output=True, text=True, check=False
-    )
-    if run.returncode != 0:
-        raise E2eError(f"{command} failed: {run.stderr[-2_000:]}")
-    return run.stdout
 
 
 def _write_json(directory: Path, records: list[dict[str, object]]) -> None:

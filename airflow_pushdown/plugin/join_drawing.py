@@ -7,22 +7,27 @@ from dataclasses import dataclass
 from html import escape
 
 from airflow_pushdown.plugin.join_layout import CHARACTER, LINE, PADDING, Box, cells, layout
+from airflow_pushdown.plugin.join_steps import JoinStep, is_far_off, join_steps
 from pushdown_spark.contract.join_tree import JoinReport, JoinTree
-from pushdown_spark.contract.report_text import describe_join, estimate_ratio
+from pushdown_spark.contract.report_text import describe_join
 
-_LARGE_ERROR = 10
-"""The factor from which an estimate is marked as wrong."""
+_SIZES = {"tiny": 440, "small": 560, "medium": 800, "large": 1400}
+"""The width below which a drawing has a size, in pixels. The style sheet has the narrowest window of each size."""
 
 
 @dataclass(frozen=True)
 class TreeDrawing:
-    """The drawing of one tree: the content of an SVG, its size in pixels, and the number of nodes that moved."""
+    """The drawing of one tree: the content of an SVG, its size in pixels, and the number of nodes that moved.
+
+    `steps` is the same tree as a list.
+    """
 
     title: str
     content: str
     width: int
     height: int
     moved: int
+    steps: tuple[JoinStep, ...]
 
 
 def tree_drawings(report: JoinReport) -> tuple[TreeDrawing, ...]:
@@ -37,6 +42,12 @@ def tree_drawings(report: JoinReport) -> tuple[TreeDrawing, ...]:
         _draw("Before", report.before, before, has_run=False),
         _draw("After", report.after, after, has_run=True),
     )
+
+
+def drawing_size(drawings: Sequence[TreeDrawing]) -> str:
+    """Return the name of the size of the widest drawing."""
+    width = max(drawing.width for drawing in drawings)
+    return next((name for name, limit in _SIZES.items() if width < limit), "huge")
 
 
 def moved_nodes(tree: JoinTree, other: JoinTree) -> frozenset[frozenset[str]]:
@@ -77,7 +88,7 @@ def _draw(title: str, tree: JoinTree, moved: frozenset[frozenset[str]], *, has_r
     boxes = list(root.boxes())
     content = "".join(map(_edges, boxes)) + "".join(_box(box, is_moved=box.tree.relations in moved) for box in boxes)
     count = sum(box.tree.relations in moved for box in boxes)
-    return TreeDrawing(title, content, round(width) + 2, round(height) + 2, count)
+    return TreeDrawing(title, content, round(width) + 2, round(height) + 2, count, join_steps(tree, moved))
 
 
 def _edges(box: Box) -> str:
@@ -100,9 +111,7 @@ def _edges(box: Box) -> str:
 
 def _box(box: Box, *, is_moved: bool) -> str:
     kind = "join-node" if box.tree.sides else "relation"
-    ratio = estimate_ratio(box.tree) or 1.0
-    is_wrong = max(ratio, 1 / ratio) >= _LARGE_ERROR
-    classes = f"node {kind}{' moved' if is_moved else ''}{' wrong' if is_wrong else ''}"
+    classes = f"node {kind}{' moved' if is_moved else ''}{' wrong' if is_far_off(box.tree) else ''}"
     labels = "".join(
         f'<text class="line{number}" x="{box.left + PADDING:.1f}" y="{box.top + 17 + number * LINE:.1f}" '
         f'xml:space="preserve">{escape(line)}</text>'

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from airflow_pushdown.plugin import drawing, links, model
 from airflow_pushdown.plugin.dag_data import DAYS, MOST_REPORTS, DagReports
 from airflow_pushdown.plugin.data import TaskKey, TaskRun
-from airflow_pushdown.plugin.join_drawing import TreeDrawing, tree_drawings
+from airflow_pushdown.plugin.join_drawing import TreeDrawing, drawing_size, tree_drawings
 from pushdown_spark.contract import Exactness
 from pushdown_spark.contract.progress import progress_text
 from pushdown_spark.contract.report_text import EXACTNESS_MEANINGS, human_bytes, human_seconds, human_share, joins_text
@@ -138,6 +138,7 @@ def _environment() -> Environment:
         airflow_run_path=links.airflow_run_path,
         bytes_or_unknown=model.bytes_or_unknown,
         conjunct_rows=model.conjunct_rows,
+        drawing_size=drawing_size,
         human_bytes=human_bytes,
         human_seconds=human_seconds,
         human_share=human_share,

@@ -37,7 +37,7 @@ SPARK, AIRFLOW, TESTS = "Spark environment", "Airflow environment", "Tests"
 NOT_RUN = {
     "Any shell": "tests/e2e/test_wheels.py installs the packages, without a registry",
     "Benchmarks": "a measurement takes minutes",
-    "Cluster": "needs the paths of a cluster",
+    "Cluster": "needs the paths of a cluster; `make release-check` packs an environment",
     "Docker": "needs Docker",
 }
 

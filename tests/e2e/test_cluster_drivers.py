@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 WAIT, DEFER, TASK = "driver_wait", "driver_defer", "scan"
 TIMEOUT_WAIT, TIMEOUT_DEFER = "driver_timeout_wait", "driver_timeout_defer"
 LOST_EARLY, LOST_LATE = "driver_lost_early", "driver_lost_late"
+DAGS = {WAIT, DEFER, TIMEOUT_WAIT, TIMEOUT_DEFER, LOST_EARLY, LOST_LATE}
 SECONDS_PER_ROW = 0.1
 START_SECONDS = 300.0
 END_SECONDS = 180.0
@@ -110,17 +111,23 @@ def local(request: pytest.FixtureRequest) -> Iterator[Local]:
     dags = Path(__file__).with_name("dags")
     with yarn.product("client", dags) if request.param == "yarn" else standalone.product(dags) as running:
         running.database.execute(*SLOW_ROWS)
-        wait_for_dags(running.deployment, {WAIT, DEFER, TIMEOUT_WAIT, TIMEOUT_DEFER, LOST_EARLY, LOST_LATE})
+        wait_for_dags(running.deployment, DAGS)
         yield running
         assert_no_password(running)
 
 
 @pytest.fixture
 def slowly(local: Local) -> Iterator[None]:
-    """Slow the rows down during a test. The runs of a failed test finish afterward."""
+    """Slow the rows down during a test. The runs of a failed test finish afterward, also those without a driver yet."""
     set_pace(local, SECONDS_PER_ROW)
     yield
     set_pace(local, 0)
+    api = local.deployment.api
+    wait_for(
+        "the end of all runs",
+        lambda: not {"queued", "running"} & {state for dag in DAGS for state in api.runs(dag).values()},
+        START_SECONDS,
+    )
     wait_for("the end of all drivers", lambda: not jobs(local), END_SECONDS)
 
 

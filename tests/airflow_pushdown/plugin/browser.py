@@ -20,6 +20,15 @@ AXE = Path(__file__).resolve().parents[3] / ".cache" / "axe" / "node_modules" / 
 """The accessibility rules, which `make` installs if there is npm."""
 
 
+_MOST_STOPS = 300
+_FOCUSED_LINK = """() => {
+    const tab = document.querySelector("iframe[title^=Pushdown]");
+    const outer = document.activeElement;
+    const focused = tab ? (outer === tab ? tab.contentDocument.activeElement : null) : outer;
+    return focused?.tagName === "A" ? focused.textContent.trim() : null;
+}"""
+
+
 @contextmanager
 def logged_in(site: Site) -> Iterator[Page]:
     """Open Airflow in Chromium as the user with read permission. Skip the test if there is no Chromium."""
@@ -92,6 +101,28 @@ def labels_outside_boxes(page: Page | Frame) -> list[str]:
         })"""
     )
     return [str(text) for text in found]
+
+
+def unreadable_trees(page: Page | Frame) -> list[float]:
+    """Return the scales of the visible join trees whose text is smaller than 9 pixels."""
+    scales = page.locator("svg.tree").evaluate_all(
+        """trees => trees.filter(tree => tree.checkVisibility()).map(
+            tree => tree.getBoundingClientRect().width / tree.viewBox.baseVal.width)"""
+    )
+    return [scale for scale in scales if scale < 0.75]
+
+
+def follow_by_keyboard(page: Page, text: str) -> None:
+    """Press the tab key until a link of the plugin with this text has the focus, then enter.
+
+    In Airflow's UI, links of the plugin are those within its tab.
+    """
+    for _ in range(_MOST_STOPS):
+        page.keyboard.press("Tab")
+        if page.evaluate(_FOCUSED_LINK) == text:
+            page.keyboard.press("Enter")
+            return
+    raise AssertionError(f"the tab key does not reach {text}")
 
 
 def brightness(color: str) -> float:

@@ -6,10 +6,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from airflow_pushdown.plugin.join_drawing import TreeDrawing, moved_nodes, tree_drawings
+from airflow_pushdown.plugin.join_drawing import TreeDrawing, drawing_size, moved_nodes, tree_drawings
 from airflow_pushdown.plugin.join_layout import Box, cells, layout, shorten
+from airflow_pushdown.plugin.join_steps import JoinStep, join_steps
 from pushdown_spark.contract import JoinReport, JoinTree
 
+MANY = "abcdefghijklmnopqrst"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -85,6 +87,32 @@ def test_boxes_do_not_overlap_and_stay_inside(relations: int) -> None:
 def overlap(one: Box, other: Box) -> bool:
     apart = one.left + one.width <= other.left or other.left + other.width <= one.left
     return not apart and one.top < other.top + other.height and other.top < one.top + one.height
+
+
+def test_a_tree_is_also_a_list_of_steps() -> None:
+    first, second, third = tree_drawings(REPORT)[1].steps
+    assert (first.name, first.join, first.after) == ("b", "", None)
+    assert (second.name, second.join, second.condition) == ("c<d>", "INNER JOIN", "")
+    assert (third.name, third.condition, third.is_moved) == ("flights AS a", "b.x < c.y", True)
+    assert third.after is not None
+    assert third.after.text == "estimated 12 rows, actual 240, 20.0 times too low"
+    assert third.after.is_wrong
+
+
+def test_steps_within_steps_are_the_smaller_side_of_a_join() -> None:
+    steps = join_steps(joined(left_deep("ab"), joined(left_deep("cde"), left_deep("fg"), kind="LEFT")), ())
+    assert [step.join for step in steps[3:]] == ["LEFT JOIN", "INNER JOIN with the left side"]
+    assert names(steps) == ["c", "d", "e", ["f", "g"], ["a", "b"]]
+
+
+def names(steps: tuple[JoinStep, ...]) -> list[object]:
+    return [names(step.steps) if step.steps else step.name for step in steps]
+
+
+def test_twenty_relations_have_steps_of_one_level_and_the_largest_size() -> None:
+    (drawn,) = tree_drawings(JoinReport(before=left_deep(MANY), after=left_deep(MANY), reason="few rows"))
+    assert names(drawn.steps) == list(MANY)
+    assert (drawing_size([drawn]), drawing_size(tree_drawings(REPORT))) == ("huge", "tiny")
 
 
 def test_long_names_are_shortened_by_their_width() -> None:

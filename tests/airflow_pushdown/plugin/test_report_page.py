@@ -256,15 +256,16 @@ def test_mapped_tasks_lead_to_each_other_by_keyboard(site: Site, runs: list[str]
     assert labels_outside_boxes(page) == []
     page.set_viewport_size({"width": 390, "height": 900})
     assert overflow(page) == 0
-    tree = page.locator("svg.tree").first
-    fitting = tree.bounding_box()
+    tree, steps = page.locator("svg.tree").first, page.locator(".steps").first
+    assert (tree.is_visible(), steps.is_visible()) == (False, True)
+    assert steps.locator("li").count() == 20
     page.locator("input[value=fit]").focus()
     for _ in range(2):
         page.keyboard.press("ArrowRight")
     full = tree.bounding_box()
-    assert fitting is not None
     assert full is not None
-    assert full["width"] > 2 * fitting["width"]
+    assert full["width"] > 1_000
+    assert steps.is_hidden()
     page.set_viewport_size({"width": 1280, "height": 1000})
     assert violations(page) == []
 

@@ -40,7 +40,7 @@ def after(**delay: int) -> dict[str, object]:
     return {"retries": 1, "retry_delay": timedelta(**delay)}
 
 
-TIME_LIMIT = {"retries": 0, "execution_timeout": timedelta(seconds=90)}
+TIME_LIMIT = {"retries": 0, "execution_timeout": timedelta(seconds=150)}
 MODES: dict[str, tuple[type[RemoteScanOperator], dict[str, object]]] = {
     "driver_wait": (RemoteScanOperator, {"deferrable": False, **after(seconds=1)}),
     "driver_defer": (RemoteScanOperator, {"deferrable": True, **after(seconds=1)}),

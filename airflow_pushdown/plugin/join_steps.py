@@ -1,0 +1,80 @@
+"""Join trees as nested lists of steps, which are readable in windows that are too narrow for a drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from pushdown_spark.contract.join_tree import JoinTree
+from pushdown_spark.contract.report_text import estimate_ratio, relation_name, row_counts
+
+_LARGE_ERROR = 10
+"""The factor from which an estimate is marked as wrong."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The estimated and actual rows of a node as text, and whether the estimate is far off."""
+
+    text: str
+    is_wrong: bool
+
+
+@dataclass(frozen=True)
+class JoinStep:
+    """What a step joins to the result of the steps before it.
+
+    That is the relation `name`, or without a name the result of `steps`. `join` is the kind of the join, empty for the
+    first step, and `after` are the rows after it.
+    """
+
+    name: str
+    rows: Rows
+    steps: tuple[JoinStep, ...]
+    is_moved: bool
+    join: str = ""
+    condition: str = ""
+    after: Rows | None = None
+
+
+def join_steps(tree: JoinTree, moved: Collection[frozenset[str]]) -> tuple[JoinStep, ...]:
+    """Return the steps of a join tree. `moved` has the relations of each node that is marked.
+
+    The deeper side of a join comes first. So a list within a list has at most half of the list's relations.
+    """
+    if not tree.sides:
+        return (_first_step(tree, moved),)
+    *others, added = sorted(tree.sides, key=lambda side: len(side.relations), reverse=True)
+    is_left = added is tree.left and len(tree.sides) == 2
+    step = JoinStep(
+        name=_name(added) if not added.sides else "",
+        rows=_rows(added),
+        steps=join_steps(added, moved) if added.sides else (),
+        is_moved=added.relations in moved or tree.relations in moved,
+        join=f"{tree.kind} JOIN{_hint(tree)}{' with the left side' if is_left else ''}",
+        condition=tree.condition or "",
+        after=_rows(tree),
+    )
+    return (*(step for other in others for step in join_steps(other, moved)), step)
+
+
+def is_far_off(tree: JoinTree) -> bool:
+    """Return whether the estimated rows of a node are wrong by a large factor."""
+    ratio = estimate_ratio(tree) or 1.0
+    return max(ratio, 1 / ratio) >= _LARGE_ERROR
+
+
+def _first_step(tree: JoinTree, moved: Collection[frozenset[str]]) -> JoinStep:
+    return JoinStep(name=_name(tree), rows=_rows(tree), steps=(), is_moved=tree.relations in moved)
+
+
+def _name(tree: JoinTree) -> str:
+    return f"{relation_name(tree)}{_hint(tree)}"
+
+
+def _hint(tree: JoinTree) -> str:
+    return f" [{tree.hint.lower()}]" if tree.hint else ""
+
+
+def _rows(tree: JoinTree) -> Rows:
+    return Rows(row_counts(tree), is_far_off(tree))
