@@ -62,7 +62,7 @@ def _in_table() -> Iterator[str]:
         for size in _IN_SIZES:
             figures: list[str] = []
             for limit in (_NEAR, 2**62):
-                row, vector = _measured(_variants(_in_filter(size, limit), _batch(rows, limit)))
+                row, vector = _measure(_variants(_in_filter(size, limit), _batch(rows, limit)))
                 figures += [f"{row:,.1f}", f"{vector:,.1f}", f"{1 - vector / row:.1%}"]
             yield f"| {rows:,} | {size} | {' | '.join(figures)} |"
 
@@ -78,7 +78,7 @@ def _normal_form_table() -> Iterator[str]:
             normal = ArrowFilter(_normal_form(compact.root))
             batch = _batch(rows, _NEAR)
             assert compact.keep(batch).equals(normal.keep(batch))
-            figures = _measured([*_variants(compact, batch), *_variants(normal, batch)])
+            figures = _measure([*_variants(compact, batch), *_variants(normal, batch)])
             row, vector, row_normal, vector_normal = figures
             leaves = f"{_leaves(compact.root)} | {_leaves(normal.root):,}"
             times = f"{row:,.1f} | {row_normal:,.1f} | {vector:,.1f} | {vector_normal:,.1f}"
@@ -93,17 +93,17 @@ def _batch(rows: int, limit: int) -> pa.RecordBatch:
 
 def _in_filter(size: int, limit: int) -> ArrowFilter:
     rng = random.Random(size)
-    return _compiled(f"f1 IN ({', '.join(str(rng.randrange(limit)) for _ in range(size))})")
+    return _compile_filter(f"f1 IN ({', '.join(str(rng.randrange(limit)) for _ in range(size))})")
 
 
 def _or_of_ands(size: int) -> ArrowFilter:
     """Return intervals that together contain a tenth of the rows."""
     step = _NEAR // size
     parts = [f"(f1 >= {number * step} AND f2 < {(number + 1) * step // 10})" for number in range(size)]
-    return _compiled(" OR ".join(parts))
+    return _compile_filter(" OR ".join(parts))
 
 
-def _compiled(where: str) -> ArrowFilter:
+def _compile_filter(where: str) -> ArrowFilter:
     tree = parse_predicate(where)
     assert tree is not None
     bound = bind(tree, Scope(_SCHEMA))
@@ -129,17 +129,17 @@ def _variants(compiled: ArrowFilter, batch: pa.RecordBatch) -> list[Callable[[],
     return [lambda: [test(row) is True for row in rows], lambda: compiled.keep(batch)]
 
 
-def _measured(variants: Sequence[Callable[[], object]]) -> list[float]:
+def _measure(variants: Sequence[Callable[[], object]]) -> list[float]:
     """Return the microseconds of each variant."""
     times: list[list[float]] = [[] for _ in variants]
     for _ in range(_ROUNDS):
         for variant, found in zip(variants, times, strict=True):
             if not found or found[0] < _SLOW:
-                found.append(_timed(variant))
+                found.append(_time_run(variant))
     return [statistics.median(found) * 1e6 for found in times]
 
 
-def _timed(run: Callable[[], object]) -> float:
+def _time_run(run: Callable[[], object]) -> float:
     """Return the CPU seconds of one run, averaged over enough runs to fill the time. All code is single-threaded."""
     runs, elapsed = 0, 0.0
     start = time.thread_time()

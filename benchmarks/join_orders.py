@@ -57,7 +57,7 @@ class Counts:
         ]
         self._conditions = (*self._chain.conjuncts, *narrowed)
         self._classes = self._equal()
-        self.rows = cache(self._counted)
+        self.rows = cache(self._count_rows)
 
     def _equal(self) -> list[frozenset[tuple[str, str]]]:
         """Return the columns that equalities connect, as relation and name."""
@@ -82,7 +82,7 @@ class Counts:
             return True
         return any({one, two} <= {relation for relation, _ in group} for group in self._classes)
 
-    def _counted(self, names: Names) -> int:
+    def _count_rows(self, names: Names) -> int:
         tables = ", ".join(self._block.relations[name].sql(dialect="duckdb") for name in sorted(names))
         kept = [
             conjunct.node.sql(dialect="duckdb")
@@ -151,7 +151,7 @@ def _names(tree: JoinTree) -> Names:
 
 
 @dataclass(frozen=True)
-class Compared:
+class OrderComparison:
     """A query in one FROM order: rows in Spark's order, in ours, and in the best left-deep order."""
 
     query: str
@@ -166,17 +166,19 @@ class Compared:
         return self.ours / max(self.best, 1)
 
 
-def compared(session: PushdownSession, data: Path, query: JoinQuery, permutations: int) -> Iterator[Compared]:
+def compare_orders(
+    session: PushdownSession, data: Path, query: JoinQuery, permutations: int
+) -> Iterator[OrderComparison]:
     """Yield a query in its published order and in permuted orders."""
     counts = Counts(query.text(), data)
     best = counts.best()
     for number in range(permutations + 1):
         joins = session.sql(query.text(number), JoinOptions(min_bytes=0)).joins()
         report: JoinReport = max(joins, key=lambda join: len(_names(join.before)))
-        yield Compared(query.name, number, counts.through(report.before), counts.through(report.after), best)
+        yield OrderComparison(query.name, number, counts.through(report.before), counts.through(report.after), best)
 
 
-def ranked(found: Sequence[Compared]) -> dict[str, Compared]:
+def rank_orders(found: Sequence[OrderComparison]) -> dict[str, OrderComparison]:
     """Return a query's published order and two permutations by their name in the table."""
     by_rows = sorted((each for each in found if each.permutation), key=lambda each: each.spark)
     ranks = {"median": 50, "90th percentile": 90}
@@ -188,12 +190,12 @@ def ranked(found: Sequence[Compared]) -> dict[str, Compared]:
     return {"published": next(each for each in found if not each.permutation), **permuted}
 
 
-def table(found: Sequence[Compared]) -> list[str]:
+def table(found: Sequence[OrderComparison]) -> list[str]:
     """Return the lines of a Markdown table and a summary."""
     lines = table_head(("query", "order", "rows by Spark's order", "by ours", "best left-deep", "ours / best"))
-    by_rank: dict[str, list[Compared]] = defaultdict(list)
+    by_rank: dict[str, list[OrderComparison]] = defaultdict(list)
     for query in dict.fromkeys(each.query for each in found):
-        for order, each in ranked([each for each in found if each.query == query]).items():
+        for order, each in rank_orders([each for each in found if each.query == query]).items():
             cells = [query, order, *(f"{rows:,}" for rows in (each.spark, each.ours, each.best)), f"{each.ratio:.2f}"]
             lines.append(table_line(cells))
             by_rank[order.partition(":")[0]].append(each)
@@ -222,11 +224,11 @@ def main() -> None:
         f"counts for at most {_MOST:,} rows."
     )
     page = arguments.results / f"join-orders-sf{arguments.scale:g}.md"
-    found: list[Compared] = []
+    found: list[OrderComparison] = []
     for query in QUERIES:
         if not is_chosen(query.name, arguments.only):
             continue
-        for each in compared(session, data, query, arguments.permutations):
+        for each in compare_orders(session, data, query, arguments.permutations):
             found.append(each)
             print(each, flush=True)
         # After every query, so that an interrupted run keeps the results.

@@ -44,7 +44,7 @@ from pushdown_spark.optimizer.sql_dialect import to_sql
 from pushdown_spark.optimizer.sql_reader import named_tables, parse_query
 from pushdown_spark.session import PushdownSession
 
-_ANALYSED = "analysed"
+_CATALOG_DATABASE = "analyzed"
 _COST_MODEL = ("spark.sql.cbo.enabled", "spark.sql.cbo.joinReorder.enabled")
 
 
@@ -61,13 +61,13 @@ class OrderedQuery(Protocol):
 
 @dataclass(frozen=True)
 class JoinWorkload:
-    """Tables, each a Parquet file in a directory, and queries. With `analysed`, the cost model runs them too."""
+    """Tables, each a Parquet file in a directory, and queries. With `analyzed`, the cost model runs them too."""
 
     name: str
     data: Path
     tables: tuple[str, ...]
     queries: tuple[OrderedQuery, ...]
-    analysed: bool
+    analyzed: bool
 
 
 @dataclass
@@ -110,15 +110,15 @@ class Bench:
             path = str(self._data / f"{table}.parquet")
             self._session.add_source(table, path=path, format="parquet", reader="spark")
             spark.read.parquet(path).createOrReplaceTempView(table)
-        self.analysing = self._analysed() if workload.analysed else None
+        self.analyzing = self._analyze_tables() if workload.analyzed else None
 
-    def _analysed(self) -> float:
+    def _analyze_tables(self) -> float:
         """Create all tables in a catalog with statistics of all columns. Return the seconds that this took."""
         started = time.perf_counter()
-        self._spark.sql(f"CREATE DATABASE IF NOT EXISTS {_ANALYSED}")
+        self._spark.sql(f"CREATE DATABASE IF NOT EXISTS {_CATALOG_DATABASE}")
         for table in self._tables:
             place = self._data / f"{table}.parquet"
-            name = f"{_ANALYSED}.{table}"
+            name = f"{_CATALOG_DATABASE}.{table}"
             self._spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING parquet LOCATION '{place.resolve()}'")
             self._spark.sql(f"ANALYZE TABLE {name} COMPUTE STATISTICS FOR ALL COLUMNS")
         return time.perf_counter() - started
@@ -126,7 +126,7 @@ class Bench:
     @property
     def engines(self) -> tuple[Callable[[str], Run], ...]:
         """Return our engine, and the others in the order of `Pair`."""
-        return (self.ours, self.spark) if self.analysing is None else (self.ours, self.spark, self.costed)
+        return (self.ours, self.spark) if self.analyzing is None else (self.ours, self.spark, self.costed)
 
     def ours(self, text: str) -> Run:
         """Run the query in a session that has already opened and sampled the files, as within one job."""
@@ -140,7 +140,7 @@ class Bench:
         """Run the query over the analyzed tables with Spark's cost model."""
         tree = parse_query(text)
         for table in named_tables(tree):
-            table.set("db", exp.to_identifier(_ANALYSED))
+            table.set("db", exp.to_identifier(_CATALOG_DATABASE))
         for key in _COST_MODEL:
             self._spark.conf.set(key, "true")
         try:
@@ -167,7 +167,7 @@ class Bench:
         planning = time.perf_counter() - wall
         timer.start()
         try:
-            found = [str(tuple(map(_normalized, row))) for row in frame.collect()]
+            found = [str(tuple(map(_normalize, row))) for row in frame.collect()]
             plans = watch.executed_plans()
             rows = sum(node.rows or 0 for plan in plans for node in plan.nodes() if is_join(node))
         except (PySparkException, Py4JJavaError):
@@ -178,7 +178,7 @@ class Bench:
         return Run(time.perf_counter() - wall, tree_seconds() - cpu, rows, planning, found)
 
 
-def _normalized(value: object) -> object:
+def _normalize(value: object) -> object:
     """Return a value as a string that does not depend on the join order: floats are rounded to nine digits."""
     if isinstance(value, float):
         return f"{value:.9g}"
@@ -254,16 +254,16 @@ def _ratios(theirs: Sequence[Run], ours: Sequence[Run]) -> tuple[str, str]:
     return f"{sign}{wall:.2f}", f"{sign}{cpu:.2f}"
 
 
-def titles(*, analysed: bool) -> list[str]:
+def titles(*, analyzed: bool) -> list[str]:
     """Return the two header lines of the table."""
-    others = ("Spark", "cost model") if analysed else ("Spark",)
+    others = ("Spark", "cost model") if analyzed else ("Spark",)
     cells = ["query", "order", "our rows", *(f"{name}'s rows" for name in others)]
     cells += [cell for name in others for cell in (f"{name} / ours: wall", "CPU")]
     cells.append("our planning, of the whole")
     return table_head(cells)
 
 
-def summary(found: Sequence[Pair], analysing: float | None) -> str:
+def summary(found: Sequence[Pair], analyzing: float | None) -> str:
     """Return geometric means over the queries for each other engine and each kind of order."""
     orders = {"All orders": found}
     for order in dict.fromkeys(pair.order for pair in found):
@@ -271,9 +271,9 @@ def summary(found: Sequence[Pair], analysing: float | None) -> str:
     paragraphs = [
         f"{name}: {_against('Spark', [(pair.ours, pair.spark) for pair in chosen])}" for name, chosen in orders.items()
     ]
-    if analysing is not None:
+    if analyzing is not None:
         costed = _against("Its cost model", [(pair.ours, pair.costed) for pair in found])
-        paragraphs.append(f"{costed} ANALYZE took {analysing:.0f} s before, which is counted nowhere.")
+        paragraphs.append(f"{costed} ANALYZE took {analyzing:.0f} s before, which is counted nowhere.")
     return "\n\n".join(paragraphs)
 
 
@@ -308,7 +308,7 @@ def prepare(scale: float, cache: Path) -> Path:
 def tpch(scale: float, cache: Path, seeds: tuple[int, ...]) -> JoinWorkload:
     """Return eight queries of TPC-H with their own orders."""
     del seeds
-    return JoinWorkload("TPC-H", prepare(scale, cache), TABLES, QUERIES, analysed=True)
+    return JoinWorkload("TPC-H", prepare(scale, cache), TABLES, QUERIES, analyzed=True)
 
 
 def tpcds(scale: float, cache: Path, seeds: tuple[int, ...]) -> JoinWorkload:
@@ -317,13 +317,13 @@ def tpcds(scale: float, cache: Path, seeds: tuple[int, ...]) -> JoinWorkload:
     chosen = {
         f"Q{number}": text for number, text in workload.queries.items() if most_relations(text) >= _FEWEST_RELATIONS
     }
-    return _permuted("TPC-DS", workload, chosen, seeds)
+    return _permute_queries("TPC-DS", workload, chosen, seeds)
 
 
 def star(scale: float, cache: Path, seeds: tuple[int, ...]) -> JoinWorkload:
     """Return the joins of the Star Schema Benchmark."""
     workload = ssb(prepare(scale, cache), scale, cache)
-    return _permuted("Star Schema Benchmark", workload, workload.queries, seeds)
+    return _permute_queries("Star Schema Benchmark", workload, workload.queries, seeds)
 
 
 def job(scale: float, cache: Path, seeds: tuple[int, ...]) -> JoinWorkload:
@@ -334,13 +334,13 @@ def job(scale: float, cache: Path, seeds: tuple[int, ...]) -> JoinWorkload:
         forms.setdefault(name[:-1], []).append(name)
     draw = Random(str(seeds))
     chosen = {name: workload.queries[name] for name in map(draw.choice, forms.values())}
-    return _permuted("Join Order Benchmark", workload, chosen, seeds)
+    return _permute_queries("Join Order Benchmark", workload, chosen, seeds)
 
 
-def _permuted(name: str, workload: Workload, queries: Mapping[str, str], seeds: tuple[int, ...]) -> JoinWorkload:
+def _permute_queries(name: str, workload: Workload, queries: Mapping[str, str], seeds: tuple[int, ...]) -> JoinWorkload:
     """Return a workload's queries in several orders each."""
     ordered = tuple(PermutedQuery(query, without_limit(text), seeds) for query, text in queries.items())
-    return JoinWorkload(name, workload.data, workload.tables, ordered, analysed=False)
+    return JoinWorkload(name, workload.data, workload.tables, ordered, analyzed=False)
 
 
 _WORKLOADS = {"tpch": tpch, "tpcds": tpcds, "ssb": star, "job": job}
@@ -372,7 +372,7 @@ def main() -> None:
     for query in islice(cycle(workload.queries), arguments.warm_up):
         for engine in bench.engines:
             engine(query.orders()["published"])
-    lines = titles(analysed=workload.analysed)
+    lines = titles(analyzed=workload.analyzed)
     print(*lines, sep="\n", flush=True)
     found: list[Pair] = []
     for pair in pairs(bench, queries, arguments.rounds, arguments.at_most):
@@ -383,8 +383,8 @@ def main() -> None:
         page = arguments.results / f"joins{suffix}-sf{arguments.scale:g}.md"
         about = f"{workload.name}, seed {arguments.seed}, scale {arguments.scale:g}, Parquet"
         about += f"; {_number_of_rounds(found)} interleaved rounds"
-        _write(page, about, [*lines, "", summary(found, bench.analysing)], found)
-    print(summary(found, bench.analysing))
+        _write(page, about, [*lines, "", summary(found, bench.analyzing)], found)
+    print(summary(found, bench.analyzing))
     spark.stop()
 
 

@@ -131,7 +131,7 @@ def fill_postgresql(server: Server, file: Path) -> Database:
     url = f"jdbc:postgresql://{login['host']}:{login['port']}/{server.connection()['database']}"
     jdbc = {"url": url, "driver": "org.postgresql.Driver", "user": str(login["user"]), "password": server.password}
     connect = partial(psycopg.connect, **login, dbname=server.connection()["database"])
-    return Database("PostgreSQL", server.connection(), jdbc, partial(_counted, connect))
+    return Database("PostgreSQL", server.connection(), jdbc, partial(_count_rows, connect))
 
 
 def fill_mysql(server: Server, file: Path) -> Database:
@@ -154,7 +154,7 @@ def fill_mysql(server: Server, file: Path) -> Database:
         "password": server.password,
     }
     # MariaDB's driver uses no TLS by default, so our connection does not use it either.
-    count = partial(_counted, partial(pymysql.connect, **login))
+    count = partial(_count_rows, partial(pymysql.connect, **login))
     return Database(_NAMES[server.product], {**parts, "tls": {"mode": "disable"}}, jdbc, count)
 
 
@@ -171,11 +171,11 @@ def fill_sqlite(table: pa.Table, directory: Path) -> Database:
         "driver": "org.sqlite.JDBC",
         "customSchema": _SQLITE_SCHEMA,
     }
-    count = partial(_counted, partial(sqlite3.connect, path))
+    count = partial(_count_rows, partial(sqlite3.connect, path))
     return Database("SQLite", {"kind": "sqlite", "database": str(path)}, jdbc, count, ("arrow",))
 
 
-def _counted(connect: Callable[[], Any], statement: str) -> int:
+def _count_rows(connect: Callable[[], Any], statement: str) -> int:
     """Return the number of rows of a statement, counted by the database over a separate connection."""
     with closing(connect()) as connection, closing(connection.cursor()) as cursor:
         cursor.execute(f"SELECT count(*) FROM ({statement}) AS found")

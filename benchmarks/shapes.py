@@ -54,7 +54,6 @@ class Shape:
     files: int = 4
     options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     formats: tuple[str, ...] = FORMATS
-    is_shuffled: bool = False
 
     def rows(self, scale: float) -> int:
         """Return the number of rows."""

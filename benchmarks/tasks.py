@@ -141,16 +141,21 @@ def cases(scale: int, cache: Path) -> list[Case]:
     found.insert(1, replace(found[0], name=f"{_COPIES} scans of CSV, {_CUTS[0]} MB", copies=_COPIES))
     nested = {"format": "json", "schema": NESTED_SCHEMA, "options": {}, "path": [str(data["json"])]}
     plain = {"format": "avro", "schema": SCHEMA, "options": {}}
-    large = {**nested, "path": [str(_linked(data["json"], cache, _LARGE))]}
+    large = {**nested, "path": [str(_link_files(data["json"], cache, _LARGE))]}
     return [
         *found,
         Case(f"JSON, scale {scale}", nested, _needle(scale)),
         Case("JSON, 24 GB", large, _needle(scale)),
         Case("JSON, 24 GB, nested value", large, f"part.key = {100_001 * scale}"),
-        Case("Avro, 24 GB", {**plain, "path": [str(_linked(data["avro"], cache, _LARGE))]}, _needle(scale)),
+        Case("Avro, 24 GB", {**plain, "path": [str(_link_files(data["avro"], cache, _LARGE))]}, _needle(scale)),
         Case(
             "Parquet, 10 GB",
-            {**plain, "format": "parquet", "schema": wide_schema, "path": [str(_linked(wide, cache, _LARGE_PARQUET))]},
+            {
+                **plain,
+                "format": "parquet",
+                "schema": wide_schema,
+                "path": [str(_link_files(wide, cache, _LARGE_PARQUET))],
+            },
             "c0 = 12345",
         ),
     ]
@@ -169,7 +174,7 @@ def _cut(table: Path, megabytes: int, cache: Path) -> Path:
     return target
 
 
-def _linked(table: Path, cache: Path, size: int) -> Path:
+def _link_files(table: Path, cache: Path, size: int) -> Path:
     """Return a table with the files of another one, as hard links, so many times that it has about `size` bytes."""
     files = sorted(table.glob("part-*"))
     times = round(size / sum(file.stat().st_size for file in files))

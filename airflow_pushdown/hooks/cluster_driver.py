@@ -95,7 +95,7 @@ class ClusterDriverHook(SparkConnectionHook):
         finally:
             self._run_post_submit_commands()
 
-    def driver_ended(self, driver_id: str, status: DriverStatus) -> None:
+    def take_status(self, driver_id: str, status: DriverStatus) -> None:
         """Take the status of a driver that a trigger has waited for."""
         self.attach(driver_id)
         self._status = status

@@ -195,7 +195,7 @@ class SparkConnectionHook(SparkSubmitHook):
         if self._run_tag is None or drivers is None or isinstance(drivers, StandaloneDrivers):
             return []
         if isinstance(drivers, KubernetesDrivers):
-            return drivers.tagged(str(self._connection["namespace"]), self._run_tag, are_active=are_active)
+            return drivers.find_pods(str(self._connection["namespace"]), self._run_tag, are_active=are_active)
         address = self._get_yarn_rm_base_url()
         return applications(address, self._run_tag, self._resolved_yarn_rm_auth, are_active=are_active)
 

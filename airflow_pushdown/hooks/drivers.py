@@ -204,7 +204,7 @@ class KubernetesDrivers:
         namespace, _, name = driver_id.partition(":")
         self._ask(lambda client: client.delete_namespaced_pod(name, namespace, _request_timeout=_TIMEOUT))
 
-    def tagged(self, namespace: str, tag: str, *, are_active: bool) -> list[str]:
+    def find_pods(self, namespace: str, tag: str, *, are_active: bool) -> list[str]:
         """Return the ids of the driver pods of a run, the newest first. With `are_active`, only those without an end.
 
         Raises `ClusterUnreachableError`.

@@ -99,7 +99,7 @@ class ClusterOperator(SparkSubmitOperator):
         event = DriverEvent.from_payload(payload)
         hook = self._pushdown_hook()
         if event.status is not None:
-            hook.driver_ended(event.driver_id, event.status)
+            hook.take_status(event.driver_id, event.status)
             return
         hook.attach(event.driver_id)
         if not event.is_timeout:

@@ -208,13 +208,13 @@ class ScanResult(PushdownResult):
 
     def explain(self) -> str:
         """Return the plan as text. Runs nothing."""
-        lines = list(explained(self._name, self._scan.scan.report()))
+        lines = list(plan_lines(self._name, self._scan.scan.report()))
         if self._limit is not None:
             lines.append(f"  limit {self._limit}: the scan stops early")
         return "\n".join(lines)
 
 
-def explained(name: str, report: SourceReport) -> Iterator[str]:
+def plan_lines(name: str, report: SourceReport) -> Iterator[str]:
     """Yield the plan of one source, line by line."""
     yield f"{name}: {report.reader} reader, because {report.reason}"
     yield f"  columns read: {', '.join(report.columns) or 'none'}"

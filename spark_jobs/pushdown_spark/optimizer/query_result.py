@@ -15,7 +15,7 @@ from pushdown_spark.contract.report_text import joins_text
 from pushdown_spark.optimizer.add_broadcast_hints import with_broadcast_hints
 from pushdown_spark.optimizer.executed_joins import JoinWatch
 from pushdown_spark.optimizer.query_context import QueryScan
-from pushdown_spark.result import PushdownResult, explained
+from pushdown_spark.result import PushdownResult, plan_lines
 from pushdown_spark.runtime.query_metrics import RowCount, StageWatch
 from pushdown_spark.scan.advice import with_advice
 from pushdown_spark.scan.base import report_of_run, running
@@ -124,7 +124,7 @@ class QueryResult(PushdownResult):
 
     def explain(self) -> str:
         """Describe the plan: each scan, then the joins before and after. This runs nothing."""
-        lines = [line for key, report in self.report().items() for line in explained(key, report)]
+        lines = [line for key, report in self.report().items() for line in plan_lines(key, report)]
         return "\n".join([*lines, *explained_joins(self._joins)])
 
 

@@ -414,7 +414,7 @@ def test_a_result_that_was_not_read_yet_needs_no_other_driver(make_hook: MakeHoo
 
 def test_a_driver_that_ended_without_a_result_is_an_error_with_its_state(make_hook: MakeHook) -> None:
     hook = make_hook()
-    hook.driver_ended("driver-1", DriverStatus(DriverPhase.FAILED, "FAILED", "exit code 1"))
+    hook.take_status("driver-1", DriverStatus(DriverPhase.FAILED, "FAILED", "exit code 1"))
     with pytest.raises(DriverKilledError, match=r"driver driver-1 ended without a result \(FAILED: exit code 1\)"):
         hook.collect()
 

@@ -46,6 +46,8 @@ from report_site import (  # type: ignore[import-not-found]
     report_dag,
 )
 from sqlalchemy import update
+from starlette.requests import Request
+from starlette.routing import Route
 
 from airflow_pushdown.plugin import app, dag_data
 from airflow_pushdown.plugin.dag_data import dag_reports
@@ -409,8 +411,12 @@ def test_the_list_of_dags_has_pages(runs: list[str], monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(app, "DAGS_OF_A_PAGE", 1)
     monkeypatch.setattr(app, "may_see", lambda user, dag_id: dag_id in ("gallery", "reports"))
     with create_session() as session:
+        request = Request({"type": "http", "route": Route("/overview", app.overview)})
         # A page after the last one is the last one.
-        pages = [bytes(app.overview("a user", session, number).body).decode() for number in (1, 2, 3)]  # type: ignore[arg-type]
+        pages = [
+            bytes(app.overview("a user", session, request, number).body).decode()  # type: ignore[arg-type]
+            for number in (1, 2, 3)
+        ]
     assert [("gallery</a>" in page, "reports</a>" in page) for page in pages] == [(True, False), *2 * [(False, True)]]
     assert ['rel="prev"' in page for page in pages] == [False, True, True]
     assert ['rel="next"' in page for page in pages] == [True, False, False]
