@@ -252,7 +252,7 @@ test: python
 lint: $(AIRFLOW)/.checks $(SPARK)/.checks
 	$(AIRFLOW)/bin/ruff check .
 	$(AIRFLOW)/bin/ruff format --check .
-	$(AIRFLOW)/bin/mypy -p airflow_pushdown -p demo -p e2e
+	$(AIRFLOW)/bin/mypy -p airflow_pushdown -p demo -p docs_pages -p e2e
 	$(SPARK)/bin/mypy -p pushdown_spark
 
 test-spark: $(SPARK)/.checks $(SPARK)/classes.jsa $(SERVERS) java
@@ -351,7 +351,7 @@ bench-projection: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.projection
 
 docs: $(AIRFLOW)/.installed
-	$(AIRFLOW)/bin/python -m airflow_pushdown.pages docs dags
+	$(AIRFLOW)/bin/python -m docs_pages.generate docs dags
 
 # The pictures of docs/report-pictures.md: reports of real jobs in a browser.
 PICTURES := tab-task-1280-light tab-mapped-1280-dark json-1280-light table-1280-light join_8-1280-light steps-390-light scans-1280-light \

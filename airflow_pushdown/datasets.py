@@ -11,8 +11,6 @@ _URI = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]
 _GLOB = re.compile(r"[*?\[{]")
 _STORES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs"}
 """Schemes of object stores with their names in lineage. Names of objects have no leading slash."""
-_SCHEMES = {DatabaseKind.POSTGRESQL: "postgres", DatabaseKind.MYSQL: "mysql"}
-"""Schemes of databases in lineage."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def table_dataset(connection: RemoteConnection, table: str) -> Dataset:
     # In MySQL, the schema of a table is the database.
     has_database = connection.kind is DatabaseKind.MYSQL and "." in table
     name = table if has_database else f"{connection.database}.{table}"
-    return Dataset(f"{_SCHEMES[connection.kind]}://{connection.host}:{connection.server_port}", name)
+    return Dataset(connection.server_uri, name)
 
 
 def table_uri(connection: RemoteConnection, table: str) -> str:

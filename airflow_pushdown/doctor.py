@@ -20,7 +20,7 @@ from airflow_pushdown.hooks.archive_recording import OFF
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archive
 from airflow_pushdown.hooks.conf_directory import environment_script
 from airflow_pushdown.hooks.connection import SparkConnectionHook
-from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
+from airflow_pushdown.hooks.credentials import OBJECT_STORE_TYPES, airflow_connection, object_store_secrets
 from airflow_pushdown.hooks.database_connections import database_connection
 from airflow_pushdown.hooks.environment import (
     SPARK_PYTHON_VARIABLE,
@@ -30,7 +30,6 @@ from airflow_pushdown.hooks.environment import (
 )
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.java import OLDEST_JAVA, describe_java, find_java
-from airflow_pushdown.hooks.object_stores import OBJECT_STORE_TYPES
 from airflow_pushdown.hooks.packages import (
     GivenJars,
     jars_home,
@@ -127,7 +126,7 @@ def _airflow_packages() -> Iterator[Finding]:
         yield _ok("Airflow Python", f"Python {python}")
     requirements = [Requirement(text) for text in distribution.requires or ()]
     needed = [requirement for requirement in requirements if requirement.marker is None]
-    problems = list(_unmet(needed, _installed(requirement.name for requirement in needed)))
+    problems = list(_unmet(needed, _installed_versions(requirement.name for requirement in needed)))
     if problems:
         yield _failed(
             "Airflow side", f'{"; ".join(problems)}; run pip install "{_AIRFLOW_SIDE}=={distribution.version}"'
@@ -377,7 +376,7 @@ def _job_requirements() -> list[Requirement]:
     return [Requirement(text) for line in lines if (text := line.partition("#")[0].strip())]
 
 
-def _installed(names: Iterable[str]) -> dict[str, str]:
+def _installed_versions(names: Iterable[str]) -> dict[str, str]:
     """Return the versions of the packages that this environment has."""
     versions = {}
     for name in names:

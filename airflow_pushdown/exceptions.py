@@ -142,3 +142,8 @@ def exception_for(error: JobError) -> PushdownTaskError:
 def config_error(message: str, code: ErrorCode = ErrorCode.BAD_SPEC) -> ConfigError:
     """Return a `ConfigError` with a one-line message that starts with the name of the invalid parameter."""
     return ConfigError(JobError(code=code, message=message, retryable=False))
+
+
+def retryable_error(message: str, code: ErrorCode = ErrorCode.SUBMIT_FAILED) -> PushdownTaskError:
+    """Return the exception for a failure that a retry may resolve."""
+    return exception_for(JobError(code=code, message=message, retryable=True))

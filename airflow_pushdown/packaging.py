@@ -42,7 +42,7 @@ def archive_bytes(package: Path) -> bytes:
         for name, content in _package_files(package).items():
             archive.writestr(_entry(name), content)
             if name.endswith(".py"):
-                archive.writestr(_entry(f"{name}c"), _compiled(name, content))
+                archive.writestr(_entry(f"{name}c"), _compile(name, content))
     return buffer.getvalue()
 
 
@@ -106,7 +106,7 @@ def _entry(name: str) -> zipfile.ZipInfo:
     return entry
 
 
-def _compiled(name: str, source: bytes) -> bytes:
+def _compile(name: str, source: bytes) -> bytes:
     """Return a compiled module that Python does not check against its source (PEP 552), which is in the archive."""
     code = compile(source, name, "exec", dont_inherit=True, optimize=0)
     return importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source) + marshal.dumps(code)

@@ -8,21 +8,22 @@ session is warm.
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from benchmarks.result_files import write_page
-from benchmarks.rounds import measure, ratio, repeat
+from benchmarks.result_files import command_line, is_chosen, table_head, table_line, write_page
+from benchmarks.rounds import Engines, measure, ratio, repeat
+from benchmarks.scans import Query, save, save_selected, select
 from benchmarks.sessions import benchmark_session
 from benchmarks.shapes import FORMATS, Column, Shape, Table, shapes, write
 from pushdown_spark.formats.native.scan import FILTER_SETTINGS
@@ -39,15 +40,6 @@ _TINY_ROWS = 200
 _SETTLE = 5
 """Number of runs of a query over a tiny table before its first round."""
 _WORST = 10
-
-
-@dataclass(frozen=True)
-class Query:
-    """A filter and the columns of its result (None for all)."""
-
-    name: str
-    where: str
-    columns: tuple[str, ...] | None = None
 
 
 def queries(shape: Shape, table: Table, rows: int, rng: random.Random) -> list[Query]:
@@ -100,27 +92,24 @@ class Bench:
         self.table = table
         self._last: PushdownResult | None = None
 
-    def engines(self, query: Query, *, forced: bool) -> dict[str, Callable[[], int]]:
+    def engines(self, query: Query, *, forced: bool) -> Engines:
         """Return the action of each engine. With `forced`, our readers also run where they are not chosen."""
-        ours: dict[str, Callable[[], int]] = {"auto": lambda: self._auto(query)}
+        ours: Engines = {"auto": lambda: self._auto(query)}
         if forced:
             carriers = ("workers", "jvm") if self.table.format in ("json", "csv") else ("",)
             for carrier in carriers:
                 ours[carrier or "ours"] = lambda carrier=carrier: self._ours(query, "pushdown", carrier)[0]
         return {
-            "on": lambda: self._spark_reader(query, pushdown=True),
+            "on": lambda: self._spark_reader(query, "true"),
             **ours,
-            "off": lambda: self._spark_reader(query, pushdown=False),
-            "on again": lambda: self._spark_reader(query, pushdown=True),
+            "off": lambda: self._spark_reader(query, "false"),
+            "on again": lambda: self._spark_reader(query, "true"),
         }
 
     def count(self, query: Query) -> int:
         """Return the number of rows by Spark's reader without pushdown."""
-        with_setting = FILTER_SETTINGS[self.table.format]
-        self._spark.conf.set(with_setting, "false")
-        rows = self._rows(query).count()
-        self._spark.conf.set(with_setting, "true")
-        return rows
+        with self._pushdown("false"):
+            return select(self.table.load(self._spark), query.columns, query.where).count()
 
     def _auto(self, query: Query) -> int:
         rows, self._last = self._ours(query, "auto", "")
@@ -144,24 +133,19 @@ class Bench:
             reader=reader,
         )
         result = session.scan("t", columns=query.columns, where=query.where)
-        result.run(_save, single_pass=True)
+        result.run(save, single_pass=True)
         return result.rows or 0, result
 
-    def _rows(self, query: Query) -> DataFrame:
-        rows = self.table.load(self._spark).where(query.where)
-        return rows if query.columns is None else rows.select(*query.columns)
+    def _spark_reader(self, query: Query, pushdown: str) -> int:
+        with self._pushdown(pushdown):
+            return save_selected(self.table.load(self._spark), query)
 
-    def _spark_reader(self, query: Query, *, pushdown: bool) -> int:
-        """Run Spark's reader as its users do."""
-        setting = FILTER_SETTINGS[self.table.format]
-        self._spark.conf.set(setting, str(pushdown).lower())
-        _save(self._rows(query))
-        self._spark.conf.set(setting, "true")
-        return 0
-
-
-def _save(frame: DataFrame) -> None:
-    frame.write.format("noop").mode("overwrite").save()
+    @contextmanager
+    def _pushdown(self, value: str) -> Iterator[None]:
+        """Set the pushdown of Spark's reader for a block."""
+        self._spark.conf.set(FILTER_SETTINGS[self.table.format], value)
+        yield
+        self._spark.conf.set(FILTER_SETTINGS[self.table.format], "true")
 
 
 @dataclass(frozen=True)
@@ -188,13 +172,11 @@ class Cell:
         forced = "" if self.forced is None else f"{self.forced[0]} {self.forced[1]:.2f}"
         rows = f"{self.rows:,}" if self.is_right else f"WRONG: {self.rows:,}"
         cells = (self.format, self.shape, self.query, rows, self.reader, f"{self.auto:.2f}", f"{self.spark:.2f}")
-        return "| " + " | ".join((*cells, f"{self.ratio:.2f}", f"{self.noise:.2f}", forced)) + " |"
+        return table_line((*cells, f"{self.ratio:.2f}", f"{self.noise:.2f}", forced))
 
 
-_HEAD = (
-    "| format | shape | query | rows | reader | auto CPU s | Spark CPU s | Spark / auto | Spark / Spark | forced |",
-    "|---|---|---|---|---|---|---|---|---|---|",
-)
+_TITLES = ("format", "shape", "query", "rows", "reader", "auto CPU s", "Spark CPU s", "Spark / auto", "Spark / Spark")
+_HEAD = table_head((*_TITLES, "forced"))
 
 
 def measure_cell(bench: Bench, tiny: Bench, shape: Shape, query: Query, rounds: int, *, forced: bool, fmt: str) -> Cell:
@@ -210,7 +192,7 @@ def measure_cell(bench: Bench, tiny: Bench, shape: Shape, query: Query, rounds: 
         fmt,
         shape.name,
         query.name,
-        query.where,
+        query.where or "",
         rows,
         measured["auto"].rows == rows,
         *bench.choice(),
@@ -258,18 +240,13 @@ def _write(results: Path, about: str, cells: list[Cell]) -> None:
 
 def main() -> None:
     """Run the queries, and write the tables as Markdown and JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__, rounds=3, scale=float)
     parser.add_argument("--seed", type=int, default=int(os.environ.get("SEED", str(time.time_ns() % 1_000_000))))
-    parser.add_argument("--scale", type=float, default=float(os.environ.get("SF", "1")))
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--queries", type=int, default=1, help=f"queries of each table (of at least {_QUERIES})")
     parser.add_argument("--minutes", type=float, default=10.0, help="start no table later than this, 0 for no limit")
-    parser.add_argument("--query", nargs="*", default=[], help="run only these queries")
     parser.add_argument("--formats", nargs="*", default=FORMATS)
     parser.add_argument("--shapes", nargs="*", default=[], help="run only shapes with these names")
     parser.add_argument("--forced", action="store_true", help="also run our readers where they are not chosen")
-    parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
     zone = rng.choice(_ZONES)
@@ -294,7 +271,7 @@ def main() -> None:
         bench = Bench(spark, write(spark, shape, name, rows, home / "table"))
         tiny = Bench(spark, write(spark, shape, name, _TINY_ROWS, home / "tiny"))
         drawn = queries(shape, bench.table, rows, chosen)
-        found = [query for query in drawn if not arguments.query or query.name in arguments.query]
+        found = [query for query in drawn if is_chosen(query.name, arguments.only)]
         for query in found[: arguments.queries]:
             cell = measure_cell(bench, tiny, shape, query, arguments.rounds, forced=arguments.forced, fmt=name)
             cells.append(cell)

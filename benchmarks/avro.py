@@ -8,26 +8,21 @@ other codecs, because decompression is most of our reader's work for it.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import shutil
-import statistics
-import subprocess
-import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import datafusion
 import duckdb
 import fastavro
 import polars as pl
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.result_files import table_head, write_page
-from benchmarks.rounds import Measured, measure, ratio, repeat
-from benchmarks.scans import save, scan, select
+from benchmarks.lineitem import convert
+from benchmarks.result_files import command_line, is_chosen, table_head, table_line, write_page
+from benchmarks.rounds import Comparison, Engines, Measured, cpu_and_wall, measure, repeat, seconds
+from benchmarks.scans import Query, duckdb_rows, save_selected, scan
 from benchmarks.sessions import benchmark_session
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
 
@@ -41,20 +36,14 @@ _OTHER_CODECS = ("uncompressed", "zstandard", "deflate")
 
 
 @dataclass(frozen=True)
-class Query:
-    """One row of the results: filter and columns (None for all). `keys` are the values for `l_partkey`.
+class AvroQuery(Query):
+    """A query with the values of `l_partkey` that it finds (None for all), and the codec of its files."""
 
-    `codec` is the codec of the files.
-    """
-
-    name: str
-    where: str | None
     keys: range | None = None
-    columns: tuple[str, ...] | None = None
     codec: str = _DEFAULT_CODEC
 
 
-def queries(scale: int) -> list[Query]:
+def queries(scale: int) -> list[AvroQuery]:
     """Return queries from one row to all rows. Rows of a part are in all blocks, rows of an order are adjacent."""
     needle = range(12_345 * scale, 12_345 * scale + 1)
     thousand = range(1, 197 * scale * 1_000 + 1, 197 * scale)
@@ -67,9 +56,9 @@ def queries(scale: int) -> list[Query]:
         ("half", f"l_partkey <= {100_000 * scale}", range(100_000 * scale + 1)),
         ("all", None, None),
     ]
-    found = [Query(name, where, keys) for name, where, keys in conditions]
-    narrow = [Query(f"{q.name}, 2 columns", q.where, q.keys, _TWO) for q in found]
-    packed = [Query(f"needle, {codec}", found[0].where, needle, codec=codec) for codec in _OTHER_CODECS]
+    found = [AvroQuery(name, where, keys=keys) for name, where, keys in conditions]
+    narrow = [replace(query, name=f"{query.name}, 2 columns", columns=_TWO) for query in found]
+    packed = [replace(found[0], name=f"needle, {codec}", codec=codec) for codec in _OTHER_CODECS]
     return found + narrow + packed
 
 
@@ -88,14 +77,11 @@ def repacked(spark: SparkSession, lineitem: Path, codec: str) -> Path:
 def prepare(spark: SparkSession, scale: int, cache: Path) -> Path:
     """Return a directory of lineitem in Spark's default codec, ordered by `l_orderkey`. It is created if necessary."""
     lineitem = cache / f"lineitem-avro-{scale}"
-    if not (lineitem / "_SUCCESS").exists():
-        parquet = cache / "parquet"
-        tool = Path(sys.executable).with_name("tpchgen-cli")
-        print(f"lineitem at scale {scale}: generating", flush=True)
-        subprocess.run([tool, "parquet", "-s", str(scale), "-T", "lineitem", "-o", parquet], check=True)
-        frame = spark.read.parquet(str(parquet / "lineitem.parquet"))
-        frame.coalesce(4 * scale).write.format(FILE_FORMAT).mode("overwrite").save(str(lineitem))
-        shutil.rmtree(parquet)
+
+    def write(table: DataFrame) -> None:
+        table.coalesce(4 * scale).write.format(FILE_FORMAT).mode("overwrite").save(str(lineitem))
+
+    convert(spark, scale, lineitem, write)
     return lineitem
 
 
@@ -107,37 +93,31 @@ class Bench:
         self._data = data
         self._peers = peers
 
-    def _files(self, query: Query) -> str:
-        return str(repacked(self._spark, self._data, query.codec))
-
-    def engines(self, query: Query) -> dict[str, Callable[[], int]]:
+    def engines(self, query: AvroQuery) -> Engines:
         """Return the action of each reader for a query."""
-        found: dict[str, Callable[[], int]] = {
-            "pushdown": lambda: self._ours(query, "pushdown"),
-            "auto": lambda: self._ours(query, "auto"),
-            "spark on": lambda: self._spark_reader(query, pushdown=True),
-            "spark off": lambda: self._spark_reader(query, pushdown=False),
+        path = str(repacked(self._spark, self._data, query.codec))
+        found: Engines = {
+            "pushdown": lambda: scan(self._spark, query, path=path, format="avro", reader="pushdown"),
+            "auto": lambda: scan(self._spark, query, path=path, format="avro", reader="auto"),
+            "spark on": lambda: self._spark_reader(query, path, pushdown=True),
+            "spark off": lambda: self._spark_reader(query, path, pushdown=False),
         }
-        peers: dict[str, Callable[[], int]] = {
+        peers: Engines = {
             "fastavro": lambda: self._fastavro(query),
             "polars": lambda: self._polars(query),
             "datafusion": lambda: self._datafusion(query),
-            "duckdb": lambda: self._duckdb(query),
+            "duckdb": lambda: duckdb_rows(query.sql(f"read_avro('{self._data}/*.avro')"), "LOAD avro"),
         }
         chosen = self._peers if query.name in _WITH_PEERS else ()
         return found | {name: action for name, action in peers.items() if name in chosen}
 
-    def _ours(self, query: Query, reader: str) -> int:
-        return scan(self._spark, query.columns, query.where, path=self._files(query), format="avro", reader=reader)
-
-    def _spark_reader(self, query: Query, *, pushdown: bool) -> int:
-        """Run Spark's reader as its users do."""
+    def _spark_reader(self, query: Query, path: str, *, pushdown: bool) -> int:
         self._spark.conf.set(_PUSHDOWN, str(pushdown).lower())
-        save(select(self._spark.read.format(FILE_FORMAT).load(self._files(query)), query.columns, query.where))
+        rows = save_selected(self._spark.read.format(FILE_FORMAT).load(path), query)
         self._spark.conf.set(_PUSHDOWN, "true")
-        return 0
+        return rows
 
-    def _fastavro(self, query: Query) -> int:
+    def _fastavro(self, query: AvroQuery) -> int:
         """Read record by record, as fastavro's users do."""
         kept = 0
         for path in sorted(self._data.glob("*.avro")):
@@ -146,7 +126,7 @@ class Bench:
                     kept += query.keys is None or record["l_partkey"] in query.keys
         return kept
 
-    def _polars(self, query: Query) -> int:
+    def _polars(self, query: AvroQuery) -> int:
         """Read whole files with selected columns, because Polars' reader has no filter."""
         kept = 0
         for path in sorted(self._data.glob("*.avro")):
@@ -158,17 +138,7 @@ class Bench:
     def _datafusion(self, query: Query) -> int:
         context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(2))
         context.register_avro("t", str(self._data))
-        where = f"WHERE {query.where}" if query.where else ""
-        frame = context.sql(f"SELECT {', '.join(query.columns) if query.columns else '*'} FROM t {where}")
-        return sum(batch.num_rows for batch in frame.collect())
-
-    def _duckdb(self, query: Query) -> int:
-        columns = ", ".join(query.columns) if query.columns else "*"
-        where = f"WHERE {query.where}" if query.where else ""
-        with duckdb.connect() as connection:
-            connection.execute("SET threads = 2; LOAD avro")
-            text = f"SELECT {columns} FROM read_avro('{self._data}/*.avro') {where}"
-            return connection.execute(text).to_arrow_table().num_rows
+        return sum(batch.num_rows for batch in context.sql(query.sql("t")).collect())
 
 
 def possible_peers(data: Path) -> frozenset[str]:
@@ -191,37 +161,29 @@ def possible_peers(data: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-_COLUMNS = (
-    ("ours / Spark: CPU", "spark on", "pushdown", "cpu"),
-    ("wall", "spark on", "pushdown", "wall"),
-    ("ours / Spark without pushdown: CPU", "spark off", "pushdown", "cpu"),
-    ("wall", "spark off", "pushdown", "wall"),
-    ("auto / Spark: CPU", "spark on", "auto", "cpu"),
-    ("wall", "spark on", "auto", "wall"),
-    ("ours / fastavro: CPU", "fastavro", "pushdown", "cpu"),
-    ("ours / Polars: CPU", "polars", "pushdown", "cpu"),
-    ("ours / DataFusion: CPU", "datafusion", "pushdown", "cpu"),
-    ("ours / DuckDB: CPU", "duckdb", "pushdown", "cpu"),
+_COMPARISONS = (
+    *cpu_and_wall("ours / Spark", "spark on", "pushdown"),
+    *cpu_and_wall("ours / Spark without pushdown", "spark off", "pushdown"),
+    *cpu_and_wall("auto / Spark", "spark on", "auto"),
+    Comparison("ours / fastavro: CPU", "fastavro", "pushdown"),
+    Comparison("ours / Polars: CPU", "polars", "pushdown"),
+    Comparison("ours / DataFusion: CPU", "datafusion", "pushdown"),
+    Comparison("ours / DuckDB: CPU", "duckdb", "pushdown"),
 )
-
-
 Raw = dict[str, dict[str, Measured]]
 """By query and engine."""
 
 
 def _table(scale: int, raw: Raw) -> list[str]:
     """Return the table of the queries measured in this or an earlier run."""
-    titles = ["query", "rows", "our CPU s", "our wall s", *(title for title, *_ in _COLUMNS)]
-    lines = table_head(titles)
-    return lines + [_line(query, raw[query.name]) for query in queries(scale) if query.name in raw]
+    head = table_head(["query", "rows", "our CPU s", "our wall s", *(column.title for column in _COMPARISONS)])
+    return head + [_line(query, raw[query.name]) for query in queries(scale) if query.name in raw]
 
 
 def _line(query: Query, measured: dict[str, Measured]) -> str:
-    ours = measured["pushdown"]
-    cells = [query.name, f"{ours.rows:,}", f"{statistics.median(ours.cpu):.2f}", f"{statistics.median(ours.wall):.2f}"]
-    for _, other, mine, kind in _COLUMNS:
-        cells.append(f"{ratio(measured, other, mine, kind):.2f}" if other in measured else "")
-    return "| " + " | ".join(cells) + " |"
+    ours = [seconds(measured, "pushdown", kind) for kind in ("cpu", "wall")]
+    ratios = [column.cell(measured) for column in _COMPARISONS]
+    return table_line([query.name, f"{measured['pushdown'].rows:,}", *ours, *ratios])
 
 
 def _known(results: Path, scale: int) -> Raw:
@@ -235,35 +197,24 @@ def _known(results: Path, scale: int) -> Raw:
 
 def main() -> None:
     """Run the queries, and write the table as Markdown and the raw values as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=int, default=int(os.environ.get("SF", "1")))
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = command_line(__doc__, rounds=5)
     parser.add_argument("--warm-up", type=int, default=8, help="needles that each reader looks for before")
-    parser.add_argument(
-        "--only", nargs="*", default=None, help="names of the queries to run; others keep their figures"
-    )
     parser.add_argument("--skip", nargs="*", default=[], help="peers to leave out")
-    parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
     spark = benchmark_session()
     data = prepare(spark, arguments.scale, arguments.cache)
     bench = Bench(spark, data, possible_peers(data) - set(arguments.skip))
-    _warm_up(bench, arguments.scale, arguments.warm_up)
+    # The JVM compiles the code that every query runs.
+    repeat(bench.engines(queries(arguments.scale)[0]), ("pushdown", "spark on", "spark off"), arguments.warm_up)
     raw = _known(arguments.results, arguments.scale)
     for query in queries(arguments.scale):
-        if arguments.only and query.name not in arguments.only:
+        if not is_chosen(query.name, arguments.only):
             continue
         measured = measure(bench.engines(query), arguments.rounds, warm_up=1)
         raw[query.name] = measured
         print(_line(query, measured), flush=True)
         _write(arguments.results, arguments.scale, arguments.rounds, raw)
     spark.stop()
-
-
-def _warm_up(bench: Bench, scale: int, times: int) -> None:
-    """Run queries for a rare value, so that the JVM compiles the code that every query runs."""
-    repeat(bench.engines(queries(scale)[0]), ("pushdown", "spark on", "spark off"), times)
 
 
 def _write(results: Path, scale: int, rounds: int, raw: Raw) -> None:

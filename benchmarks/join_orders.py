@@ -9,9 +9,7 @@ the published order, and the permutations with the median and the 90th percentil
 
 from __future__ import annotations
 
-import argparse
 import math
-import os
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +20,10 @@ from pathlib import Path
 
 import duckdb
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
 from benchmarks.joins import prepare
+from benchmarks.result_files import command_line, is_chosen, table_head, table_line, write_page
+from benchmarks.sessions import benchmark_session
 from benchmarks.tpch_joins import QUERIES, TABLES, JoinQuery
 from pushdown_spark.contract import JoinOptions, JoinReport, JoinTree
 from pushdown_spark.optimizer.column_names import ColumnNameResolver
@@ -191,15 +190,12 @@ def ranked(found: Sequence[Compared]) -> dict[str, Compared]:
 
 def table(found: Sequence[Compared]) -> list[str]:
     """Return the lines of a Markdown table and a summary."""
-    lines = [
-        "| query | order | rows by Spark's order | by ours | best left-deep | ours / best |",
-        "|---|---|---|---|---|---|",
-    ]
+    lines = table_head(("query", "order", "rows by Spark's order", "by ours", "best left-deep", "ours / best"))
     by_rank: dict[str, list[Compared]] = defaultdict(list)
     for query in dict.fromkeys(each.query for each in found):
         for order, each in ranked([each for each in found if each.query == query]).items():
             cells = [query, order, *(f"{rows:,}" for rows in (each.spark, each.ours, each.best)), f"{each.ratio:.2f}"]
-            lines.append("| " + " | ".join(cells) + " |")
+            lines.append(table_line(cells))
             by_rank[order.partition(":")[0]].append(each)
     summaries = [f"{name}: {_summarize([each.ratio for each in chosen])}" for name, chosen in by_rank.items()]
     summaries.append(f"all orders: {_summarize([each.ratio for each in found])}")
@@ -213,32 +209,28 @@ def _summarize(ratios: Sequence[float]) -> str:
 
 def main() -> None:
     """Compare all queries and write the table as Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=float, default=float(os.environ.get("SF", "1")))
+    parser = command_line(__doc__, rounds=1, scale=float)
     parser.add_argument("--permutations", type=int, default=99)
-    parser.add_argument("--only", nargs="*", default=[], help="names of queries")
-    parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
     data = prepare(arguments.scale, arguments.cache)
-    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    spark = benchmark_session()
     session = PushdownSession(spark)
     for name in TABLES:
         session.add_source(name, path=str(data / f"{name}.parquet"), format="parquet", reader="spark")
     about = (
-        f"# Join orders: rows\n\nTPC-H, scale {arguments.scale:g}, Parquet. The rows of joins are counted, and no time "
-        f"is measured. A join counts for at most {_MOST:,} rows.\n\n"
+        f"TPC-H, scale {arguments.scale:g}, Parquet. The rows of joins are counted, and no time is measured. A join "
+        f"counts for at most {_MOST:,} rows."
     )
-    arguments.results.mkdir(parents=True, exist_ok=True)
+    page = arguments.results / f"join-orders-sf{arguments.scale:g}.md"
     found: list[Compared] = []
     for query in QUERIES:
-        if arguments.only and query.name not in arguments.only:
+        if not is_chosen(query.name, arguments.only):
             continue
         for each in compared(session, data, query, arguments.permutations):
             found.append(each)
             print(each, flush=True)
-        # The file is written after every query, so that an interrupted run keeps the results.
-        (arguments.results / f"join-orders-sf{arguments.scale:g}.md").write_text(about + "\n".join(table(found)) + "\n")
+        # After every query, so that an interrupted run keeps the results.
+        write_page(page, "Join orders: rows", about, table(found))
     print(*table(found), sep="\n")
     spark.stop()
 

@@ -11,12 +11,9 @@ which do not depend on noise. A run beyond the time limit is stopped and counts 
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import statistics
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,8 +31,9 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from benchmarks.cpu import tree_seconds
+from benchmarks.lineitem import generate
 from benchmarks.movies import movies
-from benchmarks.result_files import table_head, write_page
+from benchmarks.result_files import command_line, is_chosen, table_head, table_line, write_page
 from benchmarks.sessions import benchmark_session
 from benchmarks.ssb import ssb
 from benchmarks.tpch_joins import QUERIES, TABLES
@@ -240,7 +238,7 @@ def line(pair: Pair) -> str:
     rows = [f"{runs[0].rows:,}" if runs[0].rows is not None else "not finished" for runs in engines]
     planning = statistics.median(run.planning / run.wall for run in pair.ours)
     ratios = [cell for runs in pair.others for cell in _ratios(runs, pair.ours)]
-    return "| " + " | ".join([pair.query, pair.order, *rows, *ratios, f"{planning:.1%}"]) + " |"
+    return table_line([pair.query, pair.order, *rows, *ratios, f"{planning:.1%}"])
 
 
 def _wall(theirs: Sequence[Run], ours: Sequence[Run]) -> float:
@@ -303,8 +301,7 @@ def prepare(scale: float, cache: Path) -> Path:
     """Return a directory with a Parquet file of each table. It is created if necessary."""
     data = cache / f"tpch-{scale:g}"
     if not (data / "lineitem.parquet").exists():
-        tool = Path(sys.executable).with_name("tpchgen-cli")
-        subprocess.run([tool, "parquet", "-s", f"{scale:g}", "-o", data], check=True)
+        generate(scale, data, table=None)
     return data
 
 
@@ -356,26 +353,21 @@ _SHARE_OF_IMDB = 0.05
 
 def main() -> None:
     """Run the queries, and write the table as Markdown and the raw values as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__, rounds=4, scale=float)
     parser.add_argument("--workload", choices=sorted(_WORKLOADS), default="tpch")
-    parser.add_argument("--scale", type=float, default=float(os.environ.get("SF", "1")))
-    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--at-most", type=int, default=12, help="rounds of queries whose ratios differ between rounds")
     parser.add_argument("--seed", type=int, default=int(os.environ.get("SEED", str(time.time_ns() % 1_000_000))))
     parser.add_argument("--permutations", type=int, default=1, help="of every query but TPC-H's, which have two")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds after which a run is stopped")
-    parser.add_argument("--only", nargs="*", default=[], help="names of queries")
     parser.add_argument(
         "--warm-up", type=int, default=8, help="how many queries each engine runs before the first round"
     )
-    parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
     spark = benchmark_session({"spark.log.level": "OFF", "spark.sql.shuffle.partitions": "8"})
     seeds = tuple(range(arguments.seed, arguments.seed + arguments.permutations))
     workload = _WORKLOADS[arguments.workload](arguments.scale, arguments.cache, seeds)
     bench = Bench(spark, workload, arguments.limit)
-    queries = [query for query in workload.queries if not arguments.only or query.name in arguments.only]
+    queries = [query for query in workload.queries if is_chosen(query.name, arguments.only)]
     # The warm-up lets the JVM compile the code, and finish the compilations that slow down the analysis.
     for query in islice(cycle(workload.queries), arguments.warm_up):
         for engine in bench.engines:

@@ -1,13 +1,14 @@
-"""TPC-H lineitem as JSON lines and CSV, created once for each scale factor."""
+"""TPC-H lineitem, generated once for each scale factor: as Parquet, and from that in the formats of the benchmarks."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 SCHEMA = (
@@ -19,22 +20,38 @@ SCHEMA = (
 NESTED_SCHEMA = f"{SCHEMA}, part struct<key bigint, supplier struct<key bigint>>"
 
 
+def generate(scale: float, target: Path, table: str | None = "lineitem") -> Path:
+    """Generate a table of TPC-H (None for all) as Parquet files in a directory. Return the directory."""
+    tool = Path(sys.executable).with_name("tpchgen-cli")
+    print(f"TPC-H at scale {scale:g}: generating {table or 'all tables'}", flush=True)
+    tables = [] if table is None else ["-T", table]
+    subprocess.run([tool, "parquet", "-s", f"{scale:g}", *tables, "-o", target], check=True)
+    return target
+
+
+def convert(spark: SparkSession, scale: int, target: Path, write: Callable[[DataFrame], None]) -> None:
+    """Generate lineitem and write it with `write`, unless `target` is complete. It is in the order of `l_orderkey`."""
+    if not (target / "_SUCCESS").exists():
+        parquet = generate(scale, target.with_name(f"{target.name}.parquet"))
+        write(spark.read.parquet(str(parquet / "lineitem.parquet")))
+        shutil.rmtree(parquet)
+
+
 def prepare(spark: SparkSession, scale: int, cache: Path) -> dict[str, Path]:
     """Return the directories of the data as `json` (with a nested copy of two keys) and `csv`."""
     home = cache / f"lineitem-{scale}"
     made = {name: home / name for name in ("json", "csv")}
-    if all((path / "_SUCCESS").exists() for path in made.values()):
-        return made
-    parquet = home / "parquet"
-    tool = Path(sys.executable).with_name("tpchgen-cli")
-    print(f"lineitem at scale {scale}: generating", flush=True)
-    subprocess.run([tool, "parquet", "-s", str(scale), "-T", "lineitem", "-o", parquet], check=True)
-    table = spark.read.parquet(str(parquet / "lineitem.parquet"))
-    nested = table.withColumn(
-        "part", f.struct(f.col("l_partkey").alias("key"), f.struct(f.col("l_suppkey").alias("key")).alias("supplier"))
+    keys = f.col("l_partkey").alias("key"), f.struct(f.col("l_suppkey").alias("key")).alias("supplier")
+    convert(
+        spark,
+        scale,
+        made["json"],
+        lambda table: table.withColumn("part", f.struct(*keys)).write.mode("overwrite").json(str(made["json"])),
     )
-    print(f"lineitem at scale {scale}: writing JSON and CSV", flush=True)
-    nested.write.mode("overwrite").json(str(made["json"]))
-    table.write.mode("overwrite").option("header", "true").csv(str(made["csv"]))
-    shutil.rmtree(parquet)
+    convert(
+        spark,
+        scale,
+        made["csv"],
+        lambda table: table.write.mode("overwrite").option("header", "true").csv(str(made["csv"])),
+    )
     return made

@@ -7,21 +7,17 @@ columns, three of them searched by IN lists of 1,000 values under OR, and very f
 
 from __future__ import annotations
 
-import argparse
-import os
-import shutil
 import statistics
-import subprocess
-import sys
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.result_files import table_head, write_page
-from benchmarks.rounds import Measured, measure, ratio, repeat
-from benchmarks.scans import save, scan, select
+from benchmarks.lineitem import convert
+from benchmarks.result_files import ResultTable, command_line, is_chosen
+from benchmarks.rounds import Comparison, Engines, Measured, cpu_and_wall, measure, repeat, seconds
+from benchmarks.scans import Query, save_selected, scan
 from benchmarks.sessions import benchmark_session
 from benchmarks.shapes import wide_column
 
@@ -34,16 +30,6 @@ WARM_UP = 30
 """Queries of each kind over a few rows before the first that counts."""
 SETTLE = 15
 """Runs of a query over a few rows before its first round: planning it is compiled then."""
-
-
-@dataclass(frozen=True)
-class Query:
-    """One row of the results: data, filter and columns (None for all)."""
-
-    name: str
-    table: str
-    where: str
-    columns: tuple[str, ...] | None = None
 
 
 def _lineitem_queries(scale: int) -> list[Query]:
@@ -63,14 +49,13 @@ def _lineitem_queries(scale: int) -> list[Query]:
         (f"{name} clustered", f"l_orderkey BETWEEN {start} AND {start + width}")
         for name, width in (("1-7", 0), ("20", 16), ("1,000", 1_000), ("60,000", 60_000), ("3,000,000", 3_000_000))
     ]
-    queries = [Query(name, "lineitem", where) for name, where in (*scattered, *clustered)]
-    needle = scattered[1][1]
-    queries += [Query(f"20 scattered, {len(c)} columns", "lineitem", needle, c) for c in (two, eight)]
-    half = f"l_partkey <= {100_000 * scale}"
+    lineitem = partial(Query, table="lineitem")
+    needle, half = scattered[1][1], f"l_partkey <= {100_000 * scale}"
     return [
-        *queries,
-        Query("half the rows", "lineitem", half),
-        Query("half the rows, 2 columns", "lineitem", half, two),
+        *(lineitem(name, where) for name, where in (*scattered, *clustered)),
+        *(lineitem(f"20 scattered, {len(columns)} columns", needle, columns) for columns in (two, eight)),
+        lineitem("half the rows", half),
+        lineitem("half the rows, 2 columns", half, two),
     ]
 
 
@@ -80,21 +65,20 @@ def _wide_queries() -> list[Query]:
         f"{name} IN ({', '.join(str(value * step + offset) for value in range(1_000))})"
         for offset, name in enumerate(_SEARCHED)
     )
-    return [Query("wide, 16 columns", "wide", among, _SIXTEEN), Query("wide, all columns", "wide", among)]
+    return [
+        Query("wide, 16 columns", among, _SIXTEEN, table="wide"),
+        Query("wide, all columns", among, table="wide"),
+    ]
 
 
 def prepare(spark: SparkSession, scale: int, wide_rows: int, cache: Path) -> dict[str, Path]:
     """Return directories of the two tables and of some rows for the warm-up. They are created if necessary."""
     lineitem, wide = cache / f"lineitem-orc-{scale}", cache / f"wide-orc-{wide_rows}"
-    if not (lineitem / "_SUCCESS").exists():
-        parquet = cache / "parquet"
-        tool = Path(sys.executable).with_name("tpchgen-cli")
-        print(f"lineitem at scale {scale}: generating", flush=True)
-        subprocess.run([tool, "parquet", "-s", str(scale), "-T", "lineitem", "-o", parquet], check=True)
-        # In the order of l_orderkey, as it is generated.
-        frame = spark.read.parquet(str(parquet / "lineitem.parquet"))
-        frame.coalesce(4 * scale).write.mode("overwrite").orc(str(lineitem))
-        shutil.rmtree(parquet)
+
+    def write(table: DataFrame) -> None:
+        table.coalesce(4 * scale).write.mode("overwrite").orc(str(lineitem))
+
+    convert(spark, scale, lineitem, write)
     if not (wide / "_SUCCESS").exists():
         print("wide table: generating", flush=True)
         rows = spark.range(0, wide_rows, 1, 8).selectExpr(*(_wide_column(number) for number in range(120)))
@@ -125,91 +109,65 @@ class Bench:
         self._spark = spark
         self._data = data
 
-    def engines(self, query: Query) -> dict[str, Callable[[], int]]:
+    def engines(self, query: Query) -> Engines:
         """Return the action of each reader for a query."""
+        path = str(self._data[query.table])
+
+        def ours(reader: str, *, use_selected: bool = False) -> int:
+            options = {"use_selected": use_selected}
+            return scan(self._spark, query, path=path, format="orc", reader=reader, orc=options)
+
+        def spark(lazy: str) -> int:
+            return save_selected(self._spark.read.option("orc.sarg.to.filter", lazy).orc(path), query)
+
         return {
-            "pushdown": lambda: self._ours(query, "pushdown"),
-            "selected": lambda: self._ours(query, "pushdown", use_selected=True),
-            "auto": lambda: self._ours(query, "auto"),
-            "spark": lambda: self._spark_reader(query, lazy=False),
-            "sarg": lambda: self._spark_reader(query, lazy=True),
+            "pushdown": lambda: ours("pushdown"),
+            "selected": lambda: ours("pushdown", use_selected=True),
+            "auto": lambda: ours("auto"),
+            "spark": lambda: spark("false"),
+            "sarg": lambda: spark("true"),
         }
 
-    def _ours(self, query: Query, reader: str, *, use_selected: bool = False) -> int:
-        path, options = str(self._data[query.table]), {"use_selected": use_selected}
-        return scan(self._spark, query.columns, query.where, path=path, format="orc", reader=reader, orc=options)
 
-    def _spark_reader(self, query: Query, *, lazy: bool) -> int:
-        """Run Spark's reader as its users do."""
-        frame = self._spark.read.option("orc.sarg.to.filter", str(lazy).lower()).orc(str(self._data[query.table]))
-        save(select(frame, query.columns, query.where))
-        return 0
-
-
-def _warm_up(bench: Bench) -> None:
-    """Run queries until the JVM has compiled the code of both readers, because `measure` compares warm sessions."""
-    few = Query("warm-up", _few("lineitem"), "l_partkey < 100000")
-    repeat(bench.engines(few), COMPARED, WARM_UP)
-
-
-_COLUMNS = (
-    ("ours / Spark: CPU", "spark", "pushdown", "cpu"),
-    ("wall", "spark", "pushdown", "wall"),
-    ("bytes", "spark", "pushdown", "read"),
-    ("ours / Spark with sarg.to.filter: CPU", "sarg", "pushdown", "cpu"),
-    ("wall", "sarg", "pushdown", "wall"),
-    ("bytes", "sarg", "pushdown", "read"),
-    ("use_selected / Spark: CPU", "spark", "selected", "cpu"),
-    ("auto / Spark: CPU", "spark", "auto", "cpu"),
-    ("auto / sarg.to.filter: CPU", "sarg", "auto", "cpu"),
+_COMPARISONS = (
+    *cpu_and_wall("ours / Spark", "spark", "pushdown"),
+    Comparison("bytes", "spark", "pushdown", "read"),
+    *cpu_and_wall("ours / Spark with sarg.to.filter", "sarg", "pushdown"),
+    Comparison("bytes", "sarg", "pushdown", "read"),
+    Comparison("use_selected / Spark: CPU", "spark", "selected"),
+    Comparison("auto / Spark: CPU", "spark", "auto"),
+    Comparison("auto / sarg.to.filter: CPU", "sarg", "auto"),
 )
 
 
-def _line(query: Query, measured: dict[str, Measured]) -> str:
-    ours = measured["pushdown"]
-    cells = [query.name, f"{ours.rows:,}", f"{statistics.median(ours.cpu):.2f}", f"{statistics.median(ours.wall):.2f}"]
-    cells.append(f"{statistics.median(ours.read) / 1e6:,.0f}")
-    cells += [f"{ratio(measured, other, mine, kind):.2f}" for _, other, mine, kind in _COLUMNS]
-    return "| " + " | ".join(cells) + " |"
-
-
-def _head() -> list[str]:
-    titles = ["query", "rows", "our CPU s", "our wall s", "our MB", *(title for title, *_ in _COLUMNS)]
-    return table_head(titles)
+def _cells(query: Query, measured: dict[str, Measured]) -> list[str]:
+    ours = [seconds(measured, "pushdown", kind) for kind in ("cpu", "wall")]
+    read = f"{statistics.median(measured['pushdown'].read) / 1e6:,.0f}"
+    return [query.name, f"{measured['pushdown'].rows:,}", *ours, read, *(c.cell(measured) for c in _COMPARISONS)]
 
 
 def main() -> None:
     """Run the queries, and write the table as Markdown and the raw values as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=int, default=int(os.environ.get("SF", "1")))
+    parser = command_line(__doc__, rounds=5)
     parser.add_argument("--wide-rows", type=int, default=4_000_000, help="rows of the wide table")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument(
-        "--only", nargs="*", default=[""], help="run only queries whose name contains one of these strings"
-    )
-    parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
     spark = benchmark_session()
     bench = Bench(spark, prepare(spark, arguments.scale, arguments.wide_rows, arguments.cache))
-    _warm_up(bench)
-    lines, raw = _head(), {}
-    print(*lines, sep="\n", flush=True)
+    # `measure` compares warm sessions, in which the JVM has compiled the code of both readers.
+    repeat(bench.engines(Query("warm-up", "l_partkey < 100000", table=_few("lineitem"))), COMPARED, WARM_UP)
     about = (
         f"TPC-H lineitem, scale {arguments.scale}, and a table of {arguments.wide_rows:,} rows and 120 columns; zstd. "
         f"{arguments.rounds} interleaved rounds after two that do not count, in a JVM that ran {WARM_UP} small queries "
         f"of each kind and {SETTLE} of the same kind over 1,000 rows before. Medians of the ratios within rounds "
         "(above 1: the pushdown reader takes less)."
     )
+    titles = ["query", "rows", "our CPU s", "our wall s", "our MB", *(column.title for column in _COMPARISONS)]
+    table = ResultTable(arguments.results / f"orc-sf{arguments.scale}.md", "ORC scans", about, titles)
     for query in (*_wide_queries(), *_lineitem_queries(arguments.scale)):
-        if not any(text in query.name for text in arguments.only):
-            continue
-        repeat(bench.engines(replace(query, table=_few(query.table))), COMPARED, SETTLE)
-        measured = measure(bench.engines(query), arguments.rounds, warm_up=2)
-        raw[query.name] = {name: asdict(figures) for name, figures in measured.items()}
-        lines.append(_line(query, measured))
-        print(lines[-1], flush=True)
-        write_page(arguments.results / f"orc-sf{arguments.scale}.md", "ORC scans", about, lines, raw)
+        if is_chosen(query.name, arguments.only):
+            repeat(bench.engines(replace(query, table=_few(query.table))), COMPARED, SETTLE)
+            measured = measure(bench.engines(query), arguments.rounds, warm_up=2)
+            table.add(query.name, _cells(query, measured), measured)
     spark.stop()
 
 

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
-import random
 import shutil
-import statistics
 import tempfile
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from random import Random
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.result_files import write_page
-from benchmarks.rounds import Measured, measure, ratio
+from benchmarks.result_files import ResultTable, command_line, is_chosen
+from benchmarks.rounds import Engines, cpu_and_wall, measure, seconds
 from benchmarks.sessions import benchmark_session
 from pushdown_spark.contract import OutputMode, OutputSpec
 from pushdown_spark.output.writer import open_output
 
 _ALGORITHM = "mapreduce.fileoutputcommitter.algorithm.version"
 _WARM_UP = 4
-_HEAD = (
-    "| output | rows | Spark v1 s | Spark v2 s | ours s | Spark v1 / ours: wall | CPU | Spark v2 / ours: wall | CPU |",
-    "|---|---|---|---|---|---|---|---|---|",
-)
+_COMPARISONS = (*cpu_and_wall("Spark v1 / ours", "v1", "ours"), *cpu_and_wall("Spark v2 / ours", "v2", "ours"))
+_TITLES = ("output", "rows", "Spark v1 s", "Spark v2 s", "ours s", *(column.title for column in _COMPARISONS))
 
 
 @dataclass(frozen=True)
@@ -104,54 +99,36 @@ class Outputs:
             shutil.rmtree(self._work / engine, ignore_errors=True)
 
 
-def _measure(engines: Mapping[str, Callable[[], int]], rounds: int) -> dict[str, Measured]:
-    """Run the rounds in random order, because the disk still writes one engine's files while the next runs."""
-    chance = random.Random(rounds)
-    measure(engines, rounds=0, warm_up=_WARM_UP)
-    total = {name: Measured() for name in engines}
-    for _ in range(rounds):
-        order = chance.sample(sorted(engines), len(engines))
-        for name, figures in measure({name: engines[name] for name in order}, rounds=1, warm_up=0).items():
-            total[name].wall += figures.wall
-            total[name].cpu += figures.cpu
-    return total
-
-
-def row(case: Case, rows: int, measured: Mapping[str, Measured]) -> str:
-    """Return one line of the table."""
-    seconds = [f"{statistics.median(measured[engine].wall):.2f}" for engine in ("v1", "v2", "ours")]
-    ratios = [f"{ratio(measured, engine, 'ours', kind):.2f}" for engine in ("v1", "v2") for kind in ("wall", "cpu")]
-    return "| " + " | ".join([case.name, f"{rows // case.modulus:,}", *seconds, *ratios]) + " |"
-
-
 def main() -> None:
     """Measure all cases and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__, rounds=9)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
     spark = benchmark_session()
-    lines: list[str] = []
-    with tempfile.TemporaryDirectory() as work:
-        outputs = Outputs(spark, Path(work), arguments.rows)
-        for case in CASES:
-            outputs.prepare(case)
-            engines: dict[str, Callable[[], int]] = {
-                "v1": partial(outputs.by_spark, case, "v1"),
-                "ours": partial(outputs.by_ours, case),
-                "v2": partial(outputs.by_spark, case, "v2"),
-            }
-            lines.append(row(case, arguments.rows, _measure(engines, arguments.rounds)))
-            outputs.clear()
-            print(lines[-1], flush=True)
-    spark.stop()
     about = (
         f"Parquet on a local disk in a warm session, without checks. Spark v1 and v2 are versions of Hadoop's file "
         f"committer; v1 is Spark's default. {arguments.rounds} rounds in random order after four that do not count. "
         f"Medians of the ratios within rounds (above 1: this package takes less)."
     )
-    write_page(arguments.results / "output.md", "Writing files", about, [*_HEAD, *lines])
+    table = ResultTable(arguments.results / "output.md", "Writing files", about, _TITLES)
+    with tempfile.TemporaryDirectory() as work:
+        outputs = Outputs(spark, Path(work), arguments.rows)
+        for case in CASES:
+            if not is_chosen(case.name, arguments.only):
+                continue
+            outputs.prepare(case)
+            engines: Engines = {
+                "v1": partial(outputs.by_spark, case, "v1"),
+                "ours": partial(outputs.by_ours, case),
+                "v2": partial(outputs.by_spark, case, "v2"),
+            }
+            # The order is random, because the disk still writes one engine's files while the next runs.
+            measured = measure(engines, arguments.rounds, _WARM_UP, order=Random(arguments.rounds))
+            wall = [seconds(measured, engine, "wall") for engine in ("v1", "v2", "ours")]
+            ratios = [column.cell(measured) for column in _COMPARISONS]
+            table.add(case.name, [case.name, f"{arguments.rows // case.modulus:,}", *wall, *ratios])
+            outputs.clear()
+    spark.stop()
 
 
 if __name__ == "__main__":

@@ -6,20 +6,15 @@ columns with pseudo-random values, of which only `id` is sorted. The events are 
 
 from __future__ import annotations
 
-import argparse
-import os
-import statistics
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import duckdb
 import polars as pl
 from pyspark.sql import SparkSession
 
-from benchmarks.result_files import table_head, write_page
-from benchmarks.rounds import Measured, measure, ratio, repeat
-from benchmarks.scans import save, scan, select
+from benchmarks.result_files import ResultTable, command_line, is_chosen
+from benchmarks.rounds import Engines, Measured, cpu_and_wall, measure, repeat, seconds
+from benchmarks.scans import Query, duckdb_rows, save_selected, scan
 from benchmarks.sessions import benchmark_session
 from benchmarks.shapes import wide_column
 
@@ -31,28 +26,24 @@ _LIST = ", ".join(str(number * 997) for number in range(1_000))
 
 
 @dataclass(frozen=True)
-class Query:
-    """One row of the results: data, filter and columns (None for all). `goal` is the ratio to reach."""
+class ParquetQuery(Query):
+    """A query with the ratio to reach."""
 
-    name: str
-    table: str
-    where: str
-    goal: str
-    columns: tuple[str, ...] | None = None
+    goal: str = "0.95 (auto)"
 
 
 _QUERIES = (
-    Query("needle", "wide", "c0 = 12345", "10"),
-    Query("needle, no match", "wide", "c1 = 7 AND c0 = 500001 AND c6 = 3", "10"),
-    Query("needle on a nested member", "events", "user.id = 12345", "10"),
-    Query("IN of 1,000", "wide", f"c6 IN ({_LIST})", "5"),
-    Query("LIKE 'x%'", "wide", "c2 LIKE 'name 1234%'", "5"),
-    Query("date equality", "wide", "c4 = DATE'2005-05-05'", "5"),
-    Query("1 % scattered", "wide", "c0 < 10000", "2"),
-    Query("needle in a sorted table", "wide", "id = 1000000", "0.95 (auto)"),
-    Query("half", "wide", "c0 < 500000", "0.95 (auto)"),
-    Query("half, 2 columns", "wide", "c0 < 500000", "0.95 (auto)", ("c0", "c2")),
-    Query("all", "wide", "c0 >= 0", "0.95 (auto)"),
+    ParquetQuery("needle", "c0 = 12345", goal="10"),
+    ParquetQuery("needle, no match", "c1 = 7 AND c0 = 500001 AND c6 = 3", goal="10"),
+    ParquetQuery("needle on a nested member", "user.id = 12345", table="events", goal="10"),
+    ParquetQuery("IN of 1,000", f"c6 IN ({_LIST})", goal="5"),
+    ParquetQuery("LIKE 'x%'", "c2 LIKE 'name 1234%'", goal="5"),
+    ParquetQuery("date equality", "c4 = DATE'2005-05-05'", goal="5"),
+    ParquetQuery("1 % scattered", "c0 < 10000", goal="2"),
+    ParquetQuery("needle in a sorted table", "id = 1000000"),
+    ParquetQuery("half", "c0 < 500000"),
+    ParquetQuery("half, 2 columns", "c0 < 500000", ("c0", "c2")),
+    ParquetQuery("all", "c0 >= 0"),
 )
 
 
@@ -90,105 +81,57 @@ class Bench:
         self._spark = spark
         self._data = data
 
-    def engines(self, query: Query) -> dict[str, Callable[[], int]]:
-        """Return the action of each engine for a query."""
-        return {
-            "pushdown": lambda: self._ours(query, "pushdown"),
-            "auto": lambda: self._ours(query, "auto"),
-            "spark": lambda: self._spark_reader(query),
-            "duckdb": lambda: self._duckdb(query),
-            "polars": lambda: self._polars(query),
+    def engines(self, query: Query) -> Engines:
+        """Return the action of each engine for a query. Polars has no maps, and so does not read the events."""
+        path = str(self._data[query.table or "wide"])
+        quoted = replace(query, where=str(query.where).replace("user.id", '"user".id'))
+        engines: Engines = {
+            "pushdown": lambda: scan(self._spark, query, path=path, format="parquet", reader="pushdown"),
+            "auto": lambda: scan(self._spark, query, path=path, format="parquet", reader="auto"),
+            "spark": lambda: save_selected(self._spark.read.parquet(path), query),
+            "duckdb": lambda: duckdb_rows(quoted.sql(f"'{path}/*.parquet'")),
         }
-
-    def _ours(self, query: Query, reader: str) -> int:
-        return scan(
-            self._spark, query.columns, query.where, path=str(self._data[query.table]), format="parquet", reader=reader
-        )
-
-    def _spark_reader(self, query: Query) -> int:
-        """Run Spark's reader as its users do."""
-        save(select(self._spark.read.parquet(str(self._data[query.table])), query.columns, query.where))
-        return 0
-
-    def _duckdb(self, query: Query) -> int:
-        """Run DuckDB with as many threads, and read the rows in Arrow batches."""
-        where = query.where.replace("user.id", '"user".id')
-        columns = "*" if query.columns is None else ", ".join(query.columns)
-        connection = duckdb.connect()
-        connection.execute("SET threads = 2")
-        relation = connection.execute(f"SELECT {columns} FROM '{self._data[query.table]}/*.parquet' WHERE {where}")
-        rows = sum(batch.num_rows for batch in relation.to_arrow_reader(100_000))
-        connection.close()
-        return rows
-
-    def _polars(self, query: Query) -> int:
-        """Run Polars' streaming engine, which returns all rows at once."""
-        where = query.where.replace("user.id", '"user".id')
-        columns = "*" if query.columns is None else ", ".join(query.columns)
-        frame = pl.scan_parquet(f"{self._data[query.table]}/*.parquet", parallel="prefiltered")
-        found = pl.SQLContext(t=frame).execute(f"SELECT {columns} FROM t WHERE {where}")
-        return int(found.collect(engine="streaming").height)
+        return engines if query.table else {**engines, "polars": lambda: _polars_rows(path, quoted)}
 
 
+def _polars_rows(path: str, query: Query) -> int:
+    """Run Polars' streaming engine, which returns all rows at once."""
+    frame = pl.scan_parquet(f"{path}/*.parquet", parallel="prefiltered")
+    found = pl.SQLContext(t=frame).execute(query.sql("t"))
+    return int(found.collect(engine="streaming").height)
+
+
+_COMPARISONS = (*cpu_and_wall("ours / Spark", "spark", "pushdown"), *cpu_and_wall("auto / Spark", "spark", "auto"))
 _TITLES = (
-    *(
-        "query",
-        "rows",
-        "goal",
-        "our CPU s",
-        "our wall s",
-        "Spark's CPU s",
-        "Spark's wall s",
-        "ours / Spark: CPU",
-        "wall",
-    ),
-    *("auto / Spark: CPU", "wall", "DuckDB CPU s", "Polars CPU s"),
+    *("query", "rows", "goal", "our CPU s", "our wall s", "Spark's CPU s", "Spark's wall s"),
+    *(column.title for column in _COMPARISONS),
+    *("DuckDB CPU s", "Polars CPU s"),
 )
 
 
-def _line(query: Query, measured: dict[str, Measured]) -> str:
-    def median(engine: str, kind: str) -> str:
-        return f"{statistics.median(getattr(measured[engine], kind)):.2f}" if engine in measured else "-"
-
-    ratios = [
-        f"{ratio(measured, 'spark', mine, kind):.2f}" for mine in ("pushdown", "auto") for kind in ("cpu", "wall")
-    ]
-    seconds = [median(engine, kind) for engine in ("pushdown", "spark") for kind in ("cpu", "wall")]
-    peers = [median(engine, "cpu") for engine in ("duckdb", "polars")]
-    cells = [query.name, f"{measured['pushdown'].rows:,}", query.goal, *seconds, *ratios, *peers]
-    return "| " + " | ".join(cells) + " |"
+def _cells(query: ParquetQuery, measured: dict[str, Measured]) -> list[str]:
+    own = [seconds(measured, engine, kind) for engine in ("pushdown", "spark") for kind in ("cpu", "wall")]
+    peers = [seconds(measured, engine) or "-" for engine in ("duckdb", "polars")]
+    ratios = [column.cell(measured) for column in _COMPARISONS]
+    return [query.name, f"{measured['pushdown'].rows:,}", query.goal, *own, *ratios, *peers]
 
 
 def main() -> None:
     """Run the queries, and write the table as Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=int, default=int(os.environ.get("SF", "1")))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", nargs="*", default=[""], help="run only queries whose name contains one of these")
-    parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
-    arguments = parser.parse_args()
+    arguments = command_line(__doc__, rounds=3).parse_args()
     spark = benchmark_session()
     bench = Bench(spark, prepare(spark, arguments.scale, arguments.cache))
     repeat(bench.engines(_QUERIES[0]), _COMPARED, _WARM_UP)
-    lines = table_head(_TITLES)
-    print(*lines, sep="\n", flush=True)
     about = (
         f"A table of {_WIDE_ROWS * arguments.scale:,} rows and 61 columns, and {_EVENT_ROWS * arguments.scale:,} "
         "nested events, written by Spark with its defaults; all columns unless a query says otherwise. "
         f"{arguments.rounds} interleaved rounds after one that does not count. Medians of the ratios within rounds "
         "(above 1: our reader takes less)."
     )
+    table = ResultTable(arguments.results / "parquet.md", "Parquet scans", about, _TITLES)
     for query in _QUERIES:
-        if not any(text in query.name for text in arguments.only):
-            continue
-        engines = bench.engines(query)
-        if query.table == "events":
-            # Polars has no maps.
-            del engines["polars"]
-        lines.append(_line(query, measure(engines, arguments.rounds)))
-        print(lines[-1], flush=True)
-        write_page(arguments.results / "parquet.md", "Parquet scans", about, lines)
+        if is_chosen(query.name, arguments.only):
+            table.add(query.name, _cells(query, measure(bench.engines(query), arguments.rounds)))
     spark.stop()
 
 

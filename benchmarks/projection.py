@@ -7,20 +7,16 @@ projection. Our reader is included if it supports scans without a predicate.
 
 from __future__ import annotations
 
-import argparse
-import statistics
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks.result_files import table_head, write_page
-from benchmarks.rounds import Measured, measure, ratio
-from benchmarks.scans import save
+from benchmarks.result_files import ResultTable, command_line, is_chosen
+from benchmarks.rounds import Comparison, Engines, measure, seconds
+from benchmarks.scans import Query, save_selected, scan
 from benchmarks.sessions import benchmark_session
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
-from pushdown_spark.session import PushdownSession
 
 COLUMNS = 120
 _FORMATS = ("csv", "json", "avro", "orc", "parquet")
@@ -69,7 +65,7 @@ def tables(cache: Path, only: list[str]) -> list[Data]:
         Data(source_format, nested, cache / f"wide-{source_format}{'-nested' if nested else ''}")
         for source_format in _FORMATS
         for nested in (False, True)
-        if not (nested and source_format == "csv") and any(text in source_format for text in only)
+        if not (nested and source_format == "csv") and is_chosen(source_format, only)
     ]
 
 
@@ -89,83 +85,54 @@ def prepare(spark: SparkSession, data: Data, rows: int) -> None:
     frame.write.format(data.spark_format).mode("overwrite").save(str(data.path))
 
 
-def engines(spark: SparkSession, data: Data) -> dict[str, Callable[[], int]]:
+def engines(spark: SparkSession, data: Data) -> Engines:
     """Return the actions for a table: two columns and all, with reader='auto', our reader, and Spark alone."""
+    two, every = Query("two", columns=data.two), Query("all")
+    source = {"path": str(data.path), "format": data.source_format, "schema": data.schema}
 
-    def ours(columns: tuple[str, ...] | None, reader: str) -> Callable[[], int]:
-        def run() -> int:
-            session = PushdownSession(spark)
-            path, source_format = str(data.path), data.source_format
-            session.add_source("t", path=path, format=source_format, schema=data.schema, reader=reader)
-            result = session.scan("t", columns=columns)
-            result.run(save)
-            return result.rows or 0
+    def sparks(query: Query) -> int:
+        return save_selected(spark.read.format(data.spark_format).schema(data.schema).load(str(data.path)), query)
 
-        return run
-
-    def sparks(columns: tuple[str, ...] | None) -> Callable[[], int]:
-        def run() -> int:
-            frame = spark.read.format(data.spark_format).schema(data.schema).load(str(data.path))
-            frame = frame if columns is None else frame.select(*columns)
-            save(frame)
-            return 0
-
-        return run
-
-    found = {
-        "two": ours(data.two, "auto"),
-        "all": ours(None, "auto"),
-        "spark two": sparks(data.two),
-        "spark all": sparks(None),
+    found: Engines = {
+        "two": lambda: scan(spark, two, **source),
+        "all": lambda: scan(spark, every, **source),
+        "spark two": lambda: sparks(two),
+        "spark all": lambda: sparks(every),
     }
     if data.source_format in _OURS:
-        found |= {"our two": ours(data.two, "pushdown"), "our all": ours(None, "pushdown")}
+        found["our two"] = lambda: scan(spark, two, **source, reader="pushdown")
+        found["our all"] = lambda: scan(spark, every, **source, reader="pushdown")
     return found
 
 
-_RATIOS = (
-    ("2 columns take of all", "two", "all"),
-    ("2 columns take of Spark's 2", "two", "spark two"),
-    ("all take of Spark's all", "all", "spark all"),
-    ("Spark's 2 take of its all", "spark two", "spark all"),
-    ("our reader's 2 take of its all", "our two", "our all"),
-    ("our reader's 2 take of Spark's 2", "our two", "spark two"),
+_COMPARISONS = (
+    Comparison("2 columns take of all", "two", "all"),
+    Comparison("2 columns take of Spark's 2", "two", "spark two"),
+    Comparison("all take of Spark's all", "all", "spark all"),
+    Comparison("Spark's 2 take of its all", "spark two", "spark all"),
+    Comparison("our reader's 2 take of its all", "our two", "our all"),
+    Comparison("our reader's 2 take of Spark's 2", "our two", "spark two"),
 )
-
-
-def _line(data: Data, measured: Mapping[str, Measured]) -> str:
-    cells = [data.name, f"{statistics.median(measured['all'].cpu):.2f}"]
-    for _, mine, other in _RATIOS:
-        cells.append(f"{ratio(measured, mine, other, 'cpu'):.2f}" if mine in measured else "")
-    return "| " + " | ".join(cells) + " |"
 
 
 def main() -> None:
     """Measure, and write the table as Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__, rounds=3)
     parser.add_argument("--rows", type=int, default=40_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument(
-        "--only", nargs="*", default=[""], help="measure only formats whose name contains one of these strings"
-    )
-    parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
     spark = benchmark_session({"spark.driver.memory": "2g"})
-    titles = ["table", "all columns, CPU s", *(title for title, *_ in _RATIOS)]
-    lines = table_head(titles)
-    print(*lines, sep="\n", flush=True)
     about = (
         f"{arguments.rows:,} rows of {COLUMNS} columns (numbers, strings, dates), all rows, written to Spark's `noop` "
         f"sink. CPU seconds of driver, JVM and Python workers. {arguments.rounds} interleaved rounds after two that do "
         "not count, medians of the ratios within rounds (below 1: less)."
     )
+    titles = ["table", "all columns, CPU s", *(column.title for column in _COMPARISONS)]
+    table = ResultTable(arguments.results / "projection.md", "2 of 120 columns", about, titles)
     for data in tables(arguments.cache / f"projection-{arguments.rows}", arguments.only):
         prepare(spark, data, arguments.rows)
         measured = measure(engines(spark, data), arguments.rounds, warm_up=2)
-        lines.append(_line(data, measured))
-        print(lines[-1], flush=True)
-        write_page(arguments.results / "projection.md", "2 of 120 columns", about, lines)
+        ratios = [column.cell(measured) for column in _COMPARISONS]
+        table.add(data.name, [data.name, seconds(measured, "all"), *ratios])
     spark.stop()
 
 

@@ -7,15 +7,10 @@ database counts the rows of our statements, which is a lower bound for any reade
 
 from __future__ import annotations
 
-import argparse
-import os
 import sqlite3
-import statistics
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,9 +23,10 @@ import pymysql
 from databases import Server, mariadb, mysql, postgresql
 from pyspark.sql import SparkSession
 
-from benchmarks.result_files import table_head, write_page
-from benchmarks.rounds import Measured, measure, ratio
-from benchmarks.scans import save, select
+from benchmarks.lineitem import generate
+from benchmarks.result_files import ResultTable, command_line, is_chosen, table_head
+from benchmarks.rounds import Comparison, Engines, Measured, cpu_and_wall, measure, repeat, seconds
+from benchmarks.scans import Query, save, select
 from benchmarks.sessions import jdbc_session
 from pushdown_spark.databases.jdbc import DRIVERS
 from pushdown_spark.databases.remote_table import Dialect
@@ -69,33 +65,32 @@ _FETCH = "10000"
 
 
 @dataclass(frozen=True)
-class Query:
-    """One row of the results: predicate, columns (None for all) and limit, or SQL over `t`."""
+class RemoteQuery(Query):
+    """A query with a limit, or SQL over `t`."""
 
-    name: str
-    where: str | None = None
-    columns: tuple[str, ...] | None = None
     limit: int | None = None
-    sql: str | None = None
+    text: str | None = None
 
 
-def queries(rows: int) -> list[Query]:
+def queries(rows: int) -> list[RemoteQuery]:
     """Return queries that Spark's JDBC source can push, then others."""
     many = ", ".join(str(key) for key in range(1, 40_000, 8))
     return [
-        Query("all, 16 columns"),
-        Query("all, 2 columns", columns=_TWO),
-        Query("1 % filter", "l_partkey <= 400"),
-        Query("needle by index", f"l_orderkey = {rows // 2 // 32 * 32 + 1}"),
-        Query("LIMIT 100", limit=100),
-        Query("top 100", sql="SELECT l_orderkey, l_extendedprice FROM t ORDER BY l_extendedprice DESC LIMIT 100"),
-        Query("groups", sql="SELECT l_linenumber, count(*), max(l_shipdate) FROM t GROUP BY l_linenumber"),
-        Query("OR of functions", "length(l_comment) = 43 OR substring(l_comment, 1, 4) = 'abou'"),
-        Query("bits", "l_partkey & 1023 = 7"),
-        Query("CASE", "CASE WHEN l_linenumber = 7 THEN l_partkey ELSE l_suppkey END = 77"),
-        Query("<=> of expressions", "l_partkey % 1000 <=> l_suppkey % 999 + 900"),
-        Query("IN of 5,000", f"l_suppkey + 0 = 3 OR l_partkey * 7 IN ({many})"),
-        Query("IN of 5,000 of a column", f"l_orderkey IN ({many})"),
+        RemoteQuery("all, 16 columns"),
+        RemoteQuery("all, 2 columns", columns=_TWO),
+        RemoteQuery("1 % filter", "l_partkey <= 400"),
+        RemoteQuery("needle by index", f"l_orderkey = {rows // 2 // 32 * 32 + 1}"),
+        RemoteQuery("LIMIT 100", limit=100),
+        RemoteQuery(
+            "top 100", text="SELECT l_orderkey, l_extendedprice FROM t ORDER BY l_extendedprice DESC LIMIT 100"
+        ),
+        RemoteQuery("groups", text="SELECT l_linenumber, count(*), max(l_shipdate) FROM t GROUP BY l_linenumber"),
+        RemoteQuery("OR of functions", "length(l_comment) = 43 OR substring(l_comment, 1, 4) = 'abou'"),
+        RemoteQuery("bits", "l_partkey & 1023 = 7"),
+        RemoteQuery("CASE", "CASE WHEN l_linenumber = 7 THEN l_partkey ELSE l_suppkey END = 77"),
+        RemoteQuery("<=> of expressions", "l_partkey % 1000 <=> l_suppkey % 999 + 900"),
+        RemoteQuery("IN of 5,000", f"l_suppkey + 0 = 3 OR l_partkey * 7 IN ({many})"),
+        RemoteQuery("IN of 5,000 of a column", f"l_orderkey IN ({many})"),
     ]
 
 
@@ -114,8 +109,7 @@ def prepare(scale: float, cache: Path) -> pa.Table:
     """Return the rows of lineitem, generated once for each scale."""
     home = cache / f"lineitem-remote-{scale}"
     if not (home / "lineitem.parquet").exists():
-        tool = Path(sys.executable).with_name("tpchgen-cli")
-        subprocess.run([tool, "parquet", "-s", str(scale), "-T", "lineitem", "-o", home], check=True)
+        generate(scale, home)
     table = parquet.read_table(home / "lineitem.parquet")
     kinds = {"date": pa.date32(), "char": pa.string(), "varc": pa.string()}
     for place, (name, kind) in enumerate(_TYPES):
@@ -209,11 +203,9 @@ class Bench:
         self._spark = spark
         self._database = database
 
-    def engines(self, query: Query) -> dict[str, Callable[[], int]]:
+    def engines(self, query: RemoteQuery) -> Engines:
         """Return the action of each reader for a query."""
-        engines: dict[str, Callable[[], int]] = {
-            way: partial(self._ours, query, way) for way in self._database.transports
-        }
+        engines: Engines = {way: partial(self._ours, query, way) for way in self._database.transports}
         engines["spark"] = lambda: self._jdbc(query)
         if query.where is None:
             return engines
@@ -223,84 +215,73 @@ class Bench:
             engines["alone"] = lambda: sum(map(self._database.count, statements))
         return engines
 
-    def _ours(self, query: Query, transport: str) -> int:
+    def _ours(self, query: RemoteQuery, transport: str) -> int:
         result = self._plan(query, transport)
         result.run(save)
         return result.rows or 0
 
-    def _plan(self, query: Query, transport: str) -> PushdownResult:
+    def _plan(self, query: RemoteQuery, transport: str) -> PushdownResult:
         session = PushdownSession(self._spark)
         session.add_remote("t", self._database.connection, table="lineitem", transport=transport)
-        if query.sql is not None:
-            return session.sql(query.sql)
+        if query.text is not None:
+            return session.sql(query.text)
         return session.scan("t", columns=query.columns, where=query.where, limit=query.limit)
 
-    def _jdbc(self, query: Query) -> int:
+    def _jdbc(self, query: RemoteQuery) -> int:
         """Run Spark's JDBC source as its users do, with a suitable fetch size."""
-        frame = (
-            self._spark.read.format("jdbc").options(**self._database.jdbc, dbtable="lineitem", fetchsize=_FETCH).load()
-        )
-        if query.sql is not None:
+        options = {**self._database.jdbc, "dbtable": "lineitem", "fetchsize": _FETCH}
+        frame = self._spark.read.format("jdbc").options(**options).load()
+        if query.text is not None:
             frame.createOrReplaceTempView("t")
-            frame = self._spark.sql(query.sql)
+            frame = self._spark.sql(query.text)
         frame = select(frame, query.columns, query.where)
         save(frame if query.limit is None else frame.limit(query.limit))
         return 0
 
 
-def _line(query: Query, measured: dict[str, Measured]) -> str:
-    spark, ours = measured["spark"], [name for name in measured if name not in ("spark", "alone")]
+def _comparisons(database: Database) -> list[Comparison]:
+    return [column for way in database.transports for column in cpu_and_wall(way, "spark", way)]
+
+
+def _cells(query: Query, database: Database, measured: dict[str, Measured]) -> list[str]:
     rows = max(figures.rows for figures in measured.values())
-    cells = [query.name, f"{rows:,}", f"{statistics.median(spark.cpu):.2f}", f"{statistics.median(spark.wall):.2f}"]
-    for name in ours:
-        cells += [f"{ratio(measured, 'spark', name, kind):.2f}" for kind in ("cpu", "wall")]
-    if "alone" in measured:
-        alone = statistics.median(measured["alone"].wall), ratio(measured, "spark", "alone", "wall")
-        cells += [f"{alone[0]:.2f}", f"{alone[1]:.1f}"]
-    else:
-        cells += ["", ""]
-    return "| " + " | ".join(cells) + " |"
+    spark = [seconds(measured, "spark", kind) for kind in ("cpu", "wall")]
+    ratios = [column.cell(measured) for column in _comparisons(database)]
+    alone = Comparison("Spark's of that", "spark", "alone", "wall").cell(measured)
+    return [query.name, f"{rows:,}", *spark, *ratios, seconds(measured, "alone", "wall"), alone]
 
 
 def _head(database: Database) -> list[str]:
-    titles = ["query", "rows", "Spark's CPU s", "wall s"]
-    for way in database.transports:
-        titles += [f"{way}: CPU", "wall"]
+    titles = ["query", "rows", "Spark's CPU s", "wall s", *(column.title for column in _comparisons(database))]
     titles += ["the database alone: wall s", "Spark's of that"]
     return ["", f"## {database.name}", "", *table_head(titles)]
 
 
 def main() -> None:
     """Run the queries, and write the table as Markdown and the raw values as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=float, default=float(os.environ.get("SF", "0.17")), help="0.17: 1 M rows")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument(
-        "--only", nargs="*", default=[""], help="run only queries whose name contains one of these strings"
-    )
+    # At the default scale, the table has a million rows.
+    parser = command_line(__doc__, rounds=3, scale=float, default_scale="0.17")
     parser.add_argument("--databases", nargs="*", default=["PostgreSQL", "MariaDB", "MySQL", "SQLite"])
     parser.add_argument("--packages", required=True, help="the drivers of Spark's JDBC source, from Maven Central")
-    parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
     spark = jdbc_session(arguments.packages)
+    rows = prepare(arguments.scale, arguments.cache)
+    about = (
+        f"TPC-H lineitem, {rows.num_rows:,} rows, on servers on this machine. Spark's JDBC source uses one partition "
+        f"and a fetch size of {_FETCH}. {arguments.rounds} interleaved rounds after a warm-up, medians of the ratios "
+        "within rounds (above 1: this package takes less). `auto` runs with the drivers' jars."
+    )
+    table = ResultTable(arguments.results / "remote.md", "Remote tables", about)
     with ExitStack() as stack:
-        table = prepare(arguments.scale, arguments.cache)
-        lines: list[str] = []
-        raw: dict[str, object] = {}
-        for database in _databases(arguments.databases, table, arguments.cache.absolute(), stack):
+        for database in _databases(arguments.databases, rows, arguments.cache.absolute(), stack):
             bench = Bench(spark, database)
-            for _ in range(_WARM_UP):
-                for action in bench.engines(Query("warm-up", "l_orderkey = 1")).values():
-                    action()
-            lines += _head(database)
-            for query in queries(table.num_rows):
-                if any(text in query.name for text in arguments.only):
-                    measured = measure(bench.engines(query), arguments.rounds, warm_up=1)
-                    raw[f"{database.name}: {query.name}"] = {name: asdict(each) for name, each in measured.items()}
-                    lines.append(_line(query, measured))
-                    print(database.name, lines[-1], flush=True)
-                    _write(arguments, table.num_rows, lines, raw)
+            warm_up = bench.engines(RemoteQuery("warm-up", "l_orderkey = 1"))
+            repeat(warm_up, warm_up, _WARM_UP)
+            table.add_lines(_head(database))
+            for query in queries(rows.num_rows):
+                if is_chosen(query.name, arguments.only):
+                    measured = measure(bench.engines(query), arguments.rounds)
+                    table.add(f"{database.name}: {query.name}", _cells(query, database, measured), measured)
     spark.stop()
 
 
@@ -319,15 +300,6 @@ def _databases(names: list[str], table: pa.Table, cache: Path, stack: ExitStack)
     if "SQLite" in names:
         (cache / "lineitem.db").unlink(missing_ok=True)
         yield fill_sqlite(table, cache)
-
-
-def _write(arguments: argparse.Namespace, rows: int, lines: list[str], raw: dict[str, object]) -> None:
-    about = (
-        f"TPC-H lineitem, {rows:,} rows, on servers on this machine. Spark's JDBC source uses one partition and a "
-        f"fetch size of {_FETCH}. {arguments.rounds} interleaved rounds after a warm-up, medians of the ratios within "
-        "rounds (above 1: this package takes less). `auto` runs with the drivers' jars."
-    )
-    write_page(arguments.results / "remote.md", "Remote tables", about, lines, raw)
 
 
 if __name__ == "__main__":

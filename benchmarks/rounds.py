@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from random import Random
 
 from benchmarks.cpu import tree_bytes, tree_seconds
+
+Engines = dict[str, Callable[[], int]]
+"""The actions of engines by name. Each returns the number of its rows."""
 
 
 @dataclass
@@ -20,13 +24,24 @@ class Measured:
     rows: int = 0
 
 
-def measure(engines: Mapping[str, Callable[[], int]], rounds: int, warm_up: int = 1) -> dict[str, Measured]:
-    """Run all engines in turn, so that changes of the machine's speed affect all. Each action returns its rows."""
+def measure(
+    engines: Mapping[str, Callable[[], int]],
+    rounds: int,
+    warm_up: int = 1,
+    *,
+    prepare: Callable[[str], None] = lambda _: None,
+    order: Random | None = None,
+) -> dict[str, Measured]:
+    """Run all engines in turn, so that changes of the machine's speed affect all.
+
+    `prepare` is called with the name of an engine before each of its runs. `order` draws the order of each round.
+    """
     measured = {name: Measured() for name in engines}
     for number in range(rounds + warm_up):
-        for name, action in engines.items():
+        for name in engines if order is None else order.sample(sorted(engines), len(engines)):
+            prepare(name)
             wall, cpu, read = time.perf_counter(), tree_seconds(), tree_bytes()
-            rows = action()
+            rows = engines[name]()
             figures = measured[name]
             figures.rows = rows
             if number >= warm_up:
@@ -47,3 +62,28 @@ def ratio(measured: Mapping[str, Measured], other: str, ours: str, kind: str) ->
     """Return the median over rounds of another engine's value relative to ours. Above 1, ours is less."""
     pairs = zip(getattr(measured[other], kind), getattr(measured[ours], kind), strict=True)
     return statistics.median(theirs / max(mine, 1e-3) for theirs, mine in pairs)
+
+
+def seconds(measured: Mapping[str, Measured], engine: str, kind: str = "cpu") -> str:
+    """Return the median of an engine's seconds as a cell, which is empty if the engine did not run."""
+    return f"{statistics.median(getattr(measured[engine], kind)):.2f}" if engine in measured else ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A column of ratios: its title, the two engines, and what is compared (`cpu`, `wall` or `read`)."""
+
+    title: str
+    other: str
+    ours: str
+    kind: str = "cpu"
+
+    def cell(self, measured: Mapping[str, Measured]) -> str:
+        """Return the ratio, nothing if one of the engines did not run."""
+        is_measured = self.other in measured and self.ours in measured
+        return f"{ratio(measured, self.other, self.ours, self.kind):.2f}" if is_measured else ""
+
+
+def cpu_and_wall(title: str, other: str, ours: str) -> Sequence[Comparison]:
+    """Return the two columns that compare CPU and wall time."""
+    return Comparison(f"{title}: CPU", other, ours), Comparison("wall", other, ours, "wall")

@@ -272,9 +272,10 @@ def write(spark: SparkSession, shape: Shape, name: str, rows: int, target: Path)
     shutil.rmtree(target, ignore_errors=True)
     writer = frame.write.format(FILE_FORMAT if name == "avro" else name).options(**options)
     writer.options(**shape.options.get(name, {})).save(str(target))
-    schema = _ddl(frame.schema) if name in ("json", "csv") else None
+    schema = ddl(frame.schema) if name in ("json", "csv") else None
     return Table(target, name, schema, options, columns)
 
 
-def _ddl(schema: t.StructType) -> str:
+def ddl(schema: t.StructType) -> str:
+    """Return the columns of a schema as in `CREATE TABLE`."""
     return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)

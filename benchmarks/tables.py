@@ -11,22 +11,20 @@ because it does not recognize the driver's error for a missing one.
 
 from __future__ import annotations
 
-import argparse
-import random
 import sqlite3
-import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from random import Random
 
 from databases import Server, mariadb, mysql, postgresql
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.result_files import write_page
-from benchmarks.rounds import Measured, measure, ratio
+from benchmarks.result_files import ResultTable, command_line
+from benchmarks.rounds import Engines, cpu_and_wall, measure, seconds
 from benchmarks.sessions import jdbc_session
 from pushdown_spark.contract import DatabaseKind, OutputMode, RemoteConnection, TableOutputSpec
 from pushdown_spark.databases.client import address_of
@@ -48,10 +46,8 @@ _NAMES = {"postgresql": "PostgreSQL", "mariadb": "MariaDB", "mysql": "MySQL", "s
 _SERVERS = {"postgresql": postgresql, "mariadb": mariadb, "mysql": mysql}
 _PARTITIONS = 4
 _ENGINES = ("spark", "tuned", "ours")
-_HEAD = (
-    "| database | mode | rows | Spark s | tuned s | ours s | Spark / ours: wall | CPU | tuned / ours: wall | CPU |",
-    "|---|---|---|---|---|---|---|---|---|---|",
-)
+_COMPARISONS = (*cpu_and_wall("Spark / ours", "spark", "ours"), *cpu_and_wall("tuned / ours", "tuned", "ours"))
+_TITLES = ("database", "mode", "rows", "Spark s", "tuned s", "ours s", *(column.title for column in _COMPARISONS))
 
 
 @dataclass(frozen=True)
@@ -67,16 +63,15 @@ class Target:
         """The number of partitions that Spark's writer writes."""
         return 1 if self.product == "sqlite" else _PARTITIONS
 
-    def clear(self, mode: OutputMode) -> None:
-        """Delete all rows for an append, and the tables if the mode creates them. An overwrite replaces the rows."""
+    def clear(self, mode: OutputMode, engine: str) -> None:
+        """Delete all rows for an append, and the table if the mode creates it. An overwrite replaces the rows."""
         if mode is OutputMode.OVERWRITE:
             return
         statement = "DELETE FROM" if self.product == "sqlite" else "TRUNCATE TABLE"
         if mode is OutputMode.ERROR_IF_EXISTS:
             statement = "DROP TABLE IF EXISTS"
         with closing(connect_to_write(address_of(self.connection))) as connection:
-            for engine in _ENGINES:
-                connection.rows(f"{statement} by_{engine}")
+            connection.rows(f"{statement} by_{engine}")
 
 
 class Tables:
@@ -147,57 +142,15 @@ def _urls(server: Server) -> dict[str, str]:
     return {"spark": url, "tuned": f"{url}{'&' if options else '?'}{_TUNED[server.product]}"}
 
 
-def _measured(engines: Mapping[str, Callable[[], int]], rounds: int, clear: Callable[[], None]) -> dict[str, Measured]:
-    chance = random.Random(rounds)
-    total = {name: Measured() for name in engines}
-    for number in range(rounds + 1):
-        clear()
-        order = chance.sample(sorted(engines), len(engines))
-        for name, figures in measure({name: engines[name] for name in order}, rounds=1, warm_up=0).items():
-            if number:
-                total[name].wall += figures.wall
-                total[name].cpu += figures.cpu
-    return total
-
-
-def row(target: Target, mode: OutputMode, rows: int, measured: Mapping[str, Measured]) -> str:
-    """Return one line of the table."""
-    seconds = [f"{statistics.median(measured[engine].wall):.2f}" if engine in measured else "" for engine in _ENGINES]
-    ratios = [
-        f"{ratio(measured, engine, 'ours', kind):.2f}" if engine in measured else ""
-        for engine in _ENGINES[:2]
-        for kind in ("wall", "cpu")
-    ]
-    return "| " + " | ".join([_NAMES[target.product], mode.value, f"{rows:,}", *seconds, *ratios]) + " |"
-
-
 def main() -> None:
     """Measure all cases and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__, rounds=3)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--databases", nargs="*", default=list(_NAMES))
     parser.add_argument("--modes", nargs="*", default=["append", "overwrite", "errorifexists"])
     parser.add_argument("--packages", required=True, help="the JDBC drivers, from Maven Central")
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
     spark = jdbc_session(arguments.packages)
-    lines: list[str] = []
-    tables = Tables(spark, arguments.rows)
-    with ExitStack() as stack:
-        for target in targets(arguments.databases, stack):
-            tables.create(target)
-            for mode in map(OutputMode, arguments.modes):
-                if target.product == "sqlite" and mode is OutputMode.ERROR_IF_EXISTS:
-                    continue
-                engines: dict[str, Callable[[], int]] = {
-                    engine: partial(tables.by_spark, target, mode, engine) for engine in target.jdbc
-                }
-                engines["ours"] = partial(tables.by_ours, target, mode)
-                measured = _measured(engines, arguments.rounds, partial(target.clear, mode))
-                lines.append(row(target, mode, tables.count, measured))
-                print(lines[-1], flush=True)
-    spark.stop()
     about = (
         "Seven columns from four partitions into servers on this machine, in a warm session. "
         f"{arguments.rounds} rounds in random order after one that does not count. Tables are empty before an append "
@@ -205,7 +158,23 @@ def main() -> None:
         "(MariaDB) or rewriteBatchedStatements (MySQL) in the URL. Medians of the ratios within rounds (above 1: this "
         "package takes less). CPU is that of Spark, its Python workers and the server."
     )
-    write_page(arguments.results / "tables.md", "Writing tables of databases", about, [*_HEAD, *lines])
+    table = ResultTable(arguments.results / "tables.md", "Writing tables of databases", about, _TITLES)
+    tables = Tables(spark, arguments.rows)
+    with ExitStack() as stack:
+        for target in targets(arguments.databases, stack):
+            tables.create(target)
+            for mode in map(OutputMode, arguments.modes):
+                if target.product == "sqlite" and mode is OutputMode.ERROR_IF_EXISTS:
+                    continue
+                engines: Engines = {engine: partial(tables.by_spark, target, mode, engine) for engine in target.jdbc}
+                engines["ours"] = partial(tables.by_ours, target, mode)
+                clear = partial(target.clear, mode)
+                measured = measure(engines, arguments.rounds, prepare=clear, order=Random(arguments.rounds))
+                wall = [seconds(measured, engine, "wall") for engine in _ENGINES]
+                ratios = [column.cell(measured) for column in _COMPARISONS]
+                name = _NAMES[target.product]
+                table.add(f"{name}: {mode}", [name, mode.value, f"{tables.count:,}", *wall, *ratios])
+    spark.stop()
 
 
 if __name__ == "__main__":

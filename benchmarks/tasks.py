@@ -7,26 +7,24 @@ CPU seconds of Python workers are lost when Spark ends, so that ratios of CPU ar
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from airflow_pushdown.hooks.jvm_options import compiler_options
 from airflow_pushdown.packaging import job_archive
-from benchmarks import avro
+from benchmarks import avro, parquet
 from benchmarks.lineitem import NESTED_SCHEMA, SCHEMA, prepare
-from benchmarks.result_files import write_page
-from benchmarks.rounds import Measured, measure, ratio
+from benchmarks.result_files import ResultTable, command_line, is_chosen
+from benchmarks.rounds import Engines, cpu_and_wall, measure, seconds
+from benchmarks.sessions import benchmark_session
+from benchmarks.shapes import ddl
 from pushdown_spark.contract import JobResult, JobSpec
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
 
@@ -35,8 +33,8 @@ _CUTS = (25, 100, 200)
 """Sizes in megabytes of the CSV files that are cut from the table."""
 _COPIES = 4
 """The number of scans in the task with several."""
-_LARGE_BYTES = 24_000_000_000
-"""The size of the large tables: all files of a table, linked many times."""
+_LARGE, _LARGE_PARQUET = 24_000_000_000, 10_000_000_000
+"""The bytes of the large tables: all files of a table, linked many times."""
 _PLAIN = """
 import json, sys
 from pyspark.sql import SparkSession
@@ -46,11 +44,11 @@ reader = spark.read.schema(source["schema"]).options(**source["options"]).format
 reader.load(source["path"]).where(where).write.mode("overwrite").parquet(target)
 spark.stop()
 """
-_HEAD = (
-    "| scan | rows | script s | ours s | with class archive s | script / ours: wall | CPU "
-    "| script / ours with class archive: wall | CPU |",
-    "|---|---|---|---|---|---|---|---|---|",
+_COMPARISONS = (
+    *cpu_and_wall("script / ours", "plain", "ours"),
+    *cpu_and_wall("script / ours with class archive", "plain", "archived"),
 )
+_TITLES = ("scan", "rows", "script s", "ours s", "with class archive s", *(column.title for column in _COMPARISONS))
 
 
 @dataclass(frozen=True)
@@ -130,8 +128,10 @@ class Tasks:
 def cases(scale: int, cache: Path) -> list[Case]:
     """Return the scans. Their data are created if necessary."""
     cache = cache.resolve()
-    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    spark = benchmark_session()
     data = {**prepare(spark, scale, cache), "avro": avro.prepare(spark, scale, cache)}
+    wide = parquet.prepare(spark, scale, cache)["wide"]
+    wide_schema = ddl(spark.read.parquet(str(wide)).schema)
     spark.stop()
     csv = {"format": "csv", "schema": SCHEMA, "options": {"header": "true"}}
     found = [
@@ -141,13 +141,18 @@ def cases(scale: int, cache: Path) -> list[Case]:
     found.insert(1, replace(found[0], name=f"{_COPIES} scans of CSV, {_CUTS[0]} MB", copies=_COPIES))
     nested = {"format": "json", "schema": NESTED_SCHEMA, "options": {}, "path": [str(data["json"])]}
     plain = {"format": "avro", "schema": SCHEMA, "options": {}}
-    large = {**nested, "path": [str(_linked(data["json"], cache))]}
+    large = {**nested, "path": [str(_linked(data["json"], cache, _LARGE))]}
     return [
         *found,
         Case(f"JSON, scale {scale}", nested, _needle(scale)),
         Case("JSON, 24 GB", large, _needle(scale)),
         Case("JSON, 24 GB, nested value", large, f"part.key = {100_001 * scale}"),
-        Case("Avro, 24 GB", {**plain, "path": [str(_linked(data["avro"], cache))]}, _needle(scale)),
+        Case("Avro, 24 GB", {**plain, "path": [str(_linked(data["avro"], cache, _LARGE))]}, _needle(scale)),
+        Case(
+            "Parquet, 10 GB",
+            {**plain, "format": "parquet", "schema": wide_schema, "path": [str(_linked(wide, cache, _LARGE_PARQUET))]},
+            "c0 = 12345",
+        ),
     ]
 
 
@@ -164,10 +169,10 @@ def _cut(table: Path, megabytes: int, cache: Path) -> Path:
     return target
 
 
-def _linked(table: Path, cache: Path) -> Path:
-    """Return a table with the files of another one, as hard links, so many times that it has 24 GB."""
+def _linked(table: Path, cache: Path, size: int) -> Path:
+    """Return a table with the files of another one, as hard links, so many times that it has about `size` bytes."""
     files = sorted(table.glob("part-*"))
-    times = round(_LARGE_BYTES / sum(file.stat().st_size for file in files))
+    times = round(size / sum(file.stat().st_size for file in files))
     target = cache / f"{'-'.join(table.relative_to(cache).parts)}-{times}-times"
     if not target.exists():
         target.mkdir()
@@ -177,46 +182,31 @@ def _linked(table: Path, cache: Path) -> Path:
     return target
 
 
-def row(case: Case, measured: Mapping[str, Measured]) -> str:
-    """Return one line of the table."""
-    engines = ("plain", "ours", "archived")
-    seconds = [f"{statistics.median(measured[engine].wall):.1f}" for engine in engines]
-    ratios = [f"{ratio(measured, 'plain', engine, kind):.2f}" for engine in engines[1:] for kind in ("wall", "cpu")]
-    return "| " + " | ".join([case.name, f"{measured['ours'].rows:,}", *seconds, *ratios]) + " |"
-
-
 def main() -> None:
     """Measure all scans and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", nargs="*", default=[], help="parts of names")
-    parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
-    arguments = parser.parse_args()
-    lines: list[str] = []
-    with tempfile.TemporaryDirectory() as work:
-        tasks = Tasks(Path(work))
-        found = cases(arguments.scale, arguments.cache)
-        tasks.prepare(found[0])
-        for case in _select(found, arguments.only):
-            engines: dict[str, Callable[[], int]] = {
-                "plain": partial(tasks.plain, case),
-                "ours": partial(tasks.ours, case),
-                "archived": partial(tasks.archived, case),
-            }
-            lines.append(row(case, measure(engines, arguments.rounds)))
-            print(lines[-1], flush=True)
+    arguments = command_line(__doc__, rounds=5).parse_args()
     about = (
         "TPC-H lineitem, one order each. Several scans run in one task of ours, and in a script each. "
         f"{arguments.rounds} interleaved rounds after one that does not count, medians of the ratios within rounds "
         f"(above 1: the task takes less)."
     )
-    write_page(arguments.results / "tasks.md", "Whole tasks", about, [*_HEAD, *lines])
-
-
-def _select(cases: Sequence[Case], parts: Sequence[str]) -> list[Case]:
-    return [case for case in cases if not parts or any(part in case.name for part in parts)]
+    table = ResultTable(arguments.results / "tasks.md", "Whole tasks", about, _TITLES)
+    with tempfile.TemporaryDirectory() as work:
+        tasks = Tasks(Path(work))
+        found = cases(arguments.scale, arguments.cache)
+        tasks.prepare(found[0])
+        for case in found:
+            if not is_chosen(case.name, arguments.only):
+                continue
+            engines: Engines = {
+                "plain": partial(tasks.plain, case),
+                "ours": partial(tasks.ours, case),
+                "archived": partial(tasks.archived, case),
+            }
+            measured = measure(engines, arguments.rounds)
+            wall = [seconds(measured, engine, "wall") for engine in engines]
+            ratios = [column.cell(measured) for column in _COMPARISONS]
+            table.add(case.name, [case.name, f"{measured['ours'].rows:,}", *wall, *ratios])
 
 
 if __name__ == "__main__":

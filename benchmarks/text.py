@@ -9,45 +9,31 @@ seconds of the whole process tree are the main result, wall seconds are addition
 
 from __future__ import annotations
 
-import argparse
-import os
-import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import duckdb
 import polars as pl
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from benchmarks.cpu import tree_seconds
 from benchmarks.lineitem import NESTED_SCHEMA, SCHEMA, prepare
-from benchmarks.result_files import table_head, write_page
-from benchmarks.rounds import ratio, repeat
-from benchmarks.scans import save, scan, select
+from benchmarks.result_files import ResultTable, command_line, is_chosen
+from benchmarks.rounds import Comparison, Engines, Measured, cpu_and_wall, measure, repeat, seconds
+from benchmarks.scans import Query, duckdb_rows, save_selected, scan
 from benchmarks.sessions import benchmark_session
 from pushdown_spark.formats.text.planner import CARRIER_SETTING
 
 _PARTS_10 = tuple(range(1000, 200_000, 20_000))
 _PARTS_1000 = tuple(range(197, 197_001, 197))
 _TWO = ("l_orderkey", "l_comment")
+_SCHEMAS = {"json": NESTED_SCHEMA, "csv": SCHEMA}
+_OPTIONS: dict[str, dict[str, str]] = {"json": {}, "csv": {"header": "true"}}
 COMPARED = ("pushdown", "jvm", "spark on", "spark off")
 WARM_UP = 40
 """Number of warm-up queries of each kind."""
 SETTLE = 25
 """Number of runs of a query over one line before its first round."""
-
-
-@dataclass(frozen=True)
-class Query:
-    """One row of the results."""
-
-    name: str
-    format: str
-    where: str | None
-    columns: tuple[str, ...] | None = None
 
 
 def _queries() -> list[Query]:
@@ -65,82 +51,68 @@ def _queries() -> list[Query]:
         ("no predicate", None, None),
         ("no predicate, 2 columns", None, _TWO),
     ]
-    queries = [Query(name, fmt, where, columns) for fmt in ("json", "csv") for name, where, columns in conditions]
-    return [Query("nested equality", "json", "part.supplier.key = 1234 AND part.key = 101233"), *queries]
-
-
-@dataclass
-class Measured:
-    """The seconds of one engine over the rounds of one query."""
-
-    wall: list[float] = field(default_factory=list)
-    cpu: list[float] = field(default_factory=list)
-    rows: int | None = None
+    queries = [Query(*condition, table=name) for name in ("json", "csv") for condition in conditions]
+    return [Query("nested equality", "part.supplier.key = 1234 AND part.key = 101233", table="json"), *queries]
 
 
 class Bench:
-    """The engines over one data set."""
+    """The engines over one data set. The table of a query is a format."""
 
-    def __init__(self, spark: SparkSession, data: dict[str, Path]) -> None:
+    def __init__(self, spark: SparkSession, data: dict[str, Path], skip: Sequence[str]) -> None:
+        """Set the data by format, and the names of engines to leave out."""
         self._spark = spark
         self._data = data
+        self._skip = skip
 
-    def engines(self, query: Query) -> dict[str, Callable[[], int]]:
+    def engines(self, query: Query) -> Engines:
         """Return the action of each engine for a query."""
-        return {
+        source = f"{self._data[query.table]}/*.{query.table}"
+        engines: Engines = {
             "auto": lambda: self._ours(query, "auto"),
             "pushdown": lambda: self._ours(query, "pushdown", "workers"),
             "jvm": lambda: self._ours(query, "pushdown", "jvm"),
-            "spark on": lambda: self._spark_reader(query, True),
-            "spark off": lambda: self._spark_reader(query, False),
-            "duckdb": lambda: self._duckdb(query),
-            "polars": lambda: self._polars(query),
+            "spark on": lambda: self._spark_reader(query, "true"),
+            "spark off": lambda: self._spark_reader(query, "false"),
+            "duckdb": lambda: duckdb_rows(query.sql(f"read_{query.table}('{source}')")),
+            "polars": lambda: _polars_rows(query, source),
         }
+        return {name: action for name, action in engines.items() if name not in self._skip}
 
-    def start_workers(self) -> None:
-        """Start a Python worker on every core. Spark ends idle workers after a minute, and rounds take longer."""
-        cores = self._spark.sparkContext.defaultParallelism
-        self._spark.range(0, cores, 1, cores).mapInArrow(_after_a_moment, "id bigint").collect()
+    def start_workers(self, engine: str) -> None:
+        """Start a Python worker on every core for our readers. Spark ends idle workers after a minute."""
+        if engine in ("auto", "pushdown"):
+            cores = self._spark.sparkContext.defaultParallelism
+            self._spark.range(0, cores, 1, cores).mapInArrow(_after_a_moment, "id bigint").collect()
+
+    def repeat(self, query: Query, times: int) -> None:
+        """Run a query so often that the JVM has compiled its plan, which would otherwise take up to a second."""
+        repeat(self.engines(query), [name for name in COMPARED if name not in self._skip], times)
+
+    def measure(self, query: Query, rounds: int) -> dict[str, Measured]:
+        """Measure a query with running workers."""
+        return measure(self.engines(query), rounds, prepare=self.start_workers)
 
     def _ours(self, query: Query, reader: str, carrier: str = "") -> int:
         self._spark.conf.set(CARRIER_SETTING, carrier)
-        return scan(
-            self._spark,
-            query.columns,
-            query.where,
-            path=str(self._data[query.format]),
-            format=query.format,
-            schema=NESTED_SCHEMA if query.format == "json" else SCHEMA,
-            options={"header": "true"} if query.format == "csv" else {},
-            reader=reader,
-        )
+        source = {"path": str(self._data[query.table]), "format": query.table, "schema": _SCHEMAS[query.table]}
+        return scan(self._spark, query, **source, options=_OPTIONS[query.table], reader=reader)
 
-    def _spark_reader(self, query: Query, pushdown: bool) -> int:
-        """Run Spark's reader as its users do, with the same counting sink."""
-        self._spark.conf.set(f"spark.sql.{query.format}.filterPushdown.enabled", str(pushdown).lower())
-        reader = self._spark.read.schema(NESTED_SCHEMA if query.format == "json" else SCHEMA)
-        frame = reader.options(header="true" if query.format == "csv" else "false").format(query.format)
-        save(select(frame.load(str(self._data[query.format])), query.columns, query.where))
-        self._spark.conf.set(f"spark.sql.{query.format}.filterPushdown.enabled", "true")
-        return -1
+    def _spark_reader(self, query: Query, pushdown: str) -> int:
+        setting = f"spark.sql.{query.table}.filterPushdown.enabled"
+        self._spark.conf.set(setting, pushdown)
+        reader = self._spark.read.schema(_SCHEMAS[query.table]).options(**_OPTIONS[query.table]).format(query.table)
+        rows = save_selected(reader.load(str(self._data[query.table])), query)
+        self._spark.conf.set(setting, "true")
+        return rows
 
-    def _duckdb(self, query: Query) -> int:
-        source = self._data[query.format] / f"*.{query.format}"
-        read = "read_csv" if query.format == "csv" else "read_json"
-        columns = ", ".join(query.columns) if query.columns else "*"
-        where = f"WHERE {query.where}" if query.where else ""
-        with duckdb.connect() as connection:
-            connection.execute("SET threads = 2")
-            return connection.execute(f"SELECT {columns} FROM {read}('{source}') {where}").to_arrow_table().num_rows
 
-    def _polars(self, query: Query) -> int:
-        source = str(self._data[query.format] / f"*.{query.format}")
-        lazy = pl.scan_csv(source, try_parse_dates=True) if query.format == "csv" else pl.scan_ndjson(source)
-        if query.where is not None:
-            lazy = lazy.filter(_polars_predicate(query))
-        if query.columns is not None:
-            lazy = lazy.select(*query.columns)
-        return lazy.collect(engine="streaming").height
+def _polars_rows(query: Query, source: str) -> int:
+    lazy = pl.scan_csv(source, try_parse_dates=True) if query.table == "csv" else pl.scan_ndjson(source)
+    if query.where is not None:
+        lazy = lazy.filter(_polars_predicate(query))
+    if query.columns is not None:
+        lazy = lazy.select(*query.columns)
+    return lazy.collect(engine="streaming").height
 
 
 def _after_a_moment(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -165,68 +137,20 @@ def _polars_predicate(query: Query) -> pl.Expr:
     return known[query.name.removesuffix(", 2 columns")]
 
 
-def measure(bench: Bench, query: Query, rounds: int, skip: Sequence[str]) -> dict[str, Measured]:
-    """Run one warm-up round, then `rounds` rounds of all engines in turn."""
-    measured: dict[str, Measured] = {}
-    for number in range(rounds + 1):
-        for name, action in bench.engines(query).items():
-            if name in skip:
-                continue
-            if name in ("auto", "pushdown"):
-                bench.start_workers()
-            wall, cpu = time.perf_counter(), tree_seconds()
-            rows = action()
-            figures = measured.setdefault(name, Measured())
-            if number:
-                figures.wall.append(time.perf_counter() - wall)
-                figures.cpu.append(tree_seconds() - cpu)
-            figures.rows = rows if rows >= 0 else figures.rows
-    return measured
-
-
-def warm_up(bench: Bench) -> None:
-    """Run many small queries, so that the JVM compiles the code of every query: planner, scheduler, parsers.
-
-    A fresh JVM spends most of a short query compiling either reader's code, and `measure` compares warm sessions.
-    """
-    for name in ("json", "csv"):
-        repeat(bench.engines(Query("warm-up", name, "l_partkey = 12345")), COMPARED, WARM_UP)
-
-
-def settle(tiny: Bench, query: Query, skip: Sequence[str]) -> None:
-    """Run the query over one line often enough that the JVM has compiled its plan.
-
-    Otherwise it compiles within the first rounds, which takes up to a second.
-    """
-    repeat(tiny.engines(query), [name for name in COMPARED if name not in skip], SETTLE)
-
-
-_COLUMNS = (
-    ("pushdown / spark on, CPU", "spark on", "pushdown", "cpu"),
-    ("wall", "spark on", "pushdown", "wall"),
-    ("pushdown / spark off, CPU", "spark off", "pushdown", "cpu"),
-    ("wall", "spark off", "pushdown", "wall"),
-    ("jvm / spark on, CPU", "spark on", "jvm", "cpu"),
-    ("wall", "spark on", "jvm", "wall"),
-    ("auto / spark on, CPU", "spark on", "auto", "cpu"),
-    ("wall", "spark on", "auto", "wall"),
-    ("pushdown / duckdb, CPU", "duckdb", "pushdown", "cpu"),
-    ("pushdown / polars, CPU", "polars", "pushdown", "cpu"),
+_COMPARISONS = (
+    *cpu_and_wall("pushdown / spark on", "spark on", "pushdown"),
+    *cpu_and_wall("pushdown / spark off", "spark off", "pushdown"),
+    *cpu_and_wall("jvm / spark on", "spark on", "jvm"),
+    *cpu_and_wall("auto / spark on", "spark on", "auto"),
+    Comparison("pushdown / duckdb: CPU", "duckdb", "pushdown"),
+    Comparison("pushdown / polars: CPU", "polars", "pushdown"),
 )
 
 
-def _line(query: Query, measured: dict[str, Measured]) -> str:
-    ours = measured.get("pushdown") or measured["auto"]
-    cells = [query.format, query.name, f"{ours.rows:,}", f"{statistics.median(ours.cpu):.2f}"]
-    for _, other, mine, kind in _COLUMNS:
-        is_measured = other in measured and mine in measured
-        cells.append(f"{ratio(measured, other, mine, kind):.2f}" if is_measured else "")
-    return "| " + " | ".join(cells) + " |"
-
-
-def _head() -> list[str]:
-    titles = ["format", "query", "rows", "pushdown CPU s", *(title for title, *_ in _COLUMNS)]
-    return table_head(titles)
+def _cells(query: Query, measured: dict[str, Measured]) -> list[str]:
+    ours = "pushdown" if "pushdown" in measured else "auto"
+    cells = [query.table, query.name, f"{measured[ours].rows:,}", seconds(measured, ours)]
+    return [*cells, *(column.cell(measured) for column in _COMPARISONS)]
 
 
 def one_line(cache: Path) -> dict[str, Path]:
@@ -237,53 +161,44 @@ def one_line(cache: Path) -> dict[str, Path]:
     return tiny
 
 
-def fixed_cost(bench: Bench, rounds: int) -> list[str]:
+def fixed_cost(spark: SparkSession, tiny: dict[str, Path], rounds: int) -> list[str]:
     """Return the fixed cost of a query: both readers over a file of one line."""
+    bench = Bench(spark, tiny, ("auto", "jvm", "spark off", "duckdb", "polars"))
     lines = []
-    for name in ("json", "csv"):
-        query = Query("fixed cost", name, "l_partkey = 12345")
-        measured = measure(bench, query, rounds, ("auto", "jvm", "spark off", "duckdb", "polars"))
-        for engine, figures in measured.items():
-            wall, cpu = statistics.median(figures.wall), statistics.median(figures.cpu)
-            lines.append(f"- {name}, {engine}: {wall:.2f} s wall, {cpu:.2f} s CPU")
+    for name in tiny:
+        measured = bench.measure(Query("fixed cost", "l_partkey = 12345", table=name), rounds)
+        for engine in measured:
+            wall, cpu = seconds(measured, engine, "wall"), seconds(measured, engine)
+            lines.append(f"- {name}, {engine}: {wall} s wall, {cpu} s CPU")
     return lines
 
 
 def main() -> None:
     """Run the queries, and write the table as Markdown and the raw seconds as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=int, default=int(os.environ.get("SF", "1")))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument(
-        "--only", nargs="*", default=[""], help="run only queries whose name contains one of these strings"
-    )
+    parser = command_line(__doc__, rounds=5)
     parser.add_argument("--skip", nargs="*", default=[], help="engines to leave out")
-    parser.add_argument("--cache", type=Path, default=Path(".cache/bench"))
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
     spark = benchmark_session()
-    bench = Bench(spark, prepare(spark, arguments.scale, arguments.cache))
-    tiny = Bench(spark, one_line(arguments.cache))
-    warm_up(tiny)
-    lines, raw = _head(), {}
-    print(*lines, sep="\n", flush=True)
-    page = arguments.results / f"text-sf{arguments.scale}.md"
+    bench = Bench(spark, prepare(spark, arguments.scale, arguments.cache), arguments.skip)
+    files = one_line(arguments.cache)
+    tiny = Bench(spark, files, arguments.skip)
+    # A fresh JVM spends most of a short query compiling either reader's code, and `measure` compares warm sessions.
+    for name in files:
+        tiny.repeat(Query("warm-up", "l_partkey = 12345", table=name), WARM_UP)
     about = (
         f"TPC-H lineitem, scale {arguments.scale}. {arguments.rounds} interleaved rounds after one that does not "
         f"count, in a JVM that ran {WARM_UP} queries of each kind and {SETTLE} of the same kind over one line before. "
         "Medians of the ratios within rounds (above 1: the pushdown reader takes less)."
     )
+    titles = ["format", "query", "rows", "pushdown CPU s", *(column.title for column in _COMPARISONS)]
+    table = ResultTable(arguments.results / f"text-sf{arguments.scale}.md", "JSON and CSV scans", about, titles)
     for query in _queries():
-        if not any(text in f"{query.format} {query.name}" for text in arguments.only):
-            continue
-        settle(tiny, query, arguments.skip)
-        measured = measure(bench, query, arguments.rounds, arguments.skip)
-        raw[f"{query.format} {query.name}"] = {name: asdict(figures) for name, figures in measured.items()}
-        lines.append(_line(query, measured))
-        print(lines[-1], flush=True)
-        write_page(page, "JSON and CSV scans", about, lines, raw)
-    lines += ["", "Fixed cost of a query (a file of one line):", *fixed_cost(tiny, arguments.rounds)]
-    write_page(page, "JSON and CSV scans", about, lines, raw)
+        if is_chosen(f"{query.table} {query.name}", arguments.only):
+            tiny.repeat(query, SETTLE)
+            measured = bench.measure(query, arguments.rounds)
+            table.add(f"{query.table} {query.name}", _cells(query, measured), measured)
+    costs = fixed_cost(spark, files, arguments.rounds)
+    table.add_lines(["", "Fixed cost of a query (a file of one line):", *costs])
     spark.stop()
 
 

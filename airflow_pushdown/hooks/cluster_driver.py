@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from airflow_pushdown.exceptions import PushdownTaskError
+from airflow_pushdown.exceptions import PushdownTaskError, retryable_error
 from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.hooks.drivers import ClusterUnreachableError, DriverPhase, DriverStatus, StandaloneDrivers
 from airflow_pushdown.hooks.exchange import Exchange
-from airflow_pushdown.hooks.failures import submit_failed
-from airflow_pushdown.hooks.tracking import TrackedDriver, unreachable
+from airflow_pushdown.hooks.failures import driver_unreachable
+from airflow_pushdown.hooks.tracking import TrackedDriver
 from pushdown_spark.contract import JobSpec, SecretValues
 from pushdown_spark.contract.driver_claim import REPLACED, claim
 from pushdown_spark.contract.progress import Progress
@@ -146,7 +146,7 @@ class ClusterDriverHook(SparkConnectionHook):
             return
         prepared = self._exchange.read_spec()
         if prepared is not None and prepared.generation == self._submission.spec.generation:
-            raise submit_failed("the next try of this task has begun, so this one submits nothing")
+            raise retryable_error("the next try of this task has begun, so this one submits nothing")
 
     def _find_earlier_driver(self) -> str | None:
         """Return the last driver of the run according to its tag or to the driver itself, None without one.
@@ -157,7 +157,7 @@ class ClusterDriverHook(SparkConnectionHook):
             try:
                 return next(iter(self.tagged_drivers(are_active=False)), None)
             except ClusterUnreachableError as error:
-                raise unreachable("of an earlier try", str(error)) from error
+                raise driver_unreachable("of an earlier try", str(error)) from error
         if self._exchange.read_spec() is None:
             return None
         owner = claim(self._exchange.result_location, REPLACED)
@@ -180,7 +180,7 @@ class ClusterDriverHook(SparkConnectionHook):
             return self.tagged_drivers(are_active=True)
         except ClusterUnreachableError as error:
             if self._submission.try_number > 1 or self._exchange.read_spec() is not None:
-                raise unreachable("of an earlier try", str(error)) from error
+                raise driver_unreachable("of an earlier try", str(error)) from error
             self.log.warning("This is the first try, so no driver of it runs, but none can be ended either: %s", error)
             return []
 
@@ -196,7 +196,7 @@ class ClusterDriverHook(SparkConnectionHook):
         try:
             drivers.status("none")
         except ClusterUnreachableError as error:
-            raise submit_failed(
+            raise retryable_error(
                 f"deploy mode cluster needs the REST server of the Spark master: {error}; set "
                 "spark.master.rest.enabled=true for the master, and the extra 'rest-port' of the connection"
             ) from error

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from airflow_pushdown.exceptions import config_error
 from pushdown_spark.contract import DatabaseKind, RemoteConnection, Tls, TlsMode
+from pushdown_spark.contract.message import problems_of
 
 _POSTGRES_MODES = {**{mode.value: mode for mode in TlsMode}, "allow": TlsMode.PREFER}
 _POSTGRES = frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey", "options", "connect_timeout"})
@@ -55,12 +56,8 @@ def database_connection(connection: Connection, parameter: str = "source_conn_id
     except _ConnectionError as problem:
         raise config_error(f"{about}: {problem}") from None
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, details['loc']))}: {details['msg']}".removeprefix(": ")
-            for details in error.errors(include_url=False, include_context=False, include_input=False)
-        )
         # Not chained, because the cause would show values of the connection.
-        raise config_error(f"{about}: {problems}") from None
+        raise config_error(f"{about}: {'; '.join(problems_of(error))}") from None
 
 
 def _postgres(connection: Connection) -> dict[str, object]:

@@ -12,7 +12,6 @@ from typing import Self
 from uuid import uuid4
 
 from airflow.sdk.log import mask_secret
-from pydantic import ValidationError
 
 from airflow_pushdown.exceptions import PushdownTaskError, config_error
 from airflow_pushdown.hooks.exchange_files import (
@@ -26,7 +25,7 @@ from airflow_pushdown.hooks.exchange_files import (
 )
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues
 from pushdown_spark.contract.encryption import KEY_VARIABLE, KEY_WAYS, encrypt
-from pushdown_spark.contract.progress import Progress, progress_path, read_progress
+from pushdown_spark.contract.progress import Progress, progress_path
 
 _SPEC, _SECRETS, _OWNER = "spec.json", "secrets.json", "owner"
 _RESULT_NAME = re.compile(r"result[-\w]*\.json$")
@@ -117,7 +116,7 @@ class Exchange:
         complete = spec.model_copy(update={"result_path": result_path, "secrets_path": secrets_path})
         text = complete.model_dump_json(by_alias=True, exclude_none=True)
         if secrets:
-            self._files.write(_SECRETS, self._protected(secrets.model_dump_json(), text))
+            self._files.write(_SECRETS, self._protect(secrets.model_dump_json(), text))
         self._files.write(_SPEC, text)
 
     def hide(self, properties: str) -> Path:
@@ -136,11 +135,7 @@ class Exchange:
 
     def read_result(self) -> JobResult | None:
         """Return the result of the job, None if it is missing or invalid."""
-        content = self._files.read(self._result_name())
-        try:
-            return None if content is None else JobResult.model_validate_json(content)
-        except ValidationError:
-            return None
+        return JobResult.from_json(self._files.read(self._result_name()))
 
     def read_progress(self) -> Progress | None:
         """Return the progress of the job, None if there is none. No failure to read it matters."""
@@ -148,15 +143,11 @@ class Exchange:
             content = self._files.read(progress_path(self._result_name()))
         except PushdownTaskError:
             return None
-        return None if content is None else read_progress(content)
+        return Progress.from_json(content)
 
     def read_spec(self) -> JobSpec | None:
         """Return the spec of the last job that was prepared, None if it is missing or invalid."""
-        content = self._files.read(_SPEC)
-        try:
-            return None if content is None else JobSpec.model_validate_json(content)
-        except ValidationError:
-            return None
+        return JobSpec.from_json(self._files.read(_SPEC))
 
     def take_over(self, try_number: int) -> None:
         """Record the try that uses the files from now on. An earlier one may not have noticed yet that it has ended."""
@@ -174,7 +165,7 @@ class Exchange:
         """
         try:
             if self._key is not None:
-                self._protected("{}", "{}")
+                self._protect("{}", "{}")
             self._files.write(_SPEC, "{}")
             if self._files.read(_SPEC) != b"{}":
                 raise config_error(f"exchange_dir: {self.spec_location} does not keep what is written to it")
@@ -194,7 +185,7 @@ class Exchange:
         match = None if spec is None or spec.result_path is None else _RESULT_NAME.search(spec.result_path)
         return "result.json" if match is None else match[0]
 
-    def _protected(self, secrets: str, spec: str) -> str:
+    def _protect(self, secrets: str, spec: str) -> str:
         """Return the text of credentials to write. Encrypted ones only decrypt together with their spec."""
         if self._key is not None:
             try:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
-from airflow_pushdown.exceptions import config_error, exception_for
+from airflow_pushdown.exceptions import config_error, retryable_error
 from airflow_pushdown.hooks.webhdfs import open_webhdfs, system_user
-from pushdown_spark.contract import ErrorCode, JobError
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -196,4 +195,4 @@ def _typed_errors(action: str, location: str) -> Iterator[None]:
         message = f"{failure}; check the permissions and the free space of the directory"
         if scheme_of(location) is not None:
             message = f"exchange_dir: {failure}; check exchange_conn_id and the permissions of the directory"
-        raise exception_for(JobError(code=ErrorCode.SUBMIT_FAILED, message=message, retryable=True)) from error
+        raise retryable_error(message) from error

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 
-from airflow_pushdown.exceptions import PushdownTaskError, exception_for
+from airflow_pushdown.exceptions import PushdownTaskError, retryable_error
 from airflow_pushdown.hooks.drivers import DriverStatus
-from pushdown_spark.contract import ErrorCode, JobError
+from pushdown_spark.contract import ErrorCode
 
 _SHELL_SIGNAL_BASE = 128
 
@@ -27,38 +27,29 @@ def driver_killed(number: signal.Signals, returncode: int) -> PushdownTaskError:
         if number is signal.SIGKILL
         else "run the task again, or find out who sent it"
     )
-    return exception_for(
-        JobError(
-            code=ErrorCode.DRIVER_KILLED,
-            message=f"the Spark driver was killed by {number.name} (exit code {returncode}) before it wrote a result; "
-            f"{advice}",
-            retryable=True,
-        )
+    return retryable_error(
+        f"the Spark driver was killed by {number.name} (exit code {returncode}) before it wrote a result; {advice}",
+        ErrorCode.DRIVER_KILLED,
     )
 
 
 def driver_lost(driver_id: str, status: DriverStatus) -> PushdownTaskError:
     """Return the error for a driver on a cluster that has ended without a result."""
-    return exception_for(
-        JobError(
-            code=ErrorCode.DRIVER_KILLED,
-            message=f"driver {driver_id} ended without a result ({status}); see its output on the cluster",
-            retryable=True,
-        )
+    return retryable_error(
+        f"driver {driver_id} ended without a result ({status}); see its output on the cluster", ErrorCode.DRIVER_KILLED
     )
 
 
 def killed_by_task() -> PushdownTaskError:
     """Return the error for a job whose task was killed."""
-    return exception_for(
-        JobError(
-            code=ErrorCode.DRIVER_KILLED,
-            message="the task was killed, and all processes of its Spark job were ended",
-            retryable=True,
-        )
+    return retryable_error(
+        "the task was killed, and all processes of its Spark job were ended", ErrorCode.DRIVER_KILLED
     )
 
 
-def submit_failed(message: str) -> PushdownTaskError:
-    """Return the error for a spark-submit that failed."""
-    return exception_for(JobError(code=ErrorCode.SUBMIT_FAILED, message=message, retryable=True))
+def driver_unreachable(driver_id: str, problem: str) -> PushdownTaskError:
+    """Return the error for a driver that may still run, although the cluster does not give its status."""
+    return retryable_error(
+        f"driver {driver_id} may still run, and no other was submitted: {problem}; a retry asks again, so check that "
+        "workers reach the cluster manager"
+    )

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from airflow_pushdown.exceptions import config_error, exception_for
 from airflow_pushdown.hooks.conf_directory import environment_script
 from airflow_pushdown.hooks.environment import SparkInstallation
@@ -200,8 +198,8 @@ def declared_names_error(
         run = subprocess.run(  # noqa: S603 - runs the Python of the user
             command, env={**environment, "PYTHONPATH": path}, capture_output=True, check=True, timeout=_SECONDS
         )
-        return JobError.model_validate_json(run.stdout) if run.stdout else None
-    except (OSError, subprocess.SubprocessError, ValidationError):
+        return JobError.from_json(run.stdout)
+    except (OSError, subprocess.SubprocessError):
         # The job itself checks every name and reports its own errors.
         return None
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from airflow_pushdown.exceptions import PushdownTaskError, config_error
+from airflow_pushdown.exceptions import PushdownTaskError, config_error, retryable_error
 from airflow_pushdown.hooks.application import (
     HISTORY_KEY,
     Application,
@@ -24,7 +24,7 @@ from airflow_pushdown.hooks.conf_directory import CONF_DIRECTORY, unmovable_file
 from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.environment import child_environment, find_installation
 from airflow_pushdown.hooks.exchange import Exchange
-from airflow_pushdown.hooks.failures import driver_killed, driver_lost, killed_by_task, signal_of, submit_failed
+from airflow_pushdown.hooks.failures import driver_killed, driver_lost, killed_by_task, signal_of
 from airflow_pushdown.hooks.jvm_options import SUBMIT_OPTIONS, compiler_options, user_options
 from airflow_pushdown.hooks.output import JobOutput
 from airflow_pushdown.hooks.packages import (
@@ -141,7 +141,7 @@ class PushdownSubmitHook(ClusterDriverHook):
     def collect(self) -> JobResult:
         """Return the result of the job and delete the exchange directory. Raises if there is no result."""
         if self._is_taken_over():
-            raise submit_failed("the next try of this task continues with the driver")
+            raise retryable_error("the next try of this task continues with the driver")
         result = self._exchange.read_result()
         self._exchange.discard()
         if self._killed:
@@ -151,7 +151,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         if result is None and self._status is not None:
             raise driver_lost(str(self.driver_id), self._status)
         if result is None:
-            raise submit_failed(
+            raise retryable_error(
                 "the job ended without a result; see its output in the log above, "
                 f"last line: {self._output.cause or 'nothing'}"
             )
@@ -252,13 +252,13 @@ class PushdownSubmitHook(ClusterDriverHook):
         try:
             job = JobProcess(command, environment, self._exchange.private_directories)
         except OSError as error:
-            raise submit_failed(f"{command[0]} cannot be started ({error.strerror})") from error
+            raise retryable_error(f"{command[0]} cannot be started ({error.strerror})") from error
         self._has_no_driver = False
         if self.is_cluster:
             # The provider's hook only stops a driver on a cluster if it has a running spark-submit.
             self._submit_sp = job.popen
         try:
-            self._started(job)
+            self._remember_job(job)
             self._follow(job)
         except BaseException:
             # The job must not continue without the task, for example after a timeout or an interrupt.
@@ -298,10 +298,10 @@ class PushdownSubmitHook(ClusterDriverHook):
         if archive is None:
             return command, environment
         if not archive.is_settled:
-            archive.make(self._installation, environment, self._started)
+            archive.make(self._installation, environment, self._remember_job)
         return archive.used_by(command, environment)
 
-    def _started(self, job: JobProcess) -> None:
+    def _remember_job(self, job: JobProcess) -> None:
         """Remember a started job, so that `on_kill` can end it. If the task was already killed, end it now."""
         self._job = job
         if self._killed:
@@ -362,11 +362,11 @@ class PushdownSubmitHook(ClusterDriverHook):
         if returncode and (message := self._output.final_error):
             raise config_error(message)
         if returncode:
-            raise submit_failed(f"spark-submit failed with exit code {returncode}: {self._output.cause}")
+            raise retryable_error(f"spark-submit failed with exit code {returncode}: {self._output.cause}")
         if self._spark_exit_code:
-            raise submit_failed(f"the driver pod ended with exit code {self._spark_exit_code}: {self._output.cause}")
+            raise retryable_error(f"the driver pod ended with exit code {self._spark_exit_code}: {self._output.cause}")
         if self._tracked_after_submit and self.driver_id is None:
-            raise submit_failed(f"spark-submit named no driver; last line: {self._output.cause or 'nothing'}")
+            raise retryable_error(f"spark-submit named no driver; last line: {self._output.cause or 'nothing'}")
 
     @property
     def _tracked_after_submit(self) -> bool:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from airflow_pushdown.exceptions import PushdownTaskError, exception_for
 from airflow_pushdown.hooks.drivers import (
     ClusterUnreachableError,
     DriverPhase,
@@ -17,7 +16,8 @@ from airflow_pushdown.hooks.drivers import (
     end_driver,
 )
 from airflow_pushdown.hooks.exchange import Exchange
-from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec
+from airflow_pushdown.hooks.failures import driver_unreachable
+from pushdown_spark.contract import JobResult, JobSpec
 from pushdown_spark.contract.progress import Progress
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class TrackedDriver:
             if prepared is not None and (prepared.run_key, prepared.generation) == (spec.run_key, spec.generation):
                 return self._phase_of_own(status)
         except ClusterUnreachableError as error:
-            raise unreachable(self._driver_id, str(error)) from error
+            raise driver_unreachable(self._driver_id, str(error)) from error
         self.replace()
         return DriverPhase.MISSING
 
@@ -65,9 +65,9 @@ class TrackedDriver:
                 return
             self._log.warning("Driver %s of an earlier try or a cleared task is ended", self._driver_id)
             if not end_driver(self._drivers, self._driver_id, REPLACE_SECONDS):
-                raise unreachable(self._driver_id, "it does not end")
+                raise driver_unreachable(self._driver_id, "it does not end")
         except ClusterUnreachableError as error:
-            raise unreachable(self._driver_id, str(error)) from error
+            raise driver_unreachable(self._driver_id, str(error)) from error
 
     def _phase_of_own(self, status: DriverStatus) -> DriverPhase:
         self._log.info("Driver %s of an earlier try: %s", self._driver_id, status)
@@ -98,7 +98,7 @@ class TrackedDriver:
                 if is_killed():
                     break
         except ClusterUnreachableError as error:
-            raise unreachable(self._driver_id, str(error)) from error
+            raise driver_unreachable(self._driver_id, str(error)) from error
         return status
 
     def kill(self) -> None:
@@ -117,12 +117,3 @@ class TrackedDriver:
                 self._drivers.kill(self._driver_id)
             except ClusterUnreachableError as error:
                 self._log.warning("The pod %s was not deleted: %s", self._driver_id, error)
-
-
-def unreachable(driver_id: str, problem: str) -> PushdownTaskError:
-    """Return the error for a driver that may still run, although the cluster does not give its status."""
-    message = (
-        f"driver {driver_id} may still run, and no other was submitted: {problem}; a retry asks again, so check that "
-        "workers reach the cluster manager"
-    )
-    return exception_for(JobError(code=ErrorCode.SUBMIT_FAILED, message=message, retryable=True))

@@ -24,10 +24,9 @@ from airflow_pushdown.hooks.failures import killed_by_task
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.metrics import emit
 from airflow_pushdown.operators.cluster import ClusterOperator
-from airflow_pushdown.operators.data_interval import run_interval
 from airflow_pushdown.operators.outputs import output_spec
 from airflow_pushdown.operators.parse_checks import check_literals
-from airflow_pushdown.operators.values import entries, naming_parameters, switch
+from airflow_pushdown.operators.values import entries, naming_parameters, run_interval, switch
 from airflow_pushdown.parameters import parameters_of, renderers_for, template_fields_for
 from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLink, report_path
 from airflow_pushdown.progress_reports import ProgressReports, store_progress
@@ -214,13 +213,13 @@ class PushdownBaseOperator(ClusterOperator):
         self._result = result
         if self._submission is not None:
             emit(type(self).__name__, self._submission.spec, result)
-        self._log_folded(logging.INFO, "Pushdown report", render_text(result))
+        self._log_group(logging.INFO, "Pushdown report", render_text(result))
         self._push_scans(context, result)
         if result.error is not None:
             if self.do_xcom_push:
                 context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=result.as_xcom())
             if result.error.traceback:
-                self._log_folded(logging.ERROR, "Traceback of the job", result.error.traceback)
+                self._log_group(logging.ERROR, "Traceback of the job", result.error.traceback)
             raise exception_for(result.error)
         self._record_outputs(context, result)
         return result.as_xcom()
@@ -378,7 +377,7 @@ class PushdownBaseOperator(ClusterOperator):
         if started.ui is not None:
             context["ti"].xcom_push(key=SparkApplicationLink().xcom_key, value=started.ui)
 
-    def _log_folded(self, level: int, title: str, text: str) -> None:
+    def _log_group(self, level: int, title: str, text: str) -> None:
         """Log a text line by line as a group that Airflow's log view can fold."""
         for line in (f"::group::{title}", *text.rstrip().splitlines(), "::endgroup::"):
             self.log.log(level, "%s", line)

@@ -14,10 +14,9 @@ from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.credentials import airflow_connection
 from airflow_pushdown.hooks.database_connections import database_connection
 from airflow_pushdown.operators.base import JobRequest, PushdownBaseOperator, all_renderers, all_template_fields
-from airflow_pushdown.operators.data_interval import run_interval
 from airflow_pushdown.operators.declared_sources import declared_paths, declared_source, source_connections
 from airflow_pushdown.operators.outputs import FILES_ONLY, OUTPUT_PARAMETERS, TABLES_ONLY, output_spec
-from airflow_pushdown.operators.values import naming_parameters, sequence_as_list
+from airflow_pushdown.operators.values import naming_parameters, run_interval, sequence_as_list
 from airflow_pushdown.parameters import MULTI_SCAN
 from pushdown_spark.contract import AnySourceSpec, IntervalSpec, JobResult, OutputMode, ScanSpec, SecretValues
 
@@ -76,7 +75,7 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
         """Return a source and a scan of it under each name."""
         sources: dict[str, AnySourceSpec] = {}
         scans: dict[str, ScanSpec] = {}
-        declared = self._declared()
+        declared = self._parts_by_scan()
         self._refuse_shared_tables(declared)
         for name, parts in declared.items():
             parameter = f"scans.{name}"
@@ -94,7 +93,7 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
                 )
         return JobRequest(sources=sources, scans=scans)
 
-    def _declared(self) -> dict[str, _Declared]:
+    def _parts_by_scan(self) -> dict[str, _Declared]:
         """Return the parts of each scan. Raises `ConfigError` unless `scans` is a dict of dicts."""
         with naming_parameters({"": "scans"}):
             given = _SCANS.validate_python(self.scans)
@@ -123,20 +122,20 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
 
     def _read_interval(self, context: Context) -> None:
         """Read the run's data interval for the scans that need it."""
-        columns = {name: parts.query.get("data_interval") for name, parts in self._declared().items()}
+        columns = {name: parts.query.get("data_interval") for name, parts in self._parts_by_scan().items()}
         self._intervals = {
             name: run_interval(str(column), context) for name, column in columns.items() if column is not None
         }
 
     def _source_secrets(self) -> SecretValues:
         """Return the credentials of the object store and the connections of the sources."""
-        given = {name: parts.source for name, parts in self._declared().items()}
+        given = {name: parts.source for name, parts in self._parts_by_scan().items()}
         return super()._source_secrets().model_copy(update={"remote": source_connections("scans", given)})
 
     def _output_secrets(self) -> dict[str, object]:
         """Return the field of `SecretValues` with the connections of the tables that take rows."""
         connections = {}
-        for name, parts in self._declared().items():
+        for name, parts in self._parts_by_scan().items():
             if parts.output["output_conn_id"] is not None:
                 parameter = f"scans.{name}.output_conn_id"
                 connection = airflow_connection(parameter, str(parts.output["output_conn_id"]))

@@ -38,7 +38,7 @@ def check_literals(operator: PushdownBaseOperator) -> None:
     first = _error(operator, with_text)
     if first is None:
         return
-    reduced = {name: _reduced(value) for name, value in given.items() if isinstance(value, Mapping)}
+    reduced = {name: _without_open_values(value) for name, value in given.items() if isinstance(value, Mapping)}
     second = _error(operator, {**reduced, **{name: _default(own.get(name), with_text[name]) for name in open_names}})
     others = [] if second is None else _problems(second)
     unknown = {own[name].name if name in own else name for name in open_names}
@@ -72,11 +72,11 @@ def _default(parameter: Parameter | None, text: object) -> object:
     return text if parameter.required or parameter.field in _NEVER_LEFT_OUT else parameter.signature_default
 
 
-def _reduced(value: object) -> object:
+def _without_open_values(value: object) -> object:
     """Return a dict without the entries that may become anything."""
     if not isinstance(value, Mapping):
         return value
-    return {name: _reduced(part) for name, part in value.items() if not _is_open(part)}
+    return {name: _without_open_values(part) for name, part in value.items() if not _is_open(part)}
 
 
 def _error(operator: PushdownBaseOperator, values: Mapping[str, object]) -> ConfigError | None:

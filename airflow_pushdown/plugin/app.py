@@ -52,13 +52,13 @@ def application() -> FastAPI:
         "/report/{dag_id}/{task_id}": report,
         "/runs/{dag_id}": runs,
         "/tab/report/{dag_id}/{run_id}/{task_id}/{map_index}": report_tab,
-        "/tab/runs/{dag_id}": runs_tab,
+        "/tab/runs/{dag_id}": runs,
     }
     for path, page in pages.items():
         app.get(path, response_class=HTMLResponse, dependencies=permissions)(page)
     # These pages ask for the permissions of each DAG.
-    app.get("/overview", response_class=HTMLResponse)(overview)
-    app.get("/tab/overview", response_class=HTMLResponse)(overview_tab)
+    for path in ("/overview", "/tab/overview"):
+        app.get(path, response_class=HTMLResponse)(overview)
     return app
 
 
@@ -81,35 +81,27 @@ def report_tab(dag_id: str, run_id: str, task_id: str, map_index: str, session: 
     return _report(session, TaskKey(dag_id, task_id, run_id, number), in_airflow=True)
 
 
-def runs(dag_id: str, session: SessionDep) -> HTMLResponse:
-    """Return the list of a DAG's runs with reports as a page."""
+def runs(dag_id: str, session: SessionDep, request: Request) -> HTMLResponse:
+    """Return the list of a DAG's runs with reports, as a page or for a tab in Airflow's UI."""
     reports = dag_reports(session, dag_id, datetime.now(UTC))
-    return HTMLResponse(render_runs(reports, in_airflow=False), headers=_HEADERS)
+    return HTMLResponse(render_runs(reports, in_airflow=_is_tab(request)), headers=_HEADERS)
 
 
-def runs_tab(dag_id: str, session: SessionDep) -> HTMLResponse:
-    """Return the same list for a tab in Airflow's UI."""
-    return HTMLResponse(render_runs(dag_reports(session, dag_id, datetime.now(UTC)), in_airflow=True), headers=_HEADERS)
-
-
-def overview(user: GetUserDep, session: SessionDep, page: _PageNumber = 1) -> HTMLResponse:
-    """Return a page of the list of the DAGs with reports that the user may see."""
-    return _overview(user, session, page, in_airflow=False)
-
-
-def overview_tab(user: GetUserDep, session: SessionDep, page: _PageNumber = 1) -> HTMLResponse:
-    """Return the same list for Airflow's UI."""
-    return _overview(user, session, page, in_airflow=True)
-
-
-def _overview(user: GetUserDep, session: SessionDep, page: int, *, in_airflow: bool) -> HTMLResponse:
+def overview(user: GetUserDep, session: SessionDep, request: Request, page: _PageNumber = 1) -> HTMLResponse:
+    """Return a page of the list of the DAGs with reports that the user may see, also for Airflow's UI."""
     now = datetime.now(UTC)
     visible = [dag_id for dag_id in dags_with_reports(session, now) if may_see(user, dag_id)]
     pages = ceil(len(visible) / DAGS_OF_A_PAGE) or 1
     first = (min(page, pages) - 1) * DAGS_OF_A_PAGE
     dags = [dag_reports(session, dag_id, now) for dag_id in visible[first : first + DAGS_OF_A_PAGE]]
-    text = render_overview([dag for dag in dags if dag.runs], min(page, pages), pages, in_airflow=in_airflow)
+    shown = [dag for dag in dags if dag.runs]
+    text = render_overview(shown, min(page, pages), pages, in_airflow=_is_tab(request))
     return HTMLResponse(text, headers=_HEADERS)
+
+
+def _is_tab(request: Request) -> bool:
+    """Return whether a request is for a tab of Airflow's UI."""
+    return str(request.scope["route"].path).startswith("/tab/")
 
 
 def may_see(user: GetUserDep, dag_id: str) -> bool:

@@ -141,7 +141,7 @@ class DriverTrigger(BaseTrigger):
         reports = ProgressReports(self.log.info, store)
         try:
             # Opened only once, because that may create the directory, which another process may have deleted later.
-            exchange = await asyncio.to_thread(self._opened_exchange)
+            exchange = await asyncio.to_thread(self._open_exchange)
             while True:
                 await asyncio.sleep(_PROGRESS_SECONDS)
                 if (progress := await asyncio.to_thread(exchange.read_progress)) is not None:
@@ -165,7 +165,7 @@ class DriverTrigger(BaseTrigger):
         except (ClusterUnreachableError, PushdownTaskError) as error:
             self.log.warning("Driver %s cannot be ended and may still run: %s", self.driver_id, error)
         try:
-            exchange = self._opened_exchange()
+            exchange = self._open_exchange()
             # Each job has its own result. The next try may have replaced the files before this method has begun.
             if result in (None, exchange.result_location) and not self._is_taken_over(exchange):
                 exchange.discard()
@@ -179,11 +179,11 @@ class DriverTrigger(BaseTrigger):
     def _result_location(self) -> str | None:
         """Return the location of the driver's result, None if it is not known."""
         try:
-            return self._opened_exchange().result_location
+            return self._open_exchange().result_location
         except PushdownTaskError:
             return None
 
-    def _opened_exchange(self) -> Exchange:
+    def _open_exchange(self) -> Exchange:
         directory, run_key, conn_id = self.exchange
         return Exchange.shared(directory, str(run_key), conn_id)
 

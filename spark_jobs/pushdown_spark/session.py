@@ -23,6 +23,7 @@ from pushdown_spark.contract import (
     SourceSpec,
     TableSourceSpec,
 )
+from pushdown_spark.contract.message import problems_of
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.parser import shorten_lists
 from pushdown_spark.planner import plan_scan
@@ -122,9 +123,8 @@ class PushdownSession:
             database = RemoteConnection.model_validate(dict(connection))
             spec = RemoteSourceSpec.model_validate(table)
         except ValidationError as problem:
-            first = problem.errors(include_input=False)[0]
-            reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-            raise BadSpecError(f"source {name!r}: {reason.removeprefix(': ')}") from None
+            # Not chained, because the cause would show values of the connection.
+            raise _invalid_source(name, problem) from None
         self.add(name, spec, database)
 
     def add(self, name: str, source: AnySourceSpec, connection: RemoteConnection | None = None) -> None:
@@ -208,9 +208,7 @@ class PushdownSession:
 
 def _invalid_source(name: str, problem: ValidationError) -> BadSpecError:
     """Return the error for a source that is declared with invalid values."""
-    first = problem.errors()[0]
-    reason = first["msg"].removeprefix("Value error, ")
-    return BadSpecError(f"source {name!r}: {'.'.join(map(str, first['loc']))}: {reason}")
+    return BadSpecError(f"source {name!r}: {problems_of(problem)[0]}")
 
 
 def _check_use_selected(name: str, orc: OrcOptions, reader: ReaderChoice) -> None:

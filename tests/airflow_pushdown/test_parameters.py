@@ -19,7 +19,6 @@ from airflow_pushdown.operators import (
     RemoteScanOperator,
 )
 from airflow_pushdown.operators.base import PushdownBaseOperator
-from airflow_pushdown.pages import documented_parameters, pages
 from airflow_pushdown.parameters import (
     JOIN,
     LAZY_ORC,
@@ -43,6 +42,7 @@ from airflow_pushdown.spark_settings import (
     serialize_all,
     session_conf,
 )
+from docs_pages.generate import documented_parameters, pages
 
 JSON = frozenset({"json"})
 ORC = frozenset({"orc"})

@@ -26,7 +26,8 @@ from s3_server import ROOT as ROOT_KEYS
 
 from pushdown_spark.relations.azure_settings import AzureSettings
 from pushdown_spark.relations.google_settings import GoogleSettings
-from pushdown_spark.relations.object_store import S3Settings, StoreSettings
+from pushdown_spark.relations.object_store import StoreSettings
+from pushdown_spark.relations.s3_settings import S3Settings
 from pushdown_spark.relations.storage import Storage
 from pushdown_spark.runtime.filesystem import HadoopFiles
 

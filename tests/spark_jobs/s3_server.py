@@ -17,7 +17,7 @@ from urllib.request import Request, urlopen
 import boto3
 from moto.server import ThreadedMotoServer
 
-from pushdown_spark.relations.object_store import KeyPair, S3Settings
+from pushdown_spark.relations.s3_settings import KeyPair, S3Settings
 from pushdown_spark.relations.storage import Storage
 
 HOST = "127.0.0.1"

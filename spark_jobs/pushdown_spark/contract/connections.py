@@ -19,7 +19,8 @@ class DatabaseKind(StrEnum):
     SQLITE = "sqlite"
 
 
-_DEFAULT_PORTS = {DatabaseKind.POSTGRESQL: 5432, DatabaseKind.MYSQL: 3306}
+_SERVERS = {DatabaseKind.POSTGRESQL: ("postgres", 5432), DatabaseKind.MYSQL: ("mysql", 3306)}
+"""Schemes of servers in OpenLineage, and default ports."""
 
 
 class TlsMode(StrEnum):
@@ -67,7 +68,12 @@ class RemoteConnection(Message):
     @property
     def server_port(self) -> int:
         """The port of the database server, by default that of its kind."""
-        return self.port or _DEFAULT_PORTS[self.kind]
+        return self.port or _SERVERS[self.kind][1]
+
+    @property
+    def server_uri(self) -> str:
+        """The URI of the database server in OpenLineage."""
+        return f"{_SERVERS[self.kind][0]}://{self.host}:{self.server_port}"
 
 
 class SecretValues(Message):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from pydantic import ValidationError
-
 from pushdown_spark.contract.message import Message
 from pushdown_spark.contract.report_text import human_bytes, human_count, human_seconds
 
@@ -53,15 +51,7 @@ class Progress(Message):
 
 def progress_of_line(line: str) -> Progress | None:
     """Return the progress in a line of a driver's output, None for other lines."""
-    return read_progress(line.removeprefix(_LINE)) if line.startswith(_LINE) else None
-
-
-def read_progress(text: str | bytes) -> Progress | None:
-    """Return the progress of a JSON text, None if it has none."""
-    try:
-        return Progress.model_validate_json(text)
-    except ValidationError:
-        return None
+    return Progress.from_json(line.removeprefix(_LINE)) if line.startswith(_LINE) else None
 
 
 def progress_path(result_path: str) -> str:

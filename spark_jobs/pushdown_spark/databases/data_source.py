@@ -28,6 +28,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from sqlglot import exp
 
 from pushdown_spark.contract import DatabaseKind, RemoteConnection, RemoteSourceSpec
+from pushdown_spark.contract.message import problems_of
 from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress, address_of, connect, describe_table
 from pushdown_spark.databases.partition_reader import PartitionReader
 from pushdown_spark.databases.partition_splits import (
@@ -188,13 +189,7 @@ def _connection(name: str, fields: Mapping[str, object]) -> RemoteConnection:
     try:
         return RemoteConnection.model_validate(dict(fields))
     except ValidationError as problem:
-        raise BadSpecError(f"connection {name!r}: {_first_error(problem)}") from None
-
-
-def _first_error(problem: ValidationError) -> str:
-    """Return the field and the message of the first error, without its value."""
-    first = problem.errors(include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
+        raise BadSpecError(f"connection {name!r}: {problems_of(problem)[0]}") from None
 
 
 def _spec(options: Mapping[str, str]) -> RemoteSourceSpec:
@@ -205,7 +200,7 @@ def _spec(options: Mapping[str, str]) -> RemoteSourceSpec:
     try:
         return RemoteSourceSpec.model_validate({key: fields[key] for key in fields if key not in _OTHER_OPTIONS})
     except ValidationError as problem:
-        raise BadSpecError(f"option {_first_error(problem)}") from None
+        raise BadSpecError(f"option {problems_of(problem)[0]}") from None
 
 
 def _check_columns(table: RemoteTable, schema: t.StructType) -> None:

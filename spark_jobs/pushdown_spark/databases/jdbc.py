@@ -285,7 +285,7 @@ def _decode_sql(generated_name: str, column: RemoteColumn) -> str:
     Building a Column would take ten calls to the JVM. The cast also removes the metadata of char(n) columns.
     """
     is_text = column.rendering is not None and isinstance(column.spark_type, _SENT_AS_TEXT)
-    value = _checked(generated_name, column) if is_text else generated_name
+    value = _checked_cast(generated_name, column) if is_text else generated_name
     return f"CAST({value} AS {sql_type(column.spark_type)})"
 
 
@@ -326,7 +326,7 @@ def _digits(column: RemoteColumn) -> int:
     return int(column.remote_type.partition("(")[2].partition(",")[0] or 0)
 
 
-def _checked(text: str, column: RemoteColumn) -> str:
+def _checked_cast(text: str, column: RemoteColumn) -> str:
     """Return SQL for the value of a string. It raises, naming the column, if the value does not fit the type."""
     spark_type = column.spark_type
     with_zone = f"concat({text}, 'Z')" if isinstance(spark_type, t.TimestampType) else text

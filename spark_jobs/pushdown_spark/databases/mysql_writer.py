@@ -18,7 +18,7 @@ from pushdown_spark.databases.identifiers import quote_mysql
 from pushdown_spark.databases.mysql import connect_to_mysql, mysql_error
 from pushdown_spark.databases.row_text import MYSQL_CSV, MYSQL_LITERALS
 from pushdown_spark.databases.write_connection import LOCK_SECONDS, WriteConnection, check_batch
-from pushdown_spark.errors import PushdownError, RemoteFailedError, UnwritableValueError
+from pushdown_spark.errors import BadSpecError, PushdownError, RemoteFailedError, UnwritableValueError
 
 _SESSION = (
     # Strict, so that no value is changed; 0 is a value of its own in a column with AUTO_INCREMENT.
@@ -52,6 +52,14 @@ class MysqlWriter(WriteConnection):
         self.rows(_SESSION)
         ((self._loads_data, packet),) = self.rows("SELECT @@GLOBAL.local_infile, @@SESSION.max_allowed_packet")
         self._packet = int(str(packet))
+
+    def locate(self, schema: str | None, table: str) -> tuple[str, str, str]:
+        """Return the table in the given database, by default that of the connection."""
+        ((version, database),) = self.rows("SELECT version(), database()")
+        if schema is None and database is None:
+            raise BadSpecError(f"output_table: {table!r}: give database.table, or set the schema of the connection")
+        dialect = "mariadb" if "mariadb" in str(version).lower() else "mysql"
+        return dialect, str(database if schema is None else schema), table
 
     def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
         """Load the rows of a batch into a table."""

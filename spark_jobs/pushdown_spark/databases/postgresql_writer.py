@@ -16,8 +16,12 @@ from pushdown_spark.databases.postgresql import connection_string, postgresql_er
 from pushdown_spark.databases.row_binary import binary_rows
 from pushdown_spark.databases.row_text import POSTGRESQL_CSV
 from pushdown_spark.databases.write_connection import LOCK_SECONDS, WriteConnection, check_batch
-from pushdown_spark.errors import PushdownError, RemoteRefusedError, UnwritableValueError
+from pushdown_spark.errors import BadSpecError, PushdownError, RemoteRefusedError, UnwritableValueError
 
+_TABLE = """
+SELECT n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = to_regclass(%s)
+"""
 _INVALID_VALUE = "22"
 """SQLSTATE class of values that do not fit a type."""
 _COPIED_VALUE = re.compile(r"^COPY .*, line \d+, (column .*)$", re.MULTILINE)
@@ -40,6 +44,18 @@ class PostgresqlWriter(WriteConnection):
             )
         except psycopg.Error as problem:
             raise postgresql_error(address, problem, problem.sqlstate) from None
+
+    def locate(self, schema: str | None, table: str) -> tuple[str, str, str]:
+        """Return the table that the search path finds. A new one is in the first schema of the path."""
+        qualified = ".".join(quote_ansi(part) for part in (schema, table) if part is not None)
+        for found_schema, found_table in self.rows(_TABLE, qualified):
+            return "postgres", str(found_schema), str(found_table)
+        if schema is None:
+            ((current,),) = self.rows("SELECT current_schema()")
+            if current is None:
+                raise BadSpecError(f"output_table: {table!r}: the search path has no schema; give schema.table")
+            schema = str(current)
+        return "postgres", schema, table
 
     def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
         """Copy the rows of a batch into a table."""

@@ -56,7 +56,7 @@ class RowText:
         elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
             text = values.cast(pa.string())
         else:
-            text = self._quoted(self._array_literals(values) if pa.types.is_list(kind) else self._string(values))
+            text = self._quote(self._array_literals(values) if pa.types.is_list(kind) else self._string(values))
         return pc.fill_null(text, self.null)
 
     def _string(self, values: pa.Array) -> pa.Array:
@@ -67,7 +67,7 @@ class RowText:
             return pc.binary_join_element_wise(text, self.utc_suffix, "") if kind.tz and self.utc_suffix else text
         return values if pa.types.is_string(kind) else values.cast(pa.string())
 
-    def _quoted(self, text: pa.Array) -> pa.Array:
+    def _quote(self, text: pa.Array) -> pa.Array:
         for character, replacement in self.escapes:
             text = pc.replace_substring(text, character, replacement)
         return pc.binary_join_element_wise(self.quote, text, self.quote, "")

@@ -26,7 +26,7 @@ from pushdown_spark.databases.column_values import TargetColumn
 from pushdown_spark.databases.identifiers import quote_ansi, with_suffix
 from pushdown_spark.databases.sqlite import sqlite_error
 from pushdown_spark.databases.write_connection import LOCK_SECONDS, WriteConnection, check_batch
-from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError
+from pushdown_spark.errors import BadSpecError, RemoteFailedError, RemoteRefusedError
 
 _TABLE = '"rows"'
 """The table in the file of a part."""
@@ -45,6 +45,12 @@ class SqliteWriter(WriteConnection):
         self._attached: set[str] = set()
         # Otherwise, a view of a missing table keeps a table from being renamed.
         self.rows("PRAGMA legacy_alter_table = ON")
+
+    def locate(self, schema: str | None, table: str) -> tuple[str, str, str]:
+        """Return the table of the only schema."""
+        if schema not in (None, "main"):
+            raise BadSpecError(f"output_table: {schema}.{table}: a SQLite file has only the schema main")
+        return "sqlite", "main", table
 
     def create_part(self, table: str, suffix: str) -> None:
         """Create a file with an empty table like another one, and open it for `load`."""

@@ -9,6 +9,7 @@ from pyspark.sql import types as t
 from pushdown_spark.databases.column_operands import sqlite_affinity
 from pushdown_spark.databases.column_values import TargetColumn
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
+from pushdown_spark.databases.write_dialect import WRITE_DIALECTS
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.types import LogicalType
 
@@ -29,7 +30,6 @@ _ROUNDED = re.compile(r"(?:float|double)\(\d+,\d+\)|money")
 _NAME_BYTES = 63
 """The length at which PostgreSQL cuts off values of the type name."""
 _MYSQL_TIMESTAMPS = (1_000_000, (2**31) * 1_000_000 - 1)
-_NAMES = {Dialect.POSTGRES: "PostgreSQL", Dialect.MYSQL: "MySQL", Dialect.MARIADB: "MariaDB", Dialect.SQLITE: "SQLite"}
 
 _ALIKE: tuple[tuple[type[t.DataType], type[t.DataType]], ...] = (
     (t.BooleanType, t.BooleanType),
@@ -87,7 +87,7 @@ def _target_column(field: t.StructField, column: RemoteColumn | None, dialect: D
     return TargetColumn(
         column.name,
         declared,
-        _NAMES[dialect],
+        WRITE_DIALECTS[dialect].product,
         bounds=_bounds(element, declared, dialect),
         digits=_digits(element, declared),
         max_length=int(length.group(1)) if length and not is_sqlite else None,

@@ -90,7 +90,7 @@ class QueryExecution:
         """Return the plan with the metrics and the statements of the last run. Before a run, it shows `statement`."""
         last_run = max((run for run, _ in self._metrics.value), default=0)
         partitions = [partition for (run, _), partition in self._metrics.value.items() if run == last_run]
-        changes: dict[str, object] = {"statements": _shown(self._statements or (statement,))}
+        changes: dict[str, object] = {"statements": _shown_statements(self._statements or (statement,))}
         if partitions and self._has_metrics:
             outcomes = {"read": len(partitions), "retried": sum(partition.retries for partition in partitions)}
             changes["bytes_read"] = sum(partition.bytes for partition in partitions)
@@ -125,7 +125,7 @@ def _within_limits(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch] | 
     return fetched
 
 
-def _shown(statements: Sequence[str]) -> tuple[str, ...]:
+def _shown_statements(statements: Sequence[str]) -> tuple[str, ...]:
     more = len(statements) - _MAX_SHOWN_STATEMENTS
     shown = [
         statement if len(statement) <= _MAX_SHOWN_CHARACTERS else f"{statement[:_MAX_SHOWN_CHARACTERS]}..."

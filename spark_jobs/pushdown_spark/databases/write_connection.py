@@ -62,6 +62,13 @@ class WriteConnection(ABC):
     def _execute(self, sql: str, values: Sequence[object]) -> DatabaseCursor:
         """Run a statement. Raises typed errors."""
 
+    @abstractmethod
+    def locate(self, schema: str | None, table: str) -> tuple[str, str, str]:
+        """Return the dialect, the schema and the name of the table that a name means, whether or not it exists.
+
+        Raises BadSpecError if the schema is missing or impossible.
+        """
+
     def create_part(self, table: str, suffix: str) -> None:
         """Create an empty table like another one, for the rows of one attempt of a task. `table` is quoted."""
         self.rows(f"CREATE TABLE {with_suffix(table, suffix)} LIKE {table}")

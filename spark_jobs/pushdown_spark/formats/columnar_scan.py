@@ -22,8 +22,7 @@ from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.partition_directories import listed_files
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.storage import storage_for
-from pushdown_spark.scan.base import IncrementalScan, Scan
-from pushdown_spark.scan.incremental import batch_size
+from pushdown_spark.scan.base import IncrementalScan, Scan, batch_size
 from pushdown_spark.scan.metrics import WHOLE_SCAN, TaskCounts, by_file, most_read, of_batch
 from pushdown_spark.scan.plan import ScanPlan
 from pushdown_spark.scan.tasks import progress_of, tasks_of, with_constants

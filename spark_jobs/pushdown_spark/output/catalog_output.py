@@ -36,7 +36,7 @@ from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
 from pushdown_spark.output.journal import CatalogChange, Journal, has_files
 from pushdown_spark.output.layout import OutputPaths
 from pushdown_spark.output.source_guard import ReadPath, SourceGuard
-from pushdown_spark.output.target_names import check_column_names
+from pushdown_spark.output.target_checks import check_column_names
 from pushdown_spark.output.writer import FileOutput, effective_mode
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.projection.schema_alignment import ddl
@@ -135,8 +135,8 @@ class CatalogFileOutput(FileOutput):
         where = self._wanted.replace_where
         if where is None:
             return
-        staged = sorted({self._partition_of(entry) for entry in self._staged()})
-        selected = self._selected(staged)
+        staged = sorted({self._partition_of(entry) for entry in self._staged_files()})
+        selected = self._select_partitions(staged)
         if others := [name for name in staged if name not in selected]:
             raise CheckFailedError(
                 f"replace_where: the rows have partition {others[0]}, for which {where!r} is not true. Nothing was "
@@ -148,7 +148,7 @@ class CatalogFileOutput(FileOutput):
             return False
         if self._wanted.replace_where is not None and self._table is not None:
             # A wrong predicate is an error before the rows are computed.
-            self._selected(())
+            self._select_partitions(())
         return True
 
     def _is_committed(self) -> bool:
@@ -177,7 +177,7 @@ class CatalogFileOutput(FileOutput):
         self._output = file_spec(self._spark, self._wanted, self._entry, table, self.paths.output)
         self._mode = effective_mode(self._spark, self._output)
         if table is not None and HadoopFiles(self._spark).qualify(table.location) != self.paths.output:
-            raise self._changed()
+            raise self._change_error()
 
     def _exists(self) -> bool:
         return self._entry.definition() is not None
@@ -191,7 +191,7 @@ class CatalogFileOutput(FileOutput):
         if self._exists():
             if self._mode is OutputMode.IGNORE:
                 return
-            raise self._changed()
+            raise self._change_error()
         if has_files(self._files, self.paths.output):
             raise BadSpecError(
                 f"output_table: {self.paths.output} has files, but the catalog has no table {self._entry.name}; delete "
@@ -203,9 +203,9 @@ class CatalogFileOutput(FileOutput):
     def _journal(self, staged: list[FileEntry], partitions: list[str], emptied: Sequence[str]) -> Journal:
         definition = self._entry.definition()
         if (definition is None) != (self._table is None):
-            raise self._changed()
+            raise self._change_error()
         if definition is not None and self._table is not None and not definition.has_same_rows_as(self._table):
-            raise self._changed()
+            raise self._change_error()
         change = self._change(definition, partitions, emptied)
         return super()._journal(staged, partitions, emptied).model_copy(update={"change": change})
 
@@ -252,14 +252,14 @@ class CatalogFileOutput(FileOutput):
                     "partition"
                 )
 
-    def _emptied(self, partitions: Sequence[str]) -> Sequence[str]:
+    def _emptied_partitions(self, partitions: Sequence[str]) -> Sequence[str]:
         """Return the partitions for which `replace_where` is true and which get no rows."""
         table = self._table
         if table is None or self._wanted.replace_where is None or self._mode is not OutputMode.OVERWRITE_PARTITIONS:
             return ()
         known = self._entry.partitions() if table.tracks_partitions else self._directories(table)
         others = known.difference(partitions)
-        emptied = self._selected(sorted(others))
+        emptied = self._select_partitions(sorted(others))
         self._check_places(table, emptied)
         return emptied
 
@@ -275,7 +275,7 @@ class CatalogFileOutput(FileOutput):
         fields = {field.name.lower(): field for field in holder.schema.fields}
         return [fields[name.lower()] for name in self._output.partition_by]
 
-    def _selected(self, partitions: Sequence[str]) -> list[str]:
+    def _select_partitions(self, partitions: Sequence[str]) -> list[str]:
         """Return those of the partitions for which `replace_where` is true, with the types of the table.
 
         Raises BadPredicateError if the predicate needs other columns than those of the partitions.
@@ -338,7 +338,7 @@ class CatalogFileOutput(FileOutput):
     def _check_partition_columns(self, columns: Sequence[str]) -> None:
         """Trust the catalog, which knows the partition columns."""
 
-    def _changed(self) -> PushdownError:
+    def _change_error(self) -> PushdownError:
         return PushdownError(
             f"output_table: another program has changed or replaced {self._entry.name} while its rows were written; "
             "run the task again",

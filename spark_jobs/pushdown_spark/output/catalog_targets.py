@@ -39,7 +39,7 @@ def open_catalog_output(
 
     Raises BadSpecError for a name that is not one of a table, and for catalogs that no writer knows.
     """
-    catalog, namespace, table = _resolved(spark, output.catalog_table)
+    catalog, namespace, table = _resolve_name(spark, output.catalog_table)
     if catalog == _SESSION_CATALOG:
         entry = CatalogEntry(spark, namespace[0], table)
         definition = entry.definition()
@@ -64,7 +64,7 @@ def _format_of(spark: SparkSession, catalog: str) -> str:
     return next((name for prefix, name in _CATALOGS.items() if kind.startswith(prefix)), "")
 
 
-def _resolved(spark: SparkSession, name: str) -> tuple[str, tuple[str, ...], str]:
+def _resolve_name(spark: SparkSession, name: str) -> tuple[str, tuple[str, ...], str]:
     """Return catalog, namespace and table of a name."""
     state = spark._jsparkSession.sessionState()
     try:

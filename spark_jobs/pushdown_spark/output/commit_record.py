@@ -7,8 +7,6 @@ files, because the driver may end in between, and deleted when all outputs of th
 
 from __future__ import annotations
 
-from pydantic import ValidationError
-
 from pushdown_spark.contract import OutputSummary
 from pushdown_spark.contract.message import Message
 from pushdown_spark.output.layout import OutputPaths
@@ -38,11 +36,7 @@ class CommitRecord:
 
     def find(self) -> RecordedCommit | None:
         """Return the commit of an earlier attempt if the output still has its files, otherwise None."""
-        text = self._files.read_text(self._paths.record)
-        try:
-            commit = None if text is None else RecordedCommit.model_validate_json(text)
-        except ValidationError:
-            return None
+        commit = RecordedCommit.from_json(self._files.read_text(self._paths.record))
         if commit is None or commit.generation != self._generation or not self._files.exists(self._paths.output):
             return None
         if not commit.files:

@@ -27,7 +27,7 @@ from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.output.base import Output, column_types
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failed, require_columns
 from pushdown_spark.output.connector_tables import Commit, ConnectorTable
-from pushdown_spark.output.target_names import check_column_names
+from pushdown_spark.output.target_checks import check_column_names
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.runtime.error_classification import typed_error
 
@@ -94,10 +94,10 @@ class ConnectorOutput(Output):
             not_null = tuple(dict.fromkeys((*checks.not_null, *keys)))
             unique = tuple(dict.fromkeys((*checks.unique, keys)))
             checks = checks.model_copy(update={"not_null": not_null, "unique": unique})
-        observer = RowObserver.of(self._staged, checks)
+        observer = RowObserver.of(self._staged_rows, checks)
         observer.frame.write.format("noop").mode("overwrite").save()
         self._count = observer.counts()[0]
-        self.checks = check_rows(checks, observer, self._staged)
+        self.checks = check_rows(checks, observer, self._staged_rows)
         raise_failed(self.checks)
         if self._output.replace_where is not None:
             self._check_replaced(self._output.replace_where)
@@ -125,7 +125,7 @@ class ConnectorOutput(Output):
         self._rows = None
 
     @property
-    def _staged(self) -> DataFrame:
+    def _staged_rows(self) -> DataFrame:
         assert self._rows is not None
         return self._rows
 
@@ -176,8 +176,8 @@ class ConnectorOutput(Output):
 
     def _check_replaced(self, where: str) -> None:
         is_replaced = f.coalesce(f.expr(where), f.lit(False))
-        _analyze(self._staged, where)
-        if others := self._staged.where(~is_replaced).count():
+        _analyze(self._staged_rows, where)
+        if others := self._staged_rows.where(~is_replaced).count():
             raise CheckFailedError(
                 f"replace_where: {where!r} is not true for {others:,} of the rows. Nothing was committed and the "
                 "output is unchanged"
@@ -206,7 +206,7 @@ class ConnectorOutput(Output):
                 self._writer_to(table).overwrite(f.expr(where))
 
     def _writer_to(self, table: str) -> DataFrameWriterV2:
-        return self._staged.writeTo(table).options(**self._table.write_options(self._count))
+        return self._staged_rows.writeTo(table).options(**self._table.write_options(self._count))
 
     def _create(self) -> None:
         writer = self._writer_to(self._table.sql).using(self._table.provider)
@@ -219,7 +219,7 @@ class ConnectorOutput(Output):
 
     def _merge(self, table: str) -> None:
         keys = " AND ".join(f"t.{quote_name(key)} = s.{quote_name(key)}" for key in self._output.merge_keys)
-        self._staged.createOrReplaceTempView(_STAGED)
+        self._staged_rows.createOrReplaceTempView(_STAGED)
         try:
             self._spark.sql(
                 f"MERGE INTO {table} AS t USING {_STAGED} AS s ON {keys} "

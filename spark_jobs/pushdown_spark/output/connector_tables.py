@@ -89,11 +89,11 @@ class ConnectorTable(ABC):
 
     def partition_by(self) -> tuple[str, ...]:
         """Return the partition columns and transforms, as the catalog describes them."""
-        return tuple(str(part.describe()) for part in self._loaded().partitioning())
+        return tuple(str(part.describe()) for part in self._load().partitioning())
 
     def location(self) -> str | None:
         """Return the directory of the table, None if the catalog does not have it."""
-        location = self._loaded().properties().get("location")
+        location = self._load().properties().get("location")
         return None if location is None else str(location)
 
     @abstractmethod
@@ -135,7 +135,7 @@ class ConnectorTable(ABC):
             for key, earlier in before.items():
                 self._spark.conf.unset(key) if earlier is None else self._spark.conf.set(key, earlier)
 
-    def _loaded(self) -> JavaObject:
+    def _load(self) -> JavaObject:
         return self._catalog.loadTable(self._identifier)
 
     @property
@@ -248,7 +248,7 @@ class IcebergTable(ConnectorTable):
 
     def _iceberg(self) -> JavaObject:
         """Return the table of Iceberg's own interface in its current state."""
-        table = self._loaded().table()
+        table = self._load().table()
         table.refresh()
         return table
 

@@ -129,7 +129,10 @@ def fence(files: Files, journal: Journal, number: int) -> Journal:
     if not files.moves_directories:
         return journal
     return journal.model_copy(
-        update={"rows": _fenced(files, journal.rows, number), "aside": _fenced(files, journal.aside, number)}
+        update={
+            "rows": _fence_directory(files, journal.rows, number),
+            "aside": _fence_directory(files, journal.aside, number),
+        }
     )
 
 
@@ -138,7 +141,7 @@ def has_files(files: Files, directory: str) -> bool:
     return files.exists(directory) and next(iter(files.files(directory)), None) is not None
 
 
-def _fenced(files: Files, directory: str, number: int) -> str:
+def _fence_directory(files: Files, directory: str, number: int) -> str:
     parent, _, name = directory.rpartition("/")
     renamed = f"{directory}{_UNDO}{number}"
     for entry in files.names(parent):

@@ -26,7 +26,6 @@ from dataclasses import dataclass
 
 from pyspark.sql import types as t
 
-from pushdown_spark.databases.column_types import declared_type
 from pushdown_spark.databases.identifiers import with_suffix
 from pushdown_spark.databases.remote_table import Dialect, RemoteTable
 from pushdown_spark.databases.write_connection import LOCK_SECONDS, WriteConnection
@@ -38,18 +37,6 @@ _USE_SECONDS = 5
 """How long the deletion of a table waits for tasks that use it."""
 _PREFIX = "airflow_pushdown_"
 _NAME = re.compile(rf"{_PREFIX}(?P<run>[0-9a-f]{{12}})_(?P<time>[0-9a-f]{{8}})_[0-9a-f]{{8}}_\d+(?:_p|_[0-9a-f]{{8}})?")
-_NAMES = {
-    Dialect.POSTGRES: "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = %s AND left(tablename, 17) = %s",
-    Dialect.MYSQL: (
-        "SELECT table_name FROM information_schema.tables WHERE table_schema = %s AND left(table_name, 17) = %s"
-    ),
-    Dialect.SQLITE: 'SELECT name FROM pragma_table_list WHERE "schema" = %s AND substr(name, 1, 17) = %s',
-}
-_RECORD = {
-    Dialect.POSTGRES: "INSERT INTO {table} VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
-    Dialect.MYSQL: "INSERT IGNORE INTO {table} VALUES (%s, %s, %s)",
-    Dialect.SQLITE: "INSERT OR IGNORE INTO {table} VALUES (%s, %s, %s)",
-}
 _TRANSACTIONAL, _NOT_TRANSACTIONAL = "ENGINE=InnoDB", "ENGINE=Aria TRANSACTIONAL=0"
 _NEEDS_INNODB = (
     "SHOW VARIABLES WHERE (variable_name IN ('wsrep_on', 'innodb_encrypt_tables') AND value <> 'OFF') "
@@ -100,7 +87,7 @@ class StagingTables:
     @property
     def record(self) -> str:
         """The statement that records a partition, its number of rows and its table, unless it is recorded."""
-        return _RECORD[self.target.sql_family].format(table=self.partitions)
+        return self.target.statements.record.format(table=self.partitions)
 
     def create_like(self, connection: WriteConnection, table: RemoteTable) -> None:
         """Create the tables with the columns of an existing target, without its constraints."""
@@ -118,8 +105,8 @@ class StagingTables:
 
         Raises BadSpecError for a type without an equivalent.
         """
-        quote, dialect = self.target.quote, self.target.dialect
-        columns = [f"{quote(field.name)} {declared_type(field, dialect)}" for field in schema.fields]
+        target = self.target
+        columns = [f"{target.quote(field.name)} {target.statements.declared_type(field)}" for field in schema.fields]
         # This table becomes the target, so that it must survive a crash of the database.
         self._create(connection, columns, "CREATE TABLE")
 
@@ -235,7 +222,7 @@ def _leftovers(connection: WriteConnection, target: TargetTable, run: str) -> It
 
 
 def _names(connection: WriteConnection, target: TargetTable) -> list[str]:
-    tables = connection.rows(_NAMES[target.sql_family], target.schema, _PREFIX)
+    tables = connection.rows(target.statements.tables_with_prefix, target.schema, _PREFIX)
     return [*(str(name) for (name,) in tables), *connection.parts(_PREFIX)]
 
 

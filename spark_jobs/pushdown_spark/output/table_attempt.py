@@ -93,7 +93,7 @@ class TableAttempt:
         That is the case if an earlier attempt has committed, and in mode `ignore` if the table exists.
         """
         with closing(self._connect(self._address)) as connection:
-            target = self._target = find_target(connection, self._address, self._output.table)
+            target = self._target = find_target(connection, self._output.table)
             ledger = self._ledger = RunLedger(target, self._run_key, self._attempt, self._generation)
             with connection.transaction(target.lock):
                 ledger.create(connection)

@@ -20,10 +20,10 @@ from pushdown_spark.output.base import Output, column_types
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failed, require_columns
 from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
 from pushdown_spark.output.commit_record import CommitRecord
-from pushdown_spark.output.existing_data import check_no_table
 from pushdown_spark.output.journal import Journal, Move
 from pushdown_spark.output.layout import CLAIM, OutputPaths
 from pushdown_spark.output.source_guard import ReadPath, SourceGuard
+from pushdown_spark.output.target_checks import check_no_table
 from pushdown_spark.runtime.files import FileEntry, Files
 from pushdown_spark.runtime.filesystem import HadoopFiles, open_files
 
@@ -151,9 +151,9 @@ class FileOutput(Output):
             self._require_claim()
             self._check_existing()
             if self._mode is not OutputMode.IGNORE or not self._exists():
-                staged = self._staged()
+                staged = self._staged_files()
                 partitions = sorted({self._partition_of(entry) for entry in staged})
-                emptied = self._emptied(partitions)
+                emptied = self._emptied_partitions(partitions)
                 self._check_conflicts([*partitions, *emptied])
                 if self._mode is OutputMode.OVERWRITE_PARTITIONS:
                     self._guard.check(self.name, [*partitions, *emptied])
@@ -216,7 +216,7 @@ class FileOutput(Output):
     def _keeps_partitions(self) -> bool:
         return self._mode in (OutputMode.APPEND, OutputMode.OVERWRITE_PARTITIONS)
 
-    def _staged(self) -> list[FileEntry]:
+    def _staged_files(self) -> list[FileEntry]:
         """Return the staged data files."""
         return [entry for entry in self._files.files(self.paths.rows) if _is_data(entry)]
 
@@ -224,7 +224,7 @@ class FileOutput(Output):
         """Return whether the output exists, for modes that do not change it."""
         return self._files.exists(self.paths.output)
 
-    def _emptied(self, _partitions: Sequence[str]) -> Sequence[str]:
+    def _emptied_partitions(self, _partitions: Sequence[str]) -> Sequence[str]:
         """Return the partitions that a commit replaces although it has no rows for them."""
         return ()
 

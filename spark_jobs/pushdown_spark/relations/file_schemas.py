@@ -25,8 +25,7 @@ from pushdown_spark.formats.avro.avro_schema import spark_schema as to_spark_sch
 from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.spark_source import avro_settings
 from pushdown_spark.formats.orc.file_schema import read_schema
-from pushdown_spark.formats.text.headers import header_lines
-from pushdown_spark.formats.text.line_reader import is_row
+from pushdown_spark.formats.text.line_reader import header_lines, is_row
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.schema_merge import FileSchema
 from pushdown_spark.relations.declaration import Source

@@ -1,4 +1,4 @@
-"""Translation of Hadoop's settings for S3A into connection settings for Python."""
+"""Buckets of S3 for Python: connection settings, and their translation from Hadoop's settings for S3A."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
+from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations.object_store import KeyPair, Proxy, S3Settings, check_keys
+from pushdown_spark.relations.object_store import StoreSettings, check_keys, redact
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PREFIX = "fs.s3a."
 """The prefix of Hadoop's keys for S3A."""
@@ -88,6 +92,91 @@ _FALLBACK_REGION = "us-east-2"
 _AWS_HOST = re.compile(r"(?:^|\.)amazonaws\.com(?:\.cn)?$")
 _AWS_REGION = re.compile(r"^(?:s3[.-]|.*\.)?([a-z]{2}(?:-[a-z]+)+-\d)\.(?:vpce\.)?amazonaws\.com(?:\.cn)?$")
 _OTHER_REGION = re.compile(r"^(?:.+\.)?s3[.-]([a-z0-9-]+)\.")
+
+
+@dataclass(frozen=True, repr=False)
+class KeyPair:
+    """Credentials. `token` is empty for long-term credentials."""
+
+    access_key: str
+    secret_key: str
+    token: str = ""
+
+    def __repr__(self) -> str:
+        return "KeyPair(hidden)"
+
+
+@dataclass(frozen=True, repr=False)
+class Proxy:
+    """A proxy in front of the store. User and password are empty if it requires no authentication."""
+
+    scheme: str
+    host: str
+    port: int
+    user: str = ""
+    password: str = ""
+
+    def options(self) -> dict[str, str | int]:
+        """Return the proxy as pyarrow's options."""
+        options: dict[str, str | int] = {"scheme": self.scheme, "host": self.host, "port": self.port}
+        return options | ({"username": self.user, "password": self.password} if self.user else {})
+
+    def __repr__(self) -> str:
+        return f"Proxy({self.scheme}://{self.host}:{self.port})"
+
+
+@dataclass(frozen=True)
+class S3Settings(StoreSettings):
+    """The connection settings of a bucket in a store with Amazon's S3 protocol.
+
+    - `endpoint` is host and port, None for AWS.
+    - `virtual` selects virtual-hosted addressing, which puts the bucket's name into the host name.
+    - `keys` sign the requests. Without keys, requests are anonymous.
+    - `ambient` signs them with the credentials of the worker's machine instead: environment variables, profile,
+      container or instance role.
+    """
+
+    access_denied_signs: ClassVar[tuple[str, ...]] = (
+        "ACCESS_DENIED",
+        "INVALID_ACCESS_KEY_ID",
+        "SIGNATURE_DOES_NOT_MATCH",
+        "INVALID_SIGNATURE",
+        "status 403",
+    )
+    # Amazon's responses to HeadObject do not say what is wrong.
+    expired_signs: ClassVar[tuple[str, ...]] = ("ExpiredToken", "status 400) during HeadObject")
+
+    region: str
+    scheme: str = "https"
+    endpoint: str | None = None
+    virtual: bool = True
+    keys: KeyPair | None = None
+    ambient: bool = False
+    proxy: Proxy | None = None
+
+    def connect(self) -> pa.fs.S3FileSystem:
+        """Return a new client of the store."""
+        # Imported here, because the import slows the start of every worker and scans of local files do not need it.
+        from pyarrow.fs import S3FileSystem
+
+        keys = self.keys
+        return S3FileSystem(
+            access_key=keys.access_key if keys else None,
+            secret_key=keys.secret_key if keys else None,
+            session_token=(keys.token or None) if keys else None,
+            anonymous=keys is None and not self.ambient,
+            region=self.region,
+            scheme=self.scheme,
+            endpoint_override=self.endpoint,
+            force_virtual_addressing=self.virtual,
+            proxy_options=self.proxy.options() if self.proxy else None,
+        )
+
+    def redact(self, text: str) -> str:
+        """Return the message of a library on one line, with `***` for each secret."""
+        keys, proxy = self.keys, self.proxy
+        secrets = (keys.token, keys.secret_key, keys.access_key) if keys else ()
+        return redact(text, (*secrets, proxy.password if proxy else ""))
 
 
 def s3_settings(entries: Mapping[str, str], bucket: str, environment: Callable[[str], str | None]) -> S3Settings:

@@ -13,6 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pushdown_spark.contract import SourceReport
 from pushdown_spark.contract.progress import SourceProgress
 
+_MAX_DOUBLINGS = 10
+
 
 class IncrementalScan(ABC):
     """A scan that runs in pieces until enough rows are read."""
@@ -20,6 +22,23 @@ class IncrementalScan(ABC):
     @abstractmethod
     def next_frame(self) -> DataFrame | None:
         """Return the rows of the next piece, or None after the last one."""
+
+
+class OnePiece(IncrementalScan):
+    """A scan whose rows come in one piece."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame: DataFrame | None = frame
+
+    def next_frame(self) -> DataFrame | None:
+        """Return the DataFrame, then None."""
+        frame, self._frame = self._frame, None
+        return frame
+
+
+def batch_size(batch: int) -> int:
+    """Return the number of tasks in a batch of an incremental scan: it doubles with each batch, up to 1,024."""
+    return 1 << min(batch, _MAX_DOUBLINGS)
 
 
 class Scan(ABC):

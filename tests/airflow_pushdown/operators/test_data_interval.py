@@ -13,7 +13,7 @@ from airflow.sdk import DAG, Context
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.operators import PushdownScanOperator
-from airflow_pushdown.operators.data_interval import run_interval
+from airflow_pushdown.operators.values import run_interval
 
 try:
     from airflow.sdk import CronDataIntervalTimetable

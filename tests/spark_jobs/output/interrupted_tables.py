@@ -38,6 +38,10 @@ class InterruptedConnection(WriteConnection):
         self._before()
         return self._connection._execute(sql, values)
 
+    def locate(self, schema: str | None, table: str) -> tuple[str, str, str]:
+        self._before()
+        return self._connection.locate(schema, table)
+
     def create_part(self, table: str, suffix: str) -> None:
         self._before()
         self._connection.create_part(table, suffix)

@@ -207,11 +207,11 @@ def test_values_that_would_change_are_typed_errors(
 @pytest.mark.parametrize(
     ("database", "value", "message"),
     [
-        ("postgresql", "struct(1 AS a)", "column x is struct<a:int>, for which postgres has no type; use to_json"),
+        ("postgresql", "struct(1 AS a)", "column x is struct<a:int>, for which PostgreSQL has no type; use to_json"),
         ("postgresql", "map('a', 1)", "has no type"),
         ("postgresql", "array(array(1))", "has no type"),
-        ("postgresql", "NULL", "column x is void, for which postgres has no type; cast it in the query"),
-        ("mariadb", "array(1)", "column x is array<int>, for which mariadb has no type"),
+        ("postgresql", "NULL", "column x is void, for which PostgreSQL has no type; cast it in the query"),
+        ("mariadb", "array(1)", "column x is array<int>, for which MariaDB has no type"),
         ("sqlite", "INTERVAL '1' DAY", "has no type"),
     ],
     indirect=["database"],

@@ -18,7 +18,8 @@ from s3_server import REGION, ROOT, ObjectStore, session_proxy
 from pushdown_spark.errors import BadSpecError, MissingPathError, PushdownError, UnreadableFileError, UnsafeInputError
 from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.relations.listing import Compression, InputFile, Split
-from pushdown_spark.relations.object_store import AHEAD, FIRST_AHEAD, ObjectFile, Proxy, S3Settings
+from pushdown_spark.relations.object_store import AHEAD, FIRST_AHEAD, ObjectFile
+from pushdown_spark.relations.s3_settings import Proxy, S3Settings
 from pushdown_spark.relations.storage import Storage
 
 SECRETS = (ROOT.access_key, ROOT.secret_key, ROOT.token)

@@ -6,8 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations.object_store import KeyPair, Proxy, S3Settings
-from pushdown_spark.relations.s3_settings import s3_settings
+from pushdown_spark.relations.s3_settings import KeyPair, Proxy, S3Settings, s3_settings
 from pushdown_spark.relations.storage import LOCAL, storage_for
 
 S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"

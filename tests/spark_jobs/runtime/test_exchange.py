@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pushdown_spark.contract import ErrorCode, JobResult, JobSpec, QuerySpec, SourceSpec
 from pushdown_spark.contract.driver_claim import REPLACED, claim
 from pushdown_spark.contract.encryption import KEY_ALIAS, KEY_VARIABLE, encrypt
-from pushdown_spark.contract.progress import Progress, read_progress
+from pushdown_spark.contract.progress import Progress
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.job import main
 from pushdown_spark.runtime.exchange import (
@@ -200,6 +200,6 @@ def test_progress_replaces_that_before_it(tmp_path: Path) -> None:
         write_progress(str(tmp_path / "result-a.json"), Progress(tasks_done=done, tasks_total=2), None)
     (path,) = tmp_path.iterdir()
     assert path.name == "progress-a.json"
-    assert read_progress(path.read_bytes()) == Progress(tasks_done=2, tasks_total=2)
+    assert Progress.from_json(path.read_bytes()) == Progress(tasks_done=2, tasks_total=2)
     with pytest.raises(FileNotFoundError):
         write_progress(str(tmp_path / "deleted" / "result-a.json"), Progress(), None)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations.object_store import S3Settings, StoreSettings
+from pushdown_spark.relations.object_store import StoreSettings
+from pushdown_spark.relations.s3_settings import S3Settings
 from pushdown_spark.relations.storage import Storage
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -12,7 +13,7 @@ import pyarrow as pa
 from isal import igzip_lib
 
 from pushdown_spark.errors import AccessDeniedError, MissingPathError, UnreadableFileError, UnsafeInputError
-from pushdown_spark.relations.listing import Compression, Split
+from pushdown_spark.relations.listing import Compression, InputFile, Split
 from pushdown_spark.relations.storage import DENIED_REMEDY, REMEDY, RangeFile
 
 WINDOW = 1 << 20
@@ -25,6 +26,8 @@ JAVA_BLANKS = bytes(range(0x21))
 _BOM = b"\xef\xbb\xbf"
 _READ_SIZE = 64 << 10
 """Number of bytes of a compressed file, or of a line after the split, that are read at once."""
+_FIRST_PIECE = 64 << 10
+"""Bytes at the start of a text file that usually contain the first line."""
 
 
 def is_row(line: bytes, comment: bytes) -> bool:
@@ -289,3 +292,22 @@ class _WindowDivider:
             return newline
         stop = newline or length
         return self._window.data.find(b"\r", start, stop) + 1 or newline
+
+
+def header_lines(file: InputFile, comment: bytes, *, carriage_returns: bool) -> Iterator[bytes]:
+    """Yield the first lines of a file: blank lines and comments, and then the header."""
+    terminator = rb"\r\n|[\r\n]" if carriage_returns else rb"\n"
+    for split in _growing_splits(file):
+        for window in LineReader(split, carriage_returns=carriage_returns).windows():
+            for line in re.split(terminator, bytes(window.view)):
+                yield line
+                if is_row(line, comment):
+                    return
+
+
+def _growing_splits(file: InputFile) -> Iterator[Split]:
+    """Yield growing splits of a file from its start, because comments may come first."""
+    start, end = 0, _FIRST_PIECE if file.compression is Compression.NONE else file.size
+    while start < file.size:
+        yield file.split(start, min(end, file.size))
+        start, end = end, 4 * end

@@ -21,9 +21,9 @@ from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.expressions.session_settings import is_enabled, setting
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.cost import LineMarks, LineSample, TextCosts, check_size, sample
-from pushdown_spark.formats.text.headers import header_lines
 from pushdown_spark.formats.text.line_filter import LineSyntax
 from pushdown_spark.formats.text.line_parser import parsed_schema
+from pushdown_spark.formats.text.line_reader import header_lines
 from pushdown_spark.formats.text.patterns import LinePatterns, line_patterns
 from pushdown_spark.formats.text.text_options import (
     TextOptions,

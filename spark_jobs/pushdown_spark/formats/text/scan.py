@@ -18,8 +18,7 @@ from pushdown_spark.formats.text.line_parser import parse_lines
 from pushdown_spark.formats.text.planner import TextPlan
 from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.scan.base import IncrementalScan, Scan
-from pushdown_spark.scan.incremental import batch_size
+from pushdown_spark.scan.base import IncrementalScan, Scan, batch_size
 from pushdown_spark.scan.metrics import WHOLE_SCAN, TaskCounts, by_file, most_read, of_batch
 from pushdown_spark.scan.tasks import progress_of, tasks_of, with_constants
 

@@ -18,7 +18,7 @@ from pushdown_spark.formats.parquet.column_mapping import datetime_calendar, int
 from pushdown_spark.formats.parquet.file_parts import ParquetInput
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics, UnitOutcome
-from pushdown_spark.relations.object_store import KeyPair, Proxy, S3Settings
+from pushdown_spark.relations.s3_settings import KeyPair, Proxy, S3Settings
 from pushdown_spark.relations.storage import Storage
 
 CALENDARS = (datetime_calendar("CORRECTED"), int96_calendar("CORRECTED"))

@@ -1,10 +1,12 @@
-"""Tables with a log of their own, which a commit of files would damage."""
+"""Checks of the table or directory that takes rows: its columns, and that no log lists its files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pushdown_spark.errors import BadSpecError
+from pyspark.sql import types as t
+
+from pushdown_spark.errors import BadSpecError, SchemaConflictError
 from pushdown_spark.runtime.files import Files
 
 _TABLE_LOGS = (("Delta", "_delta_log"), ("Hudi", ".hoodie"), ("Iceberg", "metadata/*.metadata.json"))
@@ -33,3 +35,17 @@ def _possible_tables(output: str) -> Iterator[str]:
         parts.pop()
     if (table := "/".join(parts)) != output:
         yield table
+
+
+def check_column_names(rows: t.StructType, table: t.StructType, *, case_sensitive: bool) -> None:
+    """Raise SchemaConflictError if only the rows or only the table have a column."""
+    fold = str if case_sensitive else str.lower
+    names, columns = ({fold(name): name for name in schema.names} for schema in (rows, table))
+    if extra := [name for key, name in names.items() if key not in columns]:
+        raise SchemaConflictError(
+            f"output_table: the table has no column {extra[0]!r}; it has {', '.join(columns.values())}"
+        )
+    if missing := [name for key, name in columns.items() if key not in names]:
+        raise SchemaConflictError(
+            f"output_table: the rows have no column {missing[0]!r} of the table; select it, for example as NULL"
+        )

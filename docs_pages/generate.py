@@ -1,6 +1,8 @@
 """Generator of the reference pages in `docs/`: operators, common settings, job specs and reports.
 
-python -m airflow_pushdown.pages docs dags
+    python -m docs_pages.generate docs dags
+
+writes them.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 
 from airflow_pushdown import operators
 from airflow_pushdown.hooks.drivers import KubernetesDrivers, StandaloneDrivers, YarnDrivers
-from airflow_pushdown.message_pages import message_pages
 from airflow_pushdown.parameters import (
     JOIN,
     LAZY_ORC,
@@ -28,6 +29,7 @@ from airflow_pushdown.parameters import (
     parameters_of,
 )
 from airflow_pushdown.spark_settings import FIXED_SETTINGS, SUBMIT_DEFAULTS, UNSAFE_SETTINGS, serialize
+from docs_pages.messages import message_pages
 
 
 @dataclass(frozen=True)
