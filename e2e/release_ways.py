@@ -75,7 +75,8 @@ def check_image(builder: str, dist: Path, run: Path, constraints: Mapping[str, P
         steps,
         f"COPY {' '.join(files)} /root/airflow/dags/",
         "COPY first-steps.sh rows.py ./",
-        "RUN bash -eux first-steps.sh",
+        # The step of a build may have a host name without an address.
+        "RUN SPARK_LOCAL_IP=127.0.0.1 bash -eux first-steps.sh",
     )
     (context / "Dockerfile").write_text("\n".join(lines) + "\n", encoding="utf-8")
     programs.run("image", [*shlex.split(builder), "build", "--tag", "airflow-pushdown-release-check", str(context)])
