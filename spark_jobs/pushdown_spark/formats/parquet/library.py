@@ -28,7 +28,6 @@ _SETTINGS = {
     "datafusion.execution.parquet.coerce_int96": "us",
 }
 _PRUNING = (
-    "datafusion.execution.parquet.pruning",
     "datafusion.execution.parquet.enable_page_index",
     "datafusion.execution.parquet.bloom_filter_on_read",
 )
@@ -57,7 +56,8 @@ class LibraryScan:
         if stored:
             file_schema = self._context.read_parquet(address.url, file_extension="").schema()
             columns = pa.schema([file_schema.field(field.name) if field.name in stored else field for field in columns])
-        frame = self._context.read_parquet(address.url, schema=columns, file_extension="")
+        # The argument has precedence over the setting of the same name.
+        frame = self._context.read_parquet(address.url, schema=columns, file_extension="", parquet_pruning=may_prune)
         if row_filter is not None:
             frame = frame.filter(row_filter)
         self._plan = frame.select(*map(quoted_column, columns.names)).execution_plan()

@@ -141,6 +141,24 @@ def test_bloom_filters_prune(spark: SparkSession, tmp_path: Path) -> None:
     assert report.units["row groups"]["pruned by bloom filter"] == 1
 
 
+@pytest.mark.parametrize("where", ["k = 7000000000001", "k < 7000000000002", "k IN (7000000000001, 5)"])
+def test_wrong_statistics_of_an_old_writer_prune_nothing(spark: SparkSession, tmp_path: Path, where: str) -> None:
+    """The smallest value is missing in the statistics, as for decimals by parquet-mr before 1.10."""
+    path = tmp_path / "old.parquet"
+    low, high = 7_000_000_000_001, 7_000_000_000_002
+    pq.write_table(pa.table({"k": [low, high]}), path, use_dictionary=False, compression="none")
+    content = path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    writer = pq.read_metadata(path).created_by.encode()
+    old_footer = content[footer:].replace(low.to_bytes(8, "little"), high.to_bytes(8, "little"))
+    old_footer = old_footer.replace(writer, b"parquet-mr version 1.8.2".ljust(len(writer)))
+    path.write_bytes(content[:footer] + old_footer)
+    statistics = pq.read_metadata(path).row_group(0).column(0).statistics
+    assert (statistics.min, statistics.max) == (high, high)
+    report = agrees(spark, path, where)
+    assert (report.reader, report.rows_returned) == ("pushdown", 1)
+
+
 def test_limits_stop_the_scan(spark: SparkSession, table: Path) -> None:
     rows, _ = scan(spark, table, "k < 100", ["id"], limit=7)
     assert len(rows) == 7
