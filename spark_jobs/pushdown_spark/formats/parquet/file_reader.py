@@ -162,7 +162,11 @@ class OpenParquet:
 
 
 def _read_footer(raw: RangeFile) -> pq.FileMetaData:
-    """Read the footer. Raises UnsafeInputError for encrypted files, whose columns make pyarrow end the process."""
+    """Read the footer.
+
+    Raises UnsafeInputError for encrypted files, whose columns make pyarrow end the process, and for a wrong number of
+    rows: DataFusion skips files that claim to have none.
+    """
     tail = _read_tail(raw, _TAIL)
     length = int.from_bytes(tail[-_FOOTER_END:-4], "little")
     if length + _FOOTER_END > len(tail):
@@ -172,6 +176,9 @@ def _read_footer(raw: RangeFile) -> pq.FileMetaData:
     footer = pq.read_metadata(pa.BufferReader(tail))
     if footer.serialized_size != length:
         raise UnsafeInputError("the footer has a signature, so columns may be encrypted")
+    rows = sum(footer.row_group(number).num_rows for number in range(footer.num_row_groups))
+    if footer.num_rows != rows:
+        raise UnsafeInputError(f"the footer counts {footer.num_rows:,} rows, but its row groups have {rows:,}")
     return footer
 
 

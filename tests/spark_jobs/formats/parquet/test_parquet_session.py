@@ -159,6 +159,20 @@ def test_wrong_statistics_of_an_old_writer_prune_nothing(spark: SparkSession, tm
     assert (report.reader, report.rows_returned) == ("pushdown", 1)
 
 
+def test_a_file_that_claims_to_have_no_rows_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "none.parquet"
+    pq.write_table(pa.table({"k": range(100_003)}), path)
+    content = path.read_bytes()
+    # Field 3 of the footer, an integer in variable length, is before field 4, a list. Both zeros have three bytes.
+    rows = b"\x16\xc6\x9a\x0c\x19"
+    assert content.count(rows) == 1
+    path.write_bytes(content.replace(rows, b"\x16\x80\x80\x00\x19"))
+    assert pq.read_metadata(path).num_rows == 0
+    report = agrees(spark, path, "k > 99999")
+    assert report.reader == "spark"
+    assert "counts 0 rows, but its row groups have 100,003" in report.reason
+
+
 def test_limits_stop_the_scan(spark: SparkSession, table: Path) -> None:
     rows, _ = scan(spark, table, "k < 100", ["id"], limit=7)
     assert len(rows) == 7
