@@ -154,6 +154,8 @@ class Comparison:
         with self._setting.applied(self._spark):
             try:
                 frame = self._native()
+                if not frame.columns:
+                    return
                 rows = frame.selectExpr(row_text(frame.schema)).limit(MOST_ROWS + 1).collect()
             except _FAILURES as problem:
                 self._must_fail(problem)
@@ -162,8 +164,6 @@ class Comparison:
                 self._tally.failing[self._file.source_format.value, "files with too many rows"] += 1
                 return
             self._tally.files[self._file.source_format.value].add(self._file.path)
-            if not frame.columns:
-                return
             # With a declared schema, the scans need no job for inference.
             if self._file.source_format in (SourceFormat.JSON, SourceFormat.CSV) and rng.random() < 0.9:
                 self._schema = frame.schema.toDDL()
@@ -184,7 +184,7 @@ class Comparison:
     def _native(self) -> DataFrame:
         name = self._file.source_format.value
         reader = self._spark.read.format(format_name(self._spark) if name == "avro" else name).options(**self._options)
-        return (reader if self._schema is None else reader.schema(self._schema)).load(str(self._file.path))
+        return (reader if self._schema is None else reader.schema(self._schema)).load(_literal(self._file.path))
 
     def _session(self, reader: str) -> PushdownSession:
         session = PushdownSession(self._spark)
