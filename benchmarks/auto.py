@@ -144,8 +144,10 @@ class Bench:
     def _pushdown(self, value: str) -> Iterator[None]:
         """Set the pushdown of Spark's reader for a block."""
         self._spark.conf.set(FILTER_SETTINGS[self.table.format], value)
-        yield
-        self._spark.conf.set(FILTER_SETTINGS[self.table.format], "true")
+        try:
+            yield
+        finally:
+            self._spark.conf.set(FILTER_SETTINGS[self.table.format], "true")
 
 
 @dataclass(frozen=True)

@@ -64,9 +64,10 @@ class WriteConnection(ABC):
 
     @abstractmethod
     def locate(self, schema: str | None, table: str) -> tuple[str, str, str]:
-        """Return the dialect, the schema and the name of the table that a name means, whether or not it exists.
+        """Return the value of the `Dialect`, the schema and the name of a table, whether or not it exists.
 
-        Raises BadSpecError if the schema is missing or impossible.
+        It is no `Dialect`, because workers import this module, and the other one imports sqlglot. Raises BadSpecError
+        if the schema is missing or impossible.
         """
 
     def create_part(self, table: str, suffix: str) -> None:

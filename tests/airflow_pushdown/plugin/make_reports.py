@@ -75,11 +75,12 @@ def main() -> None:
 
 
 def neutral(result: JobResult, data: Path) -> str:
-    """Return a result as JSON without the traceback, and with paths that do not depend on the machine."""
-    if result.error is not None:
-        error = result.error.model_copy(update={"traceback": f"Traceback of {result.error.error_class}"})
-        result = result.model_copy(update={"error": error})
-    text = json.dumps(result.as_xcom(), indent=1)
+    """Return a result as JSON without tracebacks, and with paths that do not depend on the machine."""
+    report = result.as_xcom()
+    for outcome in (report, *report["scans"].values()):
+        if error := outcome["error"]:
+            error["traceback"] = f"Traceback of {error['error_class']}"
+    text = json.dumps(report, indent=1)
     return text.replace(str(data), "/data") + "\n"
 
 

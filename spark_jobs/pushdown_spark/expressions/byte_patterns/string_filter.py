@@ -54,7 +54,7 @@ class StringFilter:
 
     def matches(self, line: bytes) -> bool:
         """Return whether a line satisfies one of the conditions."""
-        if any(text in line for text in self._encode):
+        if any(text in line for text in self._byte_strings):
             return True
         if self.on_backslash and b"\\" in line and self._escapes.search(line):
             return True
@@ -66,7 +66,7 @@ class StringFilter:
         return self.invalid_utf8 and not _is_utf8(line)
 
     @cached_property
-    def _encode(self) -> tuple[bytes, ...]:
+    def _byte_strings(self) -> tuple[bytes, ...]:
         return tuple(text.encode("utf-8") for text in self.strings)
 
     @cached_property
