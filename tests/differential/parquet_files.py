@@ -48,11 +48,11 @@ class Files:
             shutil.move(part, path)
 
     def by_pyarrow(self, path: Path, table: pa.Table) -> None:
-        """Write a file with the C++ library, some with Arrow types that Spark does not have."""
+        """Write a file with the C++ library, some with Arrow types that Spark does not have, and required members."""
         rng = self.rng
         int96 = rng.random() < 0.2 and not _has_local_times(table.schema)
         pq.write_table(
-            _with_other_types(rng, table),
+            _with_required_members(rng, _with_other_types(rng, table)),
             path,
             row_group_size=rng.choice((50, 100, 333, 1 << 20)),
             version=rng.choice(("2.6", "2.6", "2.4", "1.0")),
@@ -142,6 +142,28 @@ def _with_other_types(rng: random.Random, table: pa.Table) -> pa.Table:
         if kind != field.type:
             table = table.set_column(place, field.name, table.column(place).cast(kind))
     return table
+
+
+def _with_required_members(rng: random.Random, table: pa.Table) -> pa.Table:
+    """Return the table with some struct members declared as required. Their NULLs become another of their values."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_struct(field.type):
+            structs = _require(rng, table.column(place).combine_chunks())
+            table = table.set_column(place, pa.field(field.name, structs.type), structs)
+    return table
+
+
+def _require(rng: random.Random, structs: pa.StructArray) -> pa.StructArray:
+    members, fields = [], []
+    for place, field in enumerate(structs.type):
+        member = structs.field(place)
+        if pa.types.is_struct(field.type):
+            member = _require(rng, member)
+        elif not pa.types.is_nested(field.type) and rng.random() < 0.5 and (found := member.drop_null()):
+            member = member.fill_null(found[0])
+        members.append(member)
+        fields.append(pa.field(field.name, member.type, nullable=member.null_count > 0))
+    return pa.StructArray.from_arrays(members, fields=fields, mask=structs.is_null())
 
 
 def written(files: Files, table: t.StructType, change: Change, *, old: bool) -> list[Path]:

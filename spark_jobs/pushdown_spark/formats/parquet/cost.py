@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -23,51 +23,73 @@ from pushdown_spark.runtime.worker_startup import startup_note
 from pushdown_spark.scan.plan import Choice
 
 _SAMPLED_FILES = 3
-_SAMPLED_ROWS = 1 << 20
-"""Rows of the filter's columns that are read from each sampled file."""
+_SAMPLED_SHARE = 1 / 50
+"""The share of the rows whose filter columns are read for an estimate."""
+_MIN_SAMPLED_ROWS = 1 << 16
+_MAX_SAMPLED_ROWS = 1 << 20
+"""The least and the largest number of rows that are read from a file."""
 _PAGE_ROWS = 20_000
 """The number of rows after which writers end a page."""
 
 
 @dataclass(frozen=True)
 class ParquetCosts:
-    """CPU seconds, measured over tables of 61 columns and of nested events. Only their ratios matter for the choice.
+    """CPU seconds, measured in a warm JVM over tables of 4 to 61 columns. Only their ratios matter for the choice.
 
     A value is one of a leaf column. Our reader:
 
     - `fixed`: planning, and starting Python
     - `search`: decoding a value of a filter column and evaluating the filter
-    - `page`: decompressing a value of another column in a page with a matching row
+    - `page`: skipping a value of another column in a page with a matching row
     - `row`: a value of a matching row, passed to Spark
 
     Spark's reader:
 
+    - `spark_fixed`: a query
     - `spark`: a value of a page that is not pruned
     """
 
-    fixed: float = 0.25
+    fixed: float = 0.2
     search: float = 15e-9
     page: float = 5e-9
     row: float = 60e-9
+    spark_fixed: float = 0.05
     spark: float = 20e-9
 
 
 _COSTS = ParquetCosts()
+_DECOMPRESSION = {
+    "UNCOMPRESSED": 0.0,
+    "SNAPPY": 0.8e-9,
+    "LZ4": 0.8e-9,
+    "ZSTD": 1.2e-9,
+    "GZIP": 3.5e-9,
+    "BROTLI": 3.5e-9,
+}
+"""CPU seconds that both readers need for a byte of a decompressed page, by codec."""
 _MARGIN = 0.9
 """Our reader is chosen if its estimate is below this share of Spark's."""
 
 
 @dataclass(frozen=True)
+class RowSize:
+    """The number of values of a row in some columns, and the CPU seconds to decompress them."""
+
+    values: float
+    decompression: float
+
+
+@dataclass(frozen=True)
 class ParquetSample:
-    """A sample, extrapolated to all files: rows, values of a row, those of the filter's columns, and shares up to 1.
+    """A sample, extrapolated to all files: rows, sizes of a row in all columns and in the filter's, and shares up to 1.
 
     `alive_share` is the share of rows in row groups that statistics do not prune. Among these rows, `page_share` are in
     pages that statistics do not prune, `hit_share` in pages with a matching row, and `row_share` match.
     """
 
     rows: float
-    values: float
-    filters: float
+    row: RowSize
+    filter: RowSize
     alive_share: float
     page_share: float
     hit_share: float
@@ -86,23 +108,29 @@ def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0
         sampled_files = spread(not_empty, _SAMPLED_FILES)
         sources = [stack.enter_context(open_parquet(file.path, file.storage, query)) for file in sampled_files]
         scale = sum(file.size for file in not_empty) / max(sum(file.size for file in sampled_files), 1)
-        rows = scale * sum(source.footer.num_rows for source in sources)
-        values = scale * sum(map(_count_values, sources))
-        alive = [
-            [group for group in range(source.footer.num_row_groups) if _may_match(source, group, query.filter)]
-            for source in sources
-        ]
+        stored_rows = sum(source.footer.num_rows for source in sources)
+        alive = [list(_matching_groups(source, query.filter)) for source in sources]
         alive_rows = sum(
             source.footer.row_group(group).num_rows
             for source, groups in zip(sources, alive, strict=True)
             for group in groups
         )
-        alive_share = alive_rows / max(sum(source.footer.num_rows for source in sources), 1)
-        # Without a sample: Spark's reader may have less to do than ours needs to start.
-        is_small = _MARGIN * values * alive_share * _COSTS.spark < _COSTS.fixed + startup
-        sample = None if is_small else _sample(sources, alive, rows, values / max(rows, 1), alive_share, query.filter)
-    if sample is None:
-        remaining = f"about {rows * alive_share:,.0f} rows"
+        # Without a sample, our reader would have nothing to do but to read the filter's columns.
+        sample = ParquetSample(
+            scale * stored_rows,
+            _row_size(sources, [list(_requested_leaves(source)) for source in sources], stored_rows),
+            _row_size(sources, [_filter_leaves(source, query.filter) for source in sources], stored_rows),
+            alive_rows / max(stored_rows, 1),
+            page_share=1.0,
+            hit_share=0.0,
+            row_share=0.0,
+        )
+        ours, spark = reader_seconds(sample)
+        is_small = ours + startup >= _MARGIN * spark
+        if not is_small:
+            sample = _with_pages(sample, sources, alive, query.filter)
+    if is_small:
+        remaining = f"about {sample.rows * sample.alive_share:,.0f} rows"
         raise UnsupportedError(f"statistics leave {remaining}, too few to make up for starting another reader")
     ours, spark = reader_seconds(sample)
     ours += startup
@@ -121,42 +149,67 @@ def reader_seconds(sample: ParquetSample) -> tuple[float, float]:
     """Return the CPU seconds of our reader and of Spark's."""
     c = _COSTS
     alive = sample.rows * sample.alive_share
-    selects = sample.values - sample.filters
-    ours = c.fixed + alive * sample.page_share * sample.filters * c.search
-    ours += alive * (sample.hit_share * selects * c.page + sample.row_share * sample.values * c.row)
-    return ours, alive * sample.page_share * sample.values * c.spark
+    search = sample.filter.values * c.search + sample.filter.decompression
+    page = (sample.row.values - sample.filter.values) * c.page + sample.row.decompression - sample.filter.decompression
+    row = sample.row.values * c.row
+    ours = c.fixed + alive * (sample.page_share * search + sample.hit_share * page + sample.row_share * row)
+    spark = sample.row.values * c.spark + sample.row.decompression
+    return ours, c.spark_fixed + alive * sample.page_share * spark
 
 
-def _count_values(source: OpenParquet) -> int:
-    """Return the number of values in the requested columns of a file, with those of lists."""
-    leaves = [leaf for column in source.columns.leaves.values() for leaf in column]
-    groups = [source.footer.row_group(number) for number in range(source.footer.num_row_groups)]
-    return sum(group.column(leaf).num_values for group in groups for leaf in leaves)
+def _row_size(sources: Sequence[OpenParquet], leaves: Sequence[Sequence[int]], rows: int) -> RowSize:
+    """Return the mean size of a row in the leaf columns of each file. A list has a value for each element."""
+    values, decompression = 0, 0.0
+    for source, numbers in zip(sources, leaves, strict=True):
+        groups = [source.footer.row_group(number) for number in range(source.footer.num_row_groups)]
+        for chunk in (group.column(leaf) for group in groups for leaf in numbers):
+            values += chunk.num_values
+            decompression += chunk.total_uncompressed_size * _DECOMPRESSION.get(chunk.compression, 0.0)
+    return RowSize(values / max(rows, 1), decompression / max(rows, 1))
 
 
-def _sample(
-    sources: Sequence[OpenParquet],
-    alive: Sequence[Sequence[int]],
-    rows: float,
-    values: float,
-    alive_share: float,
-    arrow_filter: ArrowFilter,
+def _requested_leaves(source: OpenParquet) -> Iterator[int]:
+    """Yield the numbers of the leaf columns that the query needs."""
+    for leaves in source.columns.leaves.values():
+        yield from leaves
+
+
+def _filter_leaves(source: OpenParquet, arrow_filter: ArrowFilter) -> list[int]:
+    """Return the numbers of the filter's leaf columns that a file has."""
+    leaves = _leaf_of_path(source)
+    return [leaf for path in columns_of(arrow_filter.root) if (leaf := leaves(path)) is not None]
+
+
+def _leaf_of_path(source: OpenParquet) -> Callable[[Path], int | None]:
+    """Return what finds the number of a leaf column by its path in the table, None for a column that a file lacks."""
+    numbers = {source.footer.schema.column(leaf).path: leaf for leaf in _requested_leaves(source)}
+
+    def leaf(path: Path) -> int | None:
+        name = source.columns.names.get(path[0])
+        return None if name is None else numbers.get(".".join((name, *path[1:])))
+
+    return leaf
+
+
+def _with_pages(
+    sample: ParquetSample, sources: Sequence[OpenParquet], alive: Sequence[Sequence[int]], arrow_filter: ArrowFilter
 ) -> ParquetSample:
-    """Read the filter's columns of one row group of each file. `alive` has the row groups that may match."""
+    """Return the sample with the shares of pages and rows, from the filter's columns of one row group of each file.
+
+    `alive` has the row groups that may match.
+    """
     pages: list[_Page] = []
+    wanted = int(sample.rows * sample.alive_share * _SAMPLED_SHARE) // max(len(sources), 1)
+    rows = min(max(wanted, _MIN_SAMPLED_ROWS), _MAX_SAMPLED_ROWS)
     for source, groups in zip(sources, alive, strict=True):
         if groups:
-            pages += _pages(source.sample(groups[len(groups) // 2], _SAMPLED_ROWS), arrow_filter)
-    sampled = sum(page.rows for page in pages)
-    filters = len(columns_of(arrow_filter.root))
-    return ParquetSample(
-        rows,
-        values,
-        min(filters, values),
-        alive_share,
-        sum(page.rows for page in pages if page.is_alive) / max(sampled, 1),
-        sum(page.rows for page in pages if page.matching) / max(sampled, 1),
-        sum(page.matching for page in pages) / max(sampled, 1),
+            pages += _pages(source.sample(groups[len(groups) // 2], rows), arrow_filter)
+    sampled = max(sum(page.rows for page in pages), 1)
+    return replace(
+        sample,
+        page_share=sum(page.rows for page in pages if page.is_alive) / sampled,
+        hit_share=sum(page.rows for page in pages if page.matching) / sampled,
+        row_share=sum(page.matching for page in pages) / sampled,
     )
 
 
@@ -189,19 +242,17 @@ def _page_bounds(page: BatchColumns, path: Path) -> ColumnBounds | None:
     return ColumnBounds(low, high, array.null_count > 0, len(array) - array.null_count)
 
 
-def _may_match(source: OpenParquet, group: int, arrow_filter: ArrowFilter) -> bool:
-    """Return whether the statistics of a row group allow a match."""
-    metadata = source.footer.row_group(group)
-    leaves = {
-        source.footer.schema.column(leaf).path: leaf for column in source.columns.leaves.values() for leaf in column
-    }
+def _matching_groups(source: OpenParquet, arrow_filter: ArrowFilter) -> Iterator[int]:
+    """Yield the numbers of the row groups whose statistics allow a match."""
+    leaf_of = _leaf_of_path(source)
 
-    def bounds(path: Path) -> ColumnBounds | None:
-        name = source.columns.names.get(path[0])
-        leaf = None if name is None else leaves.get(".".join((name, *path[1:])))
-        return None if leaf is None else _chunk_bounds(metadata.column(leaf))
+    def bounds(group: pq.RowGroupMetaData, path: Path) -> ColumnBounds | None:
+        leaf = leaf_of(path)
+        return None if leaf is None else _chunk_bounds(group.column(leaf))
 
-    return can_match(arrow_filter.root, bounds)
+    for number in range(source.footer.num_row_groups):
+        if can_match(arrow_filter.root, partial(bounds, source.footer.row_group(number))):
+            yield number
 
 
 def _chunk_bounds(chunk: pq.ColumnChunkMetaData) -> ColumnBounds | None:

@@ -106,8 +106,7 @@ class _Translator:
             case InList(column=column, has_null=False):
                 return self._in_list(node)
             case IsNull(column=column):
-                value = self._column(column)
-                return None if value is None else value.is_null()
+                return self._is_null(column)
             case StringMatch(column=column, test=test, text=text):
                 value = self._column(column)
                 return None if value is None else _TESTS[test](value, lit(text))
@@ -125,13 +124,23 @@ class _Translator:
         return reduce(join, translated) if len(translated) == len(parts) else None
 
     def _column(self, column: Column) -> Expr | None:
+        values = self._members(column)
+        return values[-1] if values else None
+
+    def _members(self, column: Column) -> list[Expr]:
+        """Return a top-level column and the members below it on the way to a column, nothing if it has no name."""
         name = self._file_name(column)
         if name is None:
-            return None
-        value = quoted_column(name)
+            return []
+        values = [quoted_column(name)]
         for member in column.path[1:]:
-            value = value[member]
-        return value
+            values.append(values[-1][member])
+        return values
+
+    def _is_null(self, column: Column) -> Expr | None:
+        """Test a member and every struct around it. DataFusion takes a required member of a NULL struct for not NULL."""
+        tests = [value.is_null() for value in self._members(column)]
+        return reduce(lambda left, right: left | right, tests) if tests else None
 
     def _comparison(self, node: Comparison) -> Expr | None:
         column = self._column(node.column)

@@ -13,7 +13,7 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Column, Comparison, Op
 from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.parquet.column_mapping import datetime_calendar, int96_calendar
-from pushdown_spark.formats.parquet.cost import ParquetSample, estimate, reader_seconds
+from pushdown_spark.formats.parquet.cost import ParquetSample, RowSize, estimate, reader_seconds
 from pushdown_spark.formats.parquet.file_parts import parquet_inputs
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery
 from pushdown_spark.relations.listing import local_files
@@ -24,7 +24,8 @@ CALENDARS = (datetime_calendar("CORRECTED"), int96_calendar("CORRECTED"))
 
 
 def sample(row_share: float, hit_share: float, page_share: float = 1.0, values: float = 61) -> ParquetSample:
-    return ParquetSample(10_000_000, values, 1, 1.0, page_share, hit_share, row_share)
+    row, compared = RowSize(values, values * 5e-9), RowSize(1, 5e-9)
+    return ParquetSample(10_000_000, row, compared, 1.0, page_share, hit_share, row_share)
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,20 @@ def test_a_file_that_claims_to_have_no_rows_is_left_to_spark(spark: SparkSession
     assert "counts 0 rows, but its row groups have 100,003" in report.reason
 
 
+@pytest.mark.parametrize(
+    "where", ["s.m IS NULL", "s.m IS NULL OR k = 1", "NOT (s.t.m IS NOT NULL)", "s.t.m <=> NULL", "s.m IS NOT NULL"]
+)
+def test_a_required_member_is_null_where_its_struct_is(spark: SparkSession, tmp_path: Path, where: str) -> None:
+    required = pa.field("m", pa.int32(), nullable=False)
+    inner = pa.struct([required])
+    kind = pa.struct([required, pa.field("t", inner), pa.field("u", inner, nullable=False)])
+    whole = {"m": 1, "t": {"m": 2}, "u": {"m": 3}}
+    structs = pa.array([whole, None, {**whole, "t": None}], kind)
+    pq.write_table(pa.table({"k": range(3), "s": structs}), tmp_path / "t.parquet")
+    agrees(spark, tmp_path, where)
+    agrees(spark, tmp_path, where.replace("s.t.m", "s.u.m"))
+
+
 def test_limits_stop_the_scan(spark: SparkSession, table: Path) -> None:
     rows, _ = scan(spark, table, "k < 100", ["id"], limit=7)
     assert len(rows) == 7
