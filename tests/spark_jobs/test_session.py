@@ -398,13 +398,6 @@ def timed(spark: SparkSession, tmp_path: Path) -> PushdownSession:
     return text_session(spark, tmp_path, "id int, at timestamp", "pushdown")
 
 
-def test_the_former_name_of_single_pass_is_deprecated(spark: SparkSession, folder: Path) -> None:
-    result = text_session(spark, folder / "y*", SCHEMA, "auto").scan("data")
-    with pytest.warns(DeprecationWarning, match="single_pass"):
-        rows = result.run(lambda frame: frame.collect(), as_they_come=True)
-    assert result.rows == len(rows)
-
-
 @pytest.mark.parametrize(
     ("where", "rows"),
     [

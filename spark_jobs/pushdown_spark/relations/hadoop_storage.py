@@ -31,7 +31,7 @@ class HadoopFile(io.RawIOBase):
     def __init__(self, stream: JavaObject) -> None:
         super().__init__()
         self._stream = stream
-        self.fetched = 0
+        self.bytes_fetched = 0
 
     def readable(self) -> bool:
         """Return True."""
@@ -44,7 +44,7 @@ class HadoopFile(io.RawIOBase):
         except Py4JJavaError as problem:
             raise OSError(str(problem.java_exception.getMessage())) from problem
         buffer[: len(content)] = content
-        self.fetched += len(content)
+        self.bytes_fetched += len(content)
         return len(content)
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, Source
 from pushdown_spark.relations.file_relation import FileRelation, has_unnamed_fields
 from pushdown_spark.relations.file_versions import FileVersion, file_versions
-from pushdown_spark.relations.listing import decoded
+from pushdown_spark.relations.listing import decode_uri
 from pushdown_spark.relations.tables import open_table
 from pushdown_spark.runtime.file_paths import local_path
 
@@ -104,4 +104,4 @@ class _Version:
 
     def has_files(self, uris: Sequence[str]) -> bool:
         """Return whether all files that Spark has listed are among those of the version."""
-        return all(str(local_path(decoded(uri))) in self.files for uri in uris)
+        return all(str(local_path(decode_uri(uri))) in self.files for uri in uris)

@@ -107,6 +107,6 @@ class ScanRequest:
             raise UnsupportedError(self.spark_only)
 
 
-def unsupported(conjunct: str, reason: str) -> ConjunctReport:
+def unsupported_conjunct(conjunct: str, reason: str) -> ConjunctReport:
     """Return the report of a conjunct that Spark evaluates."""
     return ConjunctReport(sql=conjunct, exactness=Exactness.UNSUPPORTED, reason=reason)

@@ -328,7 +328,7 @@ class TextCosts:
         candidate = costs.jvm_candidate + self._line_bytes * costs.jvm_candidate_byte + self._skim + self._parse
         return _JVM_FIXED * cold + self._lines * (line * cold + share * candidate)
 
-    def predicted(self, ours: Mapping[str, float]) -> Mapping[str, float]:
+    def predict(self, ours: Mapping[str, float]) -> Mapping[str, float]:
         """Return the CPU seconds of our readers and of Spark's."""
         return {**ours, "spark": self.spark()}
 
