@@ -61,7 +61,7 @@ class PushdownResult(ABC):
                 problem = recoverable_error(exc)
                 if problem is None:
                     raise
-                self._fall_back(f"our reader gave up: {problem}")
+                self._fall_back(f"the pushdown reader failed: {problem}")
                 self._can_fall_back, self._problem = False, problem
         with prefer_reader_error(self._problem):
             return self._run(action, single_pass=single_pass)

@@ -1,4 +1,4 @@
-"""How Spark reads a table of its catalog: the analyzed plan of the table, and what our readers need to know of it."""
+"""How Spark reads a table of its catalog: the analyzed plan of the table, and the facts in it that our readers need."""
 
 from __future__ import annotations
 

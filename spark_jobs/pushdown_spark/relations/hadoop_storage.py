@@ -25,7 +25,7 @@ _CHUNK = 256 << 10
 class HadoopFile(io.RawIOBase):
     """An open file of a Hadoop file system, decompressed if a codec has the suffix of its name.
 
-    `fetched` counts the bytes read since the file was opened.
+    `bytes_fetched` counts the bytes read since the file was opened.
     """
 
     def __init__(self, stream: JavaObject) -> None:

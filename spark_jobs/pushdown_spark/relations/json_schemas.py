@@ -26,7 +26,7 @@ _UNSUPPORTED_OPTIONS = (
 )
 _OBJECT = re.compile(r"`(?:[^`]|``)*`|OBJECT<")
 _WHOLE_RECORD = "_whole_record"
-"""A column of whole records. Partition columns hardly have this name."""
+"""A column of whole records. Partition columns are unlikely to have this name."""
 _MAX_DIGITS = 18
 """Number of digits of integers that always fit 64 bits. Spark infers a decimal for more digits."""
 

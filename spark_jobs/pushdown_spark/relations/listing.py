@@ -90,7 +90,7 @@ class Split:
 
 
 class Listing:
-    """The files that Spark's own reader has listed for a DataFrame. The JVM is asked for each fact once."""
+    """The files that Spark's own reader has listed for a DataFrame. Each property asks the JVM once."""
 
     def __init__(self, frame: DataFrame) -> None:
         self.frame = frame

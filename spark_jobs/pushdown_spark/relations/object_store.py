@@ -139,7 +139,7 @@ class Bucket:
 class ObjectFile(RawIOBase):
     """An open object with a read-ahead of at most `ahead` bytes (0 for none), which ends at `stop`.
 
-    After `stop`, only the bytes that a reader requests are fetched. `fetched` counts the bytes received from the store.
+    After `stop`, only the bytes that a reader requests are fetched. `bytes_fetched` counts the bytes received from the store.
     If its `with` block ends without an error, the file checks that the object was not overwritten, because a task must
     not succeed with lines of two versions. Raises OSError as `Bucket` does.
     """

@@ -54,7 +54,7 @@ class LocalFile(FileIO):
 
 
 RangeFile = LocalFile | ObjectFile
-"""An open file: `readinto`, `read`, `seek`, `tell`, `size`, `fetched`. Use it in a `with` block."""
+"""An open file: `readinto`, `read`, `seek`, `tell`, `size`, `bytes_fetched`. Use it in a `with` block."""
 
 
 class Storage:

@@ -236,7 +236,7 @@ def test_spark_takes_over_at_a_file_of_other_types(spark: SparkSession, tmp_path
     with pytest.raises(Exception, match="SQL type") as raised:
         result.run(lambda frame: frame.collect())
     assert classify(raised.value).code is not ErrorCode.UNSAFE_INPUT
-    assert "our reader gave up" in result.report()["t"].reason
+    assert "the pushdown reader failed" in result.report()["t"].reason
 
 
 @pytest.fixture
