@@ -415,7 +415,7 @@ class PushdownBaseOperator(ClusterOperator):
             yarn_track_via_rm_api=self._yarn_track_via_rm_api,
             yarn_rm_auth=self._yarn_rm_auth,
         )
-        # A signal before this line has found no hook to kill.
+        # A signal that arrived earlier found no hook whose job it could end.
         if self._killed:
             raise task_killed_error()
         self._follow_driver(hook)

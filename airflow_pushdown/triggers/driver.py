@@ -195,6 +195,6 @@ class DriverTrigger(BaseTrigger):
         try:
             return task_state(ti.dag_id, ti.run_id, ti.task_id, ti.map_index) == DEFERRED
         except Exception as error:
-            # Whatever prevents the answer, most cancelled triggers belong to a task that a user has ended.
+            # Most cancelled triggers belong to a task that a user has ended.
             self.log.warning("The state of the task is not known: %s", error)
             return False

@@ -139,9 +139,9 @@ class Bucket:
 class ObjectFile(RawIOBase):
     """An open object with a read-ahead of at most `ahead` bytes (0 for none), which ends at `stop`.
 
-    After `stop`, only the bytes that a reader requests are fetched. `bytes_fetched` counts the bytes received from the store.
-    If its `with` block ends without an error, the file checks that the object was not overwritten, because a task must
-    not succeed with lines of two versions. Raises OSError as `Bucket` does.
+    After `stop`, only the bytes that a reader requests are fetched. `bytes_fetched` counts the bytes received from the
+    store. If its `with` block ends without an error, the file checks that the object was not overwritten, because a
+    task must not succeed with lines of two versions. Raises OSError as `Bucket` does.
     """
 
     def __init__(self, bucket: Bucket, key: str, file: pa.NativeFile, start: int, stop: int | None, ahead: int) -> None:

@@ -34,13 +34,13 @@ class Directories:
 class ScanRequest:
     """The columns and the predicate that a query needs from one relation.
 
-    `load_listing` returns Spark's own lazy DataFrame over the source, with its file listing. It is the fallback. `columns`
-    are the required table columns, `implicit` the required implicit columns. `predicate` is the whole predicate, which
-    Spark re-evaluates. `pruned` are the columns with only the required struct members, None if all members are
-    required; readers use `read_schema`. `implicit_values` has the values of the implicit columns, None without any.
-    `spark_only` is the reason why only Spark's reader can scan the source, None if any reader can. `directories` are
-    the partitions for our readers; the tree of `predicate` then lacks the conjuncts that pruned partitions. `malformed`
-    counts malformed lines, None if they are not counted.
+    `load_listing` returns Spark's own lazy DataFrame over the source, with its file listing. It is the fallback.
+    `columns` are the required table columns, `implicit` the required implicit columns. `predicate` is the whole
+    predicate, which Spark re-evaluates. `pruned` are the columns with only the required struct members, None if all
+    members are required; readers use `read_schema`. `implicit_values` has the values of the implicit columns, None
+    without any. `spark_only` is the reason why only Spark's reader can scan the source, None if any reader can.
+    `directories` are the partitions for our readers; the tree of `predicate` then lacks the conjuncts that pruned
+    partitions. `malformed` counts malformed lines, None if they are not counted.
     """
 
     source: Source
