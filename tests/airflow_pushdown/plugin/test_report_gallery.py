@@ -152,9 +152,9 @@ def test_lists_and_pages_without_a_report_fit_every_width(
     run = run_of(site, "states")
     page.set_viewport_size({"width": width, "height": 1000})
     states = {
-        "list-runs": ("/pushdown/runs/sales", "All DAGs"),
+        "list-runs": ("/pushdown/runs/sales", "Trend"),
         "list-overview": ("/pushdown/overview", "sales"),
-        "list-empty": ("/pushdown/runs/idle", "no reports"),
+        "list-empty": ("/pushdown/runs/idle", "left a report"),
         "refused": (f"/pushdown/report/states/missing?run_id={run}", "there is no task instance"),
         **{
             f"state-{task}": (f"/pushdown/report/states/{task}?run_id={run}", text)
