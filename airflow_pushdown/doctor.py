@@ -116,19 +116,19 @@ def _airflow_packages() -> Iterator[Finding]:
     try:
         distribution = metadata.distribution(_AIRFLOW_SIDE)
     except metadata.PackageNotFoundError:
-        yield _failed("Airflow side", f'{_AIRFLOW_SIDE} is not installed; run pip install "{_AIRFLOW_SIDE}"')
+        yield _failure("Airflow side", f'{_AIRFLOW_SIDE} is not installed; run pip install "{_AIRFLOW_SIDE}"')
         return
     python = platform.python_version()
     supported = distribution.metadata["Requires-Python"]
     if supported and not SpecifierSet(supported).contains(python, prereleases=True):
-        yield _failed("Airflow Python", f"Python {python} is not supported; install Python {supported}")
+        yield _failure("Airflow Python", f"Python {python} is not supported; install Python {supported}")
     else:
         yield _ok("Airflow Python", f"Python {python}")
     requirements = [Requirement(text) for text in distribution.requires or ()]
     needed = [requirement for requirement in requirements if requirement.marker is None]
     problems = list(_unmet(needed, _installed_versions(requirement.name for requirement in needed)))
     if problems:
-        yield _failed(
+        yield _failure(
             "Airflow side", f'{"; ".join(problems)}; run pip install "{_AIRFLOW_SIDE}=={distribution.version}"'
         )
         return
@@ -141,7 +141,7 @@ def _connection(conn_id: str) -> tuple[SparkConnectionHook | None, Finding]:
     try:
         hook = SparkConnectionHook(conn_id=conn_id)
     except PushdownTaskError as error:
-        return None, _failed("connection", str(error))
+        return None, _failure("connection", str(error))
     mode = "cluster" if hook.is_cluster else "client"
     return hook, _ok("connection", f"{conn_id}: master {hook.master}, deploy mode {mode}")
 
@@ -151,7 +151,7 @@ def _master(hook: SparkConnectionHook, settings: Settings) -> Iterator[Finding]:
     if hook.master.startswith("spark:"):
         addresses = [(match["host"].strip("[]"), int(match["port"])) for match in _ADDRESS.finditer(hook.master)]
         if not addresses:
-            yield _failed("master", f"{hook.master} has no port; set the host to spark://host:7077")
+            yield _failure("master", f"{hook.master} has no port; set the host to spark://host:7077")
             return
         advice = f"start the master, or correct host and port of the connection {settings.conn_id}"
         yield _reachable("master", hook.master, addresses, advice)
@@ -163,14 +163,14 @@ def _master(hook: SparkConnectionHook, settings: Settings) -> Iterator[Finding]:
             )
             yield _reachable("REST server", f"port {hook.rest_port} of the master", servers, advice)
     elif hook.master.startswith("yarn") and not {"HADOOP_CONF_DIR", "YARN_CONF_DIR"} & os.environ.keys():
-        yield _failed("master", "yarn needs HADOOP_CONF_DIR or YARN_CONF_DIR on the worker; set one of them")
+        yield _failure("master", "yarn needs HADOOP_CONF_DIR or YARN_CONF_DIR on the worker; set one of them")
 
 
 def _reachable(subject: str, name: str, addresses: Sequence[tuple[str, int]], advice: str) -> Finding:
     """Return whether at least one of several servers accepts connections."""
     problems = [problem for host, port in addresses if (problem := _unreachable(host, port))]
     if len(problems) == len(addresses):
-        return _failed(subject, f"{'; '.join(problems)}; {advice}")
+        return _failure(subject, f"{'; '.join(problems)}; {advice}")
     return _ok(subject, f"{name} accepts connections")
 
 
@@ -185,7 +185,7 @@ def _installation(hook: SparkConnectionHook, settings: Settings) -> Iterator[Fin
         )
         require_supported_spark(installation)
     except PushdownTaskError as error:
-        yield _failed("spark-submit", str(error))
+        yield _failure("spark-submit", str(error))
         return
     yield _ok("spark-submit", f"{installation.binary}, Spark {spark_version(installation) or 'of unknown version'}")
     environment = child_environment(os.environ, installation, extra={})
@@ -207,12 +207,12 @@ def _java(environment: Mapping[str, str]) -> Finding:
     program = find_java(environment)
     advice = f"install Java {OLDEST_JAVA} or newer, and set JAVA_HOME to its directory"
     if program is None:
-        return _failed("Java", f"there is no Java in JAVA_HOME or on PATH; {advice}")
+        return _failure("Java", f"there is no Java in JAVA_HOME or on PATH; {advice}")
     java = describe_java(program)
     if java is None:
-        return _failed("Java", f"{program} does not run; {advice}")
+        return _failure("Java", f"{program} does not run; {advice}")
     if not java.is_supported:
-        return _failed("Java", f"{program} is Java {java.version}; {advice}")
+        return _failure("Java", f"{program} is Java {java.version}; {advice}")
     return _ok("Java", f"{program}, Java {java.version}")
 
 
@@ -225,7 +225,7 @@ def _spark_python(
     names = (_SPARK_SIDE, *(requirement.name for requirement in requirements))
     python = describe_python(executable, environment, names) if executable else None
     if python is None:
-        yield _failed(
+        yield _failure(
             "Spark Python",
             f"{executable or 'python3'} does not run; set {SPARK_PYTHON_VARIABLE} to the Python of the Spark "
             "environment",
@@ -235,11 +235,11 @@ def _spark_python(
         require_matching_pyspark(python, installation.binary, spark_version(installation))
         require_libraries(python)
     except PushdownTaskError as error:
-        yield _failed("Spark Python", str(error))
+        yield _failure("Spark Python", str(error))
         return
     supported = metadata.metadata(_SPARK_SIDE)["Requires-Python"]
     if supported and not SpecifierSet(supported).contains(python.version, prereleases=True):
-        yield _failed("Spark Python", f"{executable} is Python {python.version}; install Python {supported}")
+        yield _failure("Spark Python", f"{executable} is Python {python.version}; install Python {supported}")
     else:
         yield _ok("Spark Python", f"{executable}, Python {python.version}")
     yield _spark_packages(python, requirements)
@@ -254,7 +254,7 @@ def _spark_packages(python: SparkPython, requirements: Iterable[Requirement]) ->
         problems.append(f"{_SPARK_SIDE} is {version} here and {airflow_version} in Airflow's environment")
     if problems:
         advice = f"run {python.executable} -m {INSTALL_COMMAND.replace(']', f']=={airflow_version}')}"
-        return _failed("Spark side", f"{'; '.join(problems)}; {advice}")
+        return _failure("Spark side", f"{'; '.join(problems)}; {advice}")
     pyspark = python.distributions.get("pyspark", "of the Spark installation")
     return _ok("Spark side", f"{_SPARK_SIDE} {version or 'sent with each job'}, pyspark {pyspark}")
 
@@ -270,16 +270,16 @@ def _class_archives(
         yield _note("class archives", state)
         return
     try:
-        archive = class_archive(directory, installation, environment)
+        archive = class_archive(Path(directory), installation, environment)
     except PushdownTaskError as error:
-        yield _failed("class archives", str(error))
+        yield _failure("class archives", str(error))
         return
     if archive is None:
         yield _note("class archives", f"{directory} is not used with this Java and these settings")
     elif archive.is_settled and not archive.is_usable:
-        yield _note("class archives", f"the archive could not be created; to try again, delete {archive.path}")
+        yield _note("class archives", f"the archive could not be recorded; to try again, delete {archive.path}")
     else:
-        state = "exists" if archive.is_usable else "will be created by the first task"
+        state = "exists" if archive.is_usable else "will be recorded by the first task"
         yield _ok("class archives", f"{archive.path} {state}")
 
 
@@ -293,7 +293,7 @@ def _optional_jars(installation: SparkInstallation, given: Mapping[str, str], se
         hadoop = next((match["version"] for name in names if (match := _HADOOP.fullmatch(name))), "VERSION")
         text = f'tasks with s3a: paths need packages="org.apache.hadoop:hadoop-aws:{hadoop}"'
         uses_s3 = any(key.startswith("spark.hadoop.fs.s3a.") for key in given)
-        yield _failed("S3", f"Spark is configured for s3a, but {text}") if uses_s3 else _note("S3", text)
+        yield _failure("S3", f"Spark is configured for s3a, but {text}") if uses_s3 else _note("S3", text)
     drivers = [name for name, artifact in _JDBC_DRIVERS.items() if _has_jar(artifact.partition(":")[2], names, named)]
     text = f"drivers of {', '.join(drivers)}" if drivers else 'no drivers; only transport="jdbc" needs them'
     yield _ok("JDBC", text) if drivers else _note("JDBC", text)
@@ -310,22 +310,22 @@ def _exchange(hook: SparkConnectionHook, settings: Settings) -> Finding:
     directory = settings.exchange_dir or hook.exchange_extras[0]
     conn_id = settings.exchange_conn_id or hook.exchange_extras[1]
     try:
-        exchange = Exchange.private()
+        exchange = Exchange.create_private()
         if hook.is_cluster:
             exchange.discard()
             if hook.is_standalone_cluster and directory:
                 require_directory(directory)
             run_key = f"doctor/{platform.node()}/{os.getpid()}"
-            exchange = Exchange.shared(directory, run_key, conn_id)
+            exchange = Exchange.open_shared(directory, run_key, conn_id)
         keeps_secrets = exchange.keeps_secrets
         exchange.check()
     except PushdownTaskError as error:
-        return _failed(subject, str(error))
+        return _failure(subject, str(error))
     except OSError as error:
-        return _failed(subject, f"{error.filename}: {error.strerror}; set TMPDIR to a directory that this user owns")
+        return _failure(subject, f"{error.filename}: {error.strerror}; set TMPDIR to a directory that this user owns")
     location = directory if hook.is_cluster else Path(exchange.spec_location).parent.parent
     if not keeps_secrets:
-        return _failed(
+        return _failure(
             subject,
             f"other users could read credentials in {location}; use another one, or set {KEY_VARIABLE} as for clusters",
         )
@@ -337,7 +337,7 @@ def _job_archive() -> Finding:
     try:
         return _ok("job archive", str(job_archive()))
     except OSError as error:
-        return _failed("job archive", str(error))
+        return _failure("job archive", str(error))
 
 
 def _source_connection(conn_id: str) -> Finding:
@@ -350,14 +350,14 @@ def _source_connection(conn_id: str) -> Finding:
             return _ok(subject, f"{conn_id}: object store")
         database = database_connection(connection)
     except PushdownTaskError as error:
-        return _failed(subject, str(error))
+        return _failure(subject, str(error))
     if database.host is None:
         is_file = Path(database.database).is_file()
         missing = f"{conn_id}: there is no file {database.database} on this machine; correct the connection's host"
-        return _ok(subject, f"{conn_id}: {database.database}") if is_file else _failed(subject, missing)
+        return _ok(subject, f"{conn_id}: {database.database}") if is_file else _failure(subject, missing)
     problem = _unreachable(database.host, database.server_port)
     if problem:
-        return _failed(subject, f"{conn_id}: {problem}; start the server, or correct host and port of the connection")
+        return _failure(subject, f"{conn_id}: {problem}; start the server, or correct host and port of the connection")
     return _ok(subject, f"{conn_id}: {database.kind} on {database.host}:{database.server_port} accepts connections")
 
 
@@ -405,5 +405,5 @@ def _note(subject: str, text: str) -> Finding:
     return Finding(CheckStatus.NOTE, subject, text)
 
 
-def _failed(subject: str, text: str) -> Finding:
+def _failure(subject: str, text: str) -> Finding:
     return Finding(CheckStatus.FAILED, subject, text)

@@ -54,23 +54,23 @@ class SchemaError(FinalPushdownError):
     """The declared schema does not parse, or the files have conflicting schemas."""
 
 
-class OutputExistsError(FinalPushdownError):
+class ExistingOutputError(FinalPushdownError):
     """The output already exists, and `output_mode` forbids changing it."""
 
 
-class OutputConflictError(FinalPushdownError):
+class ConflictingOutputError(FinalPushdownError):
     """Another run has written the same partition at the same time. The rows of this run were deleted."""
 
 
-class CheckFailedError(FinalPushdownError):
+class CheckError(FinalPushdownError):
     """The rows failed a check (`checks`, `max_malformed`). Nothing was committed."""
 
 
-class RemoteRefusedError(FinalPushdownError):
+class DatabaseRefusedError(FinalPushdownError):
     """A database rejects credentials, TLS, a table or a permission."""
 
 
-class RemoteFailedError(RetryablePushdownError):
+class DatabaseFailedError(RetryablePushdownError):
     """A database was not reachable, or a connection or statement was interrupted."""
 
 
@@ -110,14 +110,14 @@ _CLASSES: dict[ErrorCode, type[PushdownTaskError]] = {
     ErrorCode.BAD_PREDICATE: PredicateError,
     ErrorCode.BAD_SCHEMA: SchemaError,
     ErrorCode.SCHEMA_CONFLICT: SchemaError,
-    ErrorCode.OUTPUT_EXISTS: OutputExistsError,
-    ErrorCode.OUTPUT_CONFLICT: OutputConflictError,
-    ErrorCode.CHECK_FAILED: CheckFailedError,
+    ErrorCode.OUTPUT_EXISTS: ExistingOutputError,
+    ErrorCode.OUTPUT_CONFLICT: ConflictingOutputError,
+    ErrorCode.CHECK_FAILED: CheckError,
     ErrorCode.MISSING_PATH: InputError,
     ErrorCode.UNREADABLE_FILE: InputError,
     ErrorCode.UNSAFE_INPUT: InputError,
-    ErrorCode.REMOTE_REFUSED: RemoteRefusedError,
-    ErrorCode.REMOTE_FAILED: RemoteFailedError,
+    ErrorCode.REMOTE_REFUSED: DatabaseRefusedError,
+    ErrorCode.REMOTE_FAILED: DatabaseFailedError,
     ErrorCode.DISK_FULL: DiskFullError,
     ErrorCode.WORKER_KILLED: WorkerKilledError,
     ErrorCode.DRIVER_KILLED: DriverKilledError,

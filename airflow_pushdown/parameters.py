@@ -59,14 +59,14 @@ class Parameter:
         return self.attribute or self.name
 
     @property
-    def mapped(self) -> bool:
+    def sets_spark_keys(self) -> bool:
         """Whether the parameter sets Spark keys."""
         return bool(self.keys or self.format_keys)
 
     @property
     def signature_default(self) -> object:
         """The default in the operator's signature. It is None for mapped parameters, to recognize explicit values."""
-        return None if self.mapped else self.default
+        return None if self.sets_spark_keys else self.default
 
     def spark_keys(self, source_format: str | None = None) -> tuple[str, ...]:
         """Return the Spark keys that are set for a source format, or for any format if it is None."""

@@ -9,17 +9,27 @@ from typing import TYPE_CHECKING
 from airflow.sdk.bases.xcom import BaseXCom
 
 from airflow_pushdown.plugin.links import PROGRESS_KEY
-from pushdown_spark.contract.progress import Progress, progress_text
+from pushdown_spark.contract.progress import Progress, progress_headline, progress_text, whole_seconds
 
 if TYPE_CHECKING:
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
 LOG_SECONDS = 30.0
-"""The time between two lines of the log."""
+"""The time between two groups of lines in the log."""
 STORE_SECONDS = 10.0
 """The time between two values for the page, because each is a request to Airflow's API server."""
 FAILED_SECONDS = 300.0
 """The time until the next value after one that could not be stored."""
+
+
+def log_group(log: Callable[[str], object], title: str, text: str) -> None:
+    """Log lines as a group that Airflow's log page shows as its title until the user unfolds it.
+
+    The group must end at once: the page adds the lines of other loggers to an open group, and Airflow 3.1 shows no
+    title of a group without an end. Titles of one log should differ, because Airflow 3.1 identifies groups by them.
+    """
+    for line in (f"::group::{title}", *text.rstrip().splitlines(), "::endgroup::"):
+        log(line)
 
 
 class ProgressReports:
@@ -37,15 +47,18 @@ class ProgressReports:
         self._log = log
         self._store = store
         self._clock = clock
-        self._next_line = clock() + LOG_SECONDS
-        self._next_value = clock()
+        self._start = clock()
+        self._next_group = self._start + LOG_SECONDS
+        self._next_value = self._start
 
     def __call__(self, progress: Progress) -> None:
         """Log and store the progress if it is time for that."""
         text = progress_text(progress)
-        if text and self._clock() >= self._next_line:
-            self._next_line = self._clock() + LOG_SECONDS
-            self._log(f"Progress: {text}")
+        if text and self._clock() >= self._next_group:
+            self._next_group = self._clock() + LOG_SECONDS
+            title = f"Progress after {whole_seconds(self._clock() - self._start)}"
+            headline = progress_headline(progress)
+            log_group(self._log, f"{title}: {headline}" if headline else title, text)
         if self._store is not None and self._clock() >= self._next_value:
             try:
                 self._store(progress.model_dump(exclude_none=True))

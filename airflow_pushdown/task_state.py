@@ -40,20 +40,20 @@ def has_next_try(state: str | None, *, is_current: bool) -> bool:
     return state in _NEXT_TRY_FOLLOWS or (state in _NEXT_TRY_HAS_STARTED and not is_current)
 
 
-def is_true_in_time(question: Callable[[], bool], log: Logger) -> bool:
-    """Return the answer to a question for Airflow, False if there is none in time.
+def is_true_in_time(condition: Callable[[], bool], log: Logger) -> bool:
+    """Return whether a condition that Airflow evaluates is true, False if Airflow does not respond in time.
 
-    A signal may have interrupted this process while it waits for another answer, which it only reads afterward.
+    A thread asks Airflow, because a signal may have interrupted this process while it waits for another response.
     """
-    answers: list[bool] = []
+    results: list[bool] = []
 
-    def ask() -> None:
+    def evaluate() -> None:
         try:
-            answers.append(question())
+            results.append(condition())
         except Exception as error:  # the exceptions of Airflow's client have no common class
             log.warning("The state of the task is not known: %s", error)
 
-    thread = threading.Thread(target=ask, name="task-state", daemon=True)
+    thread = threading.Thread(target=evaluate, name="task-state", daemon=True)
     thread.start()
     thread.join(_SECONDS)
-    return bool(answers) and answers[0]
+    return bool(results) and results[0]

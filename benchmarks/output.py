@@ -89,7 +89,7 @@ class Outputs:
         spec = OutputSpec(path=str(self._work / "ours"), mode=case.mode, partition_by=case.partition_by)
         output = open_output(self._spark, spec, f"run {self._number}")
         output.prepare()
-        with output.guarded():
+        with output.transaction():
             output.stage(self.frame(case))
         return 0
 

@@ -114,7 +114,7 @@ class Tables:
         spec = TableOutputSpec(table=table, mode=mode)
         output = open_database_output(self._spark, spec, target.connection, f"run {self._number}")
         output.prepare()
-        with output.guarded():
+        with output.transaction():
             output.stage(rows)
 
 

@@ -1,8 +1,8 @@
-"""CDS archives that jobs record themselves, without any setting.
+"""CDS archives that jobs record themselves.
 
 The JVM of the first job of an installation writes the archive when it ends. It has the classes of that job. Later jobs
-start with it. Every problem means that a job runs without an archive: a directory that cannot be used, a full disk,
-another job that is recording, a JVM that cannot write an archive.
+start with it. Every problem means that a job runs without an archive: a full disk, another job that is recording, a JVM
+that cannot write an archive. Only a directory that the user has named and that is not safe is an error.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ _SPACE = 1 << 30
 _UNUSED_DAYS = 30
 _CRASHES = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGSEGV})
 """Signals of a JVM that fails itself, as with a damaged archive."""
-_VERIFIED = "-XX:+VerifySharedSpaces"
-"""The option with which a JVM compares the checksums of an archive, and ignores a damaged one."""
 
 log = logging.getLogger(__name__)
 
@@ -47,11 +45,11 @@ class StartArchive:
     archive: ClassArchive
     is_recorded: bool
 
-    def used_by(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    def configure(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
         """Return command and environment of spark-submit."""
         if self.is_recorded:
-            return self.archive.recorded_by(command, environment)
-        return self.archive.used_by(command, environment, _VERIFIED)
+            return self.archive.configure_recording(command, environment)
+        return self.archive.configure(command, environment)
 
     def finish(self, returncode: int, *, has_result: bool) -> None:
         """Keep what the job recorded, or the knowledge that its JVM cannot record. Without a result, keep nothing.
@@ -74,17 +72,23 @@ class StartArchive:
 
 @contextlib.contextmanager
 def start_archive(
-    installation: SparkInstallation, environment: Mapping[str, str], settings: Mapping[str, str]
+    directory: str | None,
+    installation: SparkInstallation,
+    environment: Mapping[str, str],
+    settings: Mapping[str, str],
 ) -> Iterator[StartArchive | None]:
-    """Yield the archive in this user's private directory, None if the job must run without one. Never raises.
+    """Yield the archive of a job, None if the job must run without one.
 
+    `directory` is the value of `class_archives`. Without it, the archive is in this user's private directory.
     `settings` are the user's Spark settings, whose class path belongs to the archive. The lock of a recording is held
-    until the block ends.
+    until the block ends. Raises `ConfigError` for a `directory` that cannot be used.
     """
     with contextlib.ExitStack() as stack:
         try:
-            recording = _start_archive(installation, environment, settings, stack)
+            recording = _start_archive(directory, installation, environment, settings, stack)
         except (OSError, PushdownTaskError) as problem:
+            if directory is not None and isinstance(problem, PushdownTaskError):
+                raise
             log.debug("The job runs without a CDS archive: %s", problem)
             recording = None
         try:
@@ -96,26 +100,28 @@ def start_archive(
 
 
 def _start_archive(
+    named: str | None,
     installation: SparkInstallation,
     environment: Mapping[str, str],
     settings: Mapping[str, str],
     stack: contextlib.ExitStack,
 ) -> StartArchive | None:
-    if os.environ.get(_SHORT_LIVED):
+    if named == OFF or (named is None and os.environ.get(_SHORT_LIVED)):
         return None
-    directory = private_cache() / _DIRECTORY
+    directory = private_cache() / _DIRECTORY if named is None else Path(named)
     own_path = settings.get("spark.driver.extraClassPath", "")
     options = user_options(environment, settings)
-    archive = class_archive(str(directory), installation, environment, class_path=own_path, options=options)
+    archive = class_archive(directory, installation, environment, class_path=own_path, options=options)
     if archive is None:
         return None
     if archive.is_settled:
         if not archive.is_usable:
             return None
-        # So that archives in use are not deleted as old ones.
-        os.utime(archive.path)
+        # So that archives in use are not deleted as old ones. Those in an image are read-only.
+        with contextlib.suppress(OSError):
+            os.utime(archive.path)
         return StartArchive(archive, is_recorded=False)
-    if shutil.disk_usage(directory).free < _SPACE or not stack.enter_context(archive.locked()):
+    if shutil.disk_usage(directory).free < _SPACE or not stack.enter_context(archive.lock()):
         return None
     # Another job may have recorded it in the meantime.
     if archive.is_settled:

@@ -12,8 +12,9 @@ import hashlib
 import logging
 import os
 import stat
+import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,6 @@ from airflow_pushdown.hooks.java import find_java
 from airflow_pushdown.hooks.jvm_options import FAST_COMPILER, SUBMIT_OPTIONS
 from airflow_pushdown.hooks.output import JobOutput
 from airflow_pushdown.hooks.packages import spark_jars
-from airflow_pushdown.hooks.processes import JobProcess
 from airflow_pushdown.packaging import job_archive, package_directory
 
 DIRECTORY_VARIABLE = "AIRFLOW_PUSHDOWN_CLASS_ARCHIVES"
@@ -34,9 +34,8 @@ _CDS_OPTIONS = ("SharedArchive", "ArchiveClassesAtExit", "-Xshare", "-XX:AOT")
 """JVM options of a user who configures class data sharing."""
 _NO_LOG = "-Xlog:cds*=off -Xlog:class+path=off"
 _SEPARATORS = ':"\\'
-_MIN_SIGNAL_CODE = 129
-"""The lowest exit code of a program that a signal ended."""
-
+_VERIFIED = "-XX:+VerifySharedSpaces"
+"""The option with which a JVM compares the checksums of an archive, and ignores a damaged one."""
 _EMPTY = "no-settings"
 
 log = logging.getLogger(__name__)
@@ -62,18 +61,13 @@ class ClassArchive:
         """Whether the archive exists."""
         return self.is_settled and self.path.stat().st_size > 0
 
-    def used_by(
-        self, command: Sequence[str], environment: Mapping[str, str], *options: str
+    def configure(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+        """Return command and environment of a spark-submit whose JVM starts with the archive."""
+        return self._with_option(command, environment, f'"-XX:SharedArchiveFile={self.path}" {_VERIFIED}')
+
+    def configure_recording(
+        self, command: Sequence[str], environment: Mapping[str, str]
     ) -> tuple[list[str], dict[str, str]]:
-        """Return command and environment of spark-submit with the archive, unchanged if it does not exist.
-
-        `options` are further options of the JVM.
-        """
-        if not self.is_usable:
-            return list(command), dict(environment)
-        return self._with_option(command, environment, " ".join([f'"-XX:SharedArchiveFile={self.path}"', *options]))
-
-    def recorded_by(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
         """Return command and environment of a spark-submit whose JVM writes a draft of the archive when it ends."""
         return self._with_option(command, environment, f'"-XX:ArchiveClassesAtExit={self._draft}"')
 
@@ -114,48 +108,27 @@ class ClassArchive:
         options = (environment.get(SUBMIT_OPTIONS), option, _NO_LOG)
         return words, {**variables, SUBMIT_OPTIONS: " ".join(filter(None, options))}
 
-    def make(
-        self,
-        installation: SparkInstallation,
-        environment: Mapping[str, str],
-        started: Callable[[JobProcess], None] = lambda _: None,
-    ) -> None:
-        """Run a job that creates the archive, unless another task does. This takes up to a minute.
-
-        `started` is called with the job. A failure is logged and recorded in an empty file, so that no other task tries
-        again.
-        """
-        try:
-            with self.locked() as is_locked:
-                if is_locked and not self.is_settled:
-                    self._make(installation, environment, started)
-        except OSError as error:
-            log.warning("Jobs run without a CDS archive: %s cannot be written (%s)", self.path, error.strerror)
-
-    def _make(
-        self, installation: SparkInstallation, environment: Mapping[str, str], started: Callable[[JobProcess], None]
-    ) -> None:
-        log.info(
-            "Creating the CDS archive %s, which makes jobs start sooner. This happens once and takes up to a minute",
-            self.path,
-        )
-        draft = self._draft
+    def create(self, installation: SparkInstallation, environment: Mapping[str, str]) -> None:
+        """Run a job that creates the archive. This takes up to a minute. Failures are logged."""
         self.prepare()
-        option = f'{FAST_COMPILER} "-XX:ArchiveClassesAtExit={draft}"'
+        option = f'{FAST_COMPILER} "-XX:ArchiveClassesAtExit={self._draft}"'
+        command, variables = self._with_option(_command(installation), environment, option)
+        output = JobOutput()
         try:
-            code, cause = _run(*self._with_option(_command(installation), environment, option), started)
-            if code == 0 and draft.is_file():
-                draft.replace(self.path)
-                return
+            run = subprocess.run(  # noqa: S603 - runs Spark as jobs do
+                command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+            )
+            for line in run.stdout.splitlines():
+                output.level_of(line)
+            if run.returncode == 0 and self._draft.is_file():
+                self._draft.replace(self.path)
+            else:
+                log.warning("The CDS archive could not be created: %s", output.cause)
         finally:
-            draft.unlink(missing_ok=True)
-        log.warning("Jobs run without a CDS archive, which could not be created: %s", cause)
-        if 0 <= code < _MIN_SIGNAL_CODE:
-            self.give_up()
-            log.warning("To try again, delete %s", self.path)
+            self._draft.unlink(missing_ok=True)
 
     @contextmanager
-    def locked(self) -> Iterator[bool]:
+    def lock(self) -> Iterator[bool]:
         """Yield whether this process has the lock of the archive. The system releases it when the process ends."""
         with self.path.with_suffix(".lock").open("w") as file:
             try:
@@ -167,7 +140,7 @@ class ClassArchive:
 
 
 def class_archive(
-    directory: str | None,
+    directory: Path,
     installation: SparkInstallation,
     environment: Mapping[str, str],
     *,
@@ -176,13 +149,13 @@ def class_archive(
 ) -> ClassArchive | None:
     """Return the archive of an installation in `directory`, which is created if it does not exist.
 
-    `class_path` and `options` are the user's further class path and JVM options. Returns None without a directory, if
-    Java or Spark's jars are not found, if the environment has JVM options for class data sharing, and if settings files
-    must stay on the class path, which is logged. Raises `ConfigError` for a directory that others may write to, since
+    `class_path` and `options` are the user's further class path and JVM options. Returns None if Java or Spark's jars
+    are not found, if the environment has JVM options for class data sharing, and if settings files must stay on the
+    class path, which is logged. Raises `ConfigError` for a directory that others may write to, since
     they could replace code, or whose path does not fit into a JVM option.
     """
     options = f"{environment.get(SUBMIT_OPTIONS, '')} {options}"
-    if not directory or any(option in options for option in _CDS_OPTIONS):
+    if any(option in options for option in _CDS_OPTIONS):
         return None
     java = find_java(environment)
     jars = spark_jars(installation)
@@ -193,7 +166,7 @@ def class_archive(
     if settings_file is not None:
         log.info("Jobs run without a CDS archive, because Java does not allow %s on the class path", settings_file)
         return None
-    cache = _require_private(Path(directory).absolute())
+    cache = _require_private(directory.absolute())
     digest = hashlib.sha256(class_path.encode())
     for file in (java, *jars):
         info = file.stat()
@@ -223,25 +196,10 @@ def _command(installation: SparkInstallation) -> list[str]:
     return [*words, "--conf", "spark.log.level=WARN", "--py-files", str(job_archive()), str(program)]
 
 
-def _run(command: list[str], environment: Mapping[str, str], started: Callable[[JobProcess], None]) -> tuple[int, str]:
-    """Run a command, and return its exit code and the cause of a failure."""
-    output = JobOutput()
-    job = JobProcess(command, environment)
-    try:
-        started(job)
-        for line in job.lines():
-            output.level_of(line)
-            log.debug("%s", line)
-    except BaseException:
-        job.kill()
-        raise
-    return job.wait(), output.cause
-
-
 def main() -> int:
     """Create the archive of an installation, for container images. Return 0 if it exists afterward."""
     parser = argparse.ArgumentParser(prog="python -m airflow_pushdown.hooks.class_archive", description=main.__doc__)
-    parser.add_argument("directory", help="the value of class_archives or AIRFLOW_PUSHDOWN_CLASS_ARCHIVES")
+    parser.add_argument("directory", type=Path, help="the value of class_archives or AIRFLOW_PUSHDOWN_CLASS_ARCHIVES")
     parser.add_argument("--spark-home", help="like the operators' spark_home")
     parser.add_argument("--spark-python", help="like the operators' spark_python")
     arguments = parser.parse_args()
@@ -259,7 +217,8 @@ def main() -> int:
             "no archive can be used: Java or Spark's jars are not found, settings files must stay on the class path, "
             "or SPARK_SUBMIT_OPTS has options for class data sharing"
         )
-    archive.make(installation, environment)
+    if not archive.is_usable:
+        archive.create(installation, environment)
     return 0 if archive.is_usable else 1
 
 

@@ -10,7 +10,7 @@ from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.hooks.drivers import ClusterUnreachableError, DriverPhase, DriverStatus, StandaloneDrivers
 from airflow_pushdown.hooks.exchange import Exchange
-from airflow_pushdown.hooks.failures import driver_unreachable
+from airflow_pushdown.hooks.failures import driver_unreachable_error
 from airflow_pushdown.hooks.tracking import TrackedDriver
 from pushdown_spark.contract import JobSpec, SecretValues
 from pushdown_spark.contract.driver_claim import REPLACED, claim
@@ -157,7 +157,7 @@ class ClusterDriverHook(SparkConnectionHook):
             try:
                 return next(iter(self.tagged_drivers(are_active=False)), None)
             except ClusterUnreachableError as error:
-                raise driver_unreachable("of an earlier try", str(error)) from error
+                raise driver_unreachable_error("of an earlier try", str(error)) from error
         if self._exchange.read_spec() is None:
             return None
         owner = claim(self._exchange.result_location, REPLACED)
@@ -180,7 +180,7 @@ class ClusterDriverHook(SparkConnectionHook):
             return self.tagged_drivers(are_active=True)
         except ClusterUnreachableError as error:
             if self._submission.try_number > 1 or self._exchange.read_spec() is not None:
-                raise driver_unreachable("of an earlier try", str(error)) from error
+                raise driver_unreachable_error("of an earlier try", str(error)) from error
             self.log.warning("This is the first try, so no driver of it runs, but none can be ended either: %s", error)
             return []
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _TIMEOUT = (5, 30)
 """Seconds for the connection and for the response."""
 _PATIENCE_SECONDS = 300.0
-"""How long a cluster manager may be away, for example during its restart, before a task gives up."""
+"""Seconds for which a cluster manager may not respond, for example during its restart, before a task fails."""
 _POLL_SECONDS = 0.2
 _KUBERNETES_PROVIDER = "apache-airflow-providers-cncf-kubernetes"
 RUN_LABEL = "airflow-pushdown-run"
@@ -140,7 +140,7 @@ class YarnDrivers:
             return DriverStatus(DriverPhase.MISSING, "", "YARN does not know the application")
         application = response.get("app")
         if not isinstance(application, Mapping) or "state" not in application:
-            raise ClusterUnreachableError(f"{self._address}: not the answer of a ResourceManager")
+            raise ClusterUnreachableError(f"{self._address}: not the response of a ResourceManager")
         state, final = str(application["state"]), str(application.get("finalStatus"))
         if state in self._ACTIVE:
             return DriverStatus(DriverPhase.ACTIVE, state)
@@ -255,31 +255,31 @@ def drivers_of(kind: str, settings: Mapping[str, object]) -> Drivers:
 
 
 class DriverWatch:
-    """Repeated requests for the status of one driver. A cluster manager may be away for some minutes."""
+    """Repeated requests for the status of one driver. A cluster manager may not respond for some minutes."""
 
     def __init__(self, drivers: Drivers, driver_id: str, patience_seconds: float = _PATIENCE_SECONDS) -> None:
         self._drivers = drivers
         self._driver_id = driver_id
         self._patience = patience_seconds
-        self._away_since: float | None = None
+        self._unreachable_since: float | None = None
         self._state = ""
 
     def poll(self, log: Logger) -> DriverStatus:
-        """Return the status, which is active while the cluster manager is away. Log changes.
+        """Return the status, which is active while the cluster manager does not respond. Log changes.
 
-        Raises `ClusterUnreachableError` if it is away for too long.
+        Raises `ClusterUnreachableError` if it does not respond for too long.
         """
         try:
             status = self._drivers.status(self._driver_id)
         except ClusterUnreachableError as error:
             now = time.monotonic()
-            if self._away_since is None:
+            if self._unreachable_since is None:
                 log.warning("Driver %s: no status (%s)", self._driver_id, error)
-                self._away_since = now
-            if now - self._away_since >= self._patience:
+                self._unreachable_since = now
+            if now - self._unreachable_since >= self._patience:
                 raise
             return DriverStatus(DriverPhase.ACTIVE)
-        self._away_since = None
+        self._unreachable_since = None
         if str(status) != self._state:
             self._state = str(status)
             log.info("Driver %s: %s", self._driver_id, status)
@@ -321,5 +321,5 @@ def _call(
     try:
         content = response.json()
     except ValueError as error:
-        raise ClusterUnreachableError(f"{url}: not the answer of a cluster manager") from error
+        raise ClusterUnreachableError(f"{url}: not the response of a cluster manager") from error
     return content if isinstance(content, Mapping) else {}

@@ -51,7 +51,7 @@ def find_installation(
         raise config_error(f"spark_python: {spark_python} is not an executable file")
     if os.sep in binary:
         if not _executable(Path(binary)):
-            raise _not_found([binary])
+            raise _not_found_error([binary])
         return SparkInstallation(binary=binary, python=python, home=spark_home)
     candidates = _candidates(spark_home, spark_python, environ)
     for directory, home in candidates:
@@ -61,7 +61,7 @@ def find_installation(
             raise config_error(f"spark_home: there is no executable {directory / binary}")
     on_path = shutil.which(binary, path=environ.get("PATH", os.defpath))
     if on_path is None:
-        raise _not_found([*(str(directory / binary) for directory, _ in candidates), f"{binary} on PATH"])
+        raise _not_found_error([*(str(directory / binary) for directory, _ in candidates), f"{binary} on PATH"])
     return SparkInstallation(binary=on_path, python=python, home=None)
 
 
@@ -121,7 +121,7 @@ def _executable(path: Path) -> bool:
     return path.is_file() and os.access(path, os.X_OK)
 
 
-def _not_found(paths: list[str]) -> SparkSubmitNotFoundError:
+def _not_found_error(paths: list[str]) -> SparkSubmitNotFoundError:
     """Return the error for a missing spark-submit."""
     return SparkSubmitNotFoundError(
         JobError(

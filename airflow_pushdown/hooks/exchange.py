@@ -45,13 +45,13 @@ class Exchange:
         self._hidden: Path | None = None
 
     @classmethod
-    def private(cls) -> Self:
+    def create_private(cls) -> Self:
         """Create a directory of mode 0700 for a driver on this machine."""
         directory = Path(tempfile.mkdtemp(prefix="airflow-pushdown-"))
         return cls(DirectoryFiles(directory), own=directory)
 
     @classmethod
-    def shared(cls, exchange_dir: str | None, run_key: str, conn_id: str | None = None) -> Self:
+    def open_shared(cls, exchange_dir: str | None, run_key: str, conn_id: str | None = None) -> Self:
         """Open the files of one run at `exchange_dir`, for a driver on another machine.
 
         All tries of a run share them, so that a retry can read the result of a job that outlived its task. `conn_id` is

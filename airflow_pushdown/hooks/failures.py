@@ -20,7 +20,7 @@ def signal_of(returncode: int) -> signal.Signals | None:
         return None
 
 
-def driver_killed(number: signal.Signals, returncode: int) -> PushdownTaskError:
+def driver_killed_error(number: signal.Signals, returncode: int) -> PushdownTaskError:
     """Return the error for a driver that a signal ended."""
     advice = (
         "if the machine ran out of memory, lower driver_memory or raise the worker's limit"
@@ -33,21 +33,21 @@ def driver_killed(number: signal.Signals, returncode: int) -> PushdownTaskError:
     )
 
 
-def driver_lost(driver_id: str, status: DriverStatus) -> PushdownTaskError:
+def driver_lost_error(driver_id: str, status: DriverStatus) -> PushdownTaskError:
     """Return the error for a driver on a cluster that has ended without a result."""
     return retryable_error(
         f"driver {driver_id} ended without a result ({status}); see its output on the cluster", ErrorCode.DRIVER_KILLED
     )
 
 
-def killed_by_task() -> PushdownTaskError:
+def task_killed_error() -> PushdownTaskError:
     """Return the error for a job whose task was killed."""
     return retryable_error(
         "the task was killed, and all processes of its Spark job were ended", ErrorCode.DRIVER_KILLED
     )
 
 
-def driver_unreachable(driver_id: str, problem: str) -> PushdownTaskError:
+def driver_unreachable_error(driver_id: str, problem: str) -> PushdownTaskError:
     """Return the error for a driver that may still run, although the cluster does not give its status."""
     return retryable_error(
         f"driver {driver_id} may still run, and no other was submitted: {problem}; a retry asks again, so check that "

@@ -1,4 +1,4 @@
-"""The Python of the driver: its packages, and the mix-ups that would make every job fail."""
+"""The Python of the driver: its packages, and the wrong installations that would make every job fail."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,14 +16,14 @@ from airflow_pushdown.hooks.application import (
     started_application,
     submitted_pod,
 )
-from airflow_pushdown.hooks.archive_recording import OFF, StartArchive, start_archive
-from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, class_archive
+from airflow_pushdown.hooks.archive_recording import start_archive
+from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE
 from airflow_pushdown.hooks.cluster_driver import ClusterDriverHook, Submission
 from airflow_pushdown.hooks.conf_directory import CONF_DIRECTORY, unmovable_file
 from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.environment import child_environment, find_installation
 from airflow_pushdown.hooks.exchange import Exchange
-from airflow_pushdown.hooks.failures import driver_killed, driver_lost, killed_by_task, signal_of
+from airflow_pushdown.hooks.failures import driver_killed_error, driver_lost_error, signal_of, task_killed_error
 from airflow_pushdown.hooks.jvm_options import SUBMIT_OPTIONS, compiler_options, user_options
 from airflow_pushdown.hooks.output import JobOutput
 from airflow_pushdown.hooks.packages import (
@@ -145,11 +144,11 @@ class PushdownSubmitHook(ClusterDriverHook):
         result = self._exchange.read_result()
         self._exchange.discard()
         if self._killed:
-            raise killed_by_task()
+            raise task_killed_error()
         if (driver := self.tracked_driver()) is not None:
             driver.delete_pod(result)
         if result is None and self._status is not None:
-            raise driver_lost(str(self.driver_id), self._status)
+            raise driver_lost_error(str(self.driver_id), self._status)
         if result is None:
             raise retryable_error(
                 "the job ended without a result; see its output in the log above, "
@@ -220,15 +219,10 @@ class PushdownSubmitHook(ClusterDriverHook):
     def _run_with_fast_start(self, command: list[str], environment: dict[str, str]) -> int:
         """Run spark-submit with JVM options that shorten its start, and without them if the JVM refuses them."""
         fast_command, fast_environment = command, self._with_compiler(environment)
-        directory = self._submission.class_archives or os.environ.get(DIRECTORY_VARIABLE)
-        with contextlib.ExitStack() as stack:
-            archive: StartArchive | None = None
-            if not directory:
-                archive = stack.enter_context(start_archive(self._installation, fast_environment, self._class_settings))
-                if archive is not None:
-                    fast_command, fast_environment = archive.used_by(fast_command, fast_environment)
-            elif directory != OFF:
-                fast_command, fast_environment = self._with_classes(directory, fast_command, fast_environment)
+        directory = self._submission.class_archives or os.environ.get(DIRECTORY_VARIABLE) or None
+        with start_archive(directory, self._installation, fast_environment, self._class_settings) as archive:
+            if archive is not None:
+                fast_command, fast_environment = archive.configure(fast_command, fast_environment)
             returncode = self._start(fast_command, fast_environment)
             has_result = self._exchange.read_result() is not None
             if archive is not None:
@@ -248,7 +242,7 @@ class PushdownSubmitHook(ClusterDriverHook):
     def _start(self, command: list[str], environment: Mapping[str, str]) -> int:
         """Start spark-submit, log its output, and return its exit code."""
         if self._killed:
-            raise killed_by_task()
+            raise task_killed_error()
         try:
             job = JobProcess(command, environment, self._exchange.private_directories)
         except OSError as error:
@@ -258,7 +252,9 @@ class PushdownSubmitHook(ClusterDriverHook):
             # The provider's hook only stops a driver on a cluster if it has a running spark-submit.
             self._submit_sp = job.popen
         try:
-            self._remember_job(job)
+            self._job = job
+            if self._killed:
+                job.kill()
             self._follow(job)
         except BaseException:
             # The job must not continue without the task, for example after a timeout or an interrupt.
@@ -289,23 +285,6 @@ class PushdownSubmitHook(ClusterDriverHook):
         if not self._driver_class_path:
             return self._settings
         return {**self._settings, "spark.driver.extraClassPath": self._driver_class_path}
-
-    def _with_classes(
-        self, directory: str, command: list[str], environment: dict[str, str]
-    ) -> tuple[list[str], dict[str, str]]:
-        """Return command and environment with a CDS archive for the driver's JVM, after creating it if necessary."""
-        archive = class_archive(directory, self._installation, environment)
-        if archive is None:
-            return command, environment
-        if not archive.is_settled:
-            archive.make(self._installation, environment, self._remember_job)
-        return archive.used_by(command, environment)
-
-    def _remember_job(self, job: JobProcess) -> None:
-        """Remember a started job, so that `on_kill` can end it. If the task was already killed, end it now."""
-        self._job = job
-        if self._killed:
-            job.kill()
 
     def _follow(self, job: JobProcess) -> None:
         """Log the job's output. On a cluster, the provider's hook extracts the ids of driver and application."""
@@ -350,15 +329,15 @@ class PushdownSubmitHook(ClusterDriverHook):
     def _check(self, returncode: int) -> None:
         """Raise unless spark-submit succeeded or the job wrote a result."""
         if self._killed:
-            raise killed_by_task()
+            raise task_killed_error()
         number = signal_of(returncode)
         # A driver whose JVM was killed may have written a result with a less precise error.
         if number is not None and returncode < 0:
-            raise driver_killed(number, returncode)
+            raise driver_killed_error(number, returncode)
         if self._exchange.read_result() is not None:
             return
         if number is not None:
-            raise driver_killed(number, returncode)
+            raise driver_killed_error(number, returncode)
         if returncode and (message := self._output.final_error):
             raise config_error(message)
         if returncode:
@@ -379,11 +358,11 @@ class PushdownSubmitHook(ClusterDriverHook):
 
     def _open_exchange(self) -> Exchange:
         """Create a private directory for a local driver, otherwise open the files of the run at `exchange_dir`."""
-        return Exchange.shared(*self.exchange_place) if self.is_cluster else Exchange.private()
+        return Exchange.open_shared(*self.exchange_place) if self.is_cluster else Exchange.create_private()
 
     @property
     def exchange_place(self) -> tuple[str | None, str, str | None]:
-        """The arguments of `Exchange.shared` for the run. Parameters precede the extras of the connection."""
+        """The arguments of `Exchange.open_shared` for the run. Parameters precede the extras of the connection."""
         submission = self._submission
         directory, conn_id = self.exchange_extras
         return (

@@ -16,7 +16,7 @@ from airflow_pushdown.hooks.drivers import (
     end_driver,
 )
 from airflow_pushdown.hooks.exchange import Exchange
-from airflow_pushdown.hooks.failures import driver_unreachable
+from airflow_pushdown.hooks.failures import driver_unreachable_error
 from pushdown_spark.contract import JobResult, JobSpec
 from pushdown_spark.contract.progress import Progress
 
@@ -54,7 +54,7 @@ class TrackedDriver:
             if prepared is not None and (prepared.run_key, prepared.generation) == (spec.run_key, spec.generation):
                 return self._phase_of_own(status)
         except ClusterUnreachableError as error:
-            raise driver_unreachable(self._driver_id, str(error)) from error
+            raise driver_unreachable_error(self._driver_id, str(error)) from error
         self.replace()
         return DriverPhase.MISSING
 
@@ -65,9 +65,9 @@ class TrackedDriver:
                 return
             self._log.warning("Driver %s of an earlier try or a cleared task is ended", self._driver_id)
             if not end_driver(self._drivers, self._driver_id, REPLACE_SECONDS):
-                raise driver_unreachable(self._driver_id, "it does not end")
+                raise driver_unreachable_error(self._driver_id, "it does not end")
         except ClusterUnreachableError as error:
-            raise driver_unreachable(self._driver_id, str(error)) from error
+            raise driver_unreachable_error(self._driver_id, str(error)) from error
 
     def _phase_of_own(self, status: DriverStatus) -> DriverPhase:
         self._log.info("Driver %s of an earlier try: %s", self._driver_id, status)
@@ -98,7 +98,7 @@ class TrackedDriver:
                 if is_killed():
                     break
         except ClusterUnreachableError as error:
-            raise driver_unreachable(self._driver_id, str(error)) from error
+            raise driver_unreachable_error(self._driver_id, str(error)) from error
         return status
 
     def kill(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.cluster_driver import Submission
 from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
 from airflow_pushdown.hooks.database_connections import database_connection
-from airflow_pushdown.hooks.failures import killed_by_task
+from airflow_pushdown.hooks.failures import task_killed_error
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.metrics import emit
 from airflow_pushdown.operators.cluster import ClusterOperator
@@ -29,7 +28,7 @@ from airflow_pushdown.operators.parse_checks import check_literals
 from airflow_pushdown.operators.values import entries, naming_parameters, run_interval, switch
 from airflow_pushdown.parameters import parameters_of, renderers_for, template_fields_for
 from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLink, report_path
-from airflow_pushdown.progress_reports import ProgressReports, store_progress
+from airflow_pushdown.progress_reports import ProgressReports, log_group, store_progress
 from airflow_pushdown.spark_settings import (
     ParameterConflictError,
     UnsafeSettingError,
@@ -213,13 +212,13 @@ class PushdownBaseOperator(ClusterOperator):
         self._result = result
         if self._submission is not None:
             emit(type(self).__name__, self._submission.spec, result)
-        self._log_group(logging.INFO, "Pushdown report", render_text(result))
+        log_group(self.log.info, "Pushdown report", render_text(result))
         self._push_scans(context, result)
         if result.error is not None:
             if self.do_xcom_push:
                 context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=result.as_xcom())
             if result.error.traceback:
-                self._log_group(logging.ERROR, "Traceback of the job", result.error.traceback)
+                log_group(self.log.error, "Traceback of the job", result.error.traceback)
             raise exception_for(result.error)
         self._record_outputs(context, result)
         return result.as_xcom()
@@ -377,11 +376,6 @@ class PushdownBaseOperator(ClusterOperator):
         if started.ui is not None:
             context["ti"].xcom_push(key=SparkApplicationLink().xcom_key, value=started.ui)
 
-    def _log_group(self, level: int, title: str, text: str) -> None:
-        """Log a text line by line as a group that Airflow's log view can fold."""
-        for line in (f"::group::{title}", *text.rstrip().splitlines(), "::endgroup::"):
-            self.log.log(level, "%s", line)
-
     def _get_hook(self) -> PushdownSubmitHook:
         """Set and return the hook of the submission. The provider's operator calls this when `conf` is complete."""
         if self._submission is None:
@@ -421,9 +415,9 @@ class PushdownBaseOperator(ClusterOperator):
             yarn_track_via_rm_api=self._yarn_track_via_rm_api,
             yarn_rm_auth=self._yarn_rm_auth,
         )
-        # A signal before this line has found no hook to kill.
+        # A signal that arrived earlier found no hook whose job it could end.
         if self._killed:
-            raise killed_by_task()
+            raise task_killed_error()
         self._follow_driver(hook)
         return hook
 
@@ -457,7 +451,7 @@ class PushdownBaseOperator(ClusterOperator):
 
     def _mapped_values(self) -> dict[str, object]:
         """Return the values of the parameters that map to Spark keys, None if not given."""
-        parameters = (row for row in parameters_of(self.table_name) if row.mapped or row.replaced_keys)
+        parameters = (row for row in parameters_of(self.table_name) if row.sets_spark_keys or row.replaced_keys)
         return {row.name: switch(row.name, getattr(self, row.field)) for row in parameters}
 
     def _source_secrets(self) -> SecretValues:

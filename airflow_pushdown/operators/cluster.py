@@ -11,7 +11,7 @@ from airflow.sdk import Context
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.drivers import DriverPhase
-from airflow_pushdown.hooks.failures import driver_unreachable
+from airflow_pushdown.hooks.failures import driver_unreachable_error
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.task_state import has_next_try, is_true_in_time, task_state
 from airflow_pushdown.triggers.driver import DriverEvent, DriverTrigger
@@ -103,7 +103,7 @@ class ClusterOperator(SparkSubmitOperator):
             return
         hook.attach(event.driver_id)
         if not event.is_timeout:
-            raise driver_unreachable(event.driver_id, event.problem)
+            raise driver_unreachable_error(event.driver_id, event.problem)
         raise AirflowTaskTimeout(f"driver {event.driver_id} ran longer than execution_timeout and was ended")
 
     def _remember_driver(self, context: Context, driver_id: str) -> None:

@@ -167,7 +167,7 @@ class DagReports:
 
 
 def fallbacks_of(result: JobResult) -> Iterator[tuple[str, str, int | None]]:
-    """Yield source, reason and bytes read of each source that Spark's reader took instead of ours."""
+    """Yield source, reason and bytes read of each source that Spark's reader took instead of a pushdown reader."""
     for name, source in result.sources.items():
         if source.reader == "spark" and source.conjuncts and source.reason != SPARK_REQUESTED:
             yield name, source.reason, source.bytes_read

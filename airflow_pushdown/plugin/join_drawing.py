@@ -57,7 +57,7 @@ def moved_nodes(tree: JoinTree, other: JoinTree) -> frozenset[frozenset[str]]:
     relations that the other tree does not join.
     """
     order, positions = _leaves(tree), {name: number for number, name in enumerate(_leaves(other))}
-    stay = set(_longest_rising([name for name in order if name in positions], positions))
+    stay = set(_longest_increasing([name for name in order if name in positions], positions))
     moved = {frozenset((name,)) for name in order if name not in stay}
     return frozenset(moved or _joins(tree) - _joins(other))
 
@@ -70,7 +70,7 @@ def _joins(tree: JoinTree) -> set[frozenset[str]]:
     return {node.relations for node in tree.nodes() if node.sides}
 
 
-def _longest_rising(names: Sequence[str], positions: Mapping[str, int]) -> tuple[str, ...]:
+def _longest_increasing(names: Sequence[str], positions: Mapping[str, int]) -> tuple[str, ...]:
     """Return the longest part of a sequence whose positions rise.
 
     >>> _longest_rising("adbc", {"a": 0, "b": 1, "c": 2, "d": 3})

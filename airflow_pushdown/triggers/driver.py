@@ -74,9 +74,9 @@ class DriverTrigger(BaseTrigger):
     ) -> None:
         """Set what to wait for.
 
-        `kind` and `settings` describe a class of `hooks.drivers`. `exchange` has the arguments of `Exchange.shared`.
-        `end_time` is the end of the task's execution timeout in seconds since the epoch. With `stores_progress`, the
-        report page shows the progress of the job.
+        `kind` and `settings` describe a class of `hooks.drivers`. `exchange` has the arguments of
+        `Exchange.open_shared`. `end_time` is the end of the task's execution timeout in seconds since the epoch. With
+        `stores_progress`, the report page shows the progress of the job.
         """
         super().__init__()  # type: ignore[no-untyped-call]
         self.kind = kind
@@ -185,7 +185,7 @@ class DriverTrigger(BaseTrigger):
 
     def _open_exchange(self) -> Exchange:
         directory, run_key, conn_id = self.exchange
-        return Exchange.shared(directory, str(run_key), conn_id)
+        return Exchange.open_shared(directory, str(run_key), conn_id)
 
     def _is_still_deferred(self) -> bool:
         """Return whether the task still waits. Airflow also cancels triggers that it gives to another triggerer."""
@@ -195,6 +195,6 @@ class DriverTrigger(BaseTrigger):
         try:
             return task_state(ti.dag_id, ti.run_id, ti.task_id, ti.map_index) == DEFERRED
         except Exception as error:
-            # Whatever prevents the answer, most cancelled triggers belong to a task that a user has ended.
+            # Most cancelled triggers belong to a task that a user has ended.
             self.log.warning("The state of the task is not known: %s", error)
             return False

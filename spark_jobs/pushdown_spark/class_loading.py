@@ -65,7 +65,7 @@ def _run_queries(spark: SparkSession, files: Mapping[SourceFormat, str], reader:
 def _write(spark: SparkSession, result: PushdownResult, path: str) -> None:
     output = open_output(spark, OutputSpec(path=path), "classes")
     output.prepare()
-    with output.guarded():
+    with output.transaction():
         result.run(output.stage, single_pass=True)
     result.report()
 

@@ -130,7 +130,7 @@ def _plan_groups(
     for group in groups:
         group_relation = relation.open_group(group.source(relation.source))
         group_request = group.request(request, group_relation.source, names)
-        group_request = replace(group_request, loaded=partial(getattr, group_relation, "listing"))
+        group_request = replace(group_request, load_listing=partial(getattr, group_relation, "listing"))
         plans.append(plan_scan(spark, group_relation, group_request, notes))
     fields = {field.name: field for field in (*partition_schema.fields, *request.read_schema.fields)}
     schema = StructType([fields[name] for name in request.columns])
@@ -179,7 +179,7 @@ def _plan_format(spark: SparkSession, request: ScanRequest, notes: tuple[str, ..
         problem = recoverable_error(exc)
         if problem is None:
             raise
-        reason = f"our reader gave up while it planned the scan: {problem}"
+        reason = f"the pushdown reader failed while it planned the scan: {problem}"
     native = partial(NativeScan, request, notes=notes, predicted=predicted)
     if request.source.format is SourceFormat.ORC:
         native = _native_orc(request, reason, notes, load, predicted, filters_lazily=filters_lazily)

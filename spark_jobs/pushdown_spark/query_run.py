@@ -30,11 +30,11 @@ from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.expressions.session_settings import is_option_on
 from pushdown_spark.output.base import Output
 from pushdown_spark.output.catalog_targets import open_catalog_output
-from pushdown_spark.output.checks import raise_failed
+from pushdown_spark.output.checks import raise_failures
 from pushdown_spark.output.database_output import open_database_output
 from pushdown_spark.output.source_guard import OTHER_OUTPUT, OTHER_SOURCE, OWN_SOURCE, ReadPath
 from pushdown_spark.output.writer import open_output
-from pushdown_spark.relations.listing import escaped
+from pushdown_spark.relations.listing import escape_glob
 from pushdown_spark.relations.tables import table_directories
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.preflight import needs_python, start_check
@@ -98,7 +98,7 @@ class QueryRun:
         self._output = self._open_output(self._spec.output)
         if not self._output.prepare():
             return self._output.committed_rows
-        with self._output.guarded():
+        with self._output.transaction():
             rows = self._output.staged_rows = self._rows(self._output.stage)
         return rows
 
@@ -145,13 +145,13 @@ class QueryRun:
             elif isinstance(source, TableSourceSpec):
                 # Another scan reports that its table is missing.
                 with suppress(PushdownError) if source in self._other_sources else nullcontext():
-                    paths = map(escaped, table_directories(self._spark, source))
+                    paths = map(escape_glob, table_directories(self._spark, source))
             for path in paths:
                 owner = OTHER_SOURCE if source in self._other_sources else OWN_SOURCE
                 yield ReadPath(path, _is_recursive(source), owner)
         for output in self._other_outputs:
             if isinstance(output, OutputSpec):
-                yield ReadPath(escaped(output.path), owner=OTHER_OUTPUT)
+                yield ReadPath(escape_glob(output.path), owner=OTHER_OUTPUT)
 
     def _rows(self, action: Callable[[DataFrame], None]) -> int | None:
         in_python = [source.format for source in self._spec.sources.values() if needs_python(source)]
@@ -176,7 +176,7 @@ class QueryRun:
             self._running = None
         self.sources, self.joins = query.report(), query.joins()
         self._checks = tuple(self._malformed_checks())
-        raise_failed(self._checks)
+        raise_failures(self._checks)
         return query.rows
 
     def _malformed_checks(self) -> Iterator[CheckReport]:

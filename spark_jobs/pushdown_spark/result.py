@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_err
 from pushdown_spark.runtime.jvm_gateway import java_list, local_dataframe
 from pushdown_spark.runtime.query_metrics import RowCount, StageCounts, StageWatch
 from pushdown_spark.scan.advice import with_advice
-from pushdown_spark.scan.base import ProjectedScan, report_of_run, running
+from pushdown_spark.scan.base import ProjectedScan, report_of_run, run_context
 
 T = TypeVar("T")
 
@@ -45,21 +44,16 @@ class PushdownResult(ABC):
     def df(self) -> DataFrame:
         """The result as a lazy DataFrame."""
 
-    def run(
-        self, action: Callable[[DataFrame], T], *, single_pass: bool = False, as_they_come: bool | None = None
-    ) -> T:
+    def run(self, action: Callable[[DataFrame], T], *, single_pass: bool = False) -> T:
         """Run an action over the result, and count on the executors what it reads and returns.
 
         Set `single_pass` for an action that reads the rows once and in their order, such as a write; counting them is
         then nearly free. Do not set it for an action that sorts all rows: Spark reads them twice, and the count is
-        wrong. `as_they_come` is the former name of `single_pass`.
+        wrong.
 
         If our reader fails on the input, the action runs again over Spark's own reader. A failed action must therefore
         leave nothing behind. The error of our reader is raised only if Spark's reader fails too.
         """
-        if as_they_come is not None:
-            warnings.warn("as_they_come is now single_pass", DeprecationWarning, stacklevel=2)
-            single_pass = as_they_come
         if self._can_fall_back:
             try:
                 return self._run(action, single_pass=single_pass)
@@ -67,7 +61,7 @@ class PushdownResult(ABC):
                 problem = recoverable_error(exc)
                 if problem is None:
                     raise
-                self._fall_back(f"our reader gave up: {problem}")
+                self._fall_back(f"the pushdown reader failed: {problem}")
                 self._can_fall_back, self._problem = False, problem
         with prefer_reader_error(self._problem):
             return self._run(action, single_pass=single_pass)
@@ -132,14 +126,14 @@ class ScanResult(PushdownResult):
     @property
     def df(self) -> DataFrame:
         """The result as a lazy DataFrame."""
-        return self._scan.frame() if self._limit is None else self._scan.limited(self._limit)
+        return self._scan.frame() if self._limit is None else self._scan.limit(self._limit)
 
     def _fall_back(self, reason: str) -> None:
         assert self._fallback is not None
         self._scan = self._fallback(reason)
 
     def _run(self, action: Callable[[DataFrame], T], *, single_pass: bool) -> T:
-        with running(self._scan.scan, self._spark):
+        with run_context(self._scan.scan, self._spark):
             if self._takes_scan_count:
                 return self._run_with_scan_count(action)
             with StageWatch(self._spark) as watch, self._limited_rows() as frame:
@@ -166,7 +160,7 @@ class ScanResult(PushdownResult):
         def complete() -> SourceReport:
             planned = report()
             if planned.cost is not None:
-                planned = planned.model_copy(update={"cost": planned.cost.after(counts.seconds)})
+                planned = planned.model_copy(update={"cost": planned.cost.with_measurement(counts.seconds)})
             if planned.bytes_read is None and not scan.is_mixed:
                 planned = counts.complete(
                     planned,
@@ -229,15 +223,13 @@ def _collect(spark: SparkSession, scan: ProjectedScan, limit: int) -> DataFrame:
     """Collect at most `limit` rows on the driver, front to back."""
     pieces = scan.scan.incremental(limit)
     if pieces is None:
-        frame = scan.limited(limit)
+        frame = scan.limit(limit)
         return local_dataframe(spark, frame._jdf.collectAsList(), frame)
     rows, last = java_list(spark), None
     while rows.size() < limit and (piece := pieces.next_frame()) is not None:
         last = scan.project(piece)
         rows.addAll(last._jdf.collectAsList())
-    return local_dataframe(
-        spark, rows.subList(0, min(limit, rows.size())), scan.limited(limit) if last is None else last
-    )
+    return local_dataframe(spark, rows.subList(0, min(limit, rows.size())), scan.limit(limit) if last is None else last)
 
 
 def _persist(scan: ProjectedScan, limit: int, persisted: list[DataFrame]) -> DataFrame | None:

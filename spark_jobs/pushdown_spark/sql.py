@@ -82,7 +82,7 @@ class SqlPlanner:
         request = request.of_query(sql)
 
         def run_query(frame: DataFrame) -> DataFrame:
-            with self._views.shadowing({source.name: frame}):
+            with self._views.shadow({source.name: frame}):
                 return self._spark.sql(sql)
 
         planned = plan_scan(self._spark, relation, request, notes)
@@ -118,5 +118,5 @@ class SqlPlanner:
         if where is None or not is_simple or "\\" in sql or quotes_names or not read_alike(sql):
             return None
         (table,) = tree.find_all(exp.Table)
-        predicate = where.this.transform(relation.unqualified, table.alias_or_name)
+        predicate = where.this.transform(relation.unqualify, table.alias_or_name)
         return str(predicate.sql(dialect="spark"))

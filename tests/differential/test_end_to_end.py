@@ -60,7 +60,7 @@ def check_batch(
         tally.rows += sum(theirs.values())
         if report.reader == "pushdown":
             tally.searched += 1
-        elif "gave up" in report.reason:
+        elif "the pushdown reader failed" in report.reason:
             tally.given_up += 1
         else:
             tally.refused += 1

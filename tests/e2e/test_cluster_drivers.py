@@ -185,8 +185,8 @@ def test_a_driver_on_the_cluster_leaves_one_result_and_no_file(local: Local, dag
 @pytest.mark.parametrize("dag", [WAIT, DEFER])
 def test_the_log_and_the_page_of_a_task_show_the_progress_of_its_driver(local: Local, dag: str) -> None:
     run = Run(local, dag, 13)
-    run.wait_for("two lines with the progress", lambda: run.log.count("Progress: ") >= 2)
-    assert re.search(r"Progress: .*\b0 of 1 task", run.log)
+    run.wait_for("two groups with the progress", lambda: run.log.count("::group::Progress after ") >= 2)
+    assert re.search(r"::group::Progress after [^\n]*\n[^\n]*\b0 of 1 task", run.log)
     page = local.deployment.api.linked_page(run.dag, run.run_id, TASK, REPORT_LINK)
     assert re.search(r"<h2>Progress</h2>.*\b0 of 1 task\b.*As of ", page, re.DOTALL)
     set_pace(local, 0)
@@ -203,7 +203,7 @@ def test_a_retry_continues_with_the_driver_of_a_killed_task(local: Local) -> Non
 
     run.wait_for("the next try", lambda: run.task["try_number"] == 2 and run.task["state"] == "running")
     run.wait_for("the reconnection", lambda: "of an earlier try: RUNNING" in run.log)
-    run.wait_for("the progress that the driver wrote", lambda: "Progress: " in run.log)
+    run.wait_for("the progress that the driver wrote", lambda: "Progress after " in run.log)
     set_pace(local, 0)
     assert run.rows().total() == ROWS
     assert list(run.drivers.values()) == ["FINISHED"]

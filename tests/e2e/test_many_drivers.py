@@ -44,11 +44,11 @@ def test_ten_thousand_small_tasks_leave_no_file(tmp_path: Path) -> None:
     secrets = SecretValues(hadoop={"fs.s3a.access.key": "known", "fs.s3a.secret.key": "hush"})
     for number in range(SMALL_TASKS):
         spec = JobSpec(run_key=f"d/t/r/{number}", sources={"s": source}, query=QuerySpec(source="s"))
-        exchange = Exchange.shared(str(tmp_path), spec.run_key)
+        exchange = Exchange.open_shared(str(tmp_path), spec.run_key)
         exchange.prepare(spec, secrets)
         Path(exchange.result_location).write_text(JobResult(rows=number).model_dump_json())
         # A trigger and a worker open the directory again.
-        again = Exchange.shared(str(tmp_path), spec.run_key)
+        again = Exchange.open_shared(str(tmp_path), spec.run_key)
         assert again.read_result() == JobResult(rows=number)
         again.discard()
     assert list(tmp_path.iterdir()) == []

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from packable import packable_environment
 
+from airflow_pushdown.environment_archive import environment_archive
 from airflow_pushdown.hooks.cluster_driver import Submission
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
-from airflow_pushdown.packed import environment_archive
 from pushdown_spark.contract import JobSpec, OutputSpec, QuerySpec, SourceSpec
 
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly]

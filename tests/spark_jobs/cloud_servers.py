@@ -160,7 +160,7 @@ class S3Server(CloudStore):
 
 
 @contextmanager
-def running(kind: type[CloudStore], directory: Path) -> Iterator[CloudStore]:
+def run_server(kind: type[CloudStore], directory: Path) -> Iterator[CloudStore]:
     """Run a server with its data in a directory. Skips the test if the server cannot be installed."""
     port = _free_port()
     command = {Azurite: _azurite, GoogleServer: _google_server, S3Server: _s3_server}[kind](port)

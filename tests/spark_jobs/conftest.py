@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from s3_server import ObjectStore, running
+from s3_server import ObjectStore, run_server
 
 
 @pytest.fixture(scope="session")
 def store() -> Iterator[ObjectStore]:
-    with running() as server:
+    with run_server() as server:
         yield server

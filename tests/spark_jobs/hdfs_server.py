@@ -19,7 +19,7 @@ _SECONDS = 120
 
 
 @contextmanager
-def running(directory: Path, pyspark: Path = PYSPARK) -> Iterator[str]:
+def run_server(directory: Path, pyspark: Path = PYSPARK) -> Iterator[str]:
     """Run the servers with their data in a directory. Yield the URI of the root of the file system.
 
     `pyspark` is the directory of a package whose Spark has the Hadoop of the servers.

@@ -159,7 +159,7 @@ def session_proxy(store: ObjectStore) -> Iterator[SessionProxy]:
 
 
 @contextmanager
-def running() -> Iterator[ObjectStore]:
+def run_server() -> Iterator[ObjectStore]:
     """Run the server during the block."""
     log, requests = logging.getLogger("werkzeug"), _Requests()
     log.addHandler(requests)

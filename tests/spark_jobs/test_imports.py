@@ -31,7 +31,7 @@ LAYERS = (
 """Packages and modules of pushdown_spark. Relations know their formats, whose scans read files of relations."""
 
 
-def imported(path: Path) -> Iterator[tuple[str, str]]:
+def imports_in(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the module and the name of each import in a file, except those for type checkers."""
     pending: list[ast.AST] = [ast.parse(path.read_text())]
     while pending:
@@ -64,7 +64,7 @@ def test_layers_import_earlier_layers_only() -> None:
     later = []
     for path in sorted(SPARK.rglob("*.py")):
         own = path.relative_to(SPARK).with_suffix("").parts[0]
-        for module, name in imported(path):
+        for module, name in imports_in(path):
             other = package(module, name)
             if other in number and own in number and number[other] > number[own]:
                 later.append(f"{path.relative_to(ROOT)} imports {module}")
@@ -83,24 +83,23 @@ def test_each_side_imports_its_own_libraries(folder: str, libraries: str) -> Non
     forbidden = re.compile(rf"({libraries})(\.|$)")
     paths = sorted((ROOT / folder).rglob("*.py"))
     assert paths
-    assert [str(path) for path in paths for module, _ in imported(path) if forbidden.match(module)] == []
+    assert [str(path) for path in paths for module, _ in imports_in(path) if forbidden.match(module)] == []
 
 
 def test_packages_import_no_private_names_of_others() -> None:
     private = []
     for path in sorted(SPARK.rglob("*.py")):
         own = path.relative_to(SPARK).with_suffix("").parts[0]
-        for module, name in imported(path):
+        for module, name in imports_in(path):
             if package(module) not in (None, own) and name.startswith("_") and not name.startswith("__"):
                 private.append(f"{path.relative_to(ROOT)} imports {name} of {module}")
     assert private == []
 
 
 def test_no_two_classes_share_a_name() -> None:
-    """Airflow's exceptions are named after the job's errors that they stand for."""
     places: dict[str, list[str]] = {}
     for path in sorted([*SPARK.rglob("*.py"), *(ROOT / "airflow_pushdown").rglob("*.py")]):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef) and path.name != "exceptions.py":
+            if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}

@@ -42,7 +42,7 @@ def job(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-def saved(spec: dict[str, Any], tmp_path: Path) -> Path:
+def save_spec(spec: dict[str, Any], tmp_path: Path) -> Path:
     path = tmp_path / "spec.json"
     path.write_text(json.dumps(spec))
     return path
@@ -65,7 +65,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def command_line(command: str, spec: dict[str, Any], tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    call = [sys.executable, "-m", "pushdown_spark", command, "--spec", str(saved(spec, tmp_path))]
+    call = [sys.executable, "-m", "pushdown_spark", command, "--spec", str(save_spec(spec, tmp_path))]
     return subprocess.run(call, env=environment(PYTHONPATH=CHECKOUT), cwd=tmp_path, capture_output=True, text=True)
 
 
@@ -85,7 +85,7 @@ def test_submitted_job_writes_output_and_result_without_secrets(tmp_path: Path, 
     shutil.copy(ROOT / "spark_jobs" / "pushdown_spark" / "job.py", program)
     settings = [part for key, value in LOCAL.items() for part in ("--conf", f"{key}={value}")]
     del job["conf"]
-    call = [submit, *settings, "--py-files", str(library), str(program), "--spec", str(saved(job, tmp_path))]
+    call = [submit, *settings, "--py-files", str(library), str(program), "--spec", str(save_spec(job, tmp_path))]
     done = subprocess.run(call, env=environment(), cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     result = result_of(job)
@@ -173,7 +173,7 @@ def test_overwrite_that_would_delete_the_source_fails(tmp_path: Path, job: dict[
 def test_terminated_job_writes_a_result_and_no_output(tmp_path: Path, job: dict[str, Any]) -> None:
     endless = "aggregate(transform(sequence(1, 90000), x -> size(filter(sequence(1, 90000), y -> y > x + id))), 0L, "
     job["query"]["where"] = f"t = 'y' AND {endless} (a, b) -> a + b) > 0"
-    call = [sys.executable, "-m", "pushdown_spark", "run", "--spec", str(saved(job, tmp_path))]
+    call = [sys.executable, "-m", "pushdown_spark", "run", "--spec", str(save_spec(job, tmp_path))]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     running = subprocess.Popen(
         call, env=environment(PYTHONPATH=CHECKOUT), cwd=tmp_path, start_new_session=True, **quiet
@@ -201,7 +201,7 @@ def test_terminated_job_writes_a_result_and_no_output(tmp_path: Path, job: dict[
 
 def test_invalid_spec_writes_a_result(tmp_path: Path, job: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     job["query"]["limit"] = -1
-    assert main(["--spec", str(saved(job, tmp_path))]) == 1
+    assert main(["--spec", str(save_spec(job, tmp_path))]) == 1
     error = result_of(job).error
     assert error is not None
     assert (error.code, error.retryable) == (ErrorCode.BAD_SPEC, False)
@@ -248,7 +248,7 @@ def test_unsupported_spark_raises_before_the_session_starts(
     tmp_path: Path, job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pushdown_spark.job.pyspark_version", "3.5.9")
-    assert main(["--spec", str(saved(job, tmp_path))]) == 1
+    assert main(["--spec", str(save_spec(job, tmp_path))]) == 1
     result = result_of(job)
     assert result.application_id is None
     assert result.error is not None

@@ -61,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _stored(folder: Path) -> int:
+def _stored_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("part*"))
 
 
@@ -82,7 +82,7 @@ def test_both_readers_return_the_same_rows(spark: SparkSession, folder: Path, wh
     assert report.reader == "pushdown"
     assert report.rows_returned == len(rows)
     assert report.files_read == report.files_total == 4
-    assert report.bytes_read == report.bytes_total == _stored(folder)
+    assert report.bytes_read == report.bytes_total == _stored_bytes(folder)
     assert report.bytes_searched is not None
     assert report.bytes_searched > report.bytes_read
     assert report.rows_decoded is not None
@@ -343,7 +343,7 @@ def test_counts_are_not_doubled_by_a_second_run(spark: SparkSession, folder: Pat
         return frame.collect()
 
     result.run(twice)
-    assert result.report()["data"].bytes_read == _stored(folder)
+    assert result.report()["data"].bytes_read == _stored_bytes(folder)
 
 
 def test_the_report_of_a_run_does_not_change_after_it(spark: SparkSession, tmp_path: Path) -> None:
@@ -396,13 +396,6 @@ def timed(spark: SparkSession, tmp_path: Path) -> PushdownSession:
     lines = (f'{{"id":{number},"at":"{time}"}}\n' for number, time in enumerate(times))
     (tmp_path / "a.json").write_text("".join(lines))
     return text_session(spark, tmp_path, "id int, at timestamp", "pushdown")
-
-
-def test_the_former_name_of_single_pass_is_deprecated(spark: SparkSession, folder: Path) -> None:
-    result = text_session(spark, folder / "y*", SCHEMA, "auto").scan("data")
-    with pytest.warns(DeprecationWarning, match="single_pass"):
-        rows = result.run(lambda frame: frame.collect(), as_they_come=True)
-    assert result.rows == len(rows)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ class CostReport(Message):
             return None
         return cls(reader=reader, predicted={name: round(seconds, 3) for name, seconds in predicted.items()})
 
-    def after(self, seconds: float) -> Self:
+    def with_measurement(self, seconds: float) -> Self:
         """Return the report after a run whose tasks ran for some seconds."""
         predicted = self.predicted.get(self.reader)
         error = 0.0 if predicted is None else abs(seconds - predicted)

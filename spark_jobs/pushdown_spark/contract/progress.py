@@ -63,6 +63,21 @@ def progress_path(result_path: str) -> str:
     return _RESULT.sub(r"progress\1", result_path)
 
 
+def progress_headline(progress: Progress) -> str:
+    """Return the share that is done and the time left, an empty string if neither is known.
+
+    >>> progress_headline(Progress(bytes_done=3, bytes_total=12, tasks_done=1, tasks_total=2, seconds_left=40.2))
+    '25 %, about 40 s left to scan'
+    """
+    counts = (
+        (progress.bytes_done, progress.bytes_total),
+        (progress.files_done, progress.files_total),
+        (progress.tasks_done, progress.tasks_total),
+    )
+    share = next((f"{100 * done // total} %" for done, total in counts if done is not None and total), "")
+    return ", ".join(filter(None, (share, _time_left(progress))))
+
+
 def progress_text(progress: Progress) -> str:
     """Return the known figures as one line, an empty string if there are none.
 
@@ -75,7 +90,7 @@ def progress_text(progress: Progress) -> str:
         _bytes(progress.bytes_done, progress.bytes_total),
         "" if progress.rows_found is None else f"{human_count(progress.rows_found, 'row')} found",
         _part_of_whole(progress.tasks_done, progress.tasks_total, "task"),
-        "" if progress.seconds_left is None else f"about {_whole_seconds(progress.seconds_left)} left to scan",
+        _time_left(progress),
     ]
     return ", ".join(filter(None, parts))
 
@@ -88,6 +103,14 @@ def _bytes(done: int | None, total: int | None) -> str:
     return "" if done is None or total is None else f"{human_bytes(done)} of {human_bytes(total)} searched"
 
 
-def _whole_seconds(seconds: float) -> str:
-    """Return an estimated duration, which is not more exact than a second."""
+def _time_left(progress: Progress) -> str:
+    return "" if progress.seconds_left is None else f"about {whole_seconds(progress.seconds_left)} left to scan"
+
+
+def whole_seconds(seconds: float) -> str:
+    """Return a duration in its two largest units, which is not more exact than a second.
+
+    >>> whole_seconds(30.2), whole_seconds(75)
+    ('30 s', '1 min 15 s')
+    """
     return f"{round(seconds)} s" if seconds < 59.5 else human_seconds(seconds)

@@ -29,11 +29,11 @@ _REMOVED_MODES = ("PAD_CHAR_TO_FULL_LENGTH", "EMPTY_STRING_IS_NULL", "ORACLE")
 """SQL modes that change values. The other modes stay, because a user's query may depend on them."""
 
 
-def _without(sql_mode: str, removed: str) -> str:
+def _remove_mode(sql_mode: str, removed: str) -> str:
     return f"TRIM(',' FROM REPLACE(CONCAT(',', {sql_mode}, ','), ',{removed},', ','))"
 
 
-_SQL_MODE = reduce(_without, _REMOVED_MODES, "@@SESSION.sql_mode")
+_SQL_MODE = reduce(_remove_mode, _REMOVED_MODES, "@@SESSION.sql_mode")
 MYSQL_SESSION = f"SET SESSION time_zone = '+00:00', SESSION net_write_timeout = 600, SESSION sql_mode = {_SQL_MODE}"
 
 

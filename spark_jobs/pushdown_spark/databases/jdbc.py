@@ -24,7 +24,7 @@ from sqlglot import exp
 
 from pushdown_spark.contract import RemoteSourceSpec, Transport
 from pushdown_spark.databases.client import MYSQL_SESSION, Client, DatabaseAddress, mysql_timeout, postgresql_options
-from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, quoted
+from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, quote_identifier
 from pushdown_spark.databases.sql_builder import call, cast, to_sql
 from pushdown_spark.errors import BadSpecError, RemoteFailedError, SchemaConflictError, UnsupportedError
 from pushdown_spark.projection.paths import sql_text, sql_type
@@ -78,7 +78,7 @@ class JdbcTransport:
     address: DatabaseAddress
 
     @cached_property
-    def selected(self) -> RemoteTable:
+    def jdbc_table(self) -> RemoteTable:
         """The table with the columns that JDBC can read, and the SELECT expressions that it needs."""
         return _jdbc_table(self.table)
 
@@ -86,14 +86,14 @@ class JdbcTransport:
         """Raise UnsupportedError if a column cannot be read over JDBC."""
         for name in columns:
             column = self.table.column(name, case_sensitive=True)
-            if column is not None and self.selected.column(name, case_sensitive=True) is None:
+            if column is not None and self.jdbc_table.column(name, case_sensitive=True) is None:
                 raise UnsupportedError(f"column {name} ({column.remote_type}) can only be read as Arrow")
 
     def statement(self, select: exp.Select) -> str:
         """Return the statement with generated column names, because Spark does not escape quotes in names."""
         renamed = select.copy()
         outputs = [node.this if isinstance(node, exp.Alias) else node for node in renamed.expressions]
-        aliases = [exp.Alias(this=node, alias=quoted(f"c{index}")) for index, node in enumerate(outputs)]
+        aliases = [exp.Alias(this=node, alias=quote_identifier(f"c{index}")) for index, node in enumerate(outputs)]
         renamed.set("expressions", aliases)
         return to_sql(renamed, self.table.dialect)
 
@@ -109,7 +109,7 @@ class JdbcTransport:
             raise RemoteFailedError(
                 f"{self.address.display_name}: Spark's JDBC source cannot open it: {text}"
             ) from None
-        by_name = {column.name: column for column in self.selected.columns}
+        by_name = {column.name: column for column in self.jdbc_table.columns}
         outputs = [_decode_sql(f"c{index}", by_name[name]) for index, name in enumerate(columns)]
         return reduce(DataFrame.unionAll, frames).selectExpr(*outputs).toDF(*columns)
 

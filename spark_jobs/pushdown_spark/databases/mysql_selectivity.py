@@ -21,7 +21,7 @@ from sqlglot import exp
 from pushdown_spark.databases.client import Client
 from pushdown_spark.databases.database_statistics import key_extent
 from pushdown_spark.databases.remote_query import RemoteQuery
-from pushdown_spark.databases.remote_table import RemoteTable, column_reference, quoted
+from pushdown_spark.databases.remote_table import RemoteTable, column_reference, quote_identifier
 from pushdown_spark.databases.sql_builder import all_of, is_true, table_reference, to_sql
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError
 
@@ -87,7 +87,7 @@ def _sample_share(
     starts = sorted({low + (high - low) * position // _SAMPLE_POSITIONS for position in range(_SAMPLE_POSITIONS)})
     parts = [_rows_from(table, index, key, start, names) for start in starts]
     union = reduce(lambda left, right: exp.Union(this=left, expression=right, distinct=False), parts)
-    rows = exp.Subquery(this=union, alias=exp.TableAlias(this=quoted(table.name)))
+    rows = exp.Subquery(this=union, alias=exp.TableAlias(this=quote_identifier(table.name)))
     counts = [exp.Count(this=exp.Star()), exp.Sum(this=is_true(condition.copy()))]
     ((row_count, match_count),) = client.rows(
         to_sql(exp.Select(expressions=counts).from_(rows, copy=False), table.dialect)
@@ -100,7 +100,7 @@ def _sample_share(
 def _rows_from(table: RemoteTable, index: str, key: str, start: int, names: Sequence[str]) -> exp.Query:
     """Return the query of some columns of the first rows from a key on, with a hint that forces the index."""
     source = table_reference(table)
-    source.set("hints", [exp.IndexTableHint(this="FORCE", expressions=[quoted(index)])])
+    source.set("hints", [exp.IndexTableHint(this="FORCE", expressions=[quote_identifier(index)])])
     selected: list[exp.Expr] = [column_reference(name) for name in names]
     rows = exp.Select(expressions=selected or [exp.Literal.number(1)]).from_(source, copy=False)
     rows.where(exp.GTE(this=column_reference(key), expression=exp.convert(start)), copy=False)
@@ -120,13 +120,17 @@ def key_lookup_query(query: RemoteQuery, table: RemoteTable, key: Sequence[str])
     # The aliases are not column names, so that names in the query keep referring to the table.
     names = [table.free_name(f"key_{position}") for position in range(len(key))]
     pairs = list(zip(key, names, strict=True))
-    keys = [exp.Alias(this=column_reference(column), alias=quoted(name)) for column, name in pairs]
+    keys = [exp.Alias(this=column_reference(column), alias=quote_identifier(name)) for column, name in pairs]
     inner = exp.Select(expressions=keys).from_(table_reference(table), copy=False)
     inner.set("where", query.select.args["where"].copy())
-    equalities = [exp.EQ(this=column_reference(column), expression=exp.column(quoted(name))) for column, name in pairs]
+    equalities = [
+        exp.EQ(this=column_reference(column), expression=exp.column(quote_identifier(name))) for column, name in pairs
+    ]
     select = query.select.copy()
     select.set("where", None)
-    select.set("from_", exp.From(this=exp.Subquery(this=inner, alias=exp.TableAlias(this=quoted(keys_alias)))))
+    select.set(
+        "from_", exp.From(this=exp.Subquery(this=inner, alias=exp.TableAlias(this=quote_identifier(keys_alias))))
+    )
     # STRAIGHT_JOIN fixes the order: by the server's statistics, both orders cost the same.
     select.set("joins", [exp.Join(this=rows, kind="STRAIGHT_JOIN", on=all_of(equalities))])
     return RemoteQuery(select, query.dialect)

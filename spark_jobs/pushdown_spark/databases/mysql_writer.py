@@ -119,7 +119,7 @@ class MysqlWriter(WriteConnection):
         converted = f" SET {', '.join(conversions)}" if conversions else ""
         statement = f"LOAD DATA LOCAL INFILE 'rows' INTO TABLE {table} {_CSV} ({', '.join(names)}){converted}"
         try:
-            rows, warnings = self._send(statement, MYSQL_CSV.of(batch.columns))
+            rows, warnings = self._send(statement, MYSQL_CSV.encode(batch.columns))
         except pymysql.Error as problem:
             if problem.args and problem.args[0] in _NOT_ALLOWED:
                 return False
@@ -151,7 +151,7 @@ class MysqlWriter(WriteConnection):
     def _insert(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
         names = ", ".join(quote_mysql(column.name) for column in columns)
         for piece in _pieces(batch, self._packet // 4):
-            content = bytes(MYSQL_LITERALS.of(piece.columns)[:-1])
+            content = bytes(MYSQL_LITERALS.encode(piece.columns)[:-1])
             self._connection.query(f"INSERT INTO {table} ({names}) VALUES ".encode() + content)  # noqa: S608
 
     def _execute(self, sql: str, values: Sequence[object]) -> Cursor:

@@ -69,7 +69,7 @@ class PostgresqlWriter(WriteConnection):
             # psycopg takes a statement without parameters as bytes.
             statement = f"COPY {table} ({names}) FROM STDIN (FORMAT {form})".encode()
             with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
-                for part in content or [POSTGRESQL_CSV.of(batch.columns)]:
+                for part in content or [POSTGRESQL_CSV.encode(batch.columns)]:
                     copy.write(part)
         except psycopg.Error as problem:
             raise self._error(problem) from None

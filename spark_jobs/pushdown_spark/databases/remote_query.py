@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from pushdown_spark.databases.column_operands import ColumnOperand, column_operand, remote_type
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate
-from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, quoted
+from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, quote_identifier
 from pushdown_spark.databases.sql_builder import all_of, call, table_reference, to_sql
 from pushdown_spark.databases.string_comparison import column_comparison
 from pushdown_spark.errors import UnsupportedError
@@ -145,7 +145,11 @@ class _QueryBuilder:
 
     def _qualify(self, node: exp.Expr) -> exp.Expr:
         """Qualify a column with its table. In ORDER BY, the bare name refers to the SELECT list."""
-        return exp.Column(this=node.this, table=quoted(self._table.name)) if isinstance(node, exp.Column) else node
+        return (
+            exp.Column(this=node.this, table=quote_identifier(self._table.name))
+            if isinstance(node, exp.Column)
+            else node
+        )
 
     def _unguarded_operand(self, name: str) -> ColumnOperand:
         """Return a column whose values are all those that Spark reads. Raises UnsupportedError for other columns."""
@@ -219,4 +223,8 @@ def _comparable(operand: ColumnOperand, dialect: Dialect) -> exp.Expr:
 
 
 def _alias_as(value: exp.Expr, name: str) -> exp.Expr:
-    return value if isinstance(value, exp.Column) and value.name == name else exp.Alias(this=value, alias=quoted(name))
+    return (
+        value
+        if isinstance(value, exp.Column) and value.name == name
+        else exp.Alias(this=value, alias=quote_identifier(name))
+    )

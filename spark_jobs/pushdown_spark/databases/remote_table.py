@@ -31,14 +31,14 @@ class Dialect(StrEnum):
         return self in (Dialect.MYSQL, Dialect.MARIADB)
 
 
-def quoted(name: str) -> exp.Identifier:
+def quote_identifier(name: str) -> exp.Identifier:
     """Return a quoted identifier. The name may have any characters."""
     return exp.to_identifier(name, quoted=True)
 
 
 def column_reference(name: str) -> exp.Column:
     """Return a reference to a column by its exact name."""
-    return exp.Column(this=quoted(name))
+    return exp.Column(this=quote_identifier(name))
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class RowText:
     booleans: tuple[str, str]
     utc_suffix: str = ""
 
-    def of(self, columns: Sequence[pa.Array]) -> memoryview:
+    def encode(self, columns: Sequence[pa.Array]) -> memoryview:
         """Return the text of all rows."""
         fields = [self._field(values) for values in columns]
         start, end = self.row_marks

@@ -227,7 +227,7 @@ class RemoteScan(Scan):
         snapshot = None if limit is not None else self._snapshot
         transport = self._plan.transport_for(is_small=is_small)
         if (jdbc := transport.jdbc) is not None:
-            queries = [self._write_query(jdbc.selected, limit, condition) for condition in conditions]
+            queries = [self._write_query(jdbc.jdbc_table, limit, condition) for condition in conditions]
             statements = tuple(jdbc.statement(query.select) for query in queries)
             try:
                 frame = jdbc.frame(statements, self._plan.columns, snapshot)

@@ -40,7 +40,7 @@ class IntegerRange:
         """The largest absolute value."""
         return max(abs(self.low), abs(self.high))
 
-    def within(self, other: IntegerRange) -> bool:
+    def is_within(self, other: IntegerRange) -> bool:
         """Return whether all values are in the other range."""
         return other.low <= self.low and self.high <= other.high
 
@@ -86,7 +86,7 @@ class TypedExpression:
 
 def integer_literal(value: int) -> TypedExpression:
     """Return an integer constant: an int, or a bigint if it does not fit an int."""
-    kind = t.IntegerType() if IntegerRange(value, value).within(type_range(t.IntegerType())) else t.LongType()
+    kind = t.IntegerType() if IntegerRange(value, value).is_within(type_range(t.IntegerType())) else t.LongType()
     return TypedExpression(number(value), kind, IntegerRange(value, value), is_literal=True)
 
 
@@ -112,9 +112,9 @@ class ArithmeticWriter:
     def integers(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> TypedExpression:
         """Return `left operator right` for `+`, `-` and `*` of two integers."""
         outcome = _outcome(operator, left.range, right.range)
-        if not outcome.within(_LONG) and self._may_clamp(operator, left, right):
+        if not outcome.is_within(_LONG) and self._may_clamp(operator, left, right):
             return self._clamp(operator, left, right)
-        if outcome.within(_LONG):
+        if outcome.is_within(_LONG):
             # PostgreSQL computes narrower integers with fewer bits. Sums and products have enough.
             is_wide = isinstance(left.tree, exp.Add | exp.Sub | exp.Mul)
             one, two = left.tree if is_wide else self._long(left), right.tree
@@ -126,14 +126,14 @@ class ArithmeticWriter:
         """Return an integer as a bigint in PostgreSQL. The integers of the other databases have 64 bits or more."""
         tree = value.tree
         is_long = isinstance(tree, exp.Cast) and tree.to.this is exp.DataType.Type.BIGINT
-        if is_long or self._dialect is not Dialect.POSTGRES or not value.range.within(_LONG):
+        if is_long or self._dialect is not Dialect.POSTGRES or not value.range.is_within(_LONG):
             return tree
         return cast(tree, "BIGINT", self._dialect)
 
     def _wide(self, value: TypedExpression, other: TypedExpression) -> exp.Expr:
         """Return the value in a type of more than 64 bits. A literal next to another operand adapts to its type."""
         adapts = value.is_literal and not other.is_literal
-        if adapts or not value.range.within(_LONG):
+        if adapts or not value.range.is_within(_LONG):
             return value.tree
         return cast(value.tree, _WIDE_TYPES[self._dialect], self._dialect)
 
@@ -142,7 +142,7 @@ class ArithmeticWriter:
         allowed = type_range(kind)
         if outcome.size > _MAX_INTEGER:
             raise UnsupportedError("the result may have more digits than the database supports")
-        if not outcome.within(allowed):
+        if not outcome.is_within(allowed):
             self._guard_outside(tree, outcome, allowed)
         return TypedExpression(tree, kind, outcome)
 
@@ -168,7 +168,7 @@ class ArithmeticWriter:
         sides = []
         for value, other in ((left, right), (right, left)):
             limit = _safe_limit(operator, value, other)
-            if value.range.within(limit):
+            if value.range.is_within(limit):
                 sides.append(value)
                 continue
             self._guard_outside(value.tree, value.range, limit)
@@ -250,7 +250,7 @@ class ArithmeticWriter:
         return value.tree if value.is_literal else self._long(value)
 
     def _require_no_overflow(self, *values: TypedExpression) -> None:
-        if not all(value.range.within(type_range(value.type)) for value in values):
+        if not all(value.range.is_within(type_range(value.type)) for value in values):
             raise UnsupportedError("bit operators need integers that cannot overflow")
 
     def shift(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> TypedExpression:
@@ -261,7 +261,7 @@ class ArithmeticWriter:
         if operator is exp.BitwiseLeftShift:
             product = self.integers(exp.Mul, left, integer_literal(2**by))
             return TypedExpression(product.tree, left.type, product.range)
-        if self._dialect.is_mysql or not left.range.within(type_range(left.type)):
+        if self._dialect.is_mysql or not left.range.is_within(type_range(left.type)):
             raise UnsupportedError("MySQL shifts zeros into the sign bit")
         tree = binary(exp.BitwiseRightShift, self._as_long(left), right.tree)
         return TypedExpression(tree, left.type, type_range(left.type))
@@ -281,9 +281,9 @@ class ArithmeticWriter:
     def absolute(self, value: TypedExpression) -> TypedExpression:
         """Return `abs(value)` of an integer."""
         outcome = IntegerRange(0, value.range.size)
-        if not outcome.within(_LONG) and self._dialect is Dialect.SQLITE:
+        if not outcome.is_within(_LONG) and self._dialect is Dialect.SQLITE:
             raise UnsupportedError("SQLite raises for the absolute value of the smallest integer")
-        source = self._long(value) if outcome.within(_LONG) else self._wide(value, value)
+        source = self._long(value) if outcome.is_within(_LONG) else self._wide(value, value)
         return self.guard_overflow(call("ABS", source), value.type, outcome)
 
 

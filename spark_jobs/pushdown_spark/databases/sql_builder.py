@@ -15,7 +15,7 @@ from functools import cache
 
 from sqlglot import ErrorLevel, exp
 
-from pushdown_spark.databases.remote_table import Dialect, RemoteTable, quoted
+from pushdown_spark.databases.remote_table import Dialect, RemoteTable, quote_identifier
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.types import MICROSECONDS_PER_DAY
 
@@ -66,9 +66,12 @@ def table_reference(table: RemoteTable) -> exp.Table | exp.Subquery:
     """
     if table.subquery is not None:
         query = exp.Var(this=f"{table.subquery}\n")
-        return exp.Subquery(this=query, alias=exp.TableAlias(this=quoted(table.name)))
+        return exp.Subquery(this=query, alias=exp.TableAlias(this=quote_identifier(table.name)))
     parts = {"db": table.schema, "catalog": table.catalog}
-    return exp.Table(this=quoted(table.name), **{key: quoted(name) for key, name in parts.items() if name is not None})
+    return exp.Table(
+        this=quote_identifier(table.name),
+        **{key: quote_identifier(name) for key, name in parts.items() if name is not None},
+    )
 
 
 def parenthesize(node: exp.Expr) -> exp.Expr:

@@ -31,10 +31,10 @@ from pushdown_spark.expressions.bound import (
     Or,
     StringMatch,
     StringTest,
-    anything,
     conjunction,
     disjunction,
     negation,
+    true_unless_null,
 )
 from pushdown_spark.expressions.conjuncts import column_path, has_subquery, short_sql
 from pushdown_spark.expressions.constant_folding import prefetch
@@ -217,7 +217,7 @@ class _Binder:
         if type(node) not in _STRING_TESTS:
             raise _unknown(node)
         column, text = self._string_operands(node)
-        return StringMatch(column, _STRING_TESTS[type(node)], text) if text else anything(column)
+        return StringMatch(column, _STRING_TESTS[type(node)], text) if text else true_unless_null(column)
 
     def _like(self, node: exp.Like, escape: str) -> Node:
         column, pattern = self._string_operands(node)

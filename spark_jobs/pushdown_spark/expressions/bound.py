@@ -210,7 +210,7 @@ def columns_of(root: Node) -> tuple[Path, ...]:
     return tuple(paths)
 
 
-def anything(column: Column) -> Node:
+def true_unless_null(column: Column) -> Node:
     """Return a test that is true for every value, and null where the column is."""
     return Not(InList(column, ()))
 

@@ -21,8 +21,8 @@ from pushdown_spark.expressions.bound import (
     Not,
     Op,
     Or,
-    anything,
     disjunction,
+    true_unless_null,
 )
 from pushdown_spark.expressions.fixed_point import (
     NOTHING,
@@ -69,8 +69,10 @@ def compare(column: Column, op: Op, constant: Literal) -> Node:
         return result
     domain = _domain(column)
     if column.type in (LogicalType.INTEGER, LogicalType.DECIMAL) and _in_doubles(column, [constant]):
-        return _within(column, domain, rounded_interval(domain, op, _double(constant)))
-    return _within(column, domain, exact_interval(domain, op, _exact_value(column, [constant], in_list=False)[0]))
+        return _interval_test(column, domain, rounded_interval(domain, op, _double(constant)))
+    return _interval_test(
+        column, domain, exact_interval(domain, op, _exact_value(column, [constant], in_list=False)[0])
+    )
 
 
 def in_list(column: Column, constants: Sequence[Literal], *, has_null: bool) -> Node:
@@ -202,7 +204,7 @@ def _check_precision(column: Column, constants: Sequence[Literal], in_list: bool
         raise UnsupportedError(f"column and constant have no common decimal type of {MAX_PRECISION} digits")
 
 
-def _within(column: Column, domain: FixedPointDomain, interval: Interval) -> Node:
+def _interval_test(column: Column, domain: FixedPointDomain, interval: Interval) -> Node:
     """Return a test for a column in an interval."""
     low = interval.low if interval.low is not None and interval.low > domain.low else None
     high = interval.high if interval.high is not None and interval.high < domain.high else None
@@ -210,7 +212,7 @@ def _within(column: Column, domain: FixedPointDomain, interval: Interval) -> Nod
     if is_empty or (low is not None and low > domain.high) or (high is not None and high < domain.low):
         return InList(column, ())
     if low is None and high is None:
-        return anything(column)
+        return true_unless_null(column)
     if column.type is LogicalType.BOOLEAN:
         return Comparison(column, Op.EQ, low is not None)
     parts = [
@@ -235,7 +237,7 @@ def _any_interval(column: Column, domain: FixedPointDomain, intervals: Iterable[
         if interval == NOTHING:
             continue
         if interval.low is None or interval.low != interval.high:
-            wide.append(_within(column, domain, interval))
+            wide.append(_interval_test(column, domain, interval))
         elif domain.low <= interval.low <= domain.high:
             singles.append(_value_at(column, domain, interval.low))
     if column.type is LogicalType.BOOLEAN:
@@ -280,7 +282,7 @@ def _float_compare(column: Column, op: Op, value: float) -> Node:
             Op.EQ: is_nan,
             Op.GE: is_nan,
             Op.LT: Not(is_nan),
-            Op.LE: anything(column),
+            Op.LE: true_unless_null(column),
             Op.GT: InList(column, ()),
         }[op]
     if column.type is LogicalType.DOUBLE:

@@ -15,7 +15,7 @@ from pushdown_spark.expressions.bound import (
     StringMatch,
     StringTest,
     Wildcard,
-    anything,
+    true_unless_null,
 )
 
 _REPLACEMENT = "\ufffd"
@@ -30,7 +30,7 @@ def like(column: Column, pattern: str, escape: str) -> Node:
         case [str(text)]:
             return Comparison(column, Op.EQ, text)
         case [Wildcard.ANY]:
-            return anything(column)
+            return true_unless_null(column)
         case [str(text), Wildcard.ANY]:
             return StringMatch(column, StringTest.PREFIX, text)
         case [Wildcard.ANY, str(text)]:

@@ -74,7 +74,7 @@ def may_contain(root: Node, contains: Callable[[Path, Value], bool]) -> bool:
 def probes(root: Node) -> tuple[Probe, ...]:
     """Return the values that `may_contain` can look up, for each column whose bloom filter is worth reading."""
     by_path: dict[Path, set[Value]] = {}
-    for column, values in _looked_up(root, True):
+    for column, values in _lookups(root, True):
         by_path.setdefault(column.path, set()).update(values)
     return tuple(Probe(path, tuple(sorted(values))) for path, values in by_path.items())
 
@@ -248,15 +248,15 @@ def _may_be(node: Node, truth: bool, contains: Callable[[Path, Value], bool]) ->
     return True
 
 
-def _looked_up(node: Node, truth: bool) -> Iterator[tuple[Column, tuple[Value, ...]]]:
+def _lookups(node: Node, truth: bool) -> Iterator[tuple[Column, tuple[Value, ...]]]:
     match node:
         case And(parts=parts) | Or(parts=parts):
             for part in parts:
-                yield from _looked_up(part, truth)
+                yield from _lookups(part, truth)
         case Not(part=part):
-            yield from _looked_up(part, not truth)
+            yield from _lookups(part, not truth)
         case IsTrue(part=part) if truth:
-            yield from _looked_up(part, True)
+            yield from _lookups(part, True)
         case Comparison() | InList() if truth and (values := _values(node)) is not None:
             yield node.column, values
 

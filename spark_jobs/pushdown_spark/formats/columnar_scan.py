@@ -23,7 +23,7 @@ from pushdown_spark.relations.partition_directories import listed_files
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.storage import storage_for
 from pushdown_spark.scan.base import IncrementalScan, Scan, batch_size
-from pushdown_spark.scan.metrics import WHOLE_SCAN, TaskCounts, by_file, most_read, of_batch
+from pushdown_spark.scan.metrics import WHOLE_SCAN, TaskCounts, by_file, most_read_files, of_batch
 from pushdown_spark.scan.plan import ScanPlan
 from pushdown_spark.scan.tasks import progress_of, tasks_of, with_constants
 
@@ -116,9 +116,9 @@ class ColumnarScan(Scan, Generic[Query, Metrics]):
                 "bytes_read": total.bytes_read,
                 "rows_decoded": total.rows_decoded,
                 "rows_after_pushdown": total.rows_returned,
-                "skipped": {"files": self._plan.count_skipped(len(files)), **total.skipped(planned.bytes_total)},
+                "skipped": {"files": self._plan.count_skipped(len(files)), **total.count_skipped(planned.bytes_total)},
                 "units": total.units,
-                "files": most_read(
+                "files": most_read_files(
                     FileReport(path=path, bytes_read=file.bytes_read, rows_decoded=file.rows_decoded, units=file.units)
                     for path, file in files.items()
                 ),

@@ -47,7 +47,7 @@ class FileMetrics(ABC):
     def units(self) -> dict[str, dict[str, int]]:
         """The units of the format by kind and outcome."""
 
-    def skipped(self, bytes_total: int) -> dict[str, int]:
+    def count_skipped(self, bytes_total: int) -> dict[str, int]:
         """Return what was skipped in addition to files, by kind, given the bytes of all files."""
         # Footers and the bytes between two reads can be read more than once.
         return {"bytes never read": max(bytes_total - self.bytes_read, 0)}

@@ -79,7 +79,7 @@ def with_broadcast_hints(frame: DataFrame, broadcast: frozenset[frozenset[str]])
     if not broadcast:
         return frame
     spark = frame.sparkSession
-    return plan_dataframe(spark, _HintWriter(spark, frame._jdf.queryExecution().analyzed(), broadcast).rewritten())
+    return plan_dataframe(spark, _HintWriter(spark, frame._jdf.queryExecution().analyzed(), broadcast).rewrite())
 
 
 def broadcast_hint(spark: SparkSession) -> JavaObject:
@@ -107,14 +107,14 @@ class _HintWriter:
         self._relations = self._relations_below()
         self._changes = self._changed_nodes()
 
-    def rewritten(self, number: int = 0) -> JavaObject:
+    def rewrite(self, number: int = 0) -> JavaObject:
         """Return a node of the plan with the hints for it and for all nodes below it."""
         node, children = self._plan.apply(number), self._children[number]
         if not self._changes[number]:
             return node
-        inputs = [self.rewritten(child) for child in children]
+        inputs = [self.rewrite(child) for child in children]
         if any(self._changes[query] for query in self._queries[number]):
-            plans = iter([self.rewritten(query) for query in self._queries[number]])
+            plans = iter([self.rewrite(query) for query in self._queries[number]])
             return self._new_filter(self._with_plans(node.condition(), plans), *inputs)
         if not self._has_broadcast_side(number):
             return node.withNewChildren(scala_seq(self._spark, inputs))

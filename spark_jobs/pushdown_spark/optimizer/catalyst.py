@@ -45,7 +45,7 @@ def tree_lines(tree: JavaObject, text: str) -> list[TreeLine]:
     """Return the nodes of a tree by their numbers. `text` is its `treeString`.
 
     Spark numbers nodes by the lines of that string (`tree.apply(number)`). Parsing the string is faster than asking
-    each node. If a constant adds line breaks, the nodes are asked nevertheless.
+    each node. If a constant adds line breaks, each node is asked.
     """
     lines = text.removesuffix("\n").split("\n")
     if tree.apply(len(lines) - 1) is None:
@@ -97,7 +97,7 @@ def is_same_query(left: DataFrame, right: DataFrame) -> bool:
     session = left.sparkSession
     if not isinstance(session, SparkSession) or "CTERelation" not in str(left._jdf.queryExecution().analyzed()):
         return False
-    # Each analysis gives common table expressions new ids. Without this class (Spark 4.0), the answer is unknown.
+    # Each analysis gives common table expressions new ids. Without this class (Spark 4.0), plans cannot be compared.
     normalizer_name = f"{CATALYST}.normalizer.NormalizeCTEIds"
     if not has_class(session, normalizer_name):
         return False

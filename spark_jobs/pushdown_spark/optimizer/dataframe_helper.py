@@ -189,7 +189,7 @@ class _DataFrameJoins:
     def _rewrite(self, plan: JavaObject) -> JavaObject | None:
         """Return a plan with its chains in order, or None if none of them changes."""
         # An alias stays above its joins, because it hides columns that Spark would find below a projection.
-        chain = None if plan.nodeName() == "SubqueryAlias" else CatalystChain.starting_at(self._spark, plan)
+        chain = None if plan.nodeName() == "SubqueryAlias" else CatalystChain.from_plan(self._spark, plan)
         if chain is not None:
             return self._rewrite_chain(plan, chain)
         children = self._rewrite_all(list(elements(plan.children())))

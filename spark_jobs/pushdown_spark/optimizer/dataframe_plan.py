@@ -39,7 +39,7 @@ class CatalystChain:
     block: SelectBlock
 
     @staticmethod
-    def starting_at(spark: SparkSession, plan: JavaObject) -> CatalystChain | None:
+    def from_plan(spark: SparkSession, plan: JavaObject) -> CatalystChain | None:
         """Return the chain at the top of a plan, or None if there is none or if two items share an attribute."""
         if not is_chained(plan):
             return None

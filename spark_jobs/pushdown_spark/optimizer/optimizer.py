@@ -59,7 +59,7 @@ def verify_reading(context: QueryContext) -> None:
         original = context.analyze(context.query.sql)
     except (AnalysisException, ParseException) as problem:
         raise typed_error(problem, about="query") from problem
-    if not is_lossless(original, context.query.rewritten, context.analyze):
+    if not is_lossless(original, context.query.generated_sql, context.analyze):
         context.predicates = {}
         context.plan_scans()
 
@@ -109,7 +109,7 @@ class QueryOptimizer:
             assert context.frame is not None
             query = AnalyzedQuery(
                 self._spark,
-                self._views.registered,
+                self._views.register,
                 context.reordered.sql,
                 context.reordered.broadcast,
                 context.frames,
@@ -164,11 +164,11 @@ class QueryOptimizer:
         scans = [self._scan(name, relations[source.name], source, sql, reason) for name, source in sources.items()]
         frames = {scan.view: scan.planned.native("check").frame() for scan in scans}
         try:
-            with self._views.shadowing(frames):
+            with self._views.shadow(frames):
                 analyzed = self._spark.sql(sql)
         except (AnalysisException, ParseException) as problem:
             raise typed_error(problem, about="query") from problem
-        query = AnalyzedQuery(self._spark, self._views.shadowing, sql, frozenset(), frames, analyzed)
+        query = AnalyzedQuery(self._spark, self._views.shadow, sql, frozenset(), frames, analyzed)
         return QueryResult(query, scans, ())
 
     def _referenced_sources(self, sql: str) -> dict[str, AnySource] | None:

@@ -26,7 +26,7 @@ class PrivateViews:
         self._factory: _ViewFactory | None = None
 
     @contextmanager
-    def registered(self, frames: Mapping[str, DataFrame]) -> Iterator[None]:
+    def register(self, frames: Mapping[str, DataFrame]) -> Iterator[None]:
         """Register a view for each DataFrame, and drop the views at the end."""
         try:
             for name, frame in frames.items():
@@ -39,18 +39,18 @@ class PrivateViews:
                 self._catalog.dropTempView(name)
 
     @contextmanager
-    def shadowing(self, frames: Mapping[str, DataFrame]) -> Iterator[None]:
+    def shadow(self, frames: Mapping[str, DataFrame]) -> Iterator[None]:
         """Register views under names that users chose, and restore the session's views of these names at the end."""
         with ExitStack() as stack:
             for name, frame in frames.items():
-                stack.enter_context(self._shadowing(name, frame))
+                stack.enter_context(self._shadow(name, frame))
             yield
 
     @contextmanager
-    def _shadowing(self, name: str, frame: DataFrame) -> Iterator[None]:
+    def _shadow(self, name: str, frame: DataFrame) -> Iterator[None]:
         shadowed = self._catalog.getRawTempView(name)
         try:
-            with self.registered({name: frame}):
+            with self.register({name: frame}):
                 yield
         finally:
             if shadowed.isDefined():

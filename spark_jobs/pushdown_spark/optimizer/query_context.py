@@ -143,7 +143,7 @@ class QueryContext:
         if not self.scans:
             self.plan_scans()
             self.frames = {view: scan.planned.native("check").frame() for view, scan in self.scans.items()}
-            self._registered.enter_context(self._views.registered(self.frames))
+            self._registered.enter_context(self._views.register(self.frames))
         if sql not in self._analyzed:
             self._analyzed[sql] = self.spark.sql(sql)
         return self._analyzed[sql]
@@ -230,9 +230,9 @@ def remove_qualifier(condition: exp.Expr, relation: str) -> exp.Expr:
     'x > b.y'
     """
 
-    def unqualified(node: exp.Expr) -> exp.Expr:
+    def unqualify(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or len(node.parts) < 2 or node.parts[0].name.lower() != relation:
             return node
         return without_relation(node)
 
-    return condition.transform(unqualified)
+    return condition.transform(unqualify)

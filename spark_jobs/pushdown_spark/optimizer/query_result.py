@@ -18,7 +18,7 @@ from pushdown_spark.optimizer.query_context import QueryScan
 from pushdown_spark.result import PushdownResult, plan_lines
 from pushdown_spark.runtime.query_metrics import RowCount, StageWatch
 from pushdown_spark.scan.advice import with_advice
-from pushdown_spark.scan.base import report_of_run, running
+from pushdown_spark.scan.base import report_of_run, run_context
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class AnalyzedQuery:
     frames: Mapping[str, DataFrame]
     analyzed: DataFrame
 
-    def over(self, frames: Mapping[str, DataFrame]) -> DataFrame:
+    def with_frames(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Return the query over other DataFrames for the views."""
         if all(frame is self.frames.get(view) for view, frame in frames.items()):
             return self.analyzed
@@ -60,7 +60,7 @@ class QueryResult(PushdownResult):
     @property
     def df(self) -> DataFrame:
         """The result as a lazy DataFrame."""
-        return self._query.over({scan.view: scan.scan.frame() for scan in self._scans})
+        return self._query.with_frames({scan.view: scan.scan.frame() for scan in self._scans})
 
     def _fall_back(self, reason: str) -> None:
         self._scans = tuple(scan.native(reason) for scan in self._scans)
@@ -68,7 +68,7 @@ class QueryResult(PushdownResult):
     def _run(self, action: Callable[[DataFrame], T], *, single_pass: bool) -> T:
         with ExitStack() as scans:
             for scan in self._scans:
-                scans.enter_context(running(scan.scan, self._query.spark))
+                scans.enter_context(run_context(scan.scan, self._query.spark))
             with StageWatch(self._query.spark) as watch:
                 row_count = RowCount(self._query.spark, self._frame_with_local_rows(), single_pass=single_pass)
                 joins = JoinWatch(self._query.spark)
@@ -84,7 +84,7 @@ class QueryResult(PushdownResult):
         for scan in self._scans:
             rows = scan.scan.fetch_local(None)
             frames[scan.view] = scan.scan.frame() if rows is None else rows
-        return self._query.over(frames)
+        return self._query.with_frames(frames)
 
     def _prepare_reports(self, watch: StageWatch) -> Callable[[], dict[str, SourceReport]]:
         """Return what makes the reports after a run.

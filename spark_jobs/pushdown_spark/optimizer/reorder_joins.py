@@ -131,7 +131,7 @@ class JoinReordering:
                     frozenset(block.relations[name].name for name in names) for names in decision.broadcast_joins
                 }
         rewritten = to_sql(tree)
-        if rewritten == query.rewritten:
+        if rewritten == query.generated_sql:
             return OptimizedQuery(query.sql, tuple(joins), frozenset(broadcast))
         # Hints alone do not change which rows a condition is evaluated on.
         check_casts = self._settings.ansi and any(report.reordered for report in joins)

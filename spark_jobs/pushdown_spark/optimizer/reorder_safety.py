@@ -150,7 +150,7 @@ def check_rewrite(query: ParsedQuery, rewritten: str, analyze: Analyze, *, check
             raise UnsupportedError(
                 "an implicit cast in a condition may fail on rows that the written order filters out first"
             )
-        if not is_same_query(original, analyze(query.rewritten)):
+        if not is_same_query(original, analyze(query.generated_sql)):
             raise UnsupportedError("Spark does not parse the rewritten query as the same query")
         if _output_columns(analyze(rewritten)) != _output_columns(original):
             raise UnsupportedError(OTHER_COLUMNS)

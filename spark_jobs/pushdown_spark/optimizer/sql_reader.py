@@ -43,7 +43,7 @@ class ParsedQuery:
         return cls(sql, parse_query(sql))
 
     @cached_property
-    def rewritten(self) -> str:
+    def generated_sql(self) -> str:
         """The syntax tree, written as SQL without any change."""
         return to_sql(self.tree)
 

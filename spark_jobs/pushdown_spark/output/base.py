@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Output(ABC):
     """One attempt of one run to write an output.
 
-    Call `prepare`, `stage` (again after a failed scan), `check` and `commit`, or `abort` after a failure. `guarded`
+    Call `prepare`, `stage` (again after a failed scan), `check` and `commit`, or `abort` after a failure. `transaction`
     calls the last three. The output does not change before `commit`.
     """
 
@@ -38,7 +38,7 @@ class Output(ABC):
 
     @property
     @abstractmethod
-    def staged_at(self) -> str:
+    def staging_location(self) -> str:
         """The place of the staged rows, for messages."""
 
     @abstractmethod
@@ -69,7 +69,7 @@ class Output(ABC):
         """Delete what only a retry of the job would need, after all of its outputs were committed."""
 
     @contextmanager
-    def guarded(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         """Check and commit at the end of the block, abort on failure. A failing clean-up does not hide the failure."""
         try:
             yield
@@ -79,7 +79,7 @@ class Output(ABC):
             try:
                 self.abort()
             except Exception as clean_up:
-                failure.add_note(f"the staged rows at {self.staged_at} could not be deleted: {clean_up}")
+                failure.add_note(f"the staged rows at {self.staging_location} could not be deleted: {clean_up}")
             raise
 
 

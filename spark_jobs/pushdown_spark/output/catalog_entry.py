@@ -22,7 +22,7 @@ from pushdown_spark.contract import ErrorCode
 from pushdown_spark.errors import MissingPathError
 from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.listing import decoded
+from pushdown_spark.relations.listing import decode_uri
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.jvm_gateway import (
     java_class,
@@ -99,7 +99,7 @@ class CatalogEntry:
         raw, schema = json.loads(self._json(table)), json.loads(java_string(self._spark, table.schema().json()))
         storage = raw["storage"]
         return TableDefinition(
-            location=decoded(storage["locationUri"] or ""),
+            location=decode_uri(storage["locationUri"] or ""),
             provider=raw["provider"] or "",
             kind=raw["tableType"]["name"],
             schema=t.StructType.fromJson(schema),
@@ -116,7 +116,7 @@ class CatalogEntry:
         """Return the directory of a new table. Raises MissingPathError if there is no such database."""
         if not self._catalog.databaseExists(self.database):
             raise MissingPathError(f"output_table: the catalog has no database {self.database}; create it first")
-        return decoded(str(self._catalog.defaultTablePath(self._identifier).toString()))
+        return decode_uri(str(self._catalog.defaultTablePath(self._identifier).toString()))
 
     def convert_rows(self, rows: DataFrame, view: str) -> DataFrame:
         """Return rows as Spark's INSERT would store them: columns by name, with its casts and checks of lengths.
@@ -145,7 +145,7 @@ class CatalogEntry:
         """Return the given partitions, or all, whose directory is not the one that Spark would choose."""
         locations = []
         for spec, location in self._locations(partitions):
-            directory = decoded(location).removeprefix(f"{table.location}/")
+            directory = decode_uri(location).removeprefix(f"{table.location}/")
             if list(partition_spec(directory).items()) != [(key, spec.get(key)) for key in table.partition_by]:
                 locations.append(location)
         return locations

@@ -31,7 +31,7 @@ def file_spec(
             raise BadSpecError(f"output_format: Spark has no connector for {output.format} in its catalog")
         format_, options, partition_by = output.format.value, output.options, output.partition_by
     else:
-        format_, options, partition_by = _existing(spark, output, entry, table)
+        format_, options, partition_by = _existing_layout(spark, output, entry, table)
     if output.mode is OutputMode.OVERWRITE_PARTITIONS and not partition_by:
         raise BadSpecError(
             f"output_mode: overwrite_partitions needs partitions, and {entry.name} has none; use overwrite"
@@ -53,7 +53,7 @@ def check_writable(entry: CatalogEntry, table: TableDefinition) -> None:
         raise BadSpecError(f"output_table: {entry.name} {reason}; write to a table of files, Iceberg or Delta")
 
 
-def _existing(
+def _existing_layout(
     spark: SparkSession, output: CatalogOutputSpec, entry: CatalogEntry, table: TableDefinition
 ) -> tuple[str, dict[str, str], tuple[str, ...]]:
     """Return format, options and partition columns of a table. Raises BadSpecError if it cannot be written."""

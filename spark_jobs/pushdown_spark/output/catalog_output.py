@@ -265,7 +265,7 @@ class CatalogFileOutput(FileOutput):
 
     def _directories(self, table: TableDefinition) -> set[str]:
         """Return the partitions of a table whose partitions only the directories show."""
-        directories = self._files.matching(self.paths.output, "/".join("*=*" for _ in table.partition_by))
+        directories = self._files.glob(self.paths.output, "/".join("*=*" for _ in table.partition_by))
         return {path.removeprefix(f"{self.paths.output}/") for path in directories}
 
     def _partition_fields(self) -> list[t.StructField]:

@@ -75,7 +75,7 @@ def check_rows(checks: OutputChecks, observer: RowObserver, staged: DataFrame) -
     return tuple(reports)
 
 
-def raise_failed(reports: Sequence[CheckReport]) -> None:
+def raise_failures(reports: Sequence[CheckReport]) -> None:
     """Raise CheckFailedError, which names all failed checks, if a check has failed."""
     failed = [
         f"{report.check} requires {report.required}, found {report.found}" for report in reports if not report.passed

@@ -90,7 +90,7 @@ class CommitLog:
         self._number = 0
 
     @contextlib.contextmanager
-    def locked(self, require_claim: Callable[[], None] = lambda: None) -> Iterator[None]:
+    def lock(self, require_claim: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Hold the lock. Within the block, no other process commits and all earlier commits are complete or undone.
 
         `require_claim` raises if a later attempt of the same run has begun, whose lock this attempt must not take. A
@@ -109,7 +109,7 @@ class CommitLog:
             self._release()
 
     def commit(self, journal: Journal) -> None:
-        """Make the moves of a journal, within `locked`. If one fails, undo all of them and raise.
+        """Make the moves of a journal, within `lock`. If one fails, undo all of them and raise.
 
         Raises OutputTakenError if another process has taken the lock and has undone this commit.
         """
@@ -131,7 +131,7 @@ class CommitLog:
 
     def is_unfinished(self) -> bool:
         """Return whether a commit of this attempt is neither complete nor undone."""
-        return bool(self._files.matching(self._paths.commits, f"*-{self._paths.attempt}.journal"))
+        return bool(self._files.glob(self._paths.commits, f"*-{self._paths.attempt}.journal"))
 
     def commits_of_others(self) -> dict[str, str]:
         """Return the partitions that other runs have committed during this attempt, with the names of these runs."""
@@ -143,7 +143,7 @@ class CommitLog:
 
     def _complete(self, journal: Journal) -> None:
         """Complete a commit after its last move: notify the other attempts, and delete the replaced files."""
-        for claim in self._files.matching(self._paths.control, CLAIMS_OF_ALL_RUNS):
+        for claim in self._files.glob(self._paths.control, CLAIMS_OF_ALL_RUNS):
             if f"/staging-{journal.run}/" not in claim:
                 note = others_path(claim)
                 commits = _read_others(self._files, note) | dict.fromkeys(journal.partitions, journal.writer)
@@ -153,7 +153,7 @@ class CommitLog:
 
     def _repair(self) -> None:
         """Undo the commits of lower locks, or complete them if all their moves were made."""
-        for path in self._files.matching(self._paths.commits, "*.journal"):
+        for path in self._files.glob(self._paths.commits, "*.journal"):
             text = self._files.read_text(path)
             if text is not None:
                 self._undo_or_complete(fence(self._files, Journal.model_validate_json(text), self._number), path)

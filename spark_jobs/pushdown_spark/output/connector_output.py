@@ -25,7 +25,7 @@ from pushdown_spark.errors import (
 )
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.output.base import Output, column_types
-from pushdown_spark.output.checks import RowObserver, check_rows, raise_failed, require_columns
+from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
 from pushdown_spark.output.connector_tables import Commit, ConnectorTable
 from pushdown_spark.output.target_checks import check_column_names
 from pushdown_spark.projection.paths import quote_name
@@ -55,7 +55,7 @@ class ConnectorOutput(Output):
         return self._output.catalog_table
 
     @property
-    def staged_at(self) -> str:
+    def staging_location(self) -> str:
         """The place of the staged rows, which end with the Spark application."""
         return "the local disks of Spark"
 
@@ -98,7 +98,7 @@ class ConnectorOutput(Output):
         observer.frame.write.format("noop").mode("overwrite").save()
         self._count = observer.counts()[0]
         self.checks = check_rows(checks, observer, self._staged_rows)
-        raise_failed(self.checks)
+        raise_failures(self.checks)
         if self._output.replace_where is not None:
             self._check_replaced(self._output.replace_where)
 
@@ -111,7 +111,7 @@ class ConnectorOutput(Output):
         if exists and self._output.mode is OutputMode.IGNORE:
             return
         try:
-            with self._table.marked(self._count):
+            with self._table.mark_commits(self._count):
                 commit = self._write(exists)
         except (PySparkException, Py4JJavaError) as problem:
             if exists and self._is_committed():
@@ -130,7 +130,7 @@ class ConnectorOutput(Output):
         return self._rows
 
     def _is_committed(self) -> bool:
-        commit = self._table.committed()
+        commit = self._table.find_commit()
         if commit is not None:
             self._report(commit)
         return commit is not None
@@ -188,7 +188,7 @@ class ConnectorOutput(Output):
         if exists:
             return self._table.change(self._change, reads_table=self._output.mode is OutputMode.MERGE)
         self._create()
-        created = self._table.committed()
+        created = self._table.find_commit()
         return None if created is None else replace(created, is_own=True)
 
     def _change(self, table: str) -> None:

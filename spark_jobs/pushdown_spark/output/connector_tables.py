@@ -97,7 +97,7 @@ class ConnectorTable(ABC):
         return None if location is None else str(location)
 
     @abstractmethod
-    def committed(self) -> Commit | None:
+    def find_commit(self) -> Commit | None:
         """Return the current version of the table that the run has written, None if there is none."""
 
     def fence(self) -> None:  # noqa: B027 - only some connectors have something to delete
@@ -124,7 +124,7 @@ class ConnectorTable(ABC):
         """Return the settings of the session that name the run in the version."""
 
     @contextmanager
-    def marked(self, rows: int) -> Iterator[None]:
+    def mark_commits(self, rows: int) -> Iterator[None]:
         """Name the run in versions that are committed within the block."""
         before = {key: self._spark.conf.get(key, None) for key in self.settings(rows)}
         try:
@@ -185,11 +185,11 @@ class IcebergTable(ConnectorTable):
                 continue
             try:
                 # The branch exists already, so that a commit after this look is in the way of the pick.
-                if (commit := self.committed()) is not None:
+                if (commit := self.find_commit()) is not None:
                     return commit
                 write(f"{self.sql}.{quote_name(f'{_BRANCH}{branch}')}")
                 if self._is_picked(table, branch, start, reads_table):
-                    picked = self.committed()
+                    picked = self.find_commit()
                     return None if picked is None else replace(picked, is_own=True)
             finally:
                 self._drop(table, branch)
@@ -256,7 +256,7 @@ class IcebergTable(ConnectorTable):
     def _branches(self) -> str:
         return f"{self._PROPERTY}{self._run}-"
 
-    def committed(self) -> Commit | None:
+    def find_commit(self) -> Commit | None:
         """Return the snapshot of the run. Snapshots that were rolled back do not count."""
         self._spark.catalog.refreshTable(self.sql)
         snapshots = self._spark.table(f"{self.sql}.snapshots")
@@ -303,9 +303,9 @@ class DeltaTable(ConnectorTable):
     def change(self, write: Callable[[str], None], *, reads_table: bool) -> Commit | None:
         """Change the table in one version. Delta ignores a write with the transaction id of an earlier one."""
         write(self.sql)
-        return self.committed()
+        return self.find_commit()
 
-    def committed(self) -> Commit | None:
+    def find_commit(self) -> Commit | None:
         """Return the last version of the run."""
         marker = f'"airflow_pushdown_run": "{self._run}"'
         version = (

@@ -18,7 +18,7 @@ from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import has_plain_meaning, is_case_sensitive
 from pushdown_spark.output.base import Output, column_types
-from pushdown_spark.output.checks import RowObserver, check_rows, raise_failed, require_columns
+from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
 from pushdown_spark.output.table_attempt import TableAttempt
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.session import PushdownSession
@@ -54,7 +54,7 @@ class DatabaseOutput(Output):
         return self._output.table
 
     @property
-    def staged_at(self) -> str:
+    def staging_location(self) -> str:
         """The name of the staging table."""
         staging = self._attempt.staging
         return "no table" if staging is None else staging.rows
@@ -107,7 +107,7 @@ class DatabaseOutput(Output):
             session.add(_STAGED, RemoteSourceSpec(table=staging.source_name), self._connection)
             staged = session.scan(_STAGED).df
             self.checks = check_rows(self._output.checks, self._observer, staged)
-            raise_failed(self.checks)
+            raise_failures(self.checks)
         self._attempt.check(self._condition)
 
     def commit(self) -> None:

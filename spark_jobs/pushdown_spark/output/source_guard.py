@@ -93,7 +93,7 @@ class SourceGuard:
         if any("=" in step for step in steps):
             # Spark also reads plain directories below those of a partition.
             return not all("=" in step for step in steps)
-        return bool(self._hadoop.matching(deleted, "*=*"))
+        return bool(self._hadoop.glob(deleted, "*=*"))
 
     def _is_part_of_output(self, path: str, output: str) -> bool:
         """Return whether a path is a file or a partition of an output: there are no other directories above it."""

@@ -124,7 +124,7 @@ class StagingTables:
             for part in parts:
                 connection.change(f"INSERT INTO {self.rows} SELECT * FROM {part}")  # noqa: S608
 
-    def loaded(self, connection: WriteConnection) -> list[str]:
+    def row_tables(self, connection: WriteConnection) -> list[str]:
         """Return the quoted names of the tables that have the rows.
 
         The first call for a connection has to be outside of a transaction.
@@ -143,7 +143,7 @@ class StagingTables:
         """
         statement = f"SELECT count(*), coalesce(sum(row_count), 0) FROM {self.partitions}"  # noqa: S608
         ((partitions, rows),) = connection.rows(statement)
-        count = sum(count_rows(connection, f"SELECT count(*) FROM {table}") for table in self.loaded(connection))  # noqa: S608
+        count = sum(count_rows(connection, f"SELECT count(*) FROM {table}") for table in self.row_tables(connection))  # noqa: S608
         if count != int(str(rows)):
             raise RemoteFailedError(f"{self.rows} has {count} rows, but the tasks loaded {rows}; run the task again")
         return int(str(partitions)), int(str(rows))

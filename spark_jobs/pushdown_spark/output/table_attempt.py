@@ -161,7 +161,7 @@ class TableAttempt:
             if self._gathers:
                 # SQLite attaches no file within the transaction.
                 ledger.require_claim(connection)
-                change.staging.loaded(connection)
+                change.staging.row_tables(connection)
             with connection.transaction(self.target.lock):
                 ledger.require_claim(connection)
                 row_count = self._staged_rows(connection, partitions)

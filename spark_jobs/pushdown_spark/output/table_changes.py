@@ -33,7 +33,7 @@ class TableChange:
         if self.condition:
             outside = [
                 f"SELECT count(*) FROM {table} WHERE ({self.condition}) IS NOT TRUE"  # noqa: S608
-                for table in self.staging.loaded(connection)
+                for table in self.staging.row_tables(connection)
             ]
             _require_none(connection, outside, "replace_where: {count} rows to write do not satisfy the predicate")
         if self.keys:
@@ -62,7 +62,7 @@ class TableChange:
         names = ", ".join(self._quote(self.columns))
         added = sum(
             connection.change(f"INSERT INTO {target} ({names}) SELECT {names} FROM {table}")  # noqa: S608
-            for table in self.staging.loaded(connection)
+            for table in self.staging.row_tables(connection)
         )
         if added != row_count:
             raise RemoteFailedError(f"{target} got {added} of {row_count} rows, for example because of a trigger")

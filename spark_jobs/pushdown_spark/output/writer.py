@@ -17,7 +17,7 @@ from pushdown_spark.errors import (
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.formats.avro.spark_source import SHORT_NAME, format_name
 from pushdown_spark.output.base import Output, column_types
-from pushdown_spark.output.checks import RowObserver, check_rows, raise_failed, require_columns
+from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
 from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
 from pushdown_spark.output.commit_record import CommitRecord
 from pushdown_spark.output.journal import Journal, Move
@@ -72,7 +72,7 @@ class FileOutput(Output):
         return self._output.path
 
     @property
-    def staged_at(self) -> str:
+    def staging_location(self) -> str:
         """The directory of the staged files."""
         return self.paths.rows
 
@@ -96,7 +96,7 @@ class FileOutput(Output):
             ) from problem
 
     def _prepare(self) -> bool:
-        with self._log.locked():
+        with self._log.lock():
             # Under the lock: an earlier attempt of this run may be about to commit.
             self._files.delete(self.paths.staging)
             if self._is_committed():
@@ -139,7 +139,7 @@ class FileOutput(Output):
         options = {"multiLine": "true", **self._options} if self._format == "csv" else self._options
         reader = self._spark.read.format(self._format).schema(self._frame.schema).options(**options)
         self.checks = check_rows(self._output.checks, self._observer, reader.load(self.paths.rows))
-        raise_failed(self.checks)
+        raise_failures(self.checks)
 
     def commit(self) -> None:
         """Move the staged files into place. After a failure the output is unchanged.
@@ -147,7 +147,7 @@ class FileOutput(Output):
         Raises OutputTakenError if another attempt of the run has begun since `prepare`, OutputConflictError if another
         run has committed one of the partitions since then.
         """
-        with self._log.locked(self._require_claim):
+        with self._log.lock(self._require_claim):
             self._require_claim()
             self._check_existing()
             if self._mode is not OutputMode.IGNORE or not self._exists():
@@ -324,7 +324,7 @@ class FileOutput(Output):
     def _moves_of_parts(self, staged: list[FileEntry]) -> Iterator[Move]:
         """Return the moves of an append. It replaces the files that an earlier attempt of the same run has added."""
         pattern = "*/" * len(self._output.partition_by) + f"{self._own_prefix}*"
-        for number, path in enumerate(self._files.matching(self.paths.output, pattern)):
+        for number, path in enumerate(self._files.glob(self.paths.output, pattern)):
             yield Move(hidden=str(number), output=path, is_inward=False)
         for entry in staged:
             partition = self._partition_of(entry)

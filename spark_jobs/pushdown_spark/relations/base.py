@@ -106,7 +106,7 @@ class Relation(ABC):
         required = required.merge(whole, case_sensitive=self._case_sensitive)
         return self.request(replace(resolved, implicit=implicit, tree=required), where), resolved.notes
 
-    def unqualified(self, node: exp.Expr, table: str) -> exp.Expr:
+    def unqualify(self, node: exp.Expr, table: str) -> exp.Expr:
         """Return a column reference without the table's name, if Spark takes its first part for the table."""
         if not isinstance(node, exp.Column) or len(node.parts) < 2:
             return node

@@ -1,4 +1,4 @@
-"""How Spark reads a table of its catalog: the analyzed plan of the table, and what our readers need to know of it."""
+"""How Spark reads a table of its catalog: the analyzed plan of the table, and the facts in it that our readers need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pushdown_spark.expressions.scope import is_char
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT as AVRO_FILE_FORMAT
 from pushdown_spark.projection.nested_types import types_in
-from pushdown_spark.relations.listing import CATALOG_INDEX, all_partitions, decoded
+from pushdown_spark.relations.listing import CATALOG_INDEX, all_partitions, decode_uri
 from pushdown_spark.runtime.jvm_gateway import class_name, elements, scala_object, string_map
 
 MEMORY_INDEX = "org.apache.spark.sql.execution.datasources.InMemoryFileIndex"
@@ -87,11 +87,11 @@ def describe_table(frame: DataFrame) -> CatalogTable:
 
 def _hive_directories(spark: SparkSession, table: JavaObject) -> Iterator[str]:
     """Yield the directories of a table of Hive and of its partitions, which may be elsewhere."""
-    yield decoded(str(table.location().toString()))
+    yield decode_uri(str(table.location().toString()))
     if not table.partitionColumnNames().isEmpty():
         catalog = spark._jsparkSession.sessionState().catalog()
         for partition in elements(catalog.listPartitions(table.identifier(), scala_object(spark, "scala.None"))):
-            yield decoded(str(partition.location().toString()))
+            yield decode_uri(str(partition.location().toString()))
 
 
 def _has_files(relation: JavaObject) -> bool:
@@ -159,7 +159,7 @@ def _name_in_plan(leaf: JavaObject) -> str:
     return str(leaf.nodeName())
 
 
-def directories_read(frame: DataFrame) -> set[str]:
+def source_directories(frame: DataFrame) -> set[str]:
     """Return the directories of all tables that a DataFrame reads, and those of partitions elsewhere.
 
     They have no percent-encoding. Tables of data sources without files have none.

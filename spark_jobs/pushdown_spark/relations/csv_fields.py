@@ -11,13 +11,13 @@ from pyspark.sql import functions as f
 from pushdown_spark.expressions.session_settings import is_option_on
 from pushdown_spark.projection.paths import ColumnPath, Elements
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.listing import decoded, escaped
+from pushdown_spark.relations.listing import decode_uri, escape_glob
 
 _MAX_FREE_FIELDS = 256
 """Spark parses this many columns at no cost, whether or not the files have them."""
 
 
-def fields_needed(spark: SparkSession, source: Source, uris: Sequence[str], paths: Sequence[ColumnPath]) -> int:
+def required_field_count(spark: SparkSession, source: Source, uris: Sequence[str], paths: Sequence[ColumnPath]) -> int:
     """Return the number of fields to parse for the paths of a query, or 0 to keep the number that Spark finds.
 
     For high positions and slices without an end, the files are read once more to find the widest line. Modes that
@@ -41,7 +41,7 @@ def _widest(spark: SparkSession, source: Source, uris: Sequence[str]) -> int:
     quote, escape = options.get("quote", '"'), options.get("escape", "\\")
     reader = spark.read.options(**{key: options[key] for key in ("linesep",) if key in options})
     text = f.col("value")
-    frame = reader.text([escaped(decoded(uri)) for uri in uris])
+    frame = reader.text([escape_glob(decode_uri(uri)) for uri in uris])
     if comment := options.get("comment"):
         frame = frame.where(~text.startswith(comment))
     if quote:

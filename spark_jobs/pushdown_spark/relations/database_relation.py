@@ -27,7 +27,7 @@ from pushdown_spark.expressions.session_settings import has_plain_meaning
 from pushdown_spark.projection.paths import quote_name, sql_type
 from pushdown_spark.relations.base import RelationWithoutFiles, TableStatistics
 from pushdown_spark.relations.declaration import RemoteSource
-from pushdown_spark.relations.request import ScanRequest, unsupported
+from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.scan.base import Scan
 
 
@@ -167,4 +167,4 @@ def _unsupported_conjuncts(request: ScanRequest) -> tuple[ConjunctReport, ...]:
     reason = EVERY_ROW if predicate.needs_every_row else "no conjunct is pushed down"
     if predicate.tree is None:
         reason = UNPARSED
-    return tuple(unsupported(text, reason) for text in predicate.conjunct_texts)
+    return tuple(unsupported_conjunct(text, reason) for text in predicate.conjunct_texts)

@@ -28,11 +28,11 @@ from pushdown_spark.projection.required_columns import function_names, required_
 from pushdown_spark.projection.resolver import FIELDS_COLUMN, ColumnKind, Projection, resolve
 from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.base import Relation
-from pushdown_spark.relations.csv_fields import fields_needed
+from pushdown_spark.relations.csv_fields import required_field_count
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import (
     Listing,
-    decoded,
+    decode_uri,
     file_columns,
     list_entries,
 )
@@ -119,7 +119,7 @@ class FileRelation(Relation):
         """The directories below which `dir0` counts."""
         if self._whole is not None:
             return self._whole.roots
-        files = {location(decoded(uri)) for uri in self.uris}
+        files = {location(decode_uri(uri)) for uri in self.uris}
         qualify = HadoopFiles(self._spark).qualify
         return tuple(scan_root(path, is_file=location(path) in files) for path in map(qualify, self.source.paths))
 
@@ -196,7 +196,7 @@ class FileRelation(Relation):
         projection = resolve_to_depth(sys.maxsize)
         if not any(output.kind is ColumnKind.DIRECTORY for output in projection.outputs):
             return projection
-        return resolve_to_depth(max_depth(map(decoded, self.uris), self.roots))
+        return resolve_to_depth(max_depth(map(decode_uri, self.uris), self.roots))
 
     def _widen(self, columns: Sequence[str]) -> None:
         """Load lines with as many fields as `columns` needs; Spark takes the number from the first line."""
@@ -204,7 +204,7 @@ class FileRelation(Relation):
         data = self.data_schema
         if not paths or any(not isinstance(field.dataType, StringType) for field in data.fields):
             return
-        width = fields_needed(self._spark, self.source, self.uris, paths)
+        width = required_field_count(self._spark, self.source, self.uris, paths)
         if width > len(data):
             self._schema_to_load = StructType([StructField(f"_c{position}", StringType()) for position in range(width)])
             self.table_schema = TableSchema(self.table_schema.rules, notes=self.table_schema.notes)
@@ -214,7 +214,7 @@ class FileRelation(Relation):
         """Return where a column's type comes from, for error messages."""
         if self.source.schema is not None:
             return "in the declared schema"
-        file = self.table_schema.origin(column) or location(decoded(min(self.uris, default="")))
+        file = self.table_schema.origin(column) or location(decode_uri(min(self.uris, default="")))
         return f"in {file}"
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:

@@ -34,8 +34,8 @@ from pushdown_spark.relations.json_schemas import json_schemas
 from pushdown_spark.relations.listing import (
     InputFile,
     Listing,
-    decoded,
-    escaped,
+    decode_uri,
+    escape_glob,
     is_local,
 )
 from pushdown_spark.relations.storage import REMEDY, storage_for
@@ -103,7 +103,7 @@ def _footer_schemas(
         else:
             # Equal schemas become one object: schemas are merged once for each object.
             schema = schemas[-1].schema if schemas and schemas[-1].schema == result else result
-        schemas.append(FileSchema(location(decoded(file.uri)), schema))
+        schemas.append(FileSchema(location(decode_uri(file.uri)), schema))
     return tuple(schemas)
 
 
@@ -118,7 +118,7 @@ def _read_or_error(read: Callable[[InputFile], T], file: InputFile) -> T | Excep
 def _infer_by_spark(file: InputFile, infer_schema: InferSchema, problem: Exception | None = None) -> t.StructType:
     """Return the schema that Spark infers for a file. Raises our error if Spark cannot read the file either."""
     try:
-        return infer_schema([escaped(decoded(file.uri))])
+        return infer_schema([escape_glob(decode_uri(file.uri))])
     except (PushdownError, PySparkException, Py4JError) as spark_problem:
         if problem is None or isinstance(problem, UnsafeInputError):
             raise
@@ -191,9 +191,9 @@ def _infer_csv(spark: SparkSession, source: Source, listing: Listing) -> tuple[F
         options["inferschema"] = "false"
     schemas = []
     for uri in listing.uris:
-        schema = spark.read.format("csv").options(**options).load(escaped(decoded(uri))).schema
+        schema = spark.read.format("csv").options(**options).load(escape_glob(decode_uri(uri))).schema
         if schema.fields:
-            schemas.append(FileSchema(location(decoded(uri)), schema))
+            schemas.append(FileSchema(location(decode_uri(uri)), schema))
     return tuple(schemas)
 
 
@@ -228,12 +228,12 @@ def _csv_schemas(
     schemas = []
     for file, line in first.lines:
         if syntax.infers and source.schema is None:
-            schema = infer_schema([escaped(decoded(file.uri))])
+            schema = infer_schema([escape_glob(decode_uri(file.uri))])
         else:
             if line not in by_line:
                 by_line[line] = _header(spark, source, line, syntax) if syntax.header else _fields(line, syntax)
             schema = by_line[line]
-        schemas.append(FileSchema(location(decoded(file.uri)), schema))
+        schemas.append(FileSchema(location(decode_uri(file.uri)), schema))
     return tuple(schemas)
 
 

@@ -25,13 +25,13 @@ _CHUNK = 256 << 10
 class HadoopFile(io.RawIOBase):
     """An open file of a Hadoop file system, decompressed if a codec has the suffix of its name.
 
-    `fetched` counts the bytes read since the file was opened.
+    `bytes_fetched` counts the bytes read since the file was opened.
     """
 
     def __init__(self, stream: JavaObject) -> None:
         super().__init__()
         self._stream = stream
-        self.fetched = 0
+        self.bytes_fetched = 0
 
     def readable(self) -> bool:
         """Return True."""
@@ -44,7 +44,7 @@ class HadoopFile(io.RawIOBase):
         except Py4JJavaError as problem:
             raise OSError(str(problem.java_exception.getMessage())) from problem
         buffer[: len(content)] = content
-        self.fetched += len(content)
+        self.bytes_fetched += len(content)
         return len(content)
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.projection.schema_merge import FileSchema
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.listing import decoded
+from pushdown_spark.relations.listing import decode_uri
 
 _UNSUPPORTED_OPTIONS = (
     "primitivesasstring",
@@ -26,7 +26,7 @@ _UNSUPPORTED_OPTIONS = (
 )
 _OBJECT = re.compile(r"`(?:[^`]|``)*`|OBJECT<")
 _WHOLE_RECORD = "_whole_record"
-"""A column of whole records. Partition columns hardly have this name."""
+"""A column of whole records. Partition columns are unlikely to have this name."""
 _MAX_DIGITS = 18
 """Number of digits of integers that always fit 64 bits. Spark infers a decimal for more digits."""
 
@@ -61,7 +61,7 @@ def json_schemas(spark: SparkSession, source: Source, variants: t.StructType | N
         ddl = _OBJECT.sub(lambda match: "STRUCT<" if match.group() == "OBJECT<" else match.group(), row["schema"])
         kind = _json_type(t.DataType.fromDDL(ddl))
         schema = kind if isinstance(kind, t.StructType) else t.StructType()
-        schemas.append(FileSchema(location(decoded(row["file_path"])), schema))
+        schemas.append(FileSchema(location(decode_uri(row["file_path"])), schema))
     return tuple(sorted(schemas, key=lambda schema: schema.file))
 
 

@@ -90,7 +90,7 @@ class Split:
 
 
 class Listing:
-    """The files that Spark's own reader has listed for a DataFrame. The JVM is asked for each fact once."""
+    """The files that Spark's own reader has listed for a DataFrame. Each property asks the JVM once."""
 
     def __init__(self, frame: DataFrame) -> None:
         self.frame = frame
@@ -120,7 +120,7 @@ class Listing:
         if len(local) == len(self.uris):
             return local
         entries = {entry.path: entry for entry in list_entries(self.frame)}
-        remote = [(uri, entries[decoded(uri)]) for uri in self.uris if not is_local(uri)]
+        remote = [(uri, entries[decode_uri(uri)]) for uri in self.uris if not is_local(uri)]
         return local + tuple(InputFile(uri, entry.path, entry.length, storage, entry.modified) for uri, entry in remote)
 
 
@@ -132,14 +132,14 @@ def input_uris(frame: DataFrame) -> tuple[str, ...]:
     return tuple(dict.fromkeys(java_strings(frame.sparkSession, file_index(frame).inputFiles())))
 
 
-def decoded(uri: str) -> str:
+def decode_uri(uri: str) -> str:
     """Return a URI without percent-encoding, as Hadoop prints paths."""
     head = _AUTHORITY.match(uri)
     start = head.end() if head else 0
     return uri[:start].removesuffix("//") + unquote(uri[start:])
 
 
-def escaped(path: str) -> str:
+def escape_glob(path: str) -> str:
     """Return a path with its glob characters escaped."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
 
@@ -153,7 +153,7 @@ def local_files(uris: Sequence[str]) -> tuple[InputFile, ...]:
     """Return local files with their sizes, in order. Raises OSError if a file was deleted."""
     files = []
     for uri in uris:
-        path = decoded(uri).removeprefix("file:")
+        path = decode_uri(uri).removeprefix("file:")
         path = "/" + path.lstrip("/")
         status = os.stat(path)  # noqa: PTH116
         files.append(InputFile(uri, path, status.st_size, modified=status.st_mtime_ns))
@@ -210,7 +210,7 @@ def all_partitions(spark: SparkSession, index: JavaObject) -> JavaObject:
 
 def has_plain_directories(path: str) -> bool:
     """Return whether a local directory has sub-directories that Spark skips: neither partitions nor hidden."""
-    directory = Path(decoded(path).removeprefix("file:"))
+    directory = Path(decode_uri(path).removeprefix("file:"))
     if not is_local(path) or not directory.is_dir():
         return False
     with os.scandir(directory) as entries:

@@ -139,9 +139,9 @@ class Bucket:
 class ObjectFile(RawIOBase):
     """An open object with a read-ahead of at most `ahead` bytes (0 for none), which ends at `stop`.
 
-    After `stop`, only the bytes that a reader requests are fetched. `fetched` counts the bytes received from the store.
-    If its `with` block ends without an error, the file checks that the object was not overwritten, because a task must
-    not succeed with lines of two versions. Raises OSError as `Bucket` does.
+    After `stop`, only the bytes that a reader requests are fetched. `bytes_fetched` counts the bytes received from the
+    store. If its `with` block ends without an error, the file checks that the object was not overwritten, because a
+    task must not succeed with lines of two versions. Raises OSError as `Bucket` does.
     """
 
     def __init__(self, bucket: Bucket, key: str, file: pa.NativeFile, start: int, stop: int | None, ahead: int) -> None:
@@ -151,7 +151,7 @@ class ObjectFile(RawIOBase):
         self._version = bucket.version(file)
         self.size = int(file.size())
         """Size of the whole object in bytes."""
-        self.fetched = 0
+        self.bytes_fetched = 0
         self._stop = self.size if stop is None else min(stop, self.size)
         self._position = start
         self._ahead = ahead
@@ -204,7 +204,11 @@ class ObjectFile(RawIOBase):
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if kind is None and self.fetched and self._bucket.version(self._bucket.open(self._key)) != self._version:
+            if (
+                kind is None
+                and self.bytes_fetched
+                and self._bucket.version(self._bucket.open(self._key)) != self._version
+            ):
                 raise OSError("the object was overwritten while it was read")
         finally:
             self.close()
@@ -212,7 +216,7 @@ class ObjectFile(RawIOBase):
     def close(self) -> None:
         """Close the object and release the buffer."""
         if not self.closed:
-            if self.fetched:
+            if self.bytes_fetched:
                 self._file.close()
             self._buffer = bytearray()
             self._buffer_end = self._buffer_start
@@ -250,4 +254,4 @@ class ObjectFile(RawIOBase):
                 raise OSError(f"the store sent fewer than {len(view)} bytes, starting at byte {position}")
 
         self._bucket.request(read)
-        self.fetched += len(view)
+        self.bytes_fetched += len(view)

@@ -16,14 +16,14 @@ from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, Source
 from pushdown_spark.relations.file_relation import FileRelation, has_unnamed_fields
 from pushdown_spark.relations.file_versions import FileVersion, file_versions
-from pushdown_spark.relations.listing import decoded
+from pushdown_spark.relations.listing import decode_uri
 from pushdown_spark.relations.tables import open_table
 from pushdown_spark.runtime.file_paths import local_path
 
 _MAX_THREADS = 4
 """File relations that are opened at the same time. Opening mostly waits for listings, footers and small Spark jobs."""
-_KEPT_FORMATS = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.ORC, SourceFormat.PARQUET})
-"""Formats whose relations are kept. Which Avro files are read depends on Hadoop's settings, which may change."""
+_CACHED_FORMATS = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.ORC, SourceFormat.PARQUET})
+"""Formats whose relations are cached. Which Avro files are read depends on Hadoop's settings, which may change."""
 
 
 def open_relation(spark: SparkSession, source: AnySource) -> Relation:
@@ -39,16 +39,16 @@ def open_relation(spark: SparkSession, source: AnySource) -> Relation:
 
 
 class RelationCache:
-    """Opens the sources of a session. It keeps relations of local files while the files and all settings are the same.
+    """Opens the sources of a session, and caches relations of local files while files and settings are the same.
 
     Opening a source lists its files and may infer their schema, which takes longer than a short query. The relations of
-    the first query are not kept: most jobs have one query, and need not look at the versions of their files.
+    the first query are not cached: most jobs have one query, and need not look at the versions of their files.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._names: set[str] = set()
-        self._kept: dict[str, tuple[_Version, Relation]] = {}
+        self._cached: dict[str, tuple[_Version, Relation]] = {}
 
     def open(self, source: AnySource) -> Relation:
         """Open a source. Raises typed errors that name the parameter."""
@@ -57,10 +57,10 @@ class RelationCache:
             return open_relation(self._spark, source)
         # Before the files are listed, so that a change in the meantime shows in the next version.
         version = self._version(source)
-        kept = self._kept.pop(source.name, None)
-        relation = kept[1] if kept is not None and kept[0] == version else open_relation(self._spark, source)
+        cached = self._cached.pop(source.name, None)
+        relation = cached[1] if cached is not None and cached[0] == version else open_relation(self._spark, source)
         if version is not None and isinstance(relation, FileRelation) and version.has_files(relation.uris):
-            self._kept[source.name] = (version, relation)
+            self._cached[source.name] = (version, relation)
         return relation
 
     def open_all(self, sources: Iterable[AnySource]) -> dict[str, Relation]:
@@ -69,7 +69,7 @@ class RelationCache:
         Raises the first error in the order of the sources, those whose files are listed coming last.
         """
         declared = list(sources)
-        files = [source for source in declared if isinstance(source, Source) and source.name not in self._kept]
+        files = [source for source in declared if isinstance(source, Source) and source.name not in self._cached]
         if len(files) < 2:
             return {source.name: self.open(source) for source in declared}
         open_in_thread = inheritable_thread_target(self._spark)(self.open)
@@ -81,7 +81,7 @@ class RelationCache:
 
     def _version(self, source: AnySource) -> _Version | None:
         """Return what the relation of a source depends on, None if it is not known."""
-        if not isinstance(source, Source) or source.format not in _KEPT_FORMATS or has_unnamed_fields(source):
+        if not isinstance(source, Source) or source.format not in _CACHED_FORMATS or has_unnamed_fields(source):
             return None
         files = file_versions(source.paths)
         if files is None:
@@ -104,4 +104,4 @@ class _Version:
 
     def has_files(self, uris: Sequence[str]) -> bool:
         """Return whether all files that Spark has listed are among those of the version."""
-        return all(str(local_path(decoded(uri))) in self.files for uri in uris)
+        return all(str(local_path(decode_uri(uri))) in self.files for uri in uris)

@@ -18,7 +18,7 @@ from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.metadata_values import LINE_LOCATION
 from pushdown_spark.projection.path_tree import same_name
 from pushdown_spark.projection.paths import quote_name, sql_text, sql_type
-from pushdown_spark.relations.listing import InputFile, decoded
+from pushdown_spark.relations.listing import InputFile, decode_uri
 from pushdown_spark.relations.request import Directories, ScanRequest
 from pushdown_spark.relations.storage import Storage
 
@@ -171,7 +171,7 @@ def listed_files(request: ScanRequest, storage: Storage) -> tuple[InputFile, ...
 
 def directory_of(uri: str) -> str:
     """Return the directory of a file, as a key."""
-    return location(decoded(uri)).rpartition("/")[0]
+    return location(decode_uri(uri)).rpartition("/")[0]
 
 
 def constant_columns(request: ScanRequest, uris: Sequence[str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a query asks of one relation."""
+"""Requests for scans: the columns and the predicate that a query needs from one relation."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ class Directories:
 
 @dataclass(frozen=True)
 class ScanRequest:
-    """What a query asks of one relation.
+    """The columns and the predicate that a query needs from one relation.
 
-    `loaded` returns Spark's own lazy DataFrame over the source, with its file listing. It is the fallback. `columns`
-    are the required table columns, `implicit` the required implicit columns. `predicate` is the whole predicate, which
-    Spark re-evaluates. `pruned` are the columns with only the required struct members, None if all members are
-    required; readers use `read_schema`. `implicit_values` has the values of the implicit columns, None without any.
-    `spark_only` is the reason why only Spark's reader can scan the source, None if any reader can. `directories` are
-    the partitions for our readers; the tree of `predicate` then lacks the conjuncts that pruned partitions. `malformed`
-    counts malformed lines, None if they are not counted.
+    `load_listing` returns Spark's own lazy DataFrame over the source, with its file listing. It is the fallback.
+    `columns` are the required table columns, `implicit` the required implicit columns. `predicate` is the whole
+    predicate, which Spark re-evaluates. `pruned` are the columns with only the required struct members, None if all
+    members are required; readers use `read_schema`. `implicit_values` has the values of the implicit columns, None
+    without any. `spark_only` is the reason why only Spark's reader can scan the source, None if any reader can.
+    `directories` are the partitions for our readers; the tree of `predicate` then lacks the conjuncts that pruned
+    partitions. `malformed` counts malformed lines, None if they are not counted.
     """
 
     source: Source
-    loaded: Callable[[], Listing]
+    load_listing: Callable[[], Listing]
     schema: StructType
     columns: tuple[str, ...]
     implicit: tuple[str, ...]
@@ -63,7 +63,7 @@ class ScanRequest:
     @property
     def listing(self) -> Listing:
         """The files that Spark listed for that DataFrame."""
-        return self.loaded()
+        return self.load_listing()
 
     @property
     def uris(self) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ class ScanRequest:
         if frame is self.native:
             return self
         listing = Listing(frame)
-        return replace(self, loaded=lambda: listing)
+        return replace(self, load_listing=lambda: listing)
 
     def for_spark_only(self, reason: str) -> ScanRequest:
         """Return the request for Spark's reader only. An earlier reason is kept."""
@@ -107,6 +107,6 @@ class ScanRequest:
             raise UnsupportedError(self.spark_only)
 
 
-def unsupported(conjunct: str, reason: str) -> ConjunctReport:
+def unsupported_conjunct(conjunct: str, reason: str) -> ConjunctReport:
     """Return the report of a conjunct that Spark evaluates."""
     return ConjunctReport(sql=conjunct, exactness=Exactness.UNSUPPORTED, reason=reason)

@@ -22,7 +22,7 @@ DENIED_REMEDY = "give the job credentials that may read it, or leave it out of `
 
 
 @contextmanager
-def storage_errors_named(path: str) -> Iterator[None]:
+def name_storage_errors(path: str) -> Iterator[None]:
     """Convert errors of the storage to typed errors that name the file."""
     try:
         yield
@@ -48,13 +48,13 @@ class LocalFile(FileIO):
         return os.fstat(self.fileno()).st_size
 
     @property
-    def fetched(self) -> int:
+    def bytes_fetched(self) -> int:
         """Bytes read, if the file is read sequentially."""
         return self.tell() - self._start
 
 
 RangeFile = LocalFile | ObjectFile
-"""An open file: `readinto`, `read`, `seek`, `tell`, `size`, `fetched`. Use it in a `with` block."""
+"""An open file: `readinto`, `read`, `seek`, `tell`, `size`, `bytes_fetched`. Use it in a `with` block."""
 
 
 class Storage:

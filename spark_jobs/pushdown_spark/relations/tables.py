@@ -36,8 +36,8 @@ from pushdown_spark.relations.catalog import (
     CatalogTable,
     check_column,
     describe_table,
-    directories_read,
     plan_below_names,
+    source_directories,
 )
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.file_relation import FileRelation
@@ -80,7 +80,7 @@ def load_table(spark: SparkSession, source: Source, options: Mapping[str, str] |
 
 def table_directories(spark: SparkSession, table: TableSourceSpec) -> set[str]:
     """Return the directories of all files that a table or view reads. Raises typed errors if there is no such table."""
-    return directories_read(load_table(spark, declared_table(ONLY_SOURCE, table)))
+    return source_directories(load_table(spark, declared_table(ONLY_SOURCE, table)))
 
 
 def declared_table(name: str, spec: TableSourceSpec, *, cold: bool = False) -> Source:

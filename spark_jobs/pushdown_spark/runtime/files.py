@@ -35,7 +35,7 @@ class Files(Protocol):
     def names(self, directory: str) -> list[str]:
         """Return the names of the entries of a directory, none if it does not exist."""
 
-    def matching(self, directory: str, pattern: str) -> list[str]:
+    def glob(self, directory: str, pattern: str) -> list[str]:
         """Return the paths that match a glob pattern relative to a directory. `*` matches within one name."""
 
     def is_directory(self, path: str) -> bool:

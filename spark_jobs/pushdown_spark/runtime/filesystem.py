@@ -84,7 +84,7 @@ class HadoopFiles:
             return []
         return [str(status.getPath().getName()) for status in statuses]
 
-    def matching(self, directory: str, pattern: str) -> list[str]:
+    def glob(self, directory: str, pattern: str) -> list[str]:
         """Return the paths that match a glob pattern relative to a directory."""
         literal = _GLOB_CHARACTERS.sub(r"\\\1", directory)
         return self.expand(f"{literal}/{pattern}")

@@ -55,7 +55,7 @@ class LocalFiles:
         except FileNotFoundError:
             return []
 
-    def matching(self, directory: str, pattern: str) -> list[str]:
+    def glob(self, directory: str, pattern: str) -> list[str]:
         """Return the paths that match a glob pattern relative to a directory."""
         paths = Path("/").glob(f"{escape(str(_local(directory)))[1:]}/{pattern}")
         return [f"file:{path}" for path in paths if _is_not_checksum(path.name)]

@@ -131,7 +131,7 @@ class ProjectedScan:
         """The DataFrame of a scan by Spark's reader, made once: Spark analyzes it for milliseconds."""
         return self.project(self.scan.frame())
 
-    def limited(self, limit: int) -> DataFrame:
+    def limit(self, limit: int) -> DataFrame:
         """Return at most `limit` rows of the query as a lazy DataFrame."""
         limited = self.scan.limited_frame(limit)
         return self.frame().limit(limit) if limited is None else self.project(limited)
@@ -154,7 +154,7 @@ def report_of_run(scan: Scan) -> Callable[[], SourceReport]:
 
 
 @contextmanager
-def running(scan: Scan, spark: SparkSession) -> Iterator[None]:
+def run_context(scan: Scan, spark: SparkSession) -> Iterator[None]:
     """Set a scan's session settings for a run, then restore them and close the scan."""
     settings = scan.session_conf
     before = {key: spark.conf.get(key, None) for key in settings}

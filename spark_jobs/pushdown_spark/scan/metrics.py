@@ -49,6 +49,6 @@ def by_file(tasks: Iterable[Mapping[str, Count]]) -> dict[str, list[Count]]:
     return counts
 
 
-def most_read(files: Iterable[FileReport]) -> tuple[FileReport, ...]:
+def most_read_files(files: Iterable[FileReport]) -> tuple[FileReport, ...]:
     """Return the files with the most bytes read, at most `MOST_FILES`, because a result must stay small."""
     return tuple(sorted(files, key=lambda file: (-file.bytes_read, file.path))[:MOST_FILES])

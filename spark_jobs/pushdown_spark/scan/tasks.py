@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.listing import InputFile, decoded
+from pushdown_spark.relations.listing import InputFile, decode_uri
 from pushdown_spark.relations.packing import Packing, Task, pack
 from pushdown_spark.relations.partition_directories import columns_by_line, constant_columns, directory_of
 from pushdown_spark.relations.request import ScanRequest
@@ -68,14 +68,14 @@ def with_constants(frame: DataFrame, request: ScanRequest, uris: Sequence[str]) 
     which is that of the data column if the files have one with its name.
     """
     values = request.implicit_values
-    added = [] if values is None else values.by_partition(request.implicit, list(map(decoded, uris)))
+    added = [] if values is None else values.by_partition(request.implicit, list(map(decode_uri, uris)))
     return _with_columns(frame, request, constant_columns(request, uris), added)
 
 
 def with_constants_of_lines(frame: DataFrame, request: ScanRequest, uris: Sequence[str]) -> DataFrame:
     """Add the same columns to rows that Spark has just parsed from lines of the files `uris`."""
     values = request.implicit_values
-    added = [] if values is None else values.by_parsed_line(request.implicit, list(map(decoded, uris)))
+    added = [] if values is None else values.by_parsed_line(request.implicit, list(map(decode_uri, uris)))
     return _with_columns(frame, request, columns_by_line(request), added)
 
 

@@ -17,8 +17,8 @@ from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.projection.schema_alignment import SchemaGroup, aligned_columns, ddl, select_columns
 from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.listing import escaped
-from pushdown_spark.relations.request import ScanRequest, unsupported
+from pushdown_spark.relations.listing import escape_glob
+from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.scan.base import Scan
 
 
@@ -37,8 +37,8 @@ class FileGroup:
     def source(self, whole: Source) -> Source:
         """Return the group as a source, with the schema that its files are read with."""
         schema = StructType([*self.schema_group.schema.fields, *self.partition_schema.fields])
-        base = {} if self.root is None else {"basepath": escaped(self.root)}
-        paths = tuple(map(escaped, self.schema_group.files))
+        base = {} if self.root is None else {"basepath": escape_glob(self.root)}
+        paths = tuple(map(escape_glob, self.schema_group.files))
         return replace(whole, paths=paths, schema=ddl(schema), options={**whole.options, **base})
 
     def output_schema(self, request: ScanRequest) -> StructType:
@@ -194,6 +194,6 @@ def _merge_conjuncts(reports: Sequence[SourceReport]) -> tuple[ConjunctReport, .
     return tuple(
         conjunct
         if all(conjunct.sql in pushed_by_group for pushed_by_group in pushed)
-        else unsupported(conjunct.sql, "some files have another schema, and only Spark filters their rows")
+        else unsupported_conjunct(conjunct.sql, "some files have another schema, and only Spark filters their rows")
         for conjunct in conjuncts
     )

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
 import signal
 import tempfile
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from airflow_pushdown.exceptions import ConfigError, DriverKilledError
+from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.hooks.archive_recording import start_archive
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, ClassArchive, class_archive
 from airflow_pushdown.hooks.cluster_driver import Submission
@@ -38,7 +36,7 @@ def installation(spark_python: str) -> SparkInstallation:
 
 @pytest.fixture
 def archive(tmp_path: Path, installation: SparkInstallation) -> ClassArchive:
-    found = class_archive(str(tmp_path / "archives"), installation, os.environ)
+    found = class_archive(tmp_path / "archives", installation, os.environ)
     assert found is not None
     return found
 
@@ -57,13 +55,12 @@ def java(place: Path, script: str) -> Path:
     return place / "java"
 
 
-def hook(installation: SparkInstallation, rows: Path, directory: Path | None = None) -> PushdownSubmitHook:
+def hook(installation: SparkInstallation, rows: Path) -> PushdownSubmitHook:
     source = {"format": "json", "path": [str(rows)], "schema": "a bigint"}
     spec = JobSpec(
         run_key="d/t/r/-1", sources={"s": SourceSpec.model_validate(source)}, query=QuerySpec(source="s", where="a > 1")
     )
-    directories = str(directory) if directory else None
-    return PushdownSubmitHook(Submission(spec=spec, spark_python=installation.python, class_archives=directories))
+    return PushdownSubmitHook(Submission(spec=spec, spark_python=installation.python))
 
 
 def mapped_share(loaded: Path) -> float:
@@ -132,7 +129,7 @@ def test_settings_of_another_directory_have_options_for_archives(
     (tmp_path / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions -XX:SharedArchiveFile=/mine.jsa\n")
     job = hook(installation, rows)
     environment = {**os.environ, OPTIONS: ""}
-    with start_archive(installation, environment, job._class_settings) as archive:
+    with start_archive(None, installation, environment, job._class_settings) as archive:
         assert archive is None
 
 
@@ -185,21 +182,24 @@ def test_a_job_maps_the_classes_that_another_one_loaded(
 
 
 def automatic(
-    installation: SparkInstallation, environment: dict[str, str], settings: dict[str, str] | None = None
+    installation: SparkInstallation,
+    environment: dict[str, str],
+    settings: dict[str, str] | None = None,
+    directory: str | None = None,
 ) -> tuple[bool, bool]:
     """Return whether a job has an archive, and whether it records it."""
-    with start_archive(installation, environment, settings or {}) as found:
+    with start_archive(directory, installation, environment, settings or {}) as found:
         return found is not None, found is not None and found.is_recorded
 
 
 def test_one_job_records_and_others_run_without_an_archive_meanwhile(
     installation: SparkInstallation, environment: dict[str, str], cache: Path
 ) -> None:
-    with start_archive(installation, environment, {}) as first:
+    with start_archive(None, installation, environment, {}) as first:
         assert first is not None
         assert first.is_recorded
         assert automatic(installation, environment) == (False, False)
-        first.archive.recorded_by(["spark-submit"], environment)
+        first.archive.configure_recording(["spark-submit"], environment)
         first.archive._draft.write_bytes(b"classes")
         first.finish(0, has_result=True)
     assert first.archive.path.read_bytes() == b"classes"
@@ -211,7 +211,7 @@ def test_one_job_records_and_others_run_without_an_archive_meanwhile(
 def test_a_job_without_a_result_leaves_no_archive(
     installation: SparkInstallation, environment: dict[str, str], cache: Path
 ) -> None:
-    with start_archive(installation, environment, {}) as first:
+    with start_archive(None, installation, environment, {}) as first:
         assert first is not None
         first.archive._draft.write_bytes(b"half of the classes")
         first.finish(-9, has_result=False)
@@ -223,7 +223,7 @@ def test_a_job_without_a_result_leaves_no_archive(
 def test_a_java_that_cannot_record_is_not_asked_again(
     installation: SparkInstallation, environment: dict[str, str], cache: Path
 ) -> None:
-    with start_archive(installation, environment, {}) as first:
+    with start_archive(None, installation, environment, {}) as first:
         assert first is not None
         first.finish(1, has_result=True)
     assert automatic(installation, environment) == (False, False)
@@ -232,11 +232,11 @@ def test_a_java_that_cannot_record_is_not_asked_again(
 def test_an_archive_with_which_a_jvm_crashed_is_not_used_again(
     installation: SparkInstallation, environment: dict[str, str], cache: Path
 ) -> None:
-    with start_archive(installation, environment, {}) as first:
+    with start_archive(None, installation, environment, {}) as first:
         assert first is not None
         first.archive._draft.write_bytes(b"classes")
         first.finish(0, has_result=True)
-    with start_archive(installation, environment, {}) as second:
+    with start_archive(None, installation, environment, {}) as second:
         assert second is not None
         second.finish(-signal.SIGSEGV, has_result=False)
     assert automatic(installation, environment) == (False, False)
@@ -282,7 +282,7 @@ def test_a_cache_that_others_may_change_is_not_used(
     assert automatic(installation, environment) == (False, False)
 
 
-def test_a_failed_archive_is_not_built_again_and_jobs_run_without_it(
+def test_an_archive_that_cannot_be_created_says_why(
     installation: SparkInstallation,
     archive: ClassArchive,
     environment: dict[str, str],
@@ -290,15 +290,10 @@ def test_a_failed_archive_is_not_built_again_and_jobs_run_without_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     wrong = {**environment, "JAVA_HOME": str(java(tmp_path, "echo 'Error: not today' >&2; exit 1"))}
-    with caplog.at_level(logging.WARNING):
-        archive.make(installation, wrong)
+    archive.create(installation, wrong)
     assert "could not be created: not today" in caplog.text
-    assert str(archive.path) in caplog.text
-    assert archive.is_settled
-    assert archive.used_by(["spark-submit"], wrong) == (["spark-submit"], wrong)
-    caplog.clear()
-    archive.make(installation, wrong)
-    assert not caplog.text
+    assert not archive.is_settled
+    assert not list(tmp_path.rglob("*.draft"))
 
 
 def test_the_reason_names_files_that_must_stay_on_the_class_path(
@@ -308,53 +303,33 @@ def test_the_reason_names_files_that_must_stay_on_the_class_path(
     for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR"):
         caplog.clear()
         with caplog.at_level(logging.INFO):
-            assert class_archive(str(tmp_path / "a"), installation, {**environment, name: str(tmp_path)}) is None
+            assert class_archive(tmp_path / "a", installation, {**environment, name: str(tmp_path)}) is None
         assert f"does not allow {tmp_path / 'log4j2.properties'} on the class path" in caplog.text
 
 
-def test_concurrent_tasks_build_an_archive_only_once(
-    installation: SparkInstallation, archive: ClassArchive, environment: dict[str, str]
+def test_an_archive_in_a_directory_that_the_user_named(
+    installation: SparkInstallation, archive: ClassArchive, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with archive.path.with_suffix(".lock").open("w") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        archive.make(installation, environment)
-    assert not archive.is_settled
-
-
-def test_a_read_only_archive_directory_does_not_fail_the_job(
-    installation: SparkInstallation,
-    archive: ClassArchive,
-    environment: dict[str, str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    archive.path.with_suffix(".lock").mkdir()
-    archive.make(installation, environment)
-    assert f"run without a CDS archive: {archive.path}" in caplog.text
-
-
-def test_a_kill_ends_the_job_that_builds_an_archive(
-    installation: SparkInstallation, archive: ClassArchive, tmp_path: Path, local_spark: str
-) -> None:
-    submitted = hook(installation, tmp_path / "none.json", archive.path.parent)
-
-    def kill_when_started() -> None:
-        while submitted._job is None:
-            threading.Event().wait(0.05)
-        submitted.on_kill()
-
-    killer = threading.Thread(target=kill_when_started)
-    killer.start()
-    with pytest.raises(DriverKilledError, match="the task was killed"):
-        submitted.submit()
-    killer.join()
-    submitted.release()
-    assert not archive.is_settled
+    """As in an image: pods of one task use the archive, and cannot write next to it."""
+    monkeypatch.setenv("AIRFLOW_IS_K8S_EXECUTOR_POD", "True")
+    directory = str(archive.path.parent)
+    assert automatic(installation, environment, directory=directory) == (True, True)
+    assert automatic(installation, environment, directory="off") == (False, False)
+    lock = archive.path.with_suffix(".lock")
+    lock.unlink()
+    lock.mkdir()
+    assert automatic(installation, environment, directory=directory) == (False, False)
+    archive.path.write_bytes(b"classes")
+    assert automatic(installation, environment, directory=directory) == (True, False)
+    archive.path.parent.chmod(0o777)
+    with pytest.raises(ConfigError, match="class_archives: every user may write to"):
+        automatic(installation, environment, directory=directory)
 
 
 def test_each_java_version_and_set_of_jars_has_its_own_archive(tmp_path: Path, installation: SparkInstallation) -> None:
     def place(home: Path, env: Mapping[str, str] = os.environ) -> str | None:
         other = SparkInstallation(binary=installation.binary, python=None, home=str(home))
-        found = class_archive(str(tmp_path / "archives"), other, env)
+        found = class_archive(tmp_path / "archives", other, env)
         return found.path.name if found else None
 
     jars = tmp_path / "home" / "jars"
@@ -371,28 +346,25 @@ def test_each_java_version_and_set_of_jars_has_its_own_archive(tmp_path: Path, i
     assert place(tmp_path / "home", {**os.environ, "JAVA_HOME": str(tmp_path / "no")}) is None
 
 
-def test_no_archive_is_used_with_conflicting_options_or_without_a_directory(
-    tmp_path: Path, installation: SparkInstallation
-) -> None:
-    assert class_archive(None, installation, os.environ) is None
+def test_no_archive_is_used_with_conflicting_options(tmp_path: Path, installation: SparkInstallation) -> None:
     for option in ("-XX:SharedArchiveFile=/x.jsa", "-Xshare:off"):
-        assert class_archive(str(tmp_path), installation, {OPTIONS: option}) is None
+        assert class_archive(tmp_path, installation, {OPTIONS: option}) is None
 
 
 def test_other_java_options_and_paths_with_special_characters_are_kept(tmp_path: Path) -> None:
     file = tmp_path / "with blank" / "a.jsa"
     file.parent.mkdir()
     file.write_bytes(b"classes")
-    _, variables = ClassArchive(file, tmp_path).used_by(["spark-submit"], {OPTIONS: "-Dmine=1"})
+    _, variables = ClassArchive(file, tmp_path).configure(["spark-submit"], {OPTIONS: "-Dmine=1"})
     assert variables[OPTIONS].startswith(f'-Dmine=1 "-XX:SharedArchiveFile={file}" ')
 
 
 def test_an_unsuitable_archive_directory_is_rejected(tmp_path: Path, installation: SparkInstallation) -> None:
     with pytest.raises(ConfigError, match=r"class_archives: .* cannot have a path with"):
-        class_archive(f"{tmp_path}/a:b", installation, os.environ)
+        class_archive(tmp_path / "a:b", installation, os.environ)
     tmp_path.chmod(0o777)
     with pytest.raises(ConfigError, match="class_archives: every user may write to"):
-        class_archive(str(tmp_path), installation, os.environ)
+        class_archive(tmp_path, installation, os.environ)
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"class_archives: .* cannot be used"):
-        class_archive(str(tmp_path / "file"), installation, os.environ)
+        class_archive(tmp_path / "file", installation, os.environ)

@@ -17,13 +17,17 @@ class Clock:
         return self.now
 
 
-def test_a_line_is_logged_each_half_minute_and_a_value_stored_each_ten_seconds() -> None:
+def test_a_group_is_logged_each_half_minute_and_a_value_stored_each_ten_seconds() -> None:
     clock, lines, values = Clock(), list[str](), list[Mapping[str, object]]()
     reports = ProgressReports(lines.append, values.append, clock)
     for second in range(5, 100, 5):
         clock.now = second
         reports(Progress(tasks_done=second, tasks_total=100))
-    assert lines == [f"Progress: {second} of 100 tasks" for second in (30, 60, 90)]
+    assert lines == [
+        line
+        for second, time in ((30, "30 s"), (60, "1 min 0 s"), (90, "1 min 30 s"))
+        for line in (f"::group::Progress after {time}: {second} %", f"{second} of 100 tasks", "::endgroup::")
+    ]
     assert values == [{"tasks_done": second, "tasks_total": 100} for second in range(5, 100, 10)]
 
 
@@ -39,6 +43,14 @@ def test_a_failure_to_store_does_not_matter_and_is_not_repeated_soon() -> None:
         clock.now = second
         reports(Progress(tasks_done=1, tasks_total=2))
     assert tries == [5, 305]
+
+
+def test_the_title_of_a_group_has_no_figures_if_the_total_is_not_known() -> None:
+    clock, lines = Clock(), list[str]()
+    reports = ProgressReports(lines.append, None, clock)
+    clock.now = 31
+    reports(Progress(rows_found=7))
+    assert lines == ["::group::Progress after 31 s", "7 rows found", "::endgroup::"]
 
 
 def test_only_known_figures_are_shown() -> None:

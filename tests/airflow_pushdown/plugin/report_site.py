@@ -279,3 +279,22 @@ def pipeline_dag() -> DAG:
         ):
             RecordedReport(task_id=task_id, path=name, format="json")
     return dag
+
+
+def states_dag() -> DAG:
+    """Return a DAG whose tasks have no report: one pushes none, one pushes another value, and two are to run."""
+    from airflow.providers.standard.operators.python import PythonOperator
+
+    with DAG("states", schedule=None, start_date=START, catchup=False) as dag:
+        RecordedReport(task_id="silent", path="orc", format="json", do_xcom_push=False)
+        PythonOperator(task_id="other", python_callable=_of_another_task)
+        for task_id in ("running", "deferred"):
+            RecordedReport(task_id=task_id, path="orc", format="json", do_xcom_push=False)
+    return dag
+
+
+def idle_dag() -> DAG:
+    """Return a DAG without runs."""
+    with DAG("idle", schedule=None, start_date=START, catchup=False) as dag:
+        RecordedReport(task_id="scan", path="orc", format="json")
+    return dag

@@ -5,13 +5,16 @@ The pictures are in `.artifacts/report-page/gallery`.
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import pytest
+from airflow.configuration import conf
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.sdk import DAG
@@ -35,12 +38,15 @@ from report_site import (  # type: ignore[import-not-found]
     Site,
     api_server,
     gallery_dag,
+    idle_dag,
     pipeline_dag,
+    states_dag,
 )
 from sqlalchemy import delete, update
 
 from airflow_pushdown.plugin.data import TaskKey
 from airflow_pushdown.plugin.links import PROGRESS_KEY, report_path
+from airflow_pushdown.progress_reports import ProgressReports
 from pushdown_spark.contract.progress import Progress
 
 if TYPE_CHECKING:
@@ -62,10 +68,15 @@ REACHABLE = """all => all.filter(one => one.checkVisibility()).length"""
 def site(
     register_dag: Callable[[DAG], None], project: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
-    dag, pipeline = gallery_dag(NAMES), pipeline_dag()
-    register_dag(dag)
-    register_dag(pipeline)
+    dag, pipeline, states = gallery_dag(NAMES), pipeline_dag(), states_dag()
+    for registered in (dag, pipeline, states, idle_dag()):
+        register_dag(registered)
     dag.test(logical_date=START)
+    states.test(logical_date=START)
+    with create_session() as session:
+        for state in ("running", "deferred"):
+            instance = TaskInstance.dag_id == "states", TaskInstance.task_id == state
+            session.execute(update(TaskInstance).where(*instance).values(state=state, end_date=None))
     now = datetime.now(UTC)
     for days in (25, 21, 17, 14, 9, 6, 3, 0):
         pipeline.test(logical_date=now - timedelta(days=days), run_after=now - timedelta(days=days))
@@ -131,6 +142,72 @@ def test_tabs_fit_airflows_ui(site: Site, run: str, page: Page, pictures: Path, 
         page.screenshot(path=pictures / f"tab-{name}-{width}-{theme}.png")
         assert overflow(frame) == 0
         assert violations(frame) == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_lists_and_pages_without_a_report_fit_every_width(
+    site: Site, running: str, page: Page, pictures: Path, theme: str, width: int
+) -> None:
+    run = run_of(site, "states")
+    page.set_viewport_size({"width": width, "height": 1000})
+    states = {
+        "list-runs": ("/pushdown/runs/sales", "Trend"),
+        "list-overview": ("/pushdown/overview", "sales"),
+        "list-empty": ("/pushdown/runs/idle", "left a report"),
+        "refused": (f"/pushdown/report/states/missing?run_id={run}", "there is no task instance"),
+        **{
+            f"state-{task}": (f"/pushdown/report/states/{task}?run_id={run}", text)
+            for task, text in (
+                ("silent", "The task left no report"),
+                ("other", "is not a report of this version"),
+                ("running", "The job reports it every few seconds"),
+                ("deferred", "The triggerer asks for it"),
+            )
+        },
+    }
+    for name, (path, text) in states.items():
+        page.goto(site.address + path)
+        page.evaluate("theme => localStorage.setItem('theme', theme)", theme)
+        page.reload()
+        page.get_by_text(text).first.wait_for()
+        page.screenshot(path=pictures / f"{name}-{width}-{theme}.png", full_page=True)
+        assert overflow(page) == 0, name
+        assert violations(page) == [], name
+    run_id = parse_qs(urlsplit(running).query)["run_id"][0]
+    page.goto(f"{site.address}/dags/sales/runs/{quote(run_id, safe='')}/tasks/needle/plugin/pushdown-report")
+    switch_theme(page, theme)
+    frame = tab(page)
+    frame.get_by_text("about 40 s left").wait_for()
+    page.screenshot(path=pictures / f"tab-progress-{width}-{theme}.png")
+    assert overflow(frame) == 0
+    assert violations(frame) == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_airflows_log_page_folds_the_progress(site: Site, page: Page, pictures: Path, theme: str, width: int) -> None:
+    run = run_of(site, "sales")
+    lines, seconds = [], itertools.count(0, 30)
+    reports = ProgressReports(lines.append, None, lambda: float(next(seconds)))
+    reports(Progress(files_done=3, files_total=12, seconds_left=40))
+    lines.append("a line after the group")
+    events = [{"timestamp": START.isoformat(), "level": "info", "logger": "task", "event": line} for line in lines]
+    directory = Path(conf.get("logging", "base_log_folder"), "dag_id=sales", f"run_id={unquote(run)}", "task_id=late")
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "attempt=1.log").write_text("".join(json.dumps(event) + "\n" for event in events))
+
+    page.set_viewport_size({"width": width, "height": 1000})
+    page.goto(f"{site.address}/dags/sales/runs/{run}/tasks/late?try_number=1")
+    switch_theme(page, theme)
+    page.get_by_text("a line after the group").wait_for()
+    title = page.get_by_text("about 40 s left to scan").first
+    title.wait_for()
+    details = page.get_by_text("3 of 12 files")
+    assert not details.is_visible()
+    page.screenshot(path=pictures / f"log-{width}-{theme}.png")
+    title.click()
+    details.wait_for(state="visible")
 
 
 @pytest.mark.parametrize("name", ["json", "join_8", "failed_check", "runs/sales", "overview"])
@@ -200,7 +277,7 @@ def test_the_page_of_a_running_task_fits_every_width(
         page.set_viewport_size({"width": width, "height": 900})
         page.screenshot(path=pictures / f"progress-{width}-{theme}.png")
         assert overflow(page) == 0, width
-    assert violations(page) == []
+        assert violations(page) == [], width
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -220,5 +297,4 @@ def test_a_report_is_readable_at_every_width(
         assert labels_outside_boxes(page) == []
         assert unreadable_trees(page) == [], width
         page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = false; })")
-    page.set_viewport_size({"width": 1280, "height": 900})
-    assert violations(page) == []
+        assert violations(page) == [], width

@@ -7,11 +7,11 @@ from datetime import datetime
 
 from airflow.sdk import DAG
 
-from airflow_pushdown.exceptions import OutputExistsError
+from airflow_pushdown.exceptions import ExistingOutputError
 from airflow_pushdown.operators import PushdownScanOperator
 
 DATA = os.environ.get("MUST_FAIL_DATA", "/nowhere")
-EXPECTED = (OutputExistsError, "existing")
+EXPECTED = (ExistingOutputError, "existing")
 
 with DAG("output_exists", schedule=None, start_date=datetime(2026, 1, 1), catchup=False) as dag:
     PushdownScanOperator(

@@ -7,11 +7,11 @@ from datetime import datetime
 
 from airflow.sdk import DAG
 
-from airflow_pushdown.exceptions import RemoteRefusedError
+from airflow_pushdown.exceptions import DatabaseRefusedError
 from airflow_pushdown.operators import RemoteScanOperator
 
 DATA = os.environ.get("MUST_FAIL_DATA", "/nowhere")
-EXPECTED = (RemoteRefusedError, "no table no_such_table")
+EXPECTED = (DatabaseRefusedError, "no table no_such_table")
 
 with DAG("remote_refused", schedule=None, start_date=datetime(2026, 1, 1), catchup=False) as dag:
     RemoteScanOperator(

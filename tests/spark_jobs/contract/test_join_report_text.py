@@ -6,13 +6,13 @@ from pushdown_spark.contract import JobResult, JoinReport, JoinTree
 from pushdown_spark.contract.report_text import joins_text
 
 
-def joined(left: JoinTree, right: JoinTree, **facts: object) -> JoinTree:
+def join_tree(left: JoinTree, right: JoinTree, **facts: object) -> JoinTree:
     return JoinTree.model_validate({"kind": "INNER", "left": left, "right": right, **facts})
 
 
 A, B, C = (JoinTree(relation=name) for name in ("a", "b", "c<d>"))
-BEFORE = joined(joined(A, B, estimated=7e6), C, condition="b.x < c.y", estimated=12.0)
-AFTER = joined(joined(B, C, actual=3), A, condition="b.x < c.y", estimated=12.0, actual=11)
+BEFORE = join_tree(join_tree(A, B, estimated=7e6), C, condition="b.x < c.y", estimated=12.0)
+AFTER = join_tree(join_tree(B, C, actual=3), A, condition="b.x < c.y", estimated=12.0, actual=11)
 REPORT = JoinReport(before=BEFORE, after=AFTER, reason="fewer rows & less", reordered=True, star=("b", "a", "c"))
 
 

@@ -63,7 +63,7 @@ RESULT = JobResult(
 
 @pytest.mark.parametrize(("seconds", "is_off"), [(2.4, False), (3.5, True), (0.9, True)])
 def test_the_report_shows_an_estimate_that_was_off(seconds: float, is_off: bool) -> None:
-    cost = CostReport(reader="workers", predicted={"workers": 2.0, "spark": 9.0}).after(seconds)
+    cost = CostReport(reader="workers", predicted={"workers": 2.0, "spark": 9.0}).with_measurement(seconds)
     source = SourceReport(reader="pushdown", reason="cheaper", cost=cost)
     text = render_text(JobResult(sources={"events": source}))
     assert f"Estimated CPU: workers 2.0 s, spark 9.0 s; tasks of workers ran for {seconds:.1f} s" in text

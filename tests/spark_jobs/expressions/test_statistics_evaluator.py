@@ -207,7 +207,7 @@ def test_bounds_prune_comparisons_of_columns() -> None:
     assert can_match(_root("i <= j"), _statistics(i=ColumnBounds(5, 5), j=ColumnBounds(5, 5)))
 
 
-def _containing(*values: Value) -> Callable[[Path, Value], bool]:
+def _bounds_around(*values: Value) -> Callable[[Path, Value], bool]:
     return lambda path, value: repr(value) in {repr(known) for known in values}
 
 
@@ -241,13 +241,13 @@ def _containing(*values: Value) -> Callable[[Path, Value], bool]:
     ],
 )
 def test_bloom_filters_prune_equalities(where: str, may: bool) -> None:
-    assert may_contain(_root(where), _containing(5, "xyz")) is may
+    assert may_contain(_root(where), _bounds_around(5, "xyz")) is may
 
 
 def test_zeros_are_looked_up_with_both_signs() -> None:
-    assert may_contain(_root("x = 0"), _containing(-0.0))
-    assert may_contain(_root("x IN (0, 7)"), _containing(-0.0))
-    assert may_contain(_root("x = 0"), _containing(0.0))
+    assert may_contain(_root("x = 0"), _bounds_around(-0.0))
+    assert may_contain(_root("x IN (0, 7)"), _bounds_around(-0.0))
+    assert may_contain(_root("x = 0"), _bounds_around(0.0))
 
 
 def test_probes_have_columns_and_values() -> None:

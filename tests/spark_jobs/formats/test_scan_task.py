@@ -9,5 +9,5 @@ from pushdown_spark.formats.orc.metrics import OrcMetrics, ReadPurpose
 
 def test_no_less_than_nothing_is_skipped_if_bytes_are_read_twice() -> None:
     metrics = OrcMetrics(bytes=Counter({ReadPurpose.METADATA: 5, ReadPurpose.FILTER: 7}))
-    assert metrics.skipped(20) == {"bytes never read": 8}
-    assert metrics.skipped(10) == {"bytes never read": 0}
+    assert metrics.count_skipped(20) == {"bytes never read": 8}
+    assert metrics.count_skipped(10) == {"bytes never read": 0}

@@ -169,7 +169,7 @@ def hinted_joins(tree: JoinTree) -> list[set[str]]:
     ]
 
 
-def shuffled(frame: DataFrame) -> bool:
+def is_shuffled(frame: DataFrame) -> bool:
     return "SortMergeJoin" in frame._jdf.queryExecution().executedPlan().toString()
 
 
@@ -177,8 +177,8 @@ def test_joined_dimensions_are_broadcast(session: PushdownSession, spark: SparkS
     result = session.sql(QUERY, ALWAYS)
     (report,) = result.joins()
     assert {"shop", "city", "c"} in hinted_joins(report.after)
-    assert not shuffled(result.df)
-    assert shuffled(spark.sql(QUERY))
+    assert not is_shuffled(result.df)
+    assert is_shuffled(spark.sql(QUERY))
     assert result.run(sorted_rows) == sorted_rows(spark.sql(QUERY))
     assert "JOIN [BROADCAST]" in result.explain()
 
@@ -190,7 +190,7 @@ def test_join_results_are_not_hinted_if_spark_broadcasts_the_other_side(
     result = session.sql(QUERY, ALWAYS)
     (report,) = result.joins()
     assert hinted_joins(report.after) == [], "Spark broadcasts every relation, and these wait for nothing"
-    assert not shuffled(result.df)
+    assert not is_shuffled(result.df)
     assert result.run(sorted_rows) == sorted_rows(spark.sql(QUERY))
 
 
@@ -198,7 +198,7 @@ def test_a_replanned_dataframe_keeps_its_hints(session: PushdownSession, tables:
     session.add_source("sales", path=str(tables / "sales.parquet"), format="parquet", reader="spark")
     result = session.sql(QUERY.replace("c.name =", "s.amount < 20000 AND c.name ="), ALWAYS)
     assert result.run(DataFrame.count)
-    assert not shuffled(result.df)
+    assert not is_shuffled(result.df)
 
 
 def test_duplicate_keys_do_not_change_the_rows(session: PushdownSession, spark: SparkSession) -> None:

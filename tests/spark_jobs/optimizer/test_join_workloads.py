@@ -57,10 +57,10 @@ def load_workload(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory)
 
 def rows(frame: DataFrame) -> list[tuple[object, ...]]:
     """Return sorted rows. Floats keep nine digits, because the others depend on the join order."""
-    return sorted((tuple(map(_normalized, row)) for row in frame.collect()), key=str)
+    return sorted((tuple(map(_normalize, row)) for row in frame.collect()), key=str)
 
 
-def _normalized(value: object) -> object:
+def _normalize(value: object) -> object:
     if isinstance(value, float):
         return str(value) if math.isnan(value) else f"{value:.9g}"
     return value.normalize() if isinstance(value, Decimal) else value

@@ -127,7 +127,7 @@ def test_a_hinted_join_ends_the_chain() -> None:
     assert counts(Join(Join(X, Y, hinted=True), Z)) == (2, 0)
 
 
-def ordered(*conditions: Conjunct, items: str = "xyz", kinds: tuple[JoinKind, ...] = (INNER,) * 3) -> JoinChain:
+def order_chain(*conditions: Conjunct, items: str = "xyz", kinds: tuple[JoinKind, ...] = (INNER,) * 3) -> JoinChain:
     return JoinChain(
         tuple(ChainItem(RelationLeaf(name), kind) for name, kind in zip(items, kinds, strict=False)), conditions
     )
@@ -136,54 +136,54 @@ def ordered(*conditions: Conjunct, items: str = "xyz", kinds: tuple[JoinKind, ..
 def test_two_relations_keep_their_order_and_are_inner_only_if_both_are() -> None:
     constant, row_number = condition("TRUE"), condition("row_number() = 2", movable=False)
     for kinds, expected in (((INNER, INNER), INNER), ((INNER, CROSS), CROSS), ((CROSS, INNER), CROSS)):
-        result = heuristic_order(ordered(X_Y, row_number, constant, items="xy", kinds=kinds))
+        result = heuristic_order(order_chain(X_Y, row_number, constant, items="xy", kinds=kinds))
         assert result.tree == JoinNode(0, 1, expected, (X_Y,))
         assert result.above == (row_number, constant)
 
 
 def test_the_first_relation_is_joined_with_the_first_connected_one() -> None:
-    result = heuristic_order(ordered(X_Z, Y_Z))
+    result = heuristic_order(order_chain(X_Z, Y_Z))
     assert result.tree == JoinNode(JoinNode(0, 2, INNER, (X_Z,)), 1, INNER, (Y_Z,))
     assert result.above == ()
 
 
 def test_join_kinds_stay_with_their_relations() -> None:
-    result = heuristic_order(ordered(X_Z, Y_Z, kinds=(CROSS, CROSS, CROSS)))
+    result = heuristic_order(order_chain(X_Z, Y_Z, kinds=(CROSS, CROSS, CROSS)))
     assert result.tree == JoinNode(JoinNode(0, 2, CROSS, (X_Z,)), 1, CROSS, (Y_Z,))
-    last = heuristic_order(ordered(X_Z, kinds=(INNER, INNER, CROSS)))
+    last = heuristic_order(order_chain(X_Z, kinds=(INNER, INNER, CROSS)))
     assert last.tree == JoinNode(JoinNode(0, 2, CROSS, (X_Z,)), 1, INNER, ())
 
 
 def test_a_condition_over_one_relation_connects_nothing() -> None:
-    result = heuristic_order(ordered(condition("z.a > 1", "z"), condition("x.b > 1", "x")))
+    result = heuristic_order(order_chain(condition("z.a > 1", "z"), condition("x.b > 1", "x")))
     assert item_numbers(result.tree) == (0, 1, 2)
 
 
 def test_unconnected_relations_come_last() -> None:
-    result = heuristic_order(ordered(X_Z, items="xyz"))
+    result = heuristic_order(order_chain(X_Z, items="xyz"))
     assert item_numbers(result.tree) == (0, 2, 1)
 
 
 def test_conditions_that_stay_above_connect_nothing() -> None:
     for moved in (condition("x.b = z.b", "x", "z", movable=False), condition("1 = 1")):
-        result = heuristic_order(ordered(moved))
+        result = heuristic_order(order_chain(moved))
         assert item_numbers(result.tree) == (0, 1, 2)
         assert result.above == (moved,)
 
 
 def test_a_condition_over_three_relations_waits_for_the_third() -> None:
     three = condition("x.b + y.d = z.a", "x", "y", "z")
-    result = heuristic_order(ordered(three))
+    result = heuristic_order(order_chain(three))
     assert result.tree == JoinNode(JoinNode(0, 1, INNER, ()), 2, INNER, (three,))
 
 
 def test_a_single_relation_cannot_be_ordered() -> None:
     with pytest.raises(ValueError, match="at least two"):
-        heuristic_order(ordered(items="x"))
+        heuristic_order(order_chain(items="x"))
 
 
 def test_conditions_go_to_the_lowest_join_that_has_all_their_relations() -> None:
-    chain = ordered(X_Y, X_Z, Y_Z, condition("y.d > 1", "y"), condition("rand() < x.b", "x", movable=False))
+    chain = order_chain(X_Y, X_Z, Y_Z, condition("y.d > 1", "y"), condition("rand() < x.b", "x", movable=False))
     result = attach_conjuncts(JoinNode(JoinNode(1, 2, INNER), 0, INNER), chain.items, chain.conjuncts)
     assert result.tree == JoinNode(JoinNode(1, 2, INNER, (Y_Z,)), 0, INNER, (X_Y, X_Z))
     assert set(result.above) == set(chain.conjuncts[3:])

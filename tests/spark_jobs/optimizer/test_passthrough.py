@@ -52,7 +52,7 @@ def schema_of(spark: SparkSession, name: str) -> str:
     return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in spark.sql(TABLES[name]).schema)
 
 
-def counted(frame: DataFrame) -> Rows:
+def count_rows(frame: DataFrame) -> Rows:
     return frame.dtypes, Counter(str(row) for row in frame.collect())
 
 
@@ -62,7 +62,7 @@ def by_spark(spark: SparkSession, root: Path, query: str, **names: str) -> Rows:
     for view, name in views.items():
         spark.read.schema(schema_of(spark, name)).json(str(root / name)).createOrReplaceTempView(f"`{view}`")
     try:
-        return counted(spark.sql(query))
+        return count_rows(spark.sql(query))
     finally:
         for view in views:
             spark.catalog.dropTempView(view)
@@ -104,11 +104,11 @@ def test_unreadable_queries_run_as_written(spark: SparkSession, files: Path, que
     spark.range(3).createOrReplaceTempView("a")
     try:
         result = session_over(spark, files).sql(query, options)
-        assert result.run(counted) == counted(result.df)
+        assert result.run(count_rows) == count_rows(result.df)
         assert spark.table("a").columns == ["id"]
     finally:
         spark.catalog.dropTempView("a")
-    assert counted(result.df) == by_spark(spark, files, query)
+    assert count_rows(result.df) == by_spark(spark, files, query)
     assert "the query runs as it is written, because sqlglot cannot read it: " in result.explain()
 
 
@@ -122,7 +122,7 @@ def test_the_helper_leaves_unreadable_queries_unchanged(spark: SparkSession, fil
     finally:
         for name in TABLES:
             spark.catalog.dropTempView(name)
-    assert counted(found.df) == expected
+    assert count_rows(found.df) == expected
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_case_sensitive_common_table_expressions_return_sparks_rows(
 ) -> None:
     setting("spark.sql.caseSensitive", "true")
     found = session_over(spark, files, a="A").sql(query, ALWAYS)
-    assert counted(found.df) == by_spark(spark, files, query, a="A")
+    assert count_rows(found.df) == by_spark(spark, files, query, a="A")
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_disabled_cross_joins_fail_like_in_spark(
 
     def outcome(frame: Callable[[], DataFrame]) -> Rows | str:
         try:
-            return counted(frame())
+            return count_rows(frame())
         except AnalysisException as problem:
             return str(problem).splitlines()[0]
 
@@ -217,7 +217,7 @@ def test_disabled_cross_joins_fail_like_in_spark(
 def test_source_names_may_contain_dots(spark: SparkSession, files: Path, query: str, name: str) -> None:
     dotted = "spark_catalog.db.a" if "catalog" in name else "db.a"
     found = session_over(spark, files, a=dotted).sql(query.format(a=name), ALWAYS)
-    assert counted(found.df) == by_spark(spark, files, query.format(a="a"))
+    assert count_rows(found.df) == by_spark(spark, files, query.format(a="a"))
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_names_of_session_variables_mean_the_same_as_in_spark(spark: SparkSessio
     try:
         for options in (ALWAYS, NEVER):
             found = session_over(spark, files).sql(query, options)
-            assert counted(found.df) == by_spark(spark, files, query)
+            assert count_rows(found.df) == by_spark(spark, files, query)
     finally:
         for name in variables:
             spark.sql(f"DROP TEMPORARY VARIABLE {name}")

@@ -15,7 +15,7 @@ from pushdown_spark.session import PushdownSession
 def test_views_exist_only_inside_the_context(spark: SparkSession) -> None:
     frames = {"one": spark.range(3), "two": spark.sql("SELECT 'x' AS t, 1.5 AS d"), "three": spark.range(2, 4)}
     text = "SELECT a.id, three.id AS other, t, d FROM one AS a, two JOIN three ON a.id = three.id"
-    with PrivateViews(spark).registered(frames):
+    with PrivateViews(spark).register(frames):
         found = spark.sql(text)
         plan = found._jdf.queryExecution().analyzed().treeString()
     assert [tuple(map(str, row)) for row in found.collect()] == [("2", "2", "x", "1.5")]
@@ -26,7 +26,7 @@ def test_views_exist_only_inside_the_context(spark: SparkSession) -> None:
 def test_views_are_dropped_after_an_error(spark: SparkSession) -> None:
     with (
         pytest.raises(AnalysisException),
-        PrivateViews(spark).registered({"one": spark.range(3), "two": spark.range(3)}),
+        PrivateViews(spark).register({"one": spark.range(3), "two": spark.range(3)}),
     ):
         spark.sql("SELECT nothing FROM one, two")
     assert not any(spark.catalog.tableExists(name) for name in ("one", "two"))

@@ -25,7 +25,7 @@ def read(query: str) -> SelectBlock:
     return next(iter(select_blocks(parse_query(query), ColumnNameResolver(COLUMNS).columns_of)))
 
 
-def pushed(query: str, typed_equal: bool = True) -> dict[str, list[str]]:
+def push_where(query: str, typed_equal: bool = True) -> dict[str, list[str]]:
     block = read(query)
     found = pushdown_predicates(block.plan, block.columns, lambda left, right: typed_equal)
     return {name: [to_sql(part) for part in parts] for name, parts in found.items() if parts}
@@ -60,7 +60,7 @@ def test_predicates_reach_relations_where_the_result_stays_the_same(query: str, 
     found = (
         {}
         if "LATERAL" in query and not list(select_blocks(parse_query(query), ColumnNameResolver(COLUMNS).columns_of))
-        else pushed(query)
+        else push_where(query)
     )
     assert {name: sorted(parts) for name, parts in found.items()} == {
         name: sorted(parts) for name, parts in expected.items()
@@ -90,20 +90,20 @@ def test_predicates_reach_relations_where_the_result_stays_the_same(query: str, 
     ],
 )  # fmt: skip
 def test_predicates_are_inferred_from_or(query: str, expected: dict[str, list[str]]) -> None:
-    assert pushed(query) == expected
+    assert push_where(query) == expected
 
 
 def test_predicates_are_inferred_from_thousands_of_alternatives() -> None:
     listed = " OR ".join(f"a.x = {number} AND b.y = {number}" for number in range(3000))
-    found = pushed(f"SELECT * FROM a, b WHERE {listed}")
+    found = push_where(f"SELECT * FROM a, b WHERE {listed}")
     assert found["a"] == [" OR ".join(f"a.x = {number}" for number in range(3000))]
 
 
 def test_equalities_transfer_predicates_across_inner_joins_of_equal_types() -> None:
     query = "SELECT * FROM a JOIN b ON a.k = b.k JOIN c ON b.y = c.y WHERE a.k IN (1, 2) AND c.y > 3"
-    found = {name: sorted(parts) for name, parts in pushed(query).items()}
+    found = {name: sorted(parts) for name, parts in push_where(query).items()}
     assert found == {"a": ["a.k IN (1, 2)"], "b": ["b.k IN (1, 2)", "b.y > 3"], "c": ["c.y > 3"]}
-    assert pushed(query, typed_equal=False) == {"a": ["a.k IN (1, 2)"], "c": ["c.y > 3"]}
+    assert push_where(query, typed_equal=False) == {"a": ["a.k IN (1, 2)"], "c": ["c.y > 3"]}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_equalities_transfer_predicates_across_inner_joins_of_equal_types() -> N
     ],
 )
 def test_other_conditions_transfer_no_predicates(query: str) -> None:
-    assert pushed(query) == {"a": ["a.k = 1"]}
+    assert push_where(query) == {"a": ["a.k = 1"]}
 
 
 def test_a_chain_ends_at_using_and_at_outer_joins() -> None:

@@ -34,7 +34,7 @@ def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     return root
 
 
-def counted(frame: DataFrame) -> tuple[list[str], Counter[str]]:
+def count_rows(frame: DataFrame) -> tuple[list[str], Counter[str]]:
     return frame.columns, Counter(str(row) for row in frame.collect())
 
 
@@ -42,7 +42,7 @@ def by_spark(spark: SparkSession, root: Path, query: str) -> tuple[list[str], Co
     for name in TABLES:
         spark.read.orc(str(root / "orc" / name)).createOrReplaceTempView(name)
     try:
-        return counted(spark.sql(query))
+        return count_rows(spark.sql(query))
     finally:
         for name in TABLES:
             spark.catalog.dropTempView(name)
@@ -88,7 +88,7 @@ def test_results_equal_those_of_spark(spark: SparkSession, files: Path, query: s
     session = PushdownSession(spark)
     for name in TABLES:
         session.add_source(name, path=str(files / "orc" / name), format="orc", reader="pushdown")
-    found = counted(session.sql(query, JoinOptions(reorder=reorder, min_bytes=0)).df)
+    found = count_rows(session.sql(query, JoinOptions(reorder=reorder, min_bytes=0)).df)
     assert found == by_spark(spark, files, query)
 
 
@@ -140,7 +140,7 @@ def test_conditions_that_differ_by_casts_alone_stay_separate(spark: SparkSession
     more = spark.sql("SELECT id AS k FROM range(20)")
     joined = strings.join(numbers, (strings.t == numbers.num) & (strings.t == numbers.num.cast("string")))
     frame = joined.join(more, more.k == numbers.k).select(strings.t, numbers.num, more.k)
-    assert counted(reorder_joins(spark, frame).df) == counted(frame)
+    assert count_rows(reorder_joins(spark, frame).df) == count_rows(frame)
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +174,7 @@ def test_conditions_above_reordered_joins_keep_their_place(
     frame = x.join(y, x.xk == y.yk).join(inner, inner.kind == x.xk).where(condition)
     found = reorder_joins(spark, frame)
     assert any(report.reordered for report in found.joins)
-    assert counted(found.df) == counted(frame)
+    assert count_rows(found.df) == count_rows(frame)
 
 
 def test_hidden_keys_of_joins_by_name_can_still_be_selected(spark: SparkSession, chain: dict[str, DataFrame]) -> None:
@@ -187,7 +187,7 @@ def test_hidden_keys_of_joins_by_name_can_still_be_selected(spark: SparkSession,
         lambda frame: frame.join(chain["x"], c["customer"] == chain["x"].xk),
         lambda frame: frame.select("customer", "cname"),
     ):
-        assert counted(select(found.df)) == counted(select(frame))
+        assert count_rows(select(found.df)) == count_rows(select(frame))
 
 
 def test_keys_that_an_alias_hides_stay_hidden(spark: SparkSession, chain: dict[str, DataFrame]) -> None:
@@ -197,7 +197,7 @@ def test_keys_that_an_alias_hides_stay_hidden(spark: SparkSession, chain: dict[s
     for each in (frame, found.df):
         with pytest.raises(AnalysisException, match="MISSING_ATTRIBUTES"):
             each.where(chain["c"]["customer"] > 100)
-    assert counted(found.df.select("q.customer")) == counted(frame.select("q.customer"))
+    assert count_rows(found.df.select("q.customer")) == count_rows(frame.select("q.customer"))
 
 
 def test_columns_dropped_by_a_projection_stay_dropped(spark: SparkSession, chain: dict[str, DataFrame]) -> None:

@@ -50,7 +50,7 @@ def plan(spark: SparkSession, tables: Path) -> Plan:
     return plan_query
 
 
-def reduced(result: PushdownResult) -> bool:
+def is_reduced(result: PushdownResult) -> bool:
     return any(" IN " in conjunct.sql for conjunct in result.report()["events"].conjuncts)
 
 
@@ -93,14 +93,14 @@ def test_keys_become_a_predicate_and_the_rows_stay_the_same(query: str, plan: Pl
     ],
 )
 def test_unsafe_and_unprofitable_semi_joins_are_skipped(query: str, plan: Plan) -> None:
-    assert not reduced(plan(query))
+    assert not is_reduced(plan(query))
 
 
 def test_small_sources_spark_readers_and_the_switch_prevent_semi_joins(plan: Plan) -> None:
-    assert not reduced(plan(JOIN, JoinOptions(min_bytes=2_000_000)))
-    assert not reduced(plan(JOIN, SOME, "spark"))
-    assert not reduced(plan(JOIN, JoinOptions(reorder=False)))
-    assert reduced(plan(JOIN))
+    assert not is_reduced(plan(JOIN, JoinOptions(min_bytes=2_000_000)))
+    assert not is_reduced(plan(JOIN, SOME, "spark"))
+    assert not is_reduced(plan(JOIN, JoinOptions(reorder=False)))
+    assert is_reduced(plan(JOIN))
 
 
 def test_a_small_side_without_keys_changes_nothing(plan: Plan) -> None:

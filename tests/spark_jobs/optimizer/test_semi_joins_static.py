@@ -236,7 +236,7 @@ def figures(
     ]
 
 
-def reduced(
+def reduce_chain(
     relations: list[RelationStatistics], *, read: bool = True
 ) -> tuple[list[RelationStatistics], list[KeyPredicate]]:
     left, keys = reduce_by_known_keys(relations, [GROUP], lambda _: read, lambda *_: None)
@@ -246,11 +246,11 @@ def reduced(
 def test_many_keys_become_the_range_that_they_span() -> None:
     spread = sorted({*range(100, 500, 2), *range(101, 500, 3)})
     assert len(spread) < 400
-    _, (listed,) = reduced(figures(spread))
+    _, (listed,) = reduce_chain(figures(spread))
     assert listed.listed == tuple(spread)
     assert listed.selectivity == len(spread) / IDS
     many = [number for number in range(100, 600) if number % 50]
-    _, (span,) = reduced(figures(many, range(5_000)))
+    _, (span,) = reduce_chain(figures(many, range(5_000)))
     assert (span.listed, span.low, span.high) == (None, 101, 599)
     assert span.selectivity == 499 / IDS, "relative to the keys that the facts have"
 
@@ -266,11 +266,11 @@ def test_many_keys_become_the_range_that_they_span() -> None:
     ids=["not certain", "few rows", "no files", "no key"],
 )
 def test_unprofitable_keys_yield_no_predicates(relations: list[RelationStatistics], stored: bool) -> None:
-    assert reduced(relations, read=stored) == (relations, [])
+    assert reduce_chain(relations, read=stored) == (relations, [])
 
 
 def test_estimates_include_key_predicates() -> None:
-    (facts, things), _ = reduced(figures(list(range(200, 300))))
+    (facts, things), _ = reduce_chain(figures(list(range(200, 300))))
     assert facts.filtered_rows == pytest.approx(1e5)
     assert things.filtered_rows == 100
     assert facts.distinct(("f", "k")) == things.distinct(("d", "id")) == pytest.approx(100)

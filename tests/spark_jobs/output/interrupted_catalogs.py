@@ -126,7 +126,7 @@ class Table:
         """Make all steps of one attempt. Rows of a new table are staged by Spark, which knows their types."""
         if not output.prepare():
             return
-        with output.guarded():
+        with output.transaction():
             if self.has_table:
                 stage(output, {day: f"{content}\n" for day, content in rows.items()})
             else:

@@ -172,7 +172,7 @@ def stage(output: FileOutput, rows: Mapping[str, str]) -> None:
 def write(output: FileOutput, rows: Mapping[str, str]) -> None:
     """Make all steps of one attempt."""
     if output.prepare():
-        with output.guarded():
+        with output.transaction():
             stage(output, rows)
 
 

@@ -95,6 +95,6 @@ def write(output: DatabaseOutput, frame: DataFrame | Callable[[], DataFrame]) ->
     """Make all steps of an attempt. Return whether it wrote."""
     if not output.prepare():
         return False
-    with output.guarded():
+    with output.transaction():
         output.stage(frame if isinstance(frame, DataFrame) else frame())
     return True

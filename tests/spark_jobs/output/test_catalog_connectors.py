@@ -96,7 +96,7 @@ def output_of(
 
 def write(spark: SparkSession, output: ConnectorOutput, rows: Rows = NEW) -> ConnectorOutput:
     if output.prepare():
-        with output.guarded():
+        with output.transaction():
             output.stage(spark.createDataFrame(rows, "id int, day string, x string"))
     return output
 
@@ -237,7 +237,7 @@ def test_a_task_can_read_what_it_overwrites(spark: SparkSession, table: str) -> 
     create(spark, table)
     output = output_of(spark, table, OutputMode.OVERWRITE)
     assert output.prepare()
-    with output.guarded():
+    with output.transaction():
         output.stage(spark.table(table).selectExpr("id + 10 AS id", "day", "x"))
     assert [row[0] for row in stored(spark, table)] == [11, 12, 13]
 
@@ -253,9 +253,9 @@ def test_errors_leave_the_table_as_it_was(spark: SparkSession, table: str) -> No
         write(spark, output_of(spark, table, OutputMode.MERGE), [(None, "a", "x")])  # type: ignore[list-item]
     output = output_of(spark, table, OutputMode.APPEND)
     assert output.prepare()
-    with pytest.raises(SchemaConflictError, match="no column 'day'"), output.guarded():
+    with pytest.raises(SchemaConflictError, match="no column 'day'"), output.transaction():
         output.stage(spark.sql("SELECT 1 AS id, 'x' AS x"))
-    with pytest.raises(PushdownError, match="output_table: ") as caught, output.guarded():
+    with pytest.raises(PushdownError, match="output_table: ") as caught, output.transaction():
         output.stage(spark.sql("SELECT 'no number' AS id, 'b' AS day, array(1) AS x"))
     if table.startswith(CATALOG):
         assert "`t`" in str(caught.value)

@@ -67,7 +67,7 @@ def output_of(
 
 def write(output: FileOutput, frame: DataFrame) -> FileOutput:
     if output.prepare():
-        with output.guarded():
+        with output.transaction():
             output.stage(frame)
     return output
 
@@ -271,7 +271,7 @@ def test_of_two_runs_over_a_partition_one_raises_a_conflict(spark: SparkSession,
 
         def commit(output: FileOutput) -> Exception | None:
             try:
-                with output.guarded():
+                with output.transaction():
                     pass
             except PushdownError as problem:
                 return problem

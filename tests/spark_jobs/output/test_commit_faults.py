@@ -98,7 +98,7 @@ def test_other_run_after_kill_sees_old_or_new_output(
         found = tree(target)
         assert found in (listed(OLD), expected(mode, OLD, NEW)), f"killed before operation {number}"
         outcomes.add(found == listed(OLD))
-        with other.guarded():
+        with other.transaction():
             stage(other, {"day=9": "other 9"})
         assert tree(target) == found | {"day=9": ["other 9"]}
         assert not [name for name in hidden(target) if not name.startswith("staging-")]
@@ -217,7 +217,7 @@ def test_stalled_process_changes_nothing_after_takeover(
             break
         later = opened(spark, target, OutputMode.OVERWRITE_PARTITIONS, run, patience=IMPATIENT)
         assert later.prepare()
-        with later.guarded():
+        with later.transaction():
             stage(later, {"day=2": "later 2", "day=9": "later 9"})
         after = tree(target)
         assert after["day=2"] == ["later 2"]

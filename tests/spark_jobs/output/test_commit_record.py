@@ -27,7 +27,7 @@ def attempt(spark: SparkSession, target: Path, generation: str = "0", **fields: 
 
 def commit(output: FileOutput, frame: DataFrame, rows: int = 2) -> None:
     assert output.prepare()
-    with output.guarded():
+    with output.transaction():
         output.stage(frame)
         output.staged_rows = rows
 

@@ -30,7 +30,7 @@ def race(outputs: list[FileOutput], rows: list[dict[str, str]]) -> list[Exceptio
     def commit(output: FileOutput) -> Exception | None:
         ready.wait()
         try:
-            with output.guarded():
+            with output.transaction():
                 pass
         except OutputConflictError as problem:
             return problem
@@ -106,7 +106,7 @@ def test_later_run_replaces_an_earlier_commit(spark: SparkSession, tmp_path: Pat
     assert tree(target) == {"day=1": ["second"]}
     with (
         pytest.raises(OutputConflictError, match=r"run second has written partition day=1 of .*out while"),
-        early.guarded(),
+        early.transaction(),
     ):
         stage(early, {"day=1": "early"})
     write(opened(spark, target, PARTITIONS, "early"), {"day=1": "early"})

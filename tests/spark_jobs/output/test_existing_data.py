@@ -48,6 +48,6 @@ def test_a_directory_named_metadata_is_not_a_table(spark: SparkSession, tmp_path
     (tmp_path / "out" / "metadata").mkdir(parents=True)
     output = open_output(spark, OutputSpec(path=str(tmp_path / "out"), mode=OutputMode.OVERWRITE), "run")
     assert output.prepare()
-    with output.guarded():
+    with output.transaction():
         output.stage(spark.range(3))
     assert spark.read.parquet(str(tmp_path / "out")).count() == 3

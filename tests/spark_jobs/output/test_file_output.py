@@ -51,7 +51,7 @@ def writer(spark: SparkSession, target: Path) -> Callable[..., FileOutput]:
 
 def write(writer: FileOutput, frame: DataFrame) -> None:
     assert writer.prepare()
-    with writer.guarded():
+    with writer.transaction():
         writer.stage(frame)
 
 
@@ -103,7 +103,7 @@ def test_errorifexists_raises_in_commit(
     late = writer(OutputMode.ERROR_IF_EXISTS, "late")
     assert late.prepare()
     write(writer(OutputMode.ERROR_IF_EXISTS, "early"), frame(1))
-    with pytest.raises(OutputExistsError), late.guarded():
+    with pytest.raises(OutputExistsError), late.transaction():
         late.stage(frame(2))
     assert ids(spark, target) == [1]
     assert siblings(target) == [target.name]
@@ -241,7 +241,7 @@ def test_failed_write_keeps_the_output(
     failing = frame(1, 2, 3, 4).selectExpr("if(id = 4, raise_error('broken'), id) AS id")
     again = writer(mode, "run 2")
     assert again.prepare()
-    with pytest.raises(Exception, match="broken"), again.guarded():
+    with pytest.raises(Exception, match="broken"), again.transaction():
         again.stage(failing)
     assert ids(spark, target) == [1]
     assert siblings(target) == [target.name]
@@ -252,7 +252,7 @@ def test_staging_twice_writes_the_second_dataframe(
 ) -> None:
     once = writer(OutputMode.OVERWRITE)
     assert once.prepare()
-    with once.guarded():
+    with once.transaction():
         once.stage(frame(1, 2))
         once.stage(frame(3))
     assert ids(spark, target) == [3]
@@ -267,7 +267,7 @@ def test_failed_overwrite_restores_the_output(
     again.stage(frame(2))
     (staged,) = (path for path in target.parent.glob(".*.pushdown/staging-*/*") if path.is_dir())
     shutil.rmtree(staged)
-    with pytest.raises((OSError, Py4JJavaError)), again.guarded():
+    with pytest.raises((OSError, Py4JJavaError)), again.transaction():
         pass
     assert ids(spark, target) == [1]
     assert siblings(target) == [target.name]
@@ -280,7 +280,7 @@ def test_failed_append_adds_nothing(
     (target / "odd=1").write_text("in the way")
     again = writer(OutputMode.APPEND, "run 1", partition_by=["odd"])
     assert again.prepare()
-    with pytest.raises((OSError, Py4JJavaError)), again.guarded():
+    with pytest.raises((OSError, Py4JJavaError)), again.transaction():
         again.stage(frame(1, 2, 4))
     (target / "odd=1").unlink()
     assert ids(spark, target) == [2]
@@ -297,11 +297,11 @@ def test_earlier_attempt_cannot_commit(
         given_up.stage(frame(1))
     assert retry.prepare()
     retry.stage(frame(2))
-    with pytest.raises(OutputTakenError, match="another attempt of this run has begun"), slow.guarded():
+    with pytest.raises(OutputTakenError, match="another attempt of this run has begun"), slow.transaction():
         slow.stage(frame(1))
-    with retry.guarded():
+    with retry.transaction():
         pass
-    with pytest.raises(OutputTakenError), slower.guarded():
+    with pytest.raises(OutputTakenError), slower.transaction():
         slower.stage(frame(1))
     assert ids(spark, target) == [2]
     assert siblings(target) == [target.name]

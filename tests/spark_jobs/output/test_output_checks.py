@@ -34,7 +34,7 @@ def output(spark: SparkSession, tmp_path: Path) -> Callable[..., FileOutput]:
 
 def write(output: FileOutput, frame: DataFrame) -> None:
     assert output.prepare()
-    with output.guarded():
+    with output.transaction():
         output.stage(frame)
 
 

@@ -120,7 +120,7 @@ def test_s3a_overwrite_is_rejected_if_it_would_delete_a_source(
 def write(spark: SparkSession, output: FileOutput, rows: dict[int, list[int]]) -> None:
     data = [(value, day) for day, values in rows.items() for value in values]
     if output.prepare():
-        with output.guarded():
+        with output.transaction():
             output.stage(spark.createDataFrame(data, "id int, day int").coalesce(1))
 
 
@@ -180,7 +180,7 @@ def test_partial_rename_on_s3a_is_undone(
     """The objects of both sides of a rename are in one directory again."""
     setup = output(number, OutputMode.OVERWRITE, "before")
     assert setup.prepare()
-    with setup.guarded():
+    with setup.transaction():
         setup.stage(spark.createDataFrame([(20, 2), (22, 2), (30, 3)], "id int, day int").repartition(3, "id"))
     files = HalfMovedFiles(spark, store, bucket, number, deletes=deletes)
     with pytest.raises(KilledError):
@@ -202,7 +202,7 @@ def test_one_of_two_runs_on_s3a_raises_conflict(
 
         def commit(each: FileOutput) -> bool:
             try:
-                with each.guarded():
+                with each.transaction():
                     pass
             except OutputConflictError:
                 return False

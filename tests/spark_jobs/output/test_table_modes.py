@@ -107,7 +107,7 @@ def test_table_that_another_run_creates_while_rows_are_staged(spark: SparkSessio
     assert write(output_of(spark, database, "other"), frame(spark, OLD))
     for output in outputs.values():
         output.check()
-    with pytest.raises(OutputExistsError), outputs["errorifexists"].guarded():
+    with pytest.raises(OutputExistsError), outputs["errorifexists"].transaction():
         pass
     outputs["ignore"].commit()
     assert outputs["ignore"].summary is None
@@ -123,7 +123,7 @@ def test_columns_that_change_while_rows_are_staged_are_an_error(spark: SparkSess
     assert output.prepare()
     output.stage(frame(spark, NEW))
     database.execute("DROP TABLE t", "CREATE TABLE t (id int, x varchar(3), day varchar(10))")
-    with pytest.raises(RemoteFailedError, match="have changed while the rows were loaded"), output.guarded():
+    with pytest.raises(RemoteFailedError, match="have changed while the rows were loaded"), output.transaction():
         pass
     assert database.rows("SELECT * FROM t") == []
     assert database.tables() == ["t"]
@@ -136,7 +136,7 @@ def test_table_that_is_dropped_while_rows_are_staged_is_an_error(spark: SparkSes
     assert output.prepare()
     output.stage(frame(spark, NEW))
     database.execute("DROP TABLE t")
-    with pytest.raises(RemoteFailedError, match="was dropped while its rows were loaded"), output.guarded():
+    with pytest.raises(RemoteFailedError, match="was dropped while its rows were loaded"), output.transaction():
         pass
     assert database.tables() == []
 
@@ -256,9 +256,9 @@ def test_earlier_attempt_cannot_commit_after_a_later_one_has_begun(spark: SparkS
     assert slow.prepare()
     slow.stage(frame(spark, OLD))
     assert retry.prepare()
-    with pytest.raises((OutputTakenError, RemoteRefusedError)), slow.guarded():
+    with pytest.raises((OutputTakenError, RemoteRefusedError)), slow.transaction():
         pass
-    with retry.guarded():
+    with retry.transaction():
         retry.stage(frame(spark, NEW))
     assert stored_rows(database) == sorted(NEW, key=str)
 
@@ -266,7 +266,7 @@ def test_earlier_attempt_cannot_commit_after_a_later_one_has_begun(spark: SparkS
 def test_rows_staged_again_replace_the_first(spark: SparkSession, database: Database) -> None:
     output = output_of(spark, database)
     assert output.prepare()
-    with output.guarded():
+    with output.transaction():
         output.stage(frame(spark, OLD))
         output.stage(frame(spark, NEW))
     assert stored_rows(database) == sorted(NEW, key=str)

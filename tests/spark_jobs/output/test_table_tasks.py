@@ -148,8 +148,8 @@ def test_rows_missing_from_the_staging_table_are_an_error(spark: SparkSession, d
     output = output_of(spark, database)
     assert output.prepare()
     output.stage(spark.range(10))
-    database.execute(f"DELETE FROM {output.staged_at}")
-    with pytest.raises(RemoteFailedError, match="has 0 rows, but the tasks loaded 10"), output.guarded():
+    database.execute(f"DELETE FROM {output.staging_location}")
+    with pytest.raises(RemoteFailedError, match="has 0 rows, but the tasks loaded 10"), output.transaction():
         pass
     assert database.tables() == []
 

@@ -105,7 +105,7 @@ names = st.text(min_size=1, max_size=6).map(Member)
 elements = st.sets(st.integers(0, 2**31 - 1), min_size=1, max_size=3).map(lambda found: Elements(tuple(sorted(found))))
 
 
-def grouped(inner: st.SearchStrategy[ColumnPath]) -> st.SearchStrategy[ColumnPath]:
+def group_strategy(inner: st.SearchStrategy[ColumnPath]) -> st.SearchStrategy[ColumnPath]:
     groups = st.lists(inner, min_size=1, max_size=3, unique=True).map(lambda paths: Group(tuple(paths)))
     return st.tuples(plain, groups).map(lambda pair: ColumnPath((*pair[0].steps, pair[1])))
 
@@ -113,6 +113,6 @@ def grouped(inner: st.SearchStrategy[ColumnPath]) -> st.SearchStrategy[ColumnPat
 plain = st.tuples(names, st.lists(names | elements, max_size=3)).map(lambda pair: ColumnPath((pair[0], *pair[1])))
 
 
-@given(st.recursive(plain, grouped, max_leaves=5))
+@given(st.recursive(plain, group_strategy, max_leaves=5))
 def test_rendered_path_parses_to_itself(written: ColumnPath) -> None:
     assert parse_path(str(written)) == written

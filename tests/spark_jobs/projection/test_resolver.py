@@ -45,7 +45,7 @@ def frame(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(ROWS, SCHEMA)
 
 
-def selected(frame: DataFrame, columns: list[str] | None) -> list[tuple[object, ...]]:
+def select_rows(frame: DataFrame, columns: list[str] | None) -> list[tuple[object, ...]]:
     """Return the rows of a projection, and check the names and types of its outputs."""
     projection = resolve(columns, frame.schema)
     result = frame.selectExpr(*(output.select_item for output in projection.outputs))
@@ -59,7 +59,7 @@ def selected(frame: DataFrame, columns: list[str] | None) -> list[tuple[object, 
 def test_none_and_wildcard_select_the_schema(frame: DataFrame) -> None:
     assert resolve(None, SCHEMA) == resolve(["*"], SCHEMA)
     assert resolve(["*", "USER_ID"], SCHEMA).table_columns == tuple(SCHEMA.fieldNames())
-    assert selected(frame, None) == [tuple(row) for row in frame.collect()]
+    assert select_rows(frame, None) == [tuple(row) for row in frame.collect()]
 
 
 def test_empty_list_selects_nothing() -> None:
@@ -88,11 +88,11 @@ def test_values_and_names_of_paths(
     frame: DataFrame, columns: list[str], names: list[str], rows: list[tuple[object, ...]]
 ) -> None:
     assert [output.name for output in resolve(columns, SCHEMA).outputs] == names
-    assert selected(frame, columns) == rows
+    assert select_rows(frame, columns) == rows
 
 
 def test_groups_select_struct_members(frame: DataFrame) -> None:
-    rows = selected(frame, ["event(type, detail(text))", "items(tags[0])"])
+    rows = select_rows(frame, ["event(type, detail(text))", "items(tags[0])"])
     assert rows == [
         (("buy", ("seven",)), [("t1",), None]),
         (None, None),
@@ -102,7 +102,7 @@ def test_groups_select_struct_members(frame: DataFrame) -> None:
 
 def test_position_beyond_the_end_is_null_in_ansi_mode(frame: DataFrame, spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
-    assert selected(frame, ["arr[99]", "arr[0,99]"])[0] == (None, [10, None])
+    assert select_rows(frame, ["arr[99]", "arr[0,99]"])[0] == (None, [10, None])
 
 
 def test_table_columns_have_the_order_of_the_schema() -> None:
@@ -122,7 +122,7 @@ def test_directory_deeper_than_any_file_is_null(frame: DataFrame) -> None:
     assert projection.outputs[0].data_type == StringType()
     assert projection.implicit == ()
     assert projection.notes == ("dir2 is null: no file lies 3 directories deep",)
-    assert selected(frame, ["dir2"]) == [(None,)] * 3
+    assert select_rows(frame, ["dir2"]) == [(None,)] * 3
 
 
 @pytest.mark.usefixtures("spark")

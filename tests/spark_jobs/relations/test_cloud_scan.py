@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet
 import pytest
-from cloud_servers import AZURE_KEY, Azurite, CloudStore, GoogleServer, S3Server, mounted, running
+from cloud_servers import AZURE_KEY, Azurite, CloudStore, GoogleServer, S3Server, mounted, run_server
 from fastavro import writer as write_avro
 from pyspark.sql import DataFrame, SparkSession
 
@@ -44,7 +44,7 @@ JSON = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
 
 @pytest.fixture(scope="module", params=[Azurite, GoogleServer, S3Server])
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CloudStore]:
-    with running(request.param, tmp_path_factory.mktemp("store")) as server:
+    with run_server(request.param, tmp_path_factory.mktemp("store")) as server:
         yield server
 
 

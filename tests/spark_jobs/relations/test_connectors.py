@@ -16,7 +16,7 @@ from spark_rows import sorted_rows
 
 from pushdown_spark.contract import Exactness, JoinOptions, SourceReport
 from pushdown_spark.errors import BadSpecError, PushdownError, UnknownColumnError
-from pushdown_spark.relations.catalog import directories_read
+from pushdown_spark.relations.catalog import source_directories
 from pushdown_spark.session import PushdownSession
 
 pytestmark = pytest.mark.nightly
@@ -156,9 +156,9 @@ def test_one_query_over_iceberg_delta_and_files(spark: SparkSession, session: Pu
 
 
 def test_directories_of_the_tables_are_known(spark: SparkSession, lake: Path) -> None:
-    (iceberg,) = directories_read(spark.table(f"{CATALOG}.db.events"))
+    (iceberg,) = source_directories(spark.table(f"{CATALOG}.db.events"))
     assert iceberg.removeprefix("file:") == str(lake / "db" / "events")
-    (delta,) = directories_read(spark.table("deltas"))
+    (delta,) = source_directories(spark.table("deltas"))
     assert delta.endswith("/deltas")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hdfs_server import running
+from hdfs_server import run_server
 from pyspark.sql import SparkSession
 from session_settings import pushdown_off
 from spark_rows import sorted_rows
@@ -28,7 +28,7 @@ COLUMNS = ["id", "filename", "filepath", "fqn", "suffix", "size", "modified", "d
 @pytest.fixture(scope="module")
 def hdfs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return a directory of HDFS with files of every format."""
-    with running(tmp_path_factory.mktemp("hdfs")) as root:
+    with run_server(tmp_path_factory.mktemp("hdfs")) as root:
         _write(spark, f"{root}/data", tmp_path_factory.mktemp("local"))
         yield f"{root}/data"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pushdown_spark.relations.listing import Compression, InputFile, decoded, is_local, local_files
+from pushdown_spark.relations.listing import Compression, InputFile, decode_uri, is_local, local_files
 from pushdown_spark.relations.packing import Packing, pack
 
 
@@ -36,7 +36,7 @@ def test_uris_of_files_with_special_characters_are_decoded(tmp_path: Path) -> No
     path.write_bytes(b"12345")
     found = local_files([path.as_uri()])
     assert [(file.path, file.size) for file in found] == [(str(path), 5)]
-    assert decoded(path.as_uri()).endswith("a b%20#?ü.json")
+    assert decode_uri(path.as_uri()).endswith("a b%20#?ü.json")
 
 
 def test_only_the_local_file_system_is_local() -> None:

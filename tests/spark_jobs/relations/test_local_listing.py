@@ -27,7 +27,7 @@ ELSEWHERE = [
 ]
 
 
-def written(spark: SparkSession, directory: Path, names: list[str]) -> Path:
+def write_files(spark: SparkSession, directory: Path, names: list[str]) -> Path:
     """Write files of one row each, which is the number of the file."""
     for number, name in enumerate(names):
         parts = directory.with_name(f"{directory.name}-{number}")
@@ -45,7 +45,7 @@ def rows(frame: DataFrame) -> Counter[str]:
 
 def test_directories_are_read_as_spark_does(spark: SparkSession, tmp_path: Path) -> None:
     register(spark)
-    table = written(spark, tmp_path / "table", [*HERE, *ELSEWHERE])
+    table = write_files(spark, tmp_path / "table", [*HERE, *ELSEWHERE])
     for path in (table, table / "deeper", table / "*.orc"):
         found = rows(spark.read.format(FORMAT).load(str(path)))
         assert found == rows(spark.read.orc(str(path)))
@@ -68,7 +68,7 @@ def test_unsupported_paths_and_options_raise(
     spark: SparkSession, tmp_path: Path, name: str, path: str, options: Mapping[str, str], message: str
 ) -> None:
     register(spark)
-    place = written(spark, tmp_path / "table", [name]) / path
+    place = write_files(spark, tmp_path / "table", [name]) / path
     with pytest.raises(PySparkException, match=message):
         spark.read.format(FORMAT).options(**options).load(str(place)).collect()
 
@@ -78,7 +78,7 @@ def test_the_option_case_sensitive_controls_name_matching(
     spark: SparkSession, tmp_path: Path, case_sensitive: str
 ) -> None:
     register(spark)
-    table = str(written(spark, tmp_path / "table", ["a.orc", "b.orc"]))
+    table = str(write_files(spark, tmp_path / "table", ["a.orc", "b.orc"]))
     source = spark.read.format(FORMAT).schema("number bigint").option("case_sensitive", case_sensitive)
     found = rows(source.option("where", "number >= 0 OR number IS NULL").load(table))
     before = spark.conf.get("spark.sql.caseSensitive")

@@ -107,7 +107,7 @@ def test_the_first_read_fetches_the_first_read_ahead_only(store: ObjectStore) ->
     path = store.put(bucket, "data", bytes(4 << 20))
     with _open(store, bucket, path) as file:
         file.read(10)
-        assert file.fetched == FIRST_AHEAD
+        assert file.bytes_fetched == FIRST_AHEAD
 
 
 def test_without_read_ahead_only_requested_bytes_are_fetched(store: ObjectStore) -> None:
@@ -119,7 +119,7 @@ def test_without_read_ahead_only_requested_bytes_are_fetched(store: ObjectStore)
         for start, size in ((1000, 7), (0, 1), (len(content) - 3, 3), (500_000, 100_000)):
             assert file.seek(start) == start
             assert file.read(size) == content[start : start + size]
-        assert file.fetched == 100_011
+        assert file.bytes_fetched == 100_011
         assert file.seek(-2, io.SEEK_END) == len(content) - 2
         assert file.read() == content[-2:]
         assert file.read(5) == b""

@@ -14,7 +14,7 @@ from typing import Any
 
 import hdfs_server
 import pytest
-from cloud_servers import S3Server, running
+from cloud_servers import S3Server, run_server
 from databases import Server
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -55,7 +55,7 @@ def test_one_query_over_four_stores(tmp_path: Path, spark_python: str, postgresq
     (newest,) = (Path(spark_python).parents[1] / "lib").glob("python3.*/site-packages/pyspark")
     for name in ("hdfs", "store", "work"):
         (tmp_path / name).mkdir()
-    with hdfs_server.running(tmp_path / "hdfs", newest) as hdfs, running(S3Server, tmp_path / "store") as store:
+    with hdfs_server.run_server(tmp_path / "hdfs", newest) as hdfs, run_server(S3Server, tmp_path / "store") as store:
         write_clicks(tmp_path / "work" / "clicks")
         for file in (tmp_path / "work" / "clicks").iterdir():
             store.put(f"data/{file.name}", file.read_bytes())

@@ -37,7 +37,7 @@ def failure(action: Callable[[], object]) -> BaseException:
     pytest.fail("nothing was raised")
 
 
-def classified(action: Callable[[], object]) -> JobError:
+def classify_failure(action: Callable[[], object]) -> JobError:
     """Return the error of an action, after checks that apply to every error."""
     error = classify(failure(action))
     assert "\n" not in error.message
@@ -61,13 +61,13 @@ def truncated(tmp_path: Path) -> Path:
 
 
 def test_a_missing_path_is_named_and_can_be_retried(spark: SparkSession) -> None:
-    error = classified(lambda: spark.read.schema("a int").json("/nowhere/*.json"))
+    error = classify_failure(lambda: spark.read.schema("a int").json("/nowhere/*.json"))
     assert (error.code, error.error_class) == (ErrorCode.MISSING_PATH, "PATH_NOT_FOUND")
     assert error.message == "Path does not exist: file:/nowhere/*.json."
 
 
 def test_truncated_gzip_has_the_position(spark: SparkSession, truncated: Path) -> None:
-    error = classified(lambda: spark.read.schema("a string").json(str(truncated.parent / "cut*")).collect())
+    error = classify_failure(lambda: spark.read.schema("a string").json(str(truncated.parent / "cut*")).collect())
     assert error.code is ErrorCode.UNREADABLE_FILE
     assert error.message == (
         f"cannot read {truncated}: its compressed data ends too early at byte {truncated.stat().st_size}; "
@@ -83,7 +83,7 @@ def test_directory_that_cannot_be_created_is_final(spark: SparkSession, tmp_path
         lambda: HadoopFiles(spark).write_text(str(path), ""),
         lambda: spark.range(1).write.json(str(path)),
     ):
-        error = classified(action)
+        error = classify_failure(action)
         assert error.code is ErrorCode.BAD_SPEC
         assert "choose a path below a directory that the job may write to" in error.message
         assert str(tmp_path / parent) in error.message
@@ -92,7 +92,7 @@ def test_directory_that_cannot_be_created_is_final(spark: SparkSession, tmp_path
 def test_a_file_that_is_not_gzip_is_unreadable(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "a.csv.gz"
     path.write_text("a,b\n1,2\n" * 10)
-    error = classified(lambda: spark.read.schema("a int").csv(str(path)).collect())
+    error = classify_failure(lambda: spark.read.schema("a int").csv(str(path)).collect())
     assert error.code is ErrorCode.UNREADABLE_FILE
     assert error.message == f"cannot read {path}: it is not a gzip file, or has other bytes after its compressed data"
 
@@ -113,25 +113,25 @@ def test_a_file_that_is_not_gzip_is_unreadable(spark: SparkSession, tmp_path: Pa
     ],
 )
 def test_missing_classes_are_final(spark: SparkSession, action: Callable[[SparkSession], object], message: str) -> None:
-    error = classified(lambda: action(spark))
+    error = classify_failure(lambda: action(spark))
     assert (error.code, error.retryable) == (ErrorCode.BAD_SPEC, False)
     assert error.message.startswith(message)
 
 
 def test_predicate_parse_error_has_the_position(spark: SparkSession) -> None:
-    error = classified(lambda: spark.range(1).where("id > 0 AND\nid = = 4"))
+    error = classify_failure(lambda: spark.range(1).where("id > 0 AND\nid = = 4"))
     assert (error.code, error.retryable) == (ErrorCode.BAD_PREDICATE, False)
     assert error.message == "Syntax error at or near '=' (line 2, character 6, at '= 4')"
 
 
 def test_predicate_with_wrong_type_is_final(spark: SparkSession) -> None:
-    error = classified(lambda: spark.range(1).where("id = date'2020-01-01'"))
+    error = classify_failure(lambda: spark.range(1).where("id = date'2020-01-01'"))
     assert error.code is ErrorCode.BAD_PREDICATE
     assert error.message.endswith('have incompatible types ("BIGINT" and "DATE").')
 
 
 def test_schema_parse_error_has_the_position(spark: SparkSession) -> None:
-    error = classified(lambda: spark.read.schema("a int, b strng").json("/tmp"))
+    error = classify_failure(lambda: spark.read.schema("a int, b strng").json("/tmp"))
     assert error.code is ErrorCode.BAD_SCHEMA
     assert error.message == "Unsupported data type \"STRNG\" (line 1, character 10, at 'strng')"
 
@@ -145,7 +145,7 @@ def test_typed_error_names_the_parameter(spark: SparkSession) -> None:
     def wrap() -> None:
         raise error from raised
 
-    assert classified(wrap).error_class == "PARSE_SYNTAX_ERROR"
+    assert classify_failure(wrap).error_class == "PARSE_SYNTAX_ERROR"
     assert typed_error(error) is error
     other = typed_error(failure(lambda: spark.range(1).selectExpr("cast('x' || id AS int)").collect()))
     assert (type(other), other.code) == (PushdownError, ErrorCode.SPARK)
@@ -155,32 +155,32 @@ def test_stopped_context_is_driver_killed() -> None:
     def work() -> None:
         raise RuntimeError("Job 3 cancelled because SparkContext was shut down")
 
-    assert classified(work).code is ErrorCode.DRIVER_KILLED
+    assert classify_failure(work).code is ErrorCode.DRIVER_KILLED
 
 
 def test_unknown_column_suggests_similar_names(spark: SparkSession) -> None:
-    error = classified(lambda: spark.range(1).where("idd = 4"))
+    error = classify_failure(lambda: spark.range(1).where("idd = 4"))
     assert (error.code, error.message) == (ErrorCode.UNKNOWN_COLUMN, "there is no column `idd`; did you mean `id`?")
 
 
 def test_member_of_an_atomic_column_is_kind_mismatch(spark: SparkSession) -> None:
-    assert classified(lambda: spark.range(1).select("id.x")).code is ErrorCode.KIND_MISMATCH
+    assert classify_failure(lambda: spark.range(1).select("id.x")).code is ErrorCode.KIND_MISMATCH
 
 
 def test_other_analysis_error_is_final(spark: SparkSession) -> None:
-    error = classified(
+    error = classify_failure(
         lambda: spark.range(1).write.format("noop").partitionBy("x").mode("append").saveAsTable("a.b.c.d")
     )
     assert (error.code, error.retryable) == (ErrorCode.BAD_SPEC, False)
 
 
 def test_an_existing_output_is_final(spark: SparkSession, tmp_path: Path) -> None:
-    error = classified(lambda: spark.range(1).write.parquet(str(tmp_path)))
+    error = classify_failure(lambda: spark.range(1).write.parquet(str(tmp_path)))
     assert (error.code, error.retryable) == (ErrorCode.OUTPUT_EXISTS, False)
 
 
 def test_bad_data_in_spark_is_one_sentence(spark: SparkSession) -> None:
-    error = classified(lambda: spark.range(1).selectExpr("cast('x' || id AS int)").collect())
+    error = classify_failure(lambda: spark.range(1).selectExpr("cast('x' || id AS int)").collect())
     assert (error.code, error.error_class) == (ErrorCode.SPARK, "CAST_INVALID_INPUT")
     assert error.message.startswith('The value \'x0\' of the type "STRING" cannot be cast to "INT"')
 
@@ -190,7 +190,7 @@ def test_failing_python_function_has_its_own_traceback(spark: SparkSession) -> N
     def boom(value):
         raise ValueError(f"bad value {value}\nsecond line")
 
-    error = classified(lambda: spark.range(1).select(boom("id")).collect())
+    error = classify_failure(lambda: spark.range(1).select(boom("id")).collect())
     assert (error.code, error.error_class) == (ErrorCode.SPARK, "PYTHON_EXCEPTION")
     assert error.message.startswith("a Python worker failed: ")
     assert error.traceback is not None
@@ -203,7 +203,7 @@ def test_long_traceback_is_truncated_in_the_middle(spark: SparkSession) -> None:
     def boom(value):
         raise ValueError("long " * 10_000 + "end")
 
-    error = classified(lambda: spark.range(1).select(boom("id")).collect())
+    error = classify_failure(lambda: spark.range(1).select(boom("id")).collect())
     assert error.traceback is not None
     assert error.traceback.endswith("end")
     assert len(error.message) <= 1000
@@ -230,7 +230,7 @@ def test_a_killed_python_worker_can_be_retried(spark: SparkSession) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
         return value
 
-    error = classified(lambda: spark.range(1).select(die("id")).collect())
+    error = classify_failure(lambda: spark.range(1).select(die("id")).collect())
     assert (error.code, error.retryable) == (ErrorCode.WORKER_KILLED, True)
 
 
@@ -241,13 +241,13 @@ def test_a_full_disk_of_a_worker_has_a_code_of_its_own(spark: SparkSession) -> N
             full.write(b"x")
         return value
 
-    assert classified(lambda: spark.range(1).select(fill("id")).collect()).code is ErrorCode.DISK_FULL
+    assert classify_failure(lambda: spark.range(1).select(fill("id")).collect()).code is ErrorCode.DISK_FULL
 
 
 def test_a_full_disk_of_the_driver_has_a_code_of_its_own(spark: SparkSession) -> None:
     stream = spark.sparkContext._jvm.java.io.FileOutputStream("/dev/full")
-    assert classified(lambda: stream.write(1)).code is ErrorCode.DISK_FULL
-    assert classified(lambda: Path("/dev/full").write_text("x")).code is ErrorCode.DISK_FULL
+    assert classify_failure(lambda: stream.write(1)).code is ErrorCode.DISK_FULL
+    assert classify_failure(lambda: Path("/dev/full").write_text("x")).code is ErrorCode.DISK_FULL
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_during_a_write_says_what_to_do(spark: SparkSession, small_disk: Path) -> None:
     frame = spark.range(200_000).selectExpr("uuid() AS noise")
-    error = classified(lambda: frame.write.csv(str(small_disk / "out")))
+    error = classify_failure(lambda: frame.write.csv(str(small_disk / "out")))
     assert error.code is ErrorCode.DISK_FULL
     assert "free some" in error.message
 
@@ -294,7 +294,7 @@ def test_interrupt_is_driver_killed() -> None:
     def stop() -> None:
         raise KeyboardInterrupt
 
-    assert classified(stop).code is ErrorCode.DRIVER_KILLED
+    assert classify_failure(stop).code is ErrorCode.DRIVER_KILLED
 
 
 def test_our_error_inside_an_error_of_spark_keeps_its_code() -> None:
@@ -304,7 +304,7 @@ def test_our_error_inside_an_error_of_spark_keeps_its_code() -> None:
         except PushdownError as exc:
             raise RuntimeError("wrapped") from exc
 
-    error = classified(wrap)
+    error = classify_failure(wrap)
     assert (error.code, error.message, error.retryable) == (ErrorCode.UNSAFE_SETTING, "conf: unsafe", False)
     assert pushdown_error(UnreadableFileError("x")) is not None
     assert pushdown_error(ValueError("pushdown_spark.errors.NoSuchError: x")) is None
@@ -312,7 +312,7 @@ def test_our_error_inside_an_error_of_spark_keeps_its_code() -> None:
 
 def test_invalid_spec_names_the_field_without_its_value() -> None:
     spec = {"run_key": "r", "sources": {"s": {"format": "jsonx", "path": ["secret-place"]}}, "query": {"source": "s"}}
-    error = classified(lambda: JobSpec.model_validate(spec))
+    error = classify_failure(lambda: JobSpec.model_validate(spec))
     assert error.code is ErrorCode.BAD_SPEC
     assert error.message.startswith("the job spec is not valid: sources.s.format: Input should be 'json'")
     assert "secret-place" not in error.message
@@ -329,7 +329,7 @@ def test_own_errors_have_no_error_class() -> None:
 
 
 def test_unexpected_error_is_internal() -> None:
-    error = classified(lambda: {}["x"])
+    error = classify_failure(lambda: {}["x"])
     assert (error.code, error.message) == (ErrorCode.INTERNAL, "KeyError: 'x'")
 
 
@@ -340,4 +340,4 @@ def test_outermost_own_error_takes_precedence() -> None:
         except UnreadableFileError as exc:
             raise BadSpecError("outer") from exc
 
-    assert classified(wrap).message == "outer"
+    assert classify_failure(wrap).message == "outer"

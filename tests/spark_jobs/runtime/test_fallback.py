@@ -117,7 +117,7 @@ def test_fallback_if_planning_fails(
     report = result.report()["data"]
     assert report.reader == "spark"
     assert report.reason == (
-        "our reader gave up while it planned the scan: unexpected LookupError: an unexpected error"
+        "the pushdown reader failed while it planned the scan: unexpected LookupError: an unexpected error"
     )
     assert result.run(sorted_rows) == ["Row(id=11, part=1)"]
 
@@ -194,7 +194,7 @@ def test_ranges_without_a_byte_pattern_return_the_matching_rows(
         session = PushdownSession(spark)
         session.add_source("data", path=str(tmp_path), format="json", schema=schema, options=options, reader=reader)
         result = session.scan("data", columns=["id"], where=where)
-        assert "gave up" not in result.report()["data"].reason
+        assert "reader failed" not in result.report()["data"].reason
         assert result.report()["data"].reader == ("pushdown" if reader == "pushdown" else "spark")
         assert result.run(sorted_rows) == [f"Row(id={number})" for number in ids]
     finally:

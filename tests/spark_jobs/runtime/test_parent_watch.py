@@ -23,7 +23,7 @@ time.sleep(600)
 PARENT = "import subprocess, sys, time; subprocess.Popen(sys.argv[1:]); time.sleep(600)"
 
 
-def started(file: Path, kind: str, **variables: str) -> tuple[subprocess.Popen[bytes], int]:
+def start_parent(file: Path, kind: str, **variables: str) -> tuple[subprocess.Popen[bytes], int]:
     """Start a parent with a child that watches it. Return the parent and the id of the child."""
     command = [sys.executable, "-c", PARENT, sys.executable, "-c", CHILD, str(file), kind]
     paths = os.pathsep.join(filter(None, sys.path))
@@ -50,14 +50,14 @@ def has_ended(pid: int, seconds: float) -> bool:
 
 def test_a_program_ends_after_its_jvm_even_if_it_ignores_signals(tmp_path: Path) -> None:
     for kind in ("ready", "deaf"):
-        parent, child = started(tmp_path / kind, kind, PYSPARK_GATEWAY_PORT="1")
+        parent, child = start_parent(tmp_path / kind, kind, PYSPARK_GATEWAY_PORT="1")
         parent.kill()
         parent.wait()
         assert has_ended(child, SECONDS)
 
 
 def test_a_program_that_starts_its_jvm_itself_outlives_its_parent(tmp_path: Path) -> None:
-    parent, child = started(tmp_path / "own", "ready")
+    parent, child = start_parent(tmp_path / "own", "ready")
     parent.kill()
     parent.wait()
     assert not has_ended(child, 1.0)

@@ -33,7 +33,7 @@ def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     return root
 
 
-def scanned(
+def scan_rows(
     spark: SparkSession, path: Path, name: str, where: str, **options: object
 ) -> tuple[list[str], SourceReport]:
     """Return the keys that our reader or its fallback returns, and the report."""
@@ -47,7 +47,7 @@ def scanned(
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("where", DEPENDING)
 def test_order_dependent_predicates_run_in_spark(spark: SparkSession, files: Path, name: str, where: str) -> None:
-    found, report = scanned(spark, files, name, where)
+    found, report = scan_rows(spark, files, name, where)
     # Nothing can be pushed into Spark's text reader: each row meets the conjuncts from left to right.
     lines = spark.read.text(str(files / "lines"))
     rows = lines.selectExpr("split(value, ',')[0] AS k", "split(value, ',')[1] AS word").where(where)
@@ -62,7 +62,7 @@ def test_functions_that_raise_are_evaluated_on_all_rows(
     spark: SparkSession, files: Path, name: str, where: str
 ) -> None:
     with pytest.raises(Exception, match=r"is not true|a bad row|For input string"):
-        scanned(spark, files, name, where)
+        scan_rows(spark, files, name, where)
 
 
 @pytest.mark.parametrize("name", ["csv", "json"])
@@ -71,9 +71,9 @@ def test_without_filter_pushdown_spark_evaluates_every_conjunct(
     spark: SparkSession, files: Path, name: str, reader: str
 ) -> None:
     where = "CAST(if(k = '4', 'x', k) AS INT) > 5 AND word = 'kept'"
-    assert scanned(spark, files, name, where, reader=reader)[0]
+    assert scan_rows(spark, files, name, where, reader=reader)[0]
     with pytest.raises(Exception, match="CAST_INVALID_INPUT"):
-        scanned(spark, files, name, where, reader=reader, filter_pushdown=False)
+        scan_rows(spark, files, name, where, reader=reader, filter_pushdown=False)
 
 
 def test_databases_evaluate_no_conjunct_of_order_dependent_predicates(spark: SparkSession, tmp_path: Path) -> None:

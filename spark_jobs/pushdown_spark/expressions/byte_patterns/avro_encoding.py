@@ -65,7 +65,7 @@ def encodings(column: EncodedColumn, value: Value) -> list[str] | None:
         case Encoding.ENUM, str():
             return [exact_bytes(zigzag(column.symbols.index(value)))] if value in column.symbols else []
         case ((Encoding.FLOAT | Encoding.DOUBLE), float()):
-            return _floating(value, "<f" if column.encoding is Encoding.FLOAT else "<d")
+            return _float(value, "<f" if column.encoding is Encoding.FLOAT else "<d")
         case ((Encoding.DECIMAL | Encoding.FIXED_DECIMAL), Decimal()):
             return _decimal(column, value)
         case Encoding.STRING, (str() | bytes()):
@@ -76,7 +76,7 @@ def encodings(column: EncodedColumn, value: Value) -> list[str] | None:
     return None
 
 
-def _floating(value: float, form: str) -> list[str] | None:
+def _float(value: float, form: str) -> list[str] | None:
     if math.isnan(value):
         return None
     members = [0.0, -0.0] if value == 0.0 else [value]
@@ -137,13 +137,13 @@ def interval(low: int, high: int) -> tuple[str, ...]:
     """
     expressions: list[str] = []
     if high >= 0:
-        expressions += _unsigned(2 * max(low, 0), 2 * high, 0)
+        expressions += _unsigned_regexes(2 * max(low, 0), 2 * high, 0)
     if low < 0:
-        expressions += _unsigned(-2 * min(high, -1) - 1, -2 * low - 1, 1)
+        expressions += _unsigned_regexes(-2 * min(high, -1) - 1, -2 * low - 1, 1)
     return tuple(expressions)
 
 
-def _unsigned(low: int, high: int, parity: int) -> Iterator[str]:
+def _unsigned_regexes(low: int, high: int, parity: int) -> Iterator[str]:
     """Yield expressions for the unsigned numbers low .. high whose lowest bit is `parity`."""
     length = 1
     while length == 1 or _BASE ** (length - 1) <= high:

@@ -61,7 +61,7 @@ def fraction_spellings(fact: EqualsAny | InRange) -> tuple[list[str], list[str]]
     positive: list[str] = []
     negative: list[str] = []
     for low, high in _intervals(fact):
-        margin = max((_rounding(bound, fact) for bound in (low, high) if bound is not None), default=Decimal(0))
+        margin = max((_rounding_error(bound, fact) for bound in (low, high) if bound is not None), default=Decimal(0))
         if margin > 1:
             return None
         if high is None or high + margin >= 0:
@@ -113,20 +113,20 @@ def _integer_parts(low: Decimal | None, high: Decimal | None, margin: Decimal) -
     """Return expressions for the integer parts of the numbers of an interval that are not negative."""
     low = Decimal(0) if low is None else max(low, Decimal(0))
     first = math.floor(low)
-    parts = _from(first) if high is None else [_magnitudes(first, math.floor(max(high, Decimal(0)) + margin))]
+    parts = _at_least(first) if high is None else [_magnitudes(first, math.floor(max(high, Decimal(0)) + margin))]
     below = math.floor(low - margin)
     if 0 <= below < first:
         parts.append(f"{below}\\.9[0-9]*" if margin <= _TENTH else str(below))
     return parts
 
 
-def _from(first: int) -> list[str]:
+def _at_least(first: int) -> list[str]:
     """Return expressions for all integers from this one on."""
     largest = 10**MAX_DIGITS - 1
     return [*([magnitude_regex(first, largest)] if first <= largest else []), f"[1-9][0-9]{{{MAX_DIGITS},}}"]
 
 
-def _rounding(bound: Decimal, fact: EqualsAny | InRange) -> Decimal:
+def _rounding_error(bound: Decimal, fact: EqualsAny | InRange) -> Decimal:
     """Return the largest error of parsing a number near a bound."""
     column = fact.column
     if column.type is LogicalType.DECIMAL:

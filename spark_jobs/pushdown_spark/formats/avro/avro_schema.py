@@ -107,7 +107,7 @@ def parse_schema(text: str) -> AvroType:
 
     try:
         # In a list, because fastavro believes a schema that claims to be parsed.
-        parsed = parse([json.loads(text, object_hook=_renamed)], expand=True)
+        parsed = parse([json.loads(text, object_hook=_rename_keys)], expand=True)
         return _avro_type(_list(parsed)[0])
     except (SchemaParseException, ValueError, TypeError, KeyError, RecursionError) as problem:
         raise BadSchemaError(f"invalid Avro schema ({problem!r}): {text[:200]}") from problem
@@ -116,7 +116,7 @@ def parse_schema(text: str) -> AvroType:
 _DEFAULT, _LOGICAL = "default as written", "logicalType as written"
 
 
-def _renamed(node: _Object) -> _Object:
+def _rename_keys(node: _Object) -> _Object:
     """Return an object of a schema, with other names for what fastavro judges differently than Avro's Java library.
 
     The library ignores decimals and namespaces that are not valid, and reads files with field defaults of another type.

@@ -18,7 +18,7 @@ import cramjam
 from isal import igzip_lib, isal_zlib
 
 from pushdown_spark.errors import UnreadableFileError
-from pushdown_spark.relations.storage import REMEDY, RangeFile, Storage, storage_errors_named
+from pushdown_spark.relations.storage import REMEDY, RangeFile, Storage, name_storage_errors
 
 SYNC_SIZE = 16
 READ_SIZE = 1 << 20
@@ -68,7 +68,7 @@ class BufferedInput:
         self._offset = raw.tell()
         self.size = raw.size
         """Bytes of the whole file."""
-        self.fetched = 0
+        self.bytes_fetched = 0
         """Bytes fetched from the storage so far, including bytes that were read ahead."""
 
     @property
@@ -138,7 +138,7 @@ class BufferedInput:
             if not received:
                 return False
             self._end += received
-            self.fetched += received
+            self.bytes_fetched += received
         return True
 
     def _make_room(self, count: int) -> None:
@@ -178,7 +178,7 @@ def read_header(path: str, storage: Storage) -> AvroHeader:
     Raises MissingPathError for a missing file, and UnreadableFileError, which names the byte, for a file that is not an
     Avro container file.
     """
-    with storage_errors_named(path), storage.open(path, 0, _HEADER_SIZE) as raw:
+    with name_storage_errors(path), storage.open(path, 0, _HEADER_SIZE) as raw:
         return parse_header(path, BufferedInput(raw))
 
 

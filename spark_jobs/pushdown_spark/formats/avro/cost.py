@@ -119,8 +119,8 @@ def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup
     seconds = replace(seconds, ours=seconds.ours + startup)
     reason = (
         f"about {sample.matching_share:.2%} of the records match, in {sample.candidate_share:.0%} of the blocks "
-        f"(sample of {sample.blocks} blocks); estimated CPU: ours {seconds.ours:.1f} s, Spark's {seconds.spark:.1f} s"
-        f"{startup_note(startup)}"
+        f"(sample of {sample.blocks} blocks); estimated CPU: pushdown reader {seconds.ours:.1f} s, "
+        f"Spark's {seconds.spark:.1f} s{startup_note(startup)}"
     )
     predicted = {"pushdown": seconds.ours, "spark": seconds.spark}
     if seconds.ours >= MARGIN * seconds.spark:

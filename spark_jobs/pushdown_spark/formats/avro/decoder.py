@@ -138,18 +138,18 @@ class Decoder:
                 metrics.rows_returned += batch.num_rows
                 yield batch
 
-    def matching(self, group: BlockGroup) -> int:
+    def count_matches(self, group: BlockGroup) -> int:
         """Return the number of records that pass the filter."""
         if self._filter is None:
             return group.records
-        return sum(len(self._passing(slots)[0]) for slots in self._run(self._filter, group))
+        return sum(len(self._apply_filter(slots)[0]) for slots in self._run(self._filter, group))
 
     def _filter_then_select(self, group: BlockGroup, metrics: AvroMetrics) -> Iterator[pa.RecordBatch]:
         assert self._filter is not None
         assert self._select is not None
         selected_blocks: set[int] = set()
         for slots in self._run(self._filter, group):
-            rows, filter_columns = self._passing(slots)
+            rows, filter_columns = self._apply_filter(slots)
             self._passing_share = len(rows) / max(slots.rows, 1)
             if not len(rows):
                 continue
@@ -162,7 +162,7 @@ class Decoder:
             yield self._join(filter_columns.take(rows), select_columns)
         metrics.blocks[BlockOutcome.SELECTED] += len(selected_blocks)
 
-    def _passing(self, slots: SlotValues) -> tuple[pa.Array, pa.RecordBatch]:
+    def _apply_filter(self, slots: SlotValues) -> tuple[pa.Array, pa.RecordBatch]:
         """Return the indexes of the records that pass, and the filter columns of all records."""
         assert self._filter is not None
         assert self._query.filter is not None

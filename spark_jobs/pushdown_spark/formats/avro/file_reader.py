@@ -24,7 +24,7 @@ from pushdown_spark.formats.avro.executor import DamagedRecordError
 from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
 from pushdown_spark.formats.scan_task import FileScanTask
 from pushdown_spark.relations.listing import Split
-from pushdown_spark.relations.storage import REMEDY, RangeFile, Storage, storage_errors_named
+from pushdown_spark.relations.storage import REMEDY, RangeFile, Storage, name_storage_errors
 
 _GROUP_SIZE = 4 << 20
 """Decompressed bytes that are decoded together."""
@@ -37,7 +37,7 @@ class DecoderCache:
         self.query = query
         self._decoders: dict[tuple[str, bool], Decoder] = {}
 
-    def of(self, header: AvroHeader) -> Decoder:
+    def decoder(self, header: AvroHeader) -> Decoder:
         """Return the decoder for a file with this header. Raises the errors of Decoder."""
         corrected_calendar = header.corrected_calendar(by_option=self.query.corrected_calendar)
         key = header.schema, corrected_calendar
@@ -70,25 +70,25 @@ class AvroFile:
         self._metrics = metrics
         self._source = BufferedInput(raw)
         self.header = parse_header(path, self._source)
-        with self._errors_located():
-            self._decoder = decoders.of(self.header)
+        with self._locate_errors():
+            self._decoder = decoders.decoder(self.header)
         self._decompressor = BlockDecompressor(self.header.codec)
 
     def close(self) -> None:
         """Add the fetched bytes to the counts."""
-        self._metrics.bytes_read += self._source.fetched
+        self._metrics.bytes_read += self._source.bytes_fetched
 
     def batches(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """Yield the matching rows of the blocks in a byte range, as `read_blocks` defines them."""
         for group in self._groups(start, end):
-            with self._errors_located(group):
+            with self._locate_errors(group):
                 yield from self._decoder.batches(group, self._metrics)
 
     def samples(self, number: int, *, evaluate: bool = True) -> Iterator[BlockSample]:
         """Sample some blocks, spread over the file. Without `evaluate`, all records of a block count as matching."""
         size = self._source.size
         for part in range(number):
-            with self._errors_located():
+            with self._locate_errors():
                 block = next(read_blocks(self._source, self.header, part * size // number, size), None)
                 if block is None:
                     return
@@ -102,8 +102,8 @@ class AvroFile:
         group = BlockGroup([DecompressedBlock(block.number, block.offset, block.records, len(data))], data)
         search = self._decoder.search
         is_match = search is None or search.may_match(data)
-        with self._errors_located(group):
-            matching = self._decoder.matching(group) if is_match else 0
+        with self._locate_errors(group):
+            matching = self._decoder.count_matches(group) if is_match else 0
         return self._block_sample(block, data, is_match=is_match, matching=matching)
 
     def _block_sample(self, block: StoredBlock, data: Buffer, *, is_match: bool, matching: int) -> BlockSample:
@@ -130,7 +130,7 @@ class AvroFile:
 
     def _candidates(self, start: int, end: int) -> Iterator[DecompressedBlock]:
         """Yield the blocks that may hold a matching record. Each is the block that was decompressed last."""
-        with self._errors_located():
+        with self._locate_errors():
             for block in read_blocks(self._source, self.header, start, end):
                 self._metrics.blocks[BlockOutcome.TOTAL] += 1
                 self._metrics.records += block.records
@@ -158,7 +158,7 @@ class AvroFile:
         return data
 
     @contextmanager
-    def _errors_located(self, group: BlockGroup | None = None) -> Iterator[None]:
+    def _locate_errors(self, group: BlockGroup | None = None) -> Iterator[None]:
         """Convert errors to errors that name the file and the block."""
         try:
             yield
@@ -212,7 +212,7 @@ def open_avro(
 
     `stop` is the end of the byte range that will be read. Nothing after it is fetched ahead.
     """
-    with storage_errors_named(path), storage.open(path, 0, stop) as raw:
+    with name_storage_errors(path), storage.open(path, 0, stop) as raw:
         file = AvroFile(path, raw, decoders, metrics)
         try:
             yield file

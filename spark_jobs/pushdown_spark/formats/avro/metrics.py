@@ -39,7 +39,7 @@ class AvroMetrics(FileMetrics):
         """The blocks by outcome, as the report shows them."""
         return {"blocks": {str(outcome): self.blocks[outcome] for outcome in BlockOutcome}}
 
-    def skipped(self, bytes_total: int) -> dict[str, int]:
+    def count_skipped(self, bytes_total: int) -> dict[str, int]:
         """Return the rows of skipped blocks, whose bytes are read and searched."""
         return {"rows never decoded": self.records - self.rows_decoded}
 

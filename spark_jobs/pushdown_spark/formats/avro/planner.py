@@ -72,7 +72,7 @@ def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan
     )
     header = read_header(first.path, first.storage)
     check_schema(header.schema, query)
-    reports = tuple(conjunct.report(_pushed_as(conjunct, query, header)) for conjunct in conjuncts)
+    reports = tuple(conjunct.report(_describe_pushdown(conjunct, query, header)) for conjunct in conjuncts)
     if request.source.reader is ReaderChoice.PUSHDOWN:
         return AvroPlan(files, Choice(), reports, query, is_exact(conjuncts))
     workers = spark.sparkContext.defaultParallelism
@@ -100,7 +100,7 @@ def container_files(files: Sequence[InputFile], *, any_extension: bool) -> tuple
     )
 
 
-def _pushed_as(conjunct: Pushdown[Node], query: AvroQuery, header: AvroHeader) -> str:
+def _describe_pushdown(conjunct: Pushdown[Node], query: AvroQuery, header: AvroHeader) -> str:
     """Return how our reader evaluates a conjunct in files with this header."""
     vector_filter = "vector filter over decoded columns"
     if conjunct.artifact is None:

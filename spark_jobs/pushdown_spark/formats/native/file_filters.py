@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import ConjunctReport, Exactness
-from pushdown_spark.relations.request import unsupported
+from pushdown_spark.relations.request import unsupported_conjunct
 from pushdown_spark.runtime.jvm_gateway import class_name, elements, scala_object, scala_seq
 
 _DATA_SOURCES = "org.apache.spark.sql.execution.datasources"
@@ -37,22 +37,26 @@ def file_filters(frame: DataFrame, partitions: Sequence[str], conjuncts: Sequenc
         if class_name(plan) == "Project":
             relation = plan.collectLeaves().head()
             conditions = [alias.child() for alias in elements(plan.projectList())]
-            pushed = [_pushed_as(frame.sparkSession, relation, partitions, condition) for condition in conditions]
+            pushed = [
+                _describe_pushdown(frame.sparkSession, relation, partitions, condition) for condition in conditions
+            ]
             return [_report(sql, text) for sql, text in zip(conjuncts, pushed, strict=True)]
     except (PySparkException, Py4JError):
         # A constant that fails in ANSI mode, for example. The query itself raises the error.
         pass
-    return [unsupported(sql, "Spark cannot plan it") for sql in conjuncts]
+    return [unsupported_conjunct(sql, "Spark cannot plan it") for sql in conjuncts]
 
 
 def _report(sql: str, pushed_as: str) -> ConjunctReport:
     if not pushed_as:
-        return unsupported(sql, "Spark does not push it into this format")
+        return unsupported_conjunct(sql, "Spark does not push it into this format")
     exactness = Exactness.EXACT if pushed_as == _PRUNING else Exactness.INEXACT
     return ConjunctReport(sql=sql, exactness=exactness, pushed_as=pushed_as)
 
 
-def _pushed_as(spark: SparkSession, relation: JavaObject, partitions: Sequence[str], condition: JavaObject) -> str:
+def _describe_pushdown(
+    spark: SparkSession, relation: JavaObject, partitions: Sequence[str], condition: JavaObject
+) -> str:
     """Return what Spark's scan does with an optimized condition, empty if it does nothing."""
     used = list(elements(condition.references().toSeq()))
     data = [column for column in used if str(column.name()) not in partitions]

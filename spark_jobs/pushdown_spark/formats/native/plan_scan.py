@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pushdown_spark.contract import ConjunctReport, Exactness, SourceReport
 from pushdown_spark.formats.native.scan import FILTER_SETTINGS
 from pushdown_spark.relations.catalog import is_plain_table, tables_in_plan
-from pushdown_spark.relations.request import ScanRequest, unsupported
+from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.runtime.jvm_gateway import class_name, java_string
 from pushdown_spark.runtime.scan_metrics import ScanWatch
 from pushdown_spark.scan.base import Scan
@@ -123,17 +123,17 @@ class SparkPlanScan(Scan):
 
     def _conjunct(self, sql: str, *, is_planned: bool) -> ConjunctReport:
         if not self._request.source.filter_pushdown:
-            return unsupported(sql, "turned off")
+            return unsupported_conjunct(sql, "turned off")
         if not is_planned or len(sql) > _MAX_PLANNED_LENGTH:
-            return unsupported(sql, "not planned for the report")
+            return unsupported_conjunct(sql, "not planned for the report")
         try:
             planned = _PlannedFilters.of(self._request.native.where(sql))
         except (PySparkException, Py4JError):
             # The query itself raises the error.
-            return unsupported(sql, "Spark cannot plan it")
+            return unsupported_conjunct(sql, "Spark cannot plan it")
         pushed = ", ".join(sorted(planned.pushed - self._own_filters.pushed))
         if not pushed:
-            return unsupported(sql, "Spark does not push it into the scan")
+            return unsupported_conjunct(sql, "Spark does not push it into the scan")
         is_exact = planned.evaluated == self._own_filters.evaluated
         return ConjunctReport(
             sql=sql,

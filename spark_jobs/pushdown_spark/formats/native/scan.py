@@ -13,8 +13,8 @@ from pushdown_spark.expressions.predicate import EVERY_ROW
 from pushdown_spark.formats.avro.spark_source import rebase_mode
 from pushdown_spark.formats.native.file_filters import file_filters
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.listing import decoded, list_entries
-from pushdown_spark.relations.request import ScanRequest, unsupported
+from pushdown_spark.relations.listing import decode_uri, list_entries
+from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.relations.storage import LOCAL
 from pushdown_spark.scan.base import Scan
 
@@ -71,10 +71,10 @@ class NativeScan(Scan):
     @property
     def session_conf(self) -> Mapping[str, str]:
         """The setting that switches filter pushdown off, if it must be off."""
-        return {} if self._unfiltered is None else {FILTER_SETTINGS[self._request.source.format]: "false"}
+        return {} if self._filter_obstacle is None else {FILTER_SETTINGS[self._request.source.format]: "false"}
 
     @cached_property
-    def _unfiltered(self) -> str | None:
+    def _filter_obstacle(self) -> str | None:
         """Why filter pushdown must be off in Spark's reader, None if it may be on."""
         source, predicate = self._request.source, self._request.predicate
         if source.format not in FILTER_SETTINGS:
@@ -107,7 +107,7 @@ class NativeScan(Scan):
         request = self._request
         if request.implicit_values is None:
             return request.native
-        added = request.implicit_values.by_file(request.implicit, list(map(decoded, request.uris)))
+        added = request.implicit_values.by_file(request.implicit, list(map(decode_uri, request.uris)))
         return request.native.selectExpr(*map(quote_name, request.native.columns), *added)
 
     def report(self) -> SourceReport:
@@ -136,16 +136,16 @@ class NativeScan(Scan):
     def _conjuncts(self) -> tuple[ConjunctReport, ...]:
         predicate = self._request.predicate
         conjuncts = () if predicate is None else predicate.conjunct_texts
-        if self._unfiltered is not None:
-            return tuple(unsupported(sql, self._unfiltered) for sql in conjuncts)
+        if self._filter_obstacle is not None:
+            return tuple(unsupported_conjunct(sql, self._filter_obstacle) for sql in conjuncts)
         short = [sql for sql in conjuncts if len(sql) <= _MAX_PLANNED_LENGTH][:_MAX_PLANNED_CONJUNCTS]
         planned = {
             report.sql: report for report in file_filters(self.frame(), self._request.listing.partition_columns, short)
         }
-        return tuple(planned.get(sql) or _not_planned(sql) for sql in conjuncts)
+        return tuple(planned.get(sql) or _unplanned_conjunct(sql) for sql in conjuncts)
 
 
-def _not_planned(sql: str) -> ConjunctReport:
+def _unplanned_conjunct(sql: str) -> ConjunctReport:
     """Return the report of a conjunct that Spark may or may not push."""
     return ConjunctReport(sql=sql, exactness=Exactness.INEXACT, pushed_as="Spark's reader: not planned for the report")
 

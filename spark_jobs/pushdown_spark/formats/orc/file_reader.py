@@ -20,7 +20,7 @@ from pushdown_spark.formats.orc.stripe import Stripe
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
 from pushdown_spark.formats.scan_task import FileScanTask, spread
 from pushdown_spark.relations.listing import Split
-from pushdown_spark.relations.storage import REMEDY, Storage, storage_errors_named
+from pushdown_spark.relations.storage import REMEDY, Storage, name_storage_errors
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class OrcFile:
     def batches(self, stripes: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """Yield the matching rows of some stripes."""
         for number in stripes:
-            with self._errors_located(number):
+            with self._locate_errors(number):
                 if not self._pruner.may_match(number, self._metrics):
                     continue
                 yield from self._lazy_stripe(number, self._metrics).batches(self._pruner.row_groups)
@@ -99,7 +99,7 @@ class OrcFile:
     def samples(self, stripes: int, groups: int) -> Iterator[StripeSample]:
         """Evaluate the filter over some row groups of some stripes, spread over the file."""
         for number in spread(range(len(self.tail.stripes)), stripes):
-            with self._errors_located(number):
+            with self._locate_errors(number):
                 uncounted = OrcMetrics()
                 lazy = self._lazy_stripe(number, uncounted)
                 may_match = self._pruner.may_match(number, uncounted)
@@ -120,7 +120,7 @@ class OrcFile:
         return LazyStripeReader(stripe, self._columns, self._reader, metrics)
 
     @contextmanager
-    def _errors_located(self, stripe: int) -> Iterator[None]:
+    def _locate_errors(self, stripe: int) -> Iterator[None]:
         """Convert errors to errors that name the file and the stripe."""
         try:
             yield
@@ -154,7 +154,7 @@ class OrcScanTask(FileScanTask[OrcQuery, OrcMetrics]):
 @contextmanager
 def open_orc(path: str, storage: Storage, query: OrcQuery, metrics: OrcMetrics) -> Iterator[OrcFile]:
     """Open a file, and count the reads in `metrics`. Raises typed errors that name the file."""
-    with storage_errors_named(path), storage.open(path, ahead=0) as raw:
+    with name_storage_errors(path), storage.open(path, ahead=0) as raw:
 
         def read(offset: int, length: int) -> bytes:
             raw.seek(offset)

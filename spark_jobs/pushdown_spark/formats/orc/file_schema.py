@@ -9,7 +9,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.errors import BadSchemaError, UnreadableFileError, UnsafeInputError
 from pushdown_spark.expressions.types import DECLARED_TYPE
-from pushdown_spark.relations.storage import REMEDY, Storage, storage_errors_named
+from pushdown_spark.relations.storage import REMEDY, Storage, name_storage_errors
 
 if TYPE_CHECKING:
     from pyorc.typedescription import TypeDescription
@@ -42,7 +42,7 @@ def read_schema(path: str, storage: Storage) -> tuple[t.StructType, int]:
     # Imported here because scans do not need it.
     import pyorc
 
-    with storage_errors_named(path), storage.open(path, ahead=0) as raw:
+    with name_storage_errors(path), storage.open(path, ahead=0) as raw:
         try:
             reader = pyorc.Reader(cast(BinaryIO, raw))
         except (pyorc.ParseError, RuntimeError, ValueError) as problem:

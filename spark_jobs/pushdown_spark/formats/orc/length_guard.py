@@ -82,11 +82,11 @@ def _run_v2(data: bytes, position: int) -> RunHeader:
     if kind == 1:
         return position + 2 + (width * count + 7) // 8, count, width <= _DIRECT
     if kind == 2:
-        return _patched(data, position, width, count)
+        return _patched_run(data, position, width, count)
     return _delta(data, position + 2, width if code else 0, count)
 
 
-def _patched(data: bytes, position: int, width: int, count: int) -> RunHeader:
+def _patched_run(data: bytes, position: int, width: int, count: int) -> RunHeader:
     third, fourth = data[position + 2], data[position + 3]
     base_bytes, patch_width = (third >> 5) + 1, WIDTHS[third & 31]
     gap_width, patches = (fourth >> 5) + 1, fourth & 31

@@ -132,7 +132,7 @@ class RowGroupPruner:
             # Hashing thousands of values takes time, so there must be a filter to look them up in.
             return {}
         filters = {}
-        for path, hashed in self._hashed.items():
+        for path, hashed in self._hashed_values.items():
             column = self._columns[path]
             index = None if column is None else stripe.bloom_filters(column)
             if index is not None:
@@ -140,7 +140,7 @@ class RowGroupPruner:
         return filters
 
     @cached_property
-    def _hashed(self) -> dict[Path, HashedValues]:
+    def _hashed_values(self) -> dict[Path, HashedValues]:
         """The hashed values of the filter by column."""
         if self._filter is None:
             return {}

@@ -162,7 +162,7 @@ def _run(data: bytes, position: int, signed: bool) -> tuple[Values, int]:
         stop = position + 2 + (width * count + 7) // 8
         return _unpack(_slice(data, position + 2, stop), width, count), stop
     if kind == 2:
-        return _patched(data, position, WIDTHS[code], count, signed)
+        return _patched_run(data, position, WIDTHS[code], count, signed)
     return _delta(data, position + 2, WIDTHS[code] if code else 0, count, signed)
 
 
@@ -180,7 +180,7 @@ def _unpack(data: bytes, width: int, count: int) -> Values:
     return np.packbits(padded, axis=1).view(">u8").reshape(count).astype(np.uint64)
 
 
-def _stored(values: list[int], signed: bool) -> Values:
+def _stored_values(values: list[int], signed: bool) -> Values:
     """Return values as a stream stores them: in 64 bits, zigzag-encoded if they are signed."""
     if signed:
         values = [((v << 1) ^ (v >> 63)) & _MASK for v in map(_to_signed, values)]
@@ -193,7 +193,7 @@ def _to_signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def _patched(data: bytes, position: int, width: int, count: int, signed: bool) -> tuple[Values, int]:
+def _patched_run(data: bytes, position: int, width: int, count: int, signed: bool) -> tuple[Values, int]:
     third, fourth = data[position + 2], data[position + 3]
     base_bytes, patch_width = (third >> 5) + 1, WIDTHS[third & 31]
     gap_width, patches = (fourth >> 5) + 1, fourth & 31
@@ -214,7 +214,7 @@ def _patched(data: bytes, position: int, width: int, count: int, signed: bool) -
         index += patch >> patch_width
         # A patch of zero bridges a gap that is too long for one entry.
         values[index] |= (patch & ((1 << patch_width) - 1)) << width
-    return _stored([base + value for value in values], signed), end
+    return _stored_values([base + value for value in values], signed), end
 
 
 def _delta(data: bytes, position: int, width: int, count: int, signed: bool) -> tuple[Values, int]:
@@ -225,14 +225,14 @@ def _delta(data: bytes, position: int, width: int, count: int, signed: bool) -> 
     values = [value]
     if width == 0:
         values += [value + step * number for number in range(1, count)]
-        return _stored(values, signed), position
+        return _stored_values(values, signed), position
     stop = position + (width * max(count - 2, 0) + 7) // 8
     if count > 1:
         values.append(value + step)
     sign = -1 if step < 0 else 1
     for delta in _unpack(_slice(data, position, stop), width, max(count - 2, 0)).tolist():
         values.append(values[-1] + sign * delta)
-    return _stored(values, signed), stop
+    return _stored_values(values, signed), stop
 
 
 def varint(data: bytes, position: int) -> tuple[int, int]:
@@ -264,7 +264,7 @@ def _run_v1(data: bytes, position: int, signed: bool) -> tuple[Values, int]:
     step = data[position] - 256 if data[position] >= 128 else data[position]
     first, position = varint(data, position + 1)
     value = unzigzag(first) if signed else first
-    return _stored([value + step * number for number in range(control + 3)], signed), position
+    return _stored_values([value + step * number for number in range(control + 3)], signed), position
 
 
 def _literals_v1(values: Values) -> bytes:

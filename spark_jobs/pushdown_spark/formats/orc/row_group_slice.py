@@ -60,7 +60,7 @@ class StreamSlice:
     entry: RowGroupStart
     next_entry: RowGroupStart | None
 
-    def needed(self, start: int) -> int | None:
+    def required_bytes(self, start: int) -> int | None:
         """Return how many decompressed bytes of the chunk at `begin + start` are needed, or None for all of them."""
         following = self.next_entry
         if following is None or self.location.offset + following.chunk != self.begin + start:
@@ -105,7 +105,7 @@ def slice_stream(stripe: Stripe, part: StreamSlice, stored: bytes) -> bytes:
     head = b""
     rest = []
     for start, stop in spans(stored):
-        needed = part.needed(start)
+        needed = part.required_bytes(start)
         if needed is None and enough is not None and len(head) >= enough:
             rest.append(stored[start:stop])
             continue

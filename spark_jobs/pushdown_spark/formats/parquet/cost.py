@@ -136,8 +136,8 @@ def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0
     ours += startup
     reason = (
         f"about {sample.row_share * sample.alive_share:.2%} of the rows match, and statistics leave "
-        f"{sample.alive_share * sample.page_share:.0%} of the rows; estimated CPU: ours {ours:.1f} s, "
-        f"Spark's {spark:.1f} s{startup_note(startup)}"
+        f"{sample.alive_share * sample.page_share:.0%} of the rows; estimated CPU: pushdown reader "
+        f"{ours:.1f} s, Spark's {spark:.1f} s{startup_note(startup)}"
     )
     predicted = {"pushdown": ours, "spark": spark}
     if ours >= _MARGIN * spark:

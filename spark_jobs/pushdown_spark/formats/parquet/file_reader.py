@@ -18,7 +18,7 @@ from pushdown_spark.formats.parquet.file_parts import part_of
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics
 from pushdown_spark.formats.scan_task import FileScanTask
 from pushdown_spark.relations.listing import Split
-from pushdown_spark.relations.storage import REMEDY, RangeFile, Storage, storage_errors_named
+from pushdown_spark.relations.storage import REMEDY, RangeFile, Storage, name_storage_errors
 
 _FOOTER_END = 8
 """Bytes of a file after its footer: the footer's length and a magic string."""
@@ -94,7 +94,7 @@ class OpenParquet:
         try:
             for batch in scan.batches():
                 received += batch.num_rows
-                yield from self._passing(self._table_columns(batch), metrics)
+                yield from self._filter_batch(self._table_columns(batch), metrics)
         finally:
             metrics.bytes_read += scan.count("bytes_scanned")
             # Without a filter, the library does not count rows.
@@ -143,7 +143,7 @@ class OpenParquet:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._query.schema)
 
-    def _passing(self, batch: pa.RecordBatch, metrics: ParquetMetrics) -> Iterator[pa.RecordBatch]:
+    def _filter_batch(self, batch: pa.RecordBatch, metrics: ParquetMetrics) -> Iterator[pa.RecordBatch]:
         if self._query.filter is not None:
             mask = self._query.filter.keep(batch)
             batch = batch.filter(mask) if batch.num_columns else batch.slice(0, mask.true_count)
@@ -158,7 +158,7 @@ class OpenParquet:
             count = min(_ROWS, rows - start)
             arrays = [pa.nulls(count), *(pa.nulls(count, field.type) for field in schema)]
             batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([pa.field("", pa.null()), *schema]))
-            yield from self._passing(batch.select(range(1, len(arrays))), metrics)
+            yield from self._filter_batch(batch.select(range(1, len(arrays))), metrics)
 
 
 def _read_footer(raw: RangeFile) -> pq.FileMetaData:
@@ -192,7 +192,7 @@ def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
 
 
 @contextmanager
-def _errors_located(path: str) -> Iterator[None]:
+def _locate_errors(path: str) -> Iterator[None]:
     """Convert errors to errors that name the file. A panic of DataFusion is a BaseException."""
     try:
         yield
@@ -228,5 +228,5 @@ class ParquetScanTask(FileScanTask[ParquetQuery, ParquetMetrics]):
 @contextmanager
 def open_parquet(path: str, storage: Storage, query: ParquetQuery) -> Iterator[OpenParquet]:
     """Open a file. Raises typed errors that name the file."""
-    with storage_errors_named(path), storage.open(path, ahead=0) as raw, _errors_located(path):
+    with name_storage_errors(path), storage.open(path, ahead=0) as raw, _locate_errors(path):
         yield OpenParquet(path, storage, raw, query)

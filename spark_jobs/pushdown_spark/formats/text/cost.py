@@ -328,7 +328,7 @@ class TextCosts:
         candidate = costs.jvm_candidate + self._line_bytes * costs.jvm_candidate_byte + self._skim + self._parse
         return _JVM_FIXED * cold + self._lines * (line * cold + share * candidate)
 
-    def predicted(self, ours: Mapping[str, float]) -> Mapping[str, float]:
+    def predict(self, ours: Mapping[str, float]) -> Mapping[str, float]:
         """Return the CPU seconds of our readers and of Spark's."""
         return {**ours, "spark": self.spark()}
 
@@ -338,7 +338,7 @@ class TextCosts:
         if seconds >= _MAX_COST_RATIO * spark:
             session = " in a session that has just started" if self._source.cold else ""
             raise UnsupportedError(
-                f"a search would not pay for {human_bytes(self._stored)}{session}: {reason}; estimated CPU: ours "
-                f"{seconds:.1f} s, Spark's {spark:.1f} s",
+                f"searching {human_bytes(self._stored)}{session} would cost more than it saves: {reason}; estimated "
+                f"CPU: pushdown reader {seconds:.1f} s, Spark's {spark:.1f} s",
                 {"spark": spark},
             )

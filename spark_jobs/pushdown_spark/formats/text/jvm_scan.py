@@ -84,9 +84,9 @@ class JvmTextScan(Scan):
         if self._request.source.format is SourceFormat.CSV:
             # Spark's CSV parser would read some blank lines as rows.
             is_candidate &= ~f.rlike(line, f.lit(_BLANK))
-        return lines.where(is_candidate).select(self._checked(line).alias(_LINE))
+        return lines.where(is_candidate).select(self._guard_line(line).alias(_LINE))
 
-    def _checked(self, line: Column) -> Column:
+    def _guard_line(self, line: Column) -> Column:
         """Return the line for Spark's parser, or an expression that fails for a line that only Spark's reader reads."""
         spark, source = self._spark, self._request.source
         problems = [(contains_string(spark, line, "\0"), "a NUL byte, and may not be UTF-8")]

@@ -113,10 +113,10 @@ class LineReader:
         with split.storage.open(split.path) as raw, _open_decompressed(raw, split.compression) as stream:
             divider = _WindowDivider(stream, None, self._carriage_returns)
             for window in divider.windows():
-                self.bytes_read = raw.fetched
+                self.bytes_read = raw.bytes_fetched
                 self.bytes_searched += window.length
                 yield window
-            self.bytes_read = raw.fetched
+            self.bytes_read = raw.bytes_fetched
 
     def _uncompressed_windows(self) -> Iterator[Window]:
         """Read an uncompressed split. A line that starts in the split before belongs to that split."""
@@ -125,10 +125,10 @@ class LineReader:
         with split.storage.open(split.path, start, split.end) as raw:
             divider = _WindowDivider(raw, split.end - start, self._carriage_returns, drop_first=split.start > 0)
             for window in divider.windows():
-                self.bytes_read = raw.fetched
+                self.bytes_read = raw.bytes_fetched
                 self.bytes_searched += window.length
                 yield window
-            self.bytes_read = raw.fetched
+            self.bytes_read = raw.bytes_fetched
 
 
 @contextmanager

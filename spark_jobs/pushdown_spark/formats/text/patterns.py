@@ -72,7 +72,7 @@ def _encode_predicate(spark: SparkSession, request: ScanRequest, fold: Fold, opt
         pushdown = _conjunct_pushdown(bound[0].conjunct, combined_patterns)
         early_keys.add(pushdown, combined_facts)
         unique = tuple(dict.fromkeys(combined_patterns))
-        return LinePatterns((pushdown,), unique, early_keys.of(unique))
+        return LinePatterns((pushdown,), unique, early_keys.keys(unique))
     ranges = {
         fact.column: fact
         for fact in combined_facts.parts
@@ -91,7 +91,7 @@ def _encode_predicate(spark: SparkSession, request: ScanRequest, fold: Fold, opt
     for pushdown, facts in zip(pushdowns, conjunct_facts, strict=True):
         early_keys.add(pushdown, facts)
     unique = tuple(dict.fromkeys([*candidates, *combined_patterns]))
-    return LinePatterns(tuple(pushdowns), unique, early_keys.of(unique))
+    return LinePatterns(tuple(pushdowns), unique, early_keys.keys(unique))
 
 
 def _conjunct_pushdown(conjunct: exp.Expr, patterns: Sequence[BytePattern]) -> Pushdown[BytePattern]:
@@ -135,6 +135,6 @@ class _EarlyKeys:
             if len(path) == 1:
                 self._keys[pushdown.artifact] = path[0]
 
-    def of(self, patterns: Sequence[BytePattern]) -> tuple[str | None, ...]:
+    def keys(self, patterns: Sequence[BytePattern]) -> tuple[str | None, ...]:
         """Return the key of each pattern."""
         return tuple(map(self._keys.get, patterns))

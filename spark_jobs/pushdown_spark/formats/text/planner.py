@@ -202,7 +202,7 @@ class _CarrierChoice:
         is_auto = self._request.source.reader is ReaderChoice.AUTO
         if is_auto:
             candidates.sort(key=attrgetter("seconds"))
-        predicted = self._costs.predicted({candidate.carrier: candidate.seconds for candidate in candidates})
+        predicted = self._costs.predict({candidate.carrier: candidate.seconds for candidate in candidates})
         problems = []
         for candidate in candidates:
             try:

@@ -19,7 +19,7 @@ from pushdown_spark.formats.text.planner import TextPlan
 from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.scan.base import IncrementalScan, Scan, batch_size
-from pushdown_spark.scan.metrics import WHOLE_SCAN, TaskCounts, by_file, most_read, of_batch
+from pushdown_spark.scan.metrics import WHOLE_SCAN, TaskCounts, by_file, most_read_files, of_batch
 from pushdown_spark.scan.tasks import progress_of, tasks_of, with_constants
 
 _LINE_SCHEMA = "value string"
@@ -92,7 +92,7 @@ class TextScan(Scan):
                     "files": self._plan.count_skipped(len(files)),
                     "bytes never parsed": sums.bytes_searched - sums.candidate_bytes,
                 },
-                "files": most_read(
+                "files": most_read_files(
                     FileReport(path=path, bytes_read=count.bytes_read, rows_decoded=count.candidate_lines)
                     for path, count in files.items()
                 ),

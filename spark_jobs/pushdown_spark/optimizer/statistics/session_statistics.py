@@ -12,7 +12,7 @@ from pushdown_spark.contract import ReaderChoice, SourceFormat
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import FileTable, SourceStatistics, StatisticsRequest
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.listing import decoded, input_uris, is_local
+from pushdown_spark.relations.listing import decode_uri, input_uris, is_local
 from pushdown_spark.runtime.jvm_gateway import class_name, string_map
 
 _FORMATS_BY_NAME = {
@@ -65,7 +65,7 @@ def _source_of_plan(name: str, plan: JavaObject) -> Source | None:
 def _source_of_files(name: str, frame: DataFrame) -> Source | None:
     """Return the local files of a DataFrame as a source, or None if they have no common format."""
     uris = input_uris(frame)
-    paths = [Path(decoded(uri).removeprefix("file:")) for uri in uris]
+    paths = [Path(decode_uri(uri).removeprefix("file:")) for uri in uris]
     formats = {_FORMATS_BY_SUFFIX.get(path.suffix) for path in paths}
     source_format = formats.pop() if len(formats) == 1 else None
     if source_format is None or not all(map(is_local, uris)) or not all(path.exists() for path in paths):

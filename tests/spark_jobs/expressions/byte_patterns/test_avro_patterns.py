@@ -173,7 +173,7 @@ def _batch(row: Row) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([array], [row.path[0]])
 
 
-def _encoded(schema: object, records: list[dict[str, object]]) -> bytes:
+def _encode(schema: object, records: list[dict[str, object]]) -> bytes:
     out = io.BytesIO()
     parsed = fastavro.parse_schema(schema)
     for record in records:
@@ -190,7 +190,7 @@ def test_block_with_a_passing_record_matches_every_pattern(data: st.DataObject) 
         root, locate(parse_schema(json.dumps(row.schema)), None, NameMatcher(False)), takes_ancient=True
     )
     if ArrowFilter(root).keep(_batch(row)).true_count:
-        block = _encoded(row.schema, row.records)
+        block = _encode(row.schema, row.records)
         for pattern in patterns:
             assert BlockSearch([pattern]).may_match(block), (pattern, block)
 
@@ -232,7 +232,7 @@ def test_which_filters_have_patterns(root: Node, usable: bool) -> None:
     assert bool(patterns) is usable
     if usable:
         strangers = [{"v": number, "q": "some text"} for number in range(300)]
-        assert not BlockSearch(patterns).may_match(_encoded(SCHEMA, strangers))
+        assert not BlockSearch(patterns).may_match(_encode(SCHEMA, strangers))
 
 
 def test_decimals_may_have_redundant_bytes() -> None:

@@ -28,7 +28,7 @@ SYNC = bytes(range(100, 116))
 CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
 
 
-def packed(codec: str, data: bytes) -> bytes:
+def pack(codec: str, data: bytes) -> bytes:
     """Return encoded records as a block stores them."""
     if codec == "deflate":
         packer = zlib.compressobj(wbits=-15)
@@ -40,7 +40,7 @@ def packed(codec: str, data: bytes) -> bytes:
     return {"null": bytes, "bzip2": bz2.compress, "xz": lzma.compress}[codec](data)
 
 
-def encoded(schema: object, records: Sequence[object]) -> bytes:
+def encode(schema: object, records: Sequence[object]) -> bytes:
     """Return the concatenated encodings of records."""
     parsed = fastavro.parse_schema(schema)
     out = io.BytesIO()
@@ -60,13 +60,13 @@ def header(schema: object, codec: str = "null", **metadata: bytes) -> bytes:
 
 
 def block(codec: str, count: int, data: bytes) -> bytes:
-    stored = packed(codec, data)
+    stored = pack(codec, data)
     return zigzag(count) + zigzag(len(stored)) + stored + SYNC
 
 
 def write(path: Path, schema: object, blocks: Sequence[Sequence[object]], codec: str = "null") -> Path:
     """Write a file with these records in each block."""
-    body = b"".join(block(codec, len(records), encoded(schema, records)) for records in blocks)
+    body = b"".join(block(codec, len(records), encode(schema, records)) for records in blocks)
     path.write_bytes(header(schema, codec) + body)
     return path
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from avro_samples import packed
+from avro_samples import pack
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +20,7 @@ def test_retained_blocks_are_contiguous(codec: AvroCodec, blocks: list[tuple[byt
     decompressor = BlockDecompressor(codec)
     expected = b""
     for content, is_kept, taken in blocks:
-        assert bytes(decompressor.decompress(packed(codec, content))) == content
+        assert bytes(decompressor.decompress(pack(codec, content))) == content
         if taken == "before":
             assert bytes(decompressor.take_retained()) == expected
             expected = b""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from avro_samples import CODECS, SYNC, block, encoded, header, read, write
+from avro_samples import CODECS, SYNC, block, encode, header, read, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -98,8 +98,8 @@ def test_other_files_are_rejected(tmp_path: Path) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 def test_damage_names_file_block_and_offset(codec: str, tmp_path: Path) -> None:
     path = tmp_path / "damaged.avro"
-    head, one = header(SCHEMA, codec), block(codec, 30, encoded(SCHEMA, rows(0, 30)))
-    data = encoded(SCHEMA, rows(30, 30))
+    head, one = header(SCHEMA, codec), block(codec, 30, encode(SCHEMA, rows(0, 30)))
+    data = encode(SCHEMA, rows(30, 30))
     second = len(head) + len(one)
     damaged = {
         "another marker": block(codec, 30, data)[:-1] + b"!",

@@ -39,13 +39,13 @@ def sample(case: Case) -> AvroSample:
     return AvroSample(2, SIZE, 0.0, ROWS, 16 * ROWS, case.found / BLOCKS, case.matching / ROWS, 12)
 
 
-def priced(seen: AvroSample, case: Case) -> ReaderSeconds:
+def estimate(seen: AvroSample, case: Case) -> ReaderSeconds:
     return reader_seconds(seen, case.columns, WORKERS, has_filter=case.filtered)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_estimate_chooses_the_reader_that_was_faster(case: Case) -> None:
-    found = priced(sample(case), case)
+    found = estimate(sample(case), case)
     assert (found.ours < MARGIN * found.spark, found.search) == (case.ours, case.search), found
 
 
@@ -53,7 +53,7 @@ def test_the_estimate_chooses_the_reader_that_was_faster(case: Case) -> None:
 def test_a_small_table_is_left_to_spark(case: Case) -> None:
     """Starting our workers costs more than Spark's scan of the whole table."""
     seen = sample(case)
-    small = priced(
+    small = estimate(
         replace(seen, size=seen.size / 1_000, records=seen.records / 1_000, values=seen.values / 1_000), case
     )
     assert small.ours > small.spark, small
@@ -61,19 +61,24 @@ def test_a_small_table_is_left_to_spark(case: Case) -> None:
 
 def test_deflate_costs_spark_more_than_our_reader() -> None:
     needle = CASES[0]
-    snappy, deflate = priced(sample(needle), needle), priced(replace(sample(needle), inflated=SIZE), needle)
+    snappy, deflate = (
+        estimate(sample(needle), needle),
+        estimate(replace(sample(needle), inflated=SIZE), needle),
+    )
     assert snappy.spark / snappy.ours < deflate.spark / deflate.ours
 
 
 def test_more_work_costs_more() -> None:
     needle = CASES[0]
     seen = sample(needle)
-    cost = priced(seen, needle).ours
-    assert priced(replace(seen, size=2 * seen.size), needle).ours > cost
-    assert priced(replace(seen, candidate_share=10 * seen.candidate_share), needle).ours > cost
-    assert priced(replace(seen, matching_share=10_000 * seen.matching_share), needle).ours > cost
+    cost = estimate(seen, needle).ours
+    assert estimate(replace(seen, size=2 * seen.size), needle).ours > cost
+    assert estimate(replace(seen, candidate_share=10 * seen.candidate_share), needle).ours > cost
+    assert estimate(replace(seen, matching_share=10_000 * seen.matching_share), needle).ours > cost
     everything = replace(seen, candidate_share=1.0, matching_share=1.0)
-    assert priced(everything, replace(needle, columns=16)).ours > priced(everything, replace(needle, columns=2)).ours
+    assert (
+        estimate(everything, replace(needle, columns=16)).ours > estimate(everything, replace(needle, columns=2)).ours
+    )
 
 
 def test_only_workers_with_enough_work_load_machine_code() -> None:

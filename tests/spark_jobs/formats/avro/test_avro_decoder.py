@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from avro_samples import CODECS, Namer, block, encoded, header, read, records, write
+from avro_samples import CODECS, Namer, block, encode, header, read, records, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -81,7 +81,7 @@ def test_every_codec_is_read_and_searched(codec: str, tmp_path: Path, interprete
     assert count.blocks[BlockOutcome.SKIPPED] >= 12
     assert count.blocks[BlockOutcome.SKIPPED] + count.blocks[BlockOutcome.FILTERED] == 15
     assert (count.records, count.rows_returned) == (3000, 1)
-    assert count.bytes_searched == sum(len(encoded(ROWS, each)) for each in blocks)
+    assert count.bytes_searched == sum(len(encode(ROWS, each)) for each in blocks)
 
 
 def test_rows_are_counted_without_columns(tmp_path: Path) -> None:

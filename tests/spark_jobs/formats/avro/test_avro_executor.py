@@ -9,7 +9,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
-from avro_samples import SINGLE, Namer, encoded, named_types
+from avro_samples import SINGLE, Namer, encode, named_types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +28,7 @@ def program_of(schema: object, wanted: list[pa.Field], *, whole: bool = True) ->
     return compile_bytecode(parse_schema(json.dumps(schema)), None, wanted, NameMatcher(True), whole=whole)
 
 
-def executed(program: Bytecode, data: bytes, runs: RecordRuns, *, compiled: bool) -> tuple[list[list[int]], ...]:
+def execute(program: Bytecode, data: bytes, runs: RecordRuns, *, compiled: bool) -> tuple[list[list[int]], ...]:
     """Return the values and the validity flags of the slots, and the offsets of the records."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(executor, "is_compiled", lambda: compiled)
@@ -76,21 +76,21 @@ def test_machine_code_fills_the_slots_as_python_does(
     table: tuple[dict[str, object], list[pa.Field], list[dict[str, object]]], whole: bool
 ) -> None:
     schema, wanted, records = table
-    pieces = [encoded(schema, [record]) for record in records]
+    pieces = [encode(schema, [record]) for record in records]
     data = b"".join(pieces)
     program = program_of(schema, wanted, whole=whole)
     ends = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
     runs = RecordRuns.of_blocks([(0, len(data), len(records))]) if whole else RecordRuns.of_records(ends[:-1], ends[1:])
-    by_python, by_machine_code = (executed(program, data, runs, compiled=compiled) for compiled in (False, True))
+    by_python, by_machine_code = (execute(program, data, runs, compiled=compiled) for compiled in (False, True))
     assert by_python == by_machine_code
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_long_strings_are_skipped(compiled: bool) -> None:
     records = [{"n": 1, "s": LONG}, {"n": 2, "s": ""}, {"n": 3, "s": LONG[:64]}]
-    data = encoded(TEXT, records)
+    data = encode(TEXT, records)
     program = program_of(TEXT, [pa.field("n", pa.int64()), pa.field("s", pa.string())])
-    (numbers, strings), _, _ = executed(program, data, RecordRuns.of_blocks([(0, len(data), 3)]), compiled=compiled)
+    (numbers, strings), _, _ = execute(program, data, RecordRuns.of_blocks([(0, len(data), 3)]), compiled=compiled)
     assert numbers == [1, 2, 3]
     assert [place & 0xFFFF_FFFF for place in strings] == [9_000, 0, 64]
     assert [data[place >> 32 :][: place & 0xFFFF_FFFF] for place in strings] == [LONG.encode(), b"", LONG[:64].encode()]
@@ -108,8 +108,8 @@ def test_long_strings_are_skipped(compiled: bool) -> None:
 def test_lists_maps_and_unions_are_skipped(kind: object, value: object, compiled: bool) -> None:
     schema = {"type": "record", "name": "N", "fields": [{"name": "n", "type": "long"}, {"name": "k", "type": kind}]}
     program = program_of(schema, [pa.field("n", pa.int64())])
-    data = encoded(schema, [{"n": 7, "k": value}])
-    values, _, _ = executed(program, data, RecordRuns.of_blocks([(0, len(data), 1)]), compiled=compiled)
+    data = encode(schema, [{"n": 7, "k": value}])
+    values, _, _ = execute(program, data, RecordRuns.of_blocks([(0, len(data), 1)]), compiled=compiled)
     assert values == [[7]]
 
 
@@ -140,7 +140,7 @@ def test_lists_maps_and_unions_are_skipped(kind: object, value: object, compiled
 def test_damaged_records_raise(data: bytes, records: int, compiled: bool) -> None:
     program = program_of(TEXT, [pa.field("s", pa.string())])
     with pytest.raises(DamagedRecordError):
-        executed(program, data, RecordRuns.of_blocks([(0, len(data), records)]), compiled=compiled)
+        execute(program, data, RecordRuns.of_blocks([(0, len(data), records)]), compiled=compiled)
 
 
 def test_fastavro_accepts_longer_numbers_than_java() -> None:
@@ -148,7 +148,7 @@ def test_fastavro_accepts_longer_numbers_than_java() -> None:
     data = b"\x82" + b"\x80" * 11 + b"\x00" + b"\x02a"
     assert fastavro.schemaless_reader(io.BytesIO(data), fastavro.parse_schema(TEXT), None) == {"n": 1, "s": "a"}
     with pytest.raises(DamagedRecordError, match="a number is longer than its type allows"):
-        executed(
+        execute(
             program_of(TEXT, [pa.field("n", pa.int64())]),
             data,
             RecordRuns.of_blocks([(0, len(data), 1)]),

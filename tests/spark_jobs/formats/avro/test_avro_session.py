@@ -236,7 +236,7 @@ def test_spark_takes_over_at_a_file_of_other_types(spark: SparkSession, tmp_path
     with pytest.raises(Exception, match="SQL type") as raised:
         result.run(lambda frame: frame.collect())
     assert classify(raised.value).code is not ErrorCode.UNSAFE_INPUT
-    assert "our reader gave up" in result.report()["t"].reason
+    assert "the pushdown reader failed" in result.report()["t"].reason
 
 
 @pytest.fixture
@@ -280,7 +280,7 @@ def test_a_source_without_avro_files_is_an_error(spark: SparkSession, tmp_path: 
 def test_avro_is_written_without_the_jar(spark: SparkSession, tmp_path: Path) -> None:
     writer = open_output(spark, OutputSpec(path=str(tmp_path / "out"), format="avro"), "run")
     assert writer.prepare()
-    with writer.guarded():
+    with writer.transaction():
         writer.stage(spark.range(100).selectExpr("id AS k"))
     rows, report = rows_and_report(scan(spark, tmp_path / "out", "k = 77"))
     assert rows == [Row(k=77)]

@@ -53,7 +53,7 @@ TYPES = {
 }
 
 
-def inferred(spark: SparkSession, schema: str) -> t.StructType:
+def infer_schema(spark: SparkSession, schema: str) -> t.StructType:
     """Return the schema that Spark's source infers from an Avro schema, without a file."""
     return spark.read.format(FILE_FORMAT).option("avroSchema", schema).load([]).schema
 
@@ -61,7 +61,7 @@ def inferred(spark: SparkSession, schema: str) -> t.StructType:
 def test_every_type_is_the_one_that_spark_infers(spark: SparkSession) -> None:
     fields = [{"name": name, "type": kind} for name, kind in TYPES.items()]
     schema = json.dumps({"type": "record", "name": "t", "fields": fields})
-    expected = inferred(spark, schema)
+    expected = infer_schema(spark, schema)
     found = spark_schema(parse_schema(schema))
     assert {f.name: f.dataType for f in found.fields} == {f.name: f.dataType for f in expected.fields}
     assert found == expected
@@ -78,7 +78,7 @@ def test_types_that_spark_rejects_are_rejected(spark: SparkSession, logical: str
     field = {"name": "x", "type": {"type": "long", "logicalType": logical}}
     schema = json.dumps({"type": "record", "name": "t", "fields": [field]})
     with pytest.raises((PySparkException, Py4JJavaError)):
-        inferred(spark, schema)
+        infer_schema(spark, schema)
     with pytest.raises(BadSchemaError, match=logical):
         spark_schema(parse_schema(schema))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from orc_samples import Sample, SparkFile, loaded
+from orc_samples import Sample, SparkFile, load_sample
 from pyspark.sql import DataFrame
 
 
@@ -19,6 +19,6 @@ def by_spark(tmp_path: Path) -> SparkFile:
         given = {key.replace("_", "."): str(value) for key, value in options.items()}
         frame.coalesce(1).write.options(**given).orc(str(directory))
         (part,) = directory.glob("part-*.orc")
-        return loaded(part)
+        return load_sample(part)
 
     return write

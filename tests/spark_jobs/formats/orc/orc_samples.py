@@ -54,14 +54,14 @@ SparkFile = Callable[..., Sample]
 """Writes a frame as one file; keywords are the writer's options with `_` for `.`."""
 
 
-def written(table: pa.Table, **options: object) -> Sample:
+def write_sample(table: pa.Table, **options: object) -> Sample:
     """Return a file written by pyarrow, uncompressed by default."""
     out = io.BytesIO()
     orc.write_table(table, out, **options)
     return Sample(out.getvalue())
 
 
-def loaded(path: Path | str) -> Sample:
+def load_sample(path: Path | str) -> Sample:
     """Return a file on disk as a sample."""
     return Sample(Path(path).read_bytes())
 

@@ -20,7 +20,7 @@ def varint(value: int) -> bytes:
     return bytes([*out, value])
 
 
-def packed(values: Sequence[int], width: int) -> bytes:
+def pack(values: Sequence[int], width: int) -> bytes:
     bits = "".join(f"{value:0{width}b}" for value in values)
     bits += "0" * (-len(bits) % 8)
     return int(bits, 2).to_bytes(len(bits) // 8, "big") if bits else b""
@@ -36,23 +36,23 @@ def short_repeat(stored: int, count: int) -> bytes:
 
 
 def direct(stored: Sequence[int], width: int) -> bytes:
-    return header(1, CODES[width], len(stored)) + packed(stored, width)
+    return header(1, CODES[width], len(stored)) + pack(stored, width)
 
 
-def patched(base: int, low: Sequence[int], width: int, patches: Sequence[tuple[int, int]], patch_width: int) -> bytes:
+def patch_run(base: int, low: Sequence[int], width: int, patches: Sequence[tuple[int, int]], patch_width: int) -> bytes:
     """Return a patched run. `patches` are gaps and values, `low` the values above the base without patched bits."""
     size = max(1, -(-(abs(base).bit_length() + 1) // 8))
     magnitude = abs(base) | ((1 << (size * 8 - 1)) if base < 0 else 0)
     gap_width = max(gap.bit_length() for gap, _ in patches) or 1
     entry = next(fixed for fixed in WIDTHS if fixed >= gap_width + patch_width)
     extra = bytes([(size - 1) << 5 | CODES[patch_width], (gap_width - 1) << 5 | len(patches)])
-    listed = packed([gap << patch_width | value for gap, value in patches], entry)
-    return header(2, CODES[width], len(low)) + extra + magnitude.to_bytes(size, "big") + packed(low, width) + listed
+    listed = pack([gap << patch_width | value for gap, value in patches], entry)
+    return header(2, CODES[width], len(low)) + extra + magnitude.to_bytes(size, "big") + pack(low, width) + listed
 
 
 def delta(first: int, step: int, deltas: Sequence[int], width: int, count: int, *, signed: bool) -> bytes:
     head = varint(zigzag(first) if signed else first) + varint(zigzag(step))
-    return header(3, CODES[width] if width else 0, count) + head + packed(deltas, width)
+    return header(3, CODES[width] if width else 0, count) + head + pack(deltas, width)
 
 
 def literals_v1(stored: Sequence[int]) -> bytes:

@@ -48,7 +48,7 @@ def rows(rng: random.Random) -> list[tuple[object, ...]]:
     return made
 
 
-def stored(value: object) -> Value:
+def stored_value(value: object) -> Value:
     if isinstance(value, date):
         return (value - EPOCH).days
     assert isinstance(value, int | float | str)
@@ -71,7 +71,7 @@ def check(sample: Sample, made: Sequence[tuple[object, ...]], stride: int) -> No
             assert kind is OrcTypeKind.BYTE
             continue
         for group, bloom in enumerate(index.bloom_filter):
-            there = [stored(row[column - 1]) for row in made[group * stride : (group + 1) * stride]]
+            there = [stored_value(row[column - 1]) for row in made[group * stride : (group + 1) * stride]]
             asked = list(dict.fromkeys(there))
             assert HashedValues(asked, kind).possible(bloom) == frozenset(asked), kind
             absent = [value for value in others(rng, kind) if value not in set(there)]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyorc
 import pytest
-from orc_samples import Sample, written
+from orc_samples import Sample, write_sample
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
 from pushdown_spark.formats.orc.column_mapping import (
@@ -194,4 +194,4 @@ def test_julian_dates_use_spark(wrap: object) -> None:
 
 
 def test_a_sample_of_pyarrow_has_its_columns() -> None:
-    assert columns(written(pa.table({"a": [1], "b": ["x"]})), {"b": TEXT, "a": LONG}) == [2, 1]
+    assert columns(write_sample(pa.table({"a": [1], "b": ["x"]})), {"b": TEXT, "a": LONG}) == [2, 1]

@@ -8,7 +8,7 @@ import zlib
 import cramjam
 import pyarrow as pa
 import pytest
-from orc_samples import CODECS, written
+from orc_samples import CODECS, write_sample
 
 from pushdown_spark.formats.orc.compression import HEADER, Codec, CompressionKind, spans
 
@@ -17,14 +17,14 @@ TEXT = b"".join(b"row %d;" % number for number in range(400))
 COMPRESSED = [compression for compression in CompressionKind if compression is not CompressionKind.NONE]
 
 
-def deflated(data: bytes) -> bytes:
+def deflate(data: bytes) -> bytes:
     maker = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     return maker.compress(data) + maker.flush()
 
 
-def stored(compression: CompressionKind, data: bytes) -> bytes:
+def store_block(compression: CompressionKind, data: bytes) -> bytes:
     packers = {
-        CompressionKind.ZLIB: deflated,
+        CompressionKind.ZLIB: deflate,
         CompressionKind.SNAPPY: lambda raw: bytes(cramjam.snappy.compress_raw(raw)),
         CompressionKind.LZ4: lambda raw: bytes(cramjam.lz4.compress_block(raw, store_size=False)),
         CompressionKind.ZSTD: lambda raw: bytes(cramjam.zstd.compress(raw)),
@@ -37,7 +37,7 @@ def stored(compression: CompressionKind, data: bytes) -> bytes:
 def test_chunks_are_decompressed(compression: CompressionKind) -> None:
     codec = Codec(compression, BLOCK)
     plain = (5 << 1 | 1).to_bytes(HEADER, "little") + b"plain"
-    data = stored(compression, TEXT[:3000]) + plain + stored(compression, TEXT[:100])
+    data = store_block(compression, TEXT[:3000]) + plain + store_block(compression, TEXT[:100])
     assert codec.decompress(data) == TEXT[:3000] + b"plain" + TEXT[:100]
     assert len(list(spans(data))) == 3
 
@@ -50,14 +50,14 @@ def test_chunks_of_any_content_are_decompressed(compression: CompressionKind) ->
     likely = bytes(5) + b"\x80" * 14
     for _ in range(400):
         content = bytes(rng.choices(range(rng.choice((1, 2, 3, 256))), k=rng.randint(1, 4000)))
-        assert codec.decompress(stored(compression, content)) == content
-    assert codec.decompress(stored(compression, likely)) == likely
+        assert codec.decompress(store_block(compression, content)) == content
+    assert codec.decompress(store_block(compression, likely)) == likely
 
 
 @pytest.mark.parametrize("compression", COMPRESSED)
 @pytest.mark.parametrize("most", [0, 1, 999, 3000, 5000])
 def test_the_beginning_of_a_chunk_is_decompressed_alone(compression: CompressionKind, most: int) -> None:
-    data = stored(compression, TEXT[:3000])
+    data = store_block(compression, TEXT[:3000])
     assert Codec(compression, BLOCK).chunk(data, 0, len(data), most)[:most] == TEXT[: min(most, 3000)]
 
 
@@ -71,7 +71,7 @@ def test_stored_chunks_are_read_back(compression: CompressionKind) -> None:
 
 @pytest.mark.parametrize("compression", COMPRESSED)
 def test_a_chunk_larger_than_a_block_is_rejected(compression: CompressionKind) -> None:
-    bomb = stored(compression, bytes(1_000_000))
+    bomb = store_block(compression, bytes(1_000_000))
     with pytest.raises(ValueError, match="chunk"):
         Codec(compression, BLOCK).decompress(bomb)
 
@@ -83,7 +83,7 @@ def test_truncated_chunks_are_rejected(data: bytes) -> None:
 
 
 def test_truncated_deflate_data_is_rejected() -> None:
-    whole = deflated(TEXT)
+    whole = deflate(TEXT)
     for length in range(1, len(whole) - 1, 50):
         data = (length << 1).to_bytes(HEADER, "little") + whole[:length]
         with pytest.raises(ValueError, match="chunk"):
@@ -93,7 +93,7 @@ def test_truncated_deflate_data_is_rejected() -> None:
 @pytest.mark.parametrize("compression", COMPRESSED)
 def test_damage_only_raises_value_errors(compression: CompressionKind) -> None:
     rng = random.Random(5)
-    data = stored(compression, TEXT[:3000])
+    data = store_block(compression, TEXT[:3000])
     codec = Codec(compression, BLOCK)
     failed = 0
     for _ in range(500):
@@ -109,6 +109,6 @@ def test_damage_only_raises_value_errors(compression: CompressionKind) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 def test_files_of_every_codec_are_opened(codec: str) -> None:
     table = pa.table({"a": list(range(5000)), "s": [f"text {number % 7}" for number in range(5000)]})
-    sample = written(table, compression=codec, row_index_stride=100)
+    sample = write_sample(table, compression=codec, row_index_stride=100)
     assert sample.tail.footer.number_of_rows == 5000
     assert sample.stripe().groups == 50

@@ -21,7 +21,7 @@ PYORC = (
 )
 
 
-def written(path: Path, schema: str, rows: int = 0) -> Path:
+def write_file(path: Path, schema: str, rows: int = 0) -> Path:
     with path.open("wb") as out, pyorc.Writer(out, schema) as writer:
         for number in range(rows):
             writer.write((number,))
@@ -29,7 +29,7 @@ def written(path: Path, schema: str, rows: int = 0) -> Path:
 
 
 def test_types_and_metadata_are_those_that_spark_infers(spark: SparkSession, tmp_path: Path) -> None:
-    path = written(tmp_path / "a.orc", PYORC)
+    path = write_file(tmp_path / "a.orc", PYORC)
     schema, rows = read_schema(str(path), LOCAL)
     expected = spark.read.orc(str(path)).schema
     assert schema == expected
@@ -49,12 +49,12 @@ def test_spark_files_with_times_without_zone_and_unusual_names(spark: SparkSessi
 @pytest.mark.parametrize("schema", ["struct<u:uniontype<int,string>>", "struct<l:array<uniontype<int,string>>>"])
 def test_types_that_only_spark_knows_are_rejected(tmp_path: Path, schema: str) -> None:
     with pytest.raises(BadSchemaError, match="uniontype"):
-        read_schema(str(written(tmp_path / "a.orc", schema)), LOCAL)
+        read_schema(str(write_file(tmp_path / "a.orc", schema)), LOCAL)
 
 
 def test_values_without_columns_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(BadSchemaError, match="without columns"):
-        read_schema(str(written(tmp_path / "a.orc", "int")), LOCAL)
+        read_schema(str(write_file(tmp_path / "a.orc", "int")), LOCAL)
 
 
 @pytest.mark.parametrize("names", [["x", "x"], ["x", "x", "y"]])

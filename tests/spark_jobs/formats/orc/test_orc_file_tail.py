@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from orc_samples import CODECS, Sample, written
+from orc_samples import CODECS, Sample, write_sample
 from rle_samples import varint
 
 from pushdown_spark.errors import UnsafeInputError
@@ -36,7 +36,7 @@ def reads(sample: Sample) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_tail_has_types_rows_and_statistics(codec: str) -> None:
-    sample = written(TABLE, compression=codec)
+    sample = write_sample(TABLE, compression=codec)
     tail = sample.tail
     kinds = [OrcTypeKind(node.kind).name for node in tail.types]
     assert kinds == ["STRUCT", "LONG", "STRUCT", "LONG", "LIST", "STRING", "MAP", "STRING", "DOUBLE"]
@@ -53,21 +53,21 @@ def test_a_tail_has_types_rows_and_statistics(codec: str) -> None:
 
 
 def test_a_footer_longer_than_the_guess_is_read_in_a_second_read() -> None:
-    wide = written(pa.table({f"a_column_with_a_long_name_{number}": [number] for number in range(1200)}))
+    wide = write_sample(pa.table({f"a_column_with_a_long_name_{number}": [number] for number in range(1200)}))
     assert wide.tail.post_script.footer_length > 16 << 10
     assert len(reads(wide)) == 2
     assert len(wide.tail.top_level) == 1200
 
 
 def test_a_file_without_rows_has_no_stripes() -> None:
-    empty = written(TABLE.slice(0, 0))
+    empty = write_sample(TABLE.slice(0, 0))
     assert empty.tail.footer.number_of_rows == 0
     assert list(empty.tail.stripes) == []
     assert len(empty.tail.stripe_statistics(empty.read).stripe_stats) == 0
 
 
 def test_a_tail_with_many_stripes_has_statistics_of_each() -> None:
-    sample = written(pa.table({"a": list(range(20_000))}), stripe_size=4096, batch_size=100)
+    sample = write_sample(pa.table({"a": list(range(20_000))}), stripe_size=4096, batch_size=100)
     stripes = sample.tail.stripes
     assert len(stripes) > 5
     assert sum(stripe.number_of_rows for stripe in stripes) == 20_000
@@ -82,7 +82,7 @@ def test_files_of_other_formats_are_rejected(content: bytes) -> None:
 
 @pytest.mark.parametrize("codec", ["uncompressed", "zlib"])
 def test_truncated_files_are_rejected(codec: str) -> None:
-    content = written(TABLE, compression=codec).content
+    content = write_sample(TABLE, compression=codec).content
     for length in range(len(content)):
         with pytest.raises((ValueError, UnsafeInputError)):
             Sample(content[:length]).tail  # noqa: B018
@@ -98,16 +98,16 @@ def with_script(sample: Sample, number: int, value: bytes) -> Sample:
 @pytest.mark.parametrize("number", [3, 6])
 def test_codecs_of_the_java_library_use_spark(number: int) -> None:
     with pytest.raises(UnsafeInputError, match="reader='spark'"):
-        with_script(written(TABLE), 2, bytes([number])).tail  # noqa: B018
+        with_script(write_sample(TABLE), 2, bytes([number])).tail  # noqa: B018
 
 
 def test_unknown_codecs_are_rejected() -> None:
     with pytest.raises(ValueError, match="compression"):
-        with_script(written(TABLE), 2, b"\x09").tail  # noqa: B018
+        with_script(write_sample(TABLE), 2, b"\x09").tail  # noqa: B018
 
 
 def test_impossible_block_sizes_are_rejected() -> None:
-    sample = written(TABLE, compression="lz4")
+    sample = write_sample(TABLE, compression="lz4")
     assert with_script(sample, 3, varint(LARGEST_BLOCK)).tail.codec.block_size == LARGEST_BLOCK
     for size in (LARGEST_BLOCK + 1, 1 << 40, (1 << 64) - 1):
         with pytest.raises(ValueError, match="blocks"):
@@ -116,12 +116,12 @@ def test_impossible_block_sizes_are_rejected() -> None:
 
 def test_later_versions_use_spark() -> None:
     with pytest.raises(UnsafeInputError, match="version"):
-        with_script(written(TABLE), 4, varint(1) + bytes([4 << 3]) + varint(9999)).tail  # noqa: B018
+        with_script(write_sample(TABLE), 4, varint(1) + bytes([4 << 3]) + varint(9999)).tail  # noqa: B018
 
 
 def test_a_footer_longer_than_the_file_is_rejected() -> None:
     with pytest.raises(ValueError, match="footer claims"):
-        with_script(written(TABLE), 1, varint(1 << 50)).tail  # noqa: B018
+        with_script(write_sample(TABLE), 1, varint(1 << 50)).tail  # noqa: B018
 
 
 def with_footer(sample: Sample, addition: bytes = b"", *, children: tuple[int, list[int]] | None = None) -> Sample:
@@ -144,20 +144,20 @@ def with_footer(sample: Sample, addition: bytes = b"", *, children: tuple[int, l
     [(0, [1, 2, 7]), (0, [1, 2]), (0, [2, 1, 6]), (2, [2, 4]), (4, []), (4, [5, 5]), (6, [7]), (1, [2]), (6, [7, 9])],
 )
 def test_broken_type_trees_are_rejected(column: int, children: list[int]) -> None:
-    assert with_footer(written(TABLE)).tail.top_level == {"a": 1, "s": 2, "m": 6}
+    assert with_footer(write_sample(TABLE)).tail.top_level == {"a": 1, "s": 2, "m": 6}
     with pytest.raises(ValueError, match="type tree"):
-        with_footer(written(TABLE), children=(column, children)).tail  # noqa: B018
+        with_footer(write_sample(TABLE), children=(column, children)).tail  # noqa: B018
 
 
 def test_encrypted_files_use_spark() -> None:
     with pytest.raises(UnsafeInputError, match="encrypted"):
-        with_footer(written(TABLE), b"\x52\x00").tail  # noqa: B018
+        with_footer(write_sample(TABLE), b"\x52\x00").tail  # noqa: B018
 
 
 def test_impossible_stripes_are_rejected() -> None:
     for field, message in ((b"\x30\x05", "rows"), (b"\x1a\x06\x08\x03\x18\x80\x80\x40", "beyond")):
         with pytest.raises(ValueError, match=message):
-            with_footer(written(TABLE), field).tail  # noqa: B018
+            with_footer(write_sample(TABLE), field).tail  # noqa: B018
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_impossible_stripes_are_rejected() -> None:
     ],
 )
 def test_impossible_stripe_directories_are_rejected(before: StreamKind, after: StreamKind, message: str) -> None:
-    sample = written(pa.table({"a": pa.array([1, None, 3]), "b": pa.array([4, 5, 6])}))
+    sample = write_sample(pa.table({"a": pa.array([1, None, 3]), "b": pa.array([4, 5, 6])}))
     info = sample.stripe().info
     start = info.offset + info.index_length + info.data_length
     stop = start + info.footer_length

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 
 import pytest
-from rle_samples import WIDTHS, delta, direct, literals_v1, patched, short_repeat, varint
+from rle_samples import WIDTHS, delta, direct, literals_v1, patch_run, short_repeat, varint
 
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.orc.length_guard import MAX_SUM, check_lengths
@@ -41,7 +41,7 @@ def patched_run(rng: random.Random) -> Run:
     gap, patch = rng.randint(0, 15), rng.getrandbits(patch_width) | 1
     values = [base + value for value in low]
     values[gap] += patch << width
-    return patched(base, low, width, [(gap, patch)], patch_width), values
+    return patch_run(base, low, width, [(gap, patch)], patch_width), values
 
 
 def steady_run(rng: random.Random) -> Run:

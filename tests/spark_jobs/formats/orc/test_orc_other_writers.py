@@ -25,7 +25,7 @@ MAGIC = b"\x82\xf4\x03\x03ORC"
 ROWS = 3_000
 
 
-def _written(path: Path, *, rows: int = ROWS, **options: object) -> bytes:
+def _orc_file(path: Path, *, rows: int = ROWS, **options: object) -> bytes:
     """Write a file of strings and integers with a small row index stride. Return its content."""
     with path.open("wb") as target, pyorc.Writer(target, "struct<n:bigint,s:string>", **options) as writer:
         writer.writerows((number * 7919 % 100_003, f"text {number % 50}") for number in range(rows))
@@ -47,18 +47,18 @@ def _as_lzo(content: bytes) -> bytes:
     streams = [
         (place.kind, place.column, content[place.offset :][: place.length]) for place in sample.stripe().locations
     ]
-    body = b"".join(_stored(data) for *_, data in streams)
-    lengths = [(kind, column, len(_stored(data))) for kind, column, data in streams]
-    directory = _stored(stripe_footer_bytes(lengths, list(sample.stripe().footer.columns), b""))
+    body = b"".join(_store_block(data) for *_, data in streams)
+    lengths = [(kind, column, len(_store_block(data))) for kind, column, data in streams]
+    directory = _store_block(stripe_footer_bytes(lengths, list(sample.stripe().footer.columns), b""))
     tail = sample.tail
-    footer = _stored(
+    footer = _store_block(
         footer_bytes(tail.footer, list(tail.types), [(3, len(body), len(directory), sample.stripe().rows)])
     )
     script = post_script_bytes(tail.post_script, len(footer))
     return _with_postscript(b"ORC" + body + directory + footer + script + bytes([len(script)]), NONE, LZO)
 
 
-def _stored(data: bytes) -> bytes:
+def _store_block(data: bytes) -> bytes:
     return (len(data) << 1 | 1).to_bytes(3, "little") + data if data else b""
 
 
@@ -82,21 +82,21 @@ def _all_agree(spark: SparkSession, path: Path, where: str | None = None) -> dic
 def test_lzo_uses_spark(spark: SparkSession, tmp_path: Path, files: int) -> None:
     for number in range(files):
         path = tmp_path / f"{number}.orc"
-        path.write_bytes(_as_lzo(_written(path, rows=20, compression=pyorc.CompressionKind.NONE, row_index_stride=0)))
+        path.write_bytes(_as_lzo(_orc_file(path, rows=20, compression=pyorc.CompressionKind.NONE, row_index_stride=0)))
     assert set(_all_agree(spark, tmp_path).values()) == {"spark"}
     assert set(_all_agree(spark, tmp_path, "n = 0").values()) == {"spark"}
 
 
 def test_the_magic_may_be_only_at_the_start(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "old.orc"
-    path.write_bytes(_with_postscript(_written(path), MAGIC, b""))
+    path.write_bytes(_with_postscript(_orc_file(path), MAGIC, b""))
     assert _all_agree(spark, path, "n < 50")["pushdown"] == "pushdown"
 
 
 @pytest.mark.parametrize("where", ["n < 50", "s = 'text 7'", "n IS NOT NULL"])
 def test_the_first_row_group_needs_no_positions(spark: SparkSession, tmp_path: Path, where: str) -> None:
     path = tmp_path / "index.orc"
-    content = _written(path, compression=pyorc.CompressionKind.NONE, row_index_stride=1_000)
+    content = _orc_file(path, compression=pyorc.CompressionKind.NONE, row_index_stride=1_000)
     changed = bytearray(content)
     indexes = [
         place for place in Sample(content).stripe().locations if place.kind == StreamKind.ROW_INDEX and place.column
@@ -116,7 +116,7 @@ def test_spark_reads_what_our_reader_rejects(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str | None
 ) -> None:
     for name in ("a.orc", "b.orc"):
-        _written(tmp_path / name)
+        _orc_file(tmp_path / name)
 
     def fails(*_: object) -> RowIndex:
         raise ValueError("it has something new")
@@ -128,7 +128,7 @@ def test_spark_reads_what_our_reader_rejects(
 
 def test_the_error_names_an_unreadable_file(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("a.orc", "b.orc"):
-        _written(tmp_path / name)
+        _orc_file(tmp_path / name)
     (tmp_path / "b.orc").write_bytes(b"ORC" + bytes(100))
     for reader in READERS:
         session = PushdownSession(spark)

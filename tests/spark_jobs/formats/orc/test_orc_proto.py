@@ -14,7 +14,7 @@ FIELD = re.compile(r"^  (optional|repeated) (\w+) (\w+) = (\d+)", re.MULTILINE)
 MESSAGE = re.compile(r"^message (\w+) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 
 
-def declared() -> dict[str, set[tuple[str, str, str, int]]]:
+def declared_fields() -> dict[str, set[tuple[str, str, str, int]]]:
     """Return the fields of each message: label, type, name and number."""
     return {
         name: {(label, type_, field, int(number)) for label, type_, field, number in FIELD.findall(body)}
@@ -34,5 +34,5 @@ def generated_field(field: FieldDescriptor) -> tuple[str, str, str, int]:
 
 def test_generated_classes_match_the_proto() -> None:
     messages = orc_proto_pb2.DESCRIPTOR.message_types_by_name
-    assert {name: set(map(generated_field, message.fields)) for name, message in messages.items()} == declared()
-    assert all(declared().values())
+    assert {name: set(map(generated_field, message.fields)) for name, message in messages.items()} == declared_fields()
+    assert all(declared_fields().values())

@@ -9,21 +9,23 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 import pytest
-from orc_samples import of_streams, written
-from rle_samples import WIDTHS, delta, direct, literals_v1, patched, short_repeat, varint, zigzag
+from orc_samples import of_streams, write_sample
+from rle_samples import WIDTHS, delta, direct, literals_v1, patch_run, short_repeat, varint, zigzag
 
 from pushdown_spark.formats.orc.rle_seek import SeekPosition, StreamCoding, seek_values
 from pushdown_spark.formats.orc.stripe import StreamKind
 
 V1, V2 = "0.11", "0.12"
 
-LONGS = {version: written(pa.table({"x": pa.array([1], pa.int64())}), file_version=version) for version in (V1, V2)}
-STRINGS = {version: written(pa.table({"x": pa.array(["a"])}), file_version=version) for version in (V1, V2)}
-BYTES = written(pa.table({"x": pa.array([1], pa.int8())}))
-BOOLEANS = written(pa.table({"x": pa.array([True])}))
+LONGS = {
+    version: write_sample(pa.table({"x": pa.array([1], pa.int64())}), file_version=version) for version in (V1, V2)
+}
+STRINGS = {version: write_sample(pa.table({"x": pa.array(["a"])}), file_version=version) for version in (V1, V2)}
+BYTES = write_sample(pa.table({"x": pa.array([1], pa.int8())}))
+BOOLEANS = write_sample(pa.table({"x": pa.array([True])}))
 
 
-def decoded(stream: bytes, coding: StreamCoding, count: int) -> list[int]:
+def decode(stream: bytes, coding: StreamCoding, count: int) -> list[int]:
     """Return the values that pyarrow reads from a stream. Unsigned integers are read as string lengths."""
     version = V1 if coding in (StreamCoding.SIGNED_V1, StreamCoding.UNSIGNED_V1) else V2
     if coding in (StreamCoding.UNSIGNED, StreamCoding.UNSIGNED_V1):
@@ -35,10 +37,10 @@ def decoded(stream: bytes, coding: StreamCoding, count: int) -> list[int]:
 
 
 def check_every_start(stream: bytes, coding: StreamCoding, values: Sequence[int]) -> None:
-    assert decoded(stream, coding, len(values)) == values, "the test's own encoder is wrong"
+    assert decode(stream, coding, len(values)) == values, "the test's own encoder is wrong"
     for start in range(len(values)):
         moved = seek_values(stream, coding, SeekPosition(start))
-        assert decoded(moved, coding, len(values) - start) == values[start:], start
+        assert decode(moved, coding, len(values) - start) == values[start:], start
 
 
 Run = tuple[str, bytes, list[int]]
@@ -66,11 +68,11 @@ def patched_runs() -> Iterator[Run]:
         values = [base + value for value in low]
         for place, (_, patch) in zip(itertools.accumulate(gaps), patches, strict=True):
             values[place] += patch << 6
-        yield f"patched base {base}", patched(base, low, 6, patches, patch_width), values
+        yield f"patched base {base}", patch_run(base, low, 6, patches, patch_width), values
     low = [rng.getrandbits(4) for _ in range(400)]
     far = [base_value - 3 for base_value in low]
     far[300] += 9 << 4
-    yield "patched over a long gap", patched(-3, low, 4, [(255, 0), (45, 9)], 4), far
+    yield "patched over a long gap", patch_run(-3, low, 4, [(255, 0), (45, 9)], 4), far
 
 
 def delta_runs() -> Iterator[Run]:
@@ -101,7 +103,7 @@ def test_consecutive_runs_begin_at_any_value() -> None:
     values = [value for run in chosen for value in run[2]]
     for start in range(0, len(values), 5):
         assert (
-            decoded(
+            decode(
                 seek_values(stream, StreamCoding.SIGNED, SeekPosition(start)), StreamCoding.SIGNED, len(values) - start
             )
             == values[start:]
@@ -112,7 +114,7 @@ def test_unsigned_runs_begin_at_any_value() -> None:
     runs = [
         (short_repeat(300, 5), [300] * 5),
         (direct([1, 7, 0, 5], 3), [1, 7, 0, 5]),
-        (patched(2, [1, 0, 3, 1, 2], 2, [(3, 100)], 7), [3, 2, 5, 2 + 1 + 400, 4]),
+        (patch_run(2, [1, 0, 3, 1, 2], 2, [(3, 100)], 7), [3, 2, 5, 2 + 1 + 400, 4]),
         (delta(9, 2, [], 0, 6, signed=False), [9, 11, 13, 15, 17, 19]),
         (delta(90, -1, [3, 0, 2], 2, 5, signed=False), [90, 89, 86, 86, 84]),
     ]
@@ -151,7 +153,7 @@ def test_bits_begin_at_any_value() -> None:
     bits = np.unpackbits(np.array(BYTE_VALUES, np.uint8)).astype(bool).tolist()
     for start in range(0, len(bits), 3):
         moved = seek_values(BYTE_STREAM, StreamCoding.BITS, SeekPosition(start // 8, start % 8))
-        assert decoded(moved, StreamCoding.BITS, len(bits) - start) == bits[start:], start
+        assert decode(moved, StreamCoding.BITS, len(bits) - start) == bits[start:], start
 
 
 def test_a_stream_truncated_after_the_start_keeps_its_values() -> None:

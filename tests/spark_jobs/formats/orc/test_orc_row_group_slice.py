@@ -11,7 +11,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyorc
 import pytest
-from orc_samples import CODECS, Sample, SparkFile, cut, written
+from orc_samples import CODECS, Sample, SparkFile, cut, write_sample
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
@@ -103,7 +103,7 @@ def check(sample: Sample, table: pa.Table, rng: random.Random) -> None:
 def test_slices_of_files_by_pyarrow_have_the_rows_of_their_row_groups(codec: str, nulls: float, version: str) -> None:
     rng = random.Random(f"{codec}{nulls}{version}")
     table = columns(rng, nulls)
-    sample = written(
+    sample = write_sample(
         table,
         compression=codec,
         row_index_stride=rng.choice((13, 100, 333)),
@@ -163,7 +163,7 @@ def test_without_a_row_index_a_stripe_is_one_group(spark: SparkSession, by_spark
 
 def test_only_the_bytes_of_the_row_groups_are_read() -> None:
     table = pa.table({"a": [row * 7919 % 10_007 for row in range(20_000)], "s": [f"{row:08}" for row in range(20_000)]})
-    sample = written(table, row_index_stride=1000)
+    sample = write_sample(table, row_index_stride=1000)
     stripe = sample.stripe()
     data = [place for place in stripe.data_streams(2) if place.kind == StreamKind.DATA]
     (whole,) = data
@@ -177,7 +177,7 @@ def test_only_the_bytes_of_the_row_groups_are_read() -> None:
 
 def test_selected_columns_are_renumbered() -> None:
     table = columns(random.Random(1), 0.0)
-    tail = written(table).tail
+    tail = write_sample(table).tail
     deep = tail.top_level["deep"]
     chosen = ColumnSelection.of(tail, [deep, tail.top_level["int"]])
     assert chosen.columns == (0, tail.top_level["int"], *tail.descendants(deep))
@@ -194,7 +194,7 @@ def test_selected_columns_are_renumbered() -> None:
 
 
 def test_an_index_outside_of_its_stream_is_rejected() -> None:
-    sample = written(pa.table({"a": list(range(1000))}), row_index_stride=100)
+    sample = write_sample(pa.table({"a": list(range(1000))}), row_index_stride=100)
     stripe = sample.stripe()
     index = stripe.row_index(1)
     assert index is not None

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyorc
 import pytest
-from orc_samples import Sample, written
+from orc_samples import Sample, write_sample
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 from rle_samples import short_repeat
@@ -46,10 +46,10 @@ TABLE = pa.table(
         ]
     ),
 )
-SAMPLE = written(TABLE, row_index_stride=STRIDE, compression="zlib")
+SAMPLE = write_sample(TABLE, row_index_stride=STRIDE, compression="zlib")
 
 
-def compiled(where: str, schema: pa.Schema) -> ArrowFilter:
+def compile_filter(where: str, schema: pa.Schema) -> ArrowFilter:
     tree = parse_predicate(where)
     assert tree is not None
     fields = from_arrow_schema(schema)
@@ -62,11 +62,11 @@ def compiled(where: str, schema: pa.Schema) -> ArrowFilter:
 def query(
     where: str | None, schema: pa.Schema = TABLE.schema, *, partial: int | None = None, min_seek: int = 0
 ) -> OrcQuery:
-    found = None if where is None else compiled(where, schema)
+    found = None if where is None else compile_filter(where, schema)
     return OrcQuery(schema, tuple(range(len(schema))), found, partial, min_seek, case_sensitive=False)
 
 
-def scanned(sample: Sample, asked: OrcQuery) -> tuple[pa.Table, OrcMetrics]:
+def scan_rows(sample: Sample, asked: OrcQuery) -> tuple[pa.Table, OrcMetrics]:
     """Return the rows of all stripes and the metrics."""
     count = OrcMetrics()
     file = sample.file(asked, count)
@@ -91,7 +91,7 @@ def scanned(sample: Sample, asked: OrcQuery) -> tuple[pa.Table, OrcMetrics]:
 )
 def test_rows_are_the_rows_that_pass(where: str, keeps: object, partial: int | None) -> None:
     assert callable(keeps)
-    found, count = scanned(SAMPLE, query(where, partial=partial))
+    found, count = scan_rows(SAMPLE, query(where, partial=partial))
     expected = TABLE.filter(pa.array([bool(keeps(row)) for row in range(ROWS)]))
     assert found.equals(expected)
     assert count.rows_returned == len(expected)
@@ -107,7 +107,7 @@ def test_long_values_are_decoded_a_few_row_groups_at_a_time(
 ) -> None:
     long = [7] * 12 if pa.types.is_list(values) else b"x" * 100 if pa.types.is_binary(values) else "x" * 100
     table = pa.table({"v": pa.array([long] * ROWS, values)})
-    sample = written(table, row_index_stride=STRIDE, dictionary_key_size_threshold=0.0)
+    sample = write_sample(table, row_index_stride=STRIDE, dictionary_key_size_threshold=0.0)
     asked = query(None, table.schema)
     monkeypatch.setattr(lazy_reader, "_BATCH_BYTES", 250 * STRIDE)
     found = _batches(sample, asked)
@@ -118,10 +118,10 @@ def test_long_values_are_decoded_a_few_row_groups_at_a_time(
 @pytest.mark.parametrize("partial", [None, 0, 1, 2])
 def test_many_matching_rows_are_completed_in_parts(partial: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = query("s NOT LIKE '%3' AND odd > 0 AND (n < 2100 OR n >= 3900)", partial=partial)
-    whole, figures = scanned(SAMPLE, asked)
+    whole, figures = scan_rows(SAMPLE, asked)
     monkeypatch.setattr(lazy_reader, "_BATCH_BYTES", 16 * STRIDE)
     monkeypatch.setattr(lazy_reader, "_MATCHING_BYTES", 20_000)
-    found, count = scanned(SAMPLE, asked)
+    found, count = scan_rows(SAMPLE, asked)
     assert found.equals(whole)
     assert found.num_rows == sum(1 for row in range(ROWS) if row * 31 % 977 % 10 != 3 and not 2100 <= row < 3900)
     assert (count.stripes, count.groups) == (figures.stripes, figures.groups)
@@ -131,18 +131,18 @@ def test_many_matching_rows_are_completed_in_parts(partial: int | None, monkeypa
 def test_impossible_lengths_are_rejected() -> None:
     """Arrow's decoder would allocate the claimed size, and end the process without enough memory."""
     table = pa.table({"l": pa.array([[1] * (row % 7) for row in range(40)], pa.list_(pa.int64()))})
-    sample = written(table, file_version="0.12")
+    sample = write_sample(table, file_version="0.12")
     (place,) = (place for place in sample.stripe().data_streams(1) if place.kind == StreamKind.LENGTH)
     lengths = short_repeat(1 << 40, 10) * 2
     assert len(lengths) <= place.length, "the test's own lengths do not fit"
     lengths = lengths.ljust(place.length, b"\0")
     content = sample.content[: place.offset] + lengths + sample.content[place.offset + place.length :]
     with pytest.raises(UnsafeInputError, match=r"f\.orc, stripe 0.*lengths of 10 values"):
-        scanned(Sample(content), query(None, table.schema))
+        scan_rows(Sample(content), query(None, table.schema))
 
 
 def test_a_file_is_pruned_by_its_statistics() -> None:
-    found, count = scanned(SAMPLE, query("n > 20000"))
+    found, count = scan_rows(SAMPLE, query("n > 20000"))
     assert found.num_rows == 0
     assert count.stripes == {OrcOutcome.TOTAL: 1, OrcOutcome.BY_STATISTICS: 1}
     assert count.groups == {OrcOutcome.TOTAL: 10, OrcOutcome.BY_STATISTICS: 10}
@@ -151,10 +151,10 @@ def test_a_file_is_pruned_by_its_statistics() -> None:
 
 
 def test_stripes_are_pruned_by_their_statistics() -> None:
-    many = written(TABLE, row_index_stride=500, stripe_size=16_384, batch_size=500)
+    many = write_sample(TABLE, row_index_stride=500, stripe_size=16_384, batch_size=500)
     stripes = len(many.tail.stripes)
     assert stripes > 3
-    found, count = scanned(many, query("n = 9999"))
+    found, count = scan_rows(many, query("n = 9999"))
     assert found["n"].to_pylist() == [9999]
     assert count.stripes[OrcOutcome.TOTAL] == stripes
     assert count.stripes[OrcOutcome.BY_STATISTICS] == stripes - 1
@@ -162,8 +162,8 @@ def test_stripes_are_pruned_by_their_statistics() -> None:
 
 
 def test_row_groups_are_pruned_by_their_statistics() -> None:
-    plain = written(TABLE, row_index_stride=STRIDE)
-    found, count = scanned(plain, query("n BETWEEN 2999 AND 3000 AND s <> ''"))
+    plain = write_sample(TABLE, row_index_stride=STRIDE)
+    found, count = scan_rows(plain, query("n BETWEEN 2999 AND 3000 AND s <> ''"))
     assert found["n"].to_pylist() == [2999, 3000]
     assert +count.groups == {
         OrcOutcome.TOTAL: 10,
@@ -177,16 +177,16 @@ def test_row_groups_are_pruned_by_their_statistics() -> None:
 
 def test_row_groups_are_pruned_by_bloom_filters() -> None:
     odd = TABLE["odd"].to_pylist()
-    found, count = scanned(bloomed(), query(f"odd IN ({odd[7777]}, 8, 10)"))
+    found, count = scan_rows(write_with_bloom_filters(), query(f"odd IN ({odd[7777]}, 8, 10)"))
     assert found["n"].to_pylist() == [7777]
     assert count.groups[OrcOutcome.BY_BLOOM_FILTER] >= 7
     assert count.groups[OrcOutcome.BY_BLOOM_FILTER] + count.groups[OrcOutcome.FILTERED] == 10
-    nothing, count = scanned(bloomed(), query("odd = 500000"))
+    nothing, count = scan_rows(write_with_bloom_filters(), query("odd = 500000"))
     assert nothing.num_rows == 0
     assert count.groups[OrcOutcome.BY_BLOOM_FILTER] >= 8
 
 
-def bloomed() -> Sample:
+def write_with_bloom_filters() -> Sample:
     """Return the table written by pyorc, which uses the C++ library."""
     out = io.BytesIO()
     schema = "struct<n:bigint,odd:bigint,s:string,st:struct<x:bigint,y:string>>"
@@ -198,9 +198,9 @@ def bloomed() -> Sample:
 
 
 def test_filter_columns_are_never_read_twice() -> None:
-    plain = written(TABLE, row_index_stride=STRIDE)
-    _, whole = scanned(plain, query(None))
-    _, lazy = scanned(plain, query("odd > 5 OR n >= 0"))
+    plain = write_sample(TABLE, row_index_stride=STRIDE)
+    _, whole = scan_rows(plain, query(None))
+    _, lazy = scan_rows(plain, query("odd > 5 OR n >= 0"))
     assert lazy.bytes[ReadPurpose.FILTER] + lazy.bytes[ReadPurpose.SELECT] <= whole.bytes[ReadPurpose.SELECT]
     assert lazy.groups[OrcOutcome.SELECTED] == whole.groups[OrcOutcome.SELECTED] == 10
 
@@ -208,17 +208,17 @@ def test_filter_columns_are_never_read_twice() -> None:
 def test_partial_reads_and_seeks_reduce_reads() -> None:
     where = "s IN ('text 5', 'text 450')"
     rows = pa.concat_tables([TABLE] * 6)
-    sample = written(
+    sample = write_sample(
         rows.set_column(2, "s", pa.array([f"text {row // 100}" for row in range(6 * ROWS)])), row_index_stride=STRIDE
     )
-    alone, once = (scanned(sample, query(where, partial=partial))[1] for partial in (4, 0))
+    alone, once = (scan_rows(sample, query(where, partial=partial))[1] for partial in (4, 0))
     assert alone.bytes[ReadPurpose.SELECT] < once.bytes[ReadPurpose.SELECT]
-    wide = scanned(sample, query(where, partial=4, min_seek=1 << 20))[1]
+    wide = scan_rows(sample, query(where, partial=4, min_seek=1 << 20))[1]
     assert wide.reads < alone.reads
 
 
 def test_without_a_filter_everything_is_read_once() -> None:
-    found, count = scanned(SAMPLE, query(None))
+    found, count = scan_rows(SAMPLE, query(None))
     assert found.equals(TABLE)
     assert count.rows_decoded == count.rows_returned == ROWS
     assert count.groups == {OrcOutcome.TOTAL: 10, OrcOutcome.SELECTED: 10}
@@ -235,30 +235,30 @@ def test_filters_apply_if_no_columns_are_requested(value: bool | None, rows: int
 
 def test_missing_columns_are_null() -> None:
     schema = pa.schema([("n", pa.int64()), ("new", pa.list_(pa.string())), ("m", pa.int32())])
-    found, _ = scanned(SAMPLE, query("m IS NULL AND n < 2", schema))
+    found, _ = scan_rows(SAMPLE, query("m IS NULL AND n < 2", schema))
     assert found.to_pylist() == [{"n": 0, "new": None, "m": None}, {"n": 1, "new": None, "m": None}]
-    nothing, count = scanned(SAMPLE, query("m = 5", schema))
+    nothing, count = scan_rows(SAMPLE, query("m = 5", schema))
     assert nothing.num_rows == 0
     assert count.stripes[OrcOutcome.BY_STATISTICS] == 1
 
 
 def test_a_scan_of_only_missing_columns_returns_nulls() -> None:
     schema = pa.schema([("p", pa.int64()), ("q", pa.string())])
-    assert scanned(SAMPLE, query("p IS NULL", schema))[0].num_rows == ROWS
+    assert scan_rows(SAMPLE, query("p IS NULL", schema))[0].num_rows == ROWS
 
 
 def test_values_after_nan_are_found() -> None:
     """Bounds of numbers after a NaN may be too narrow in row groups and in merged statistics."""
     values = [1.0, 2.0, math.nan, 100.0, 3.0, math.nan]
-    sample = written(pa.table({"x": values}), row_index_stride=2)
+    sample = write_sample(pa.table({"x": values}), row_index_stride=2)
     schema = pa.schema([("x", pa.float64())])
     for value in (1.0, 2.0, 100.0, 3.0):
-        assert scanned(sample, query(f"x = {value}D", schema))[0]["x"].to_pylist() == [value]
-    assert scanned(sample, query("x < 0D", schema))[0].num_rows == 0
+        assert scan_rows(sample, query(f"x = {value}D", schema))[0]["x"].to_pylist() == [value]
+    assert scan_rows(sample, query("x < 0D", schema))[0].num_rows == 0
 
 
 def test_a_wrong_stride_uses_spark() -> None:
-    sample = written(TABLE, row_index_stride=1002)
+    sample = write_sample(TABLE, row_index_stride=1002)
     file = sample.file(query("n = 5500"))
     file.tail.footer.row_index_stride = 1001
     with pytest.raises(UnsafeInputError, match=r"f\.orc, stripe 0: column \d has row groups of another size"):
@@ -266,15 +266,15 @@ def test_a_wrong_stride_uses_spark() -> None:
 
 
 def test_files_without_rows_return_no_rows() -> None:
-    found, count = scanned(written(TABLE.slice(0, 0)), query("n = 1"))
+    found, count = scan_rows(write_sample(TABLE.slice(0, 0)), query("n = 1"))
     assert found.num_rows == 0
     assert count.stripes == Counter()
-    one, _ = scanned(written(TABLE.slice(7, 1)), query("n = 7"))
+    one, _ = scan_rows(write_sample(TABLE.slice(7, 1)), query("n = 7"))
     assert one["n"].to_pylist() == [7]
 
 
 def test_stripes_belong_to_the_range_they_begin_in() -> None:
-    many = written(TABLE, row_index_stride=500, stripe_size=16_384, batch_size=500)
+    many = write_sample(TABLE, row_index_stride=500, stripe_size=16_384, batch_size=500)
     file = many.file(query(None))
     offsets = [stripe.offset for stripe in many.tail.stripes]
     middle = offsets[2]
@@ -293,12 +293,12 @@ def test_stripes_belong_to_the_range_they_begin_in() -> None:
 )
 def test_times_beyond_arrow_use_spark(moments: list[int], error: type[PushdownError] | None) -> None:
     schema = pa.schema([("t", pa.timestamp("us", "UTC"))])
-    sample = written(pa.table({"t": pa.array(moments, pa.timestamp("us", "UTC"))}))
+    sample = write_sample(pa.table({"t": pa.array(moments, pa.timestamp("us", "UTC"))}))
     if error is None:
-        assert scanned(sample, query(None, schema))[0]["t"].cast(pa.int64()).to_pylist() == moments
+        assert scan_rows(sample, query(None, schema))[0]["t"].cast(pa.int64()).to_pylist() == moments
     else:
         with pytest.raises(error, match="1677"):
-            scanned(sample, query(None, schema))
+            scan_rows(sample, query(None, schema))
 
 
 def test_times_of_another_time_zone_use_spark() -> None:
@@ -307,8 +307,8 @@ def test_times_of_another_time_zone_use_spark() -> None:
         writer.write((datetime(2020, 1, 1, tzinfo=UTC), 1))
     sample = Sample(out.getvalue())
     with pytest.raises(UnsafeInputError, match="America/New_York"):
-        scanned(sample, query(None, pa.schema([("t", pa.timestamp("us", "UTC"))])))
-    assert scanned(sample, query(None, pa.schema([("n", pa.int32())])))[0]["n"].to_pylist() == [1]
+        scan_rows(sample, query(None, pa.schema([("t", pa.timestamp("us", "UTC"))])))
+    assert scan_rows(sample, query(None, pa.schema([("n", pa.int32())])))[0]["n"].to_pylist() == [1]
 
 
 def test_errors_name_the_file_and_the_stripe() -> None:
@@ -318,16 +318,16 @@ def test_errors_name_the_file_and_the_stripe() -> None:
     begin = stripe.offset + stripe.index_length
     broken = Sample(SAMPLE.content[:begin] + bytes(stripe.data_length) + SAMPLE.content[begin + stripe.data_length :])
     with pytest.raises(UnreadableFileError, match=r"cannot read f\.orc, stripe 0 at byte 3: .*; replace the file"):
-        scanned(broken, query(None))
+        scan_rows(broken, query(None))
     with pytest.raises(UnsafeInputError, match=r"f\.orc: column s is stored as string"):
         SAMPLE.file(query(None, pa.schema([("s", pa.int64())])))
-    twice = written(pa.table({"a": [1], "A": [2]}))
+    twice = write_sample(pa.table({"a": [1], "A": [2]}))
     with pytest.raises(SchemaConflictError, match=r"f\.orc: column 'a' fits 2"):
         twice.file(query(None, pa.schema([("a", pa.int64())])))
 
 
 def test_metrics_of_tasks_are_summed() -> None:
-    counts = [scanned(SAMPLE, query(where))[1] for where in ("n = 1", "n > 20000")]
+    counts = [scan_rows(SAMPLE, query(where))[1] for where in ("n = 1", "n > 20000")]
     both = sum_metrics(counts)
     assert both.stripes[OrcOutcome.TOTAL] == 2
     assert both.bytes_read == counts[0].bytes_read + counts[1].bytes_read

@@ -35,7 +35,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     return root
 
 
-def collected(spark: SparkSession, path: Path, **options: str) -> list[Row]:
+def collect_rows(spark: SparkSession, path: Path, **options: str) -> list[Row]:
     given = {key.replace("_", "."): value for key, value in options.items()}
     return spark.read.options(**given).orc(str(path)).where(WHERE).collect()
 
@@ -43,9 +43,9 @@ def collected(spark: SparkSession, path: Path, **options: str) -> list[Row]:
 def test_spark_loses_rows_with_use_selected(spark: SparkSession, table: Path) -> None:
     """This bug is why use_selected raises for Spark's reader. The test fails when Spark fixes it."""
     left = table / "left"
-    assert [row.k for row in collected(spark, left)] == [4321]
-    assert [row.k for row in collected(spark, left, orc_sarg_to_filter="true")] == [4321]
-    both = collected(spark, left, orc_sarg_to_filter="true", orc_filter_use_selected="true")
+    assert [row.k for row in collect_rows(spark, left)] == [4321]
+    assert [row.k for row in collect_rows(spark, left, orc_sarg_to_filter="true")] == [4321]
+    both = collect_rows(spark, left, orc_sarg_to_filter="true", orc_filter_use_selected="true")
     assert [row.k for row in both] != [4321]
 
 

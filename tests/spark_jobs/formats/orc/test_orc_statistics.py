@@ -10,7 +10,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyorc
 import pytest
-from orc_samples import Sample, SparkFile, written
+from orc_samples import Sample, SparkFile, write_sample
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
@@ -32,7 +32,7 @@ def bounds(sample: Sample, column: int = 1, zone: Zone = UTC, *, nested: bool = 
 @pytest.fixture(params=["pyarrow", "spark"])
 def write(request: pytest.FixtureRequest, spark: SparkSession, by_spark: SparkFile) -> Write:
     if request.param == "pyarrow":
-        return written
+        return write_sample
     return lambda table: by_spark(spark.createDataFrame(table))
 
 
@@ -74,7 +74,7 @@ def test_bounds_of_times_are_widened_for_rounding(write: Write) -> None:
 
 def test_bounds_of_local_times_are_widened_by_a_day() -> None:
     micros = [0, 86_400_000_000]
-    zoned, unzoned = (written(pa.table({"x": pa.array(micros, kind)})) for kind in (INSTANTS, CLOCKS))
+    zoned, unzoned = (write_sample(pa.table({"x": pa.array(micros, kind)})) for kind in (INSTANTS, CLOCKS))
     day = 86_400_000_000
     for sample in (zoned, unzoned):
         known = bounds(sample)
@@ -87,7 +87,7 @@ def test_bounds_of_local_times_are_widened_by_a_day() -> None:
 
 @pytest.mark.parametrize("days", [[-141_428, 0], [-700_000, -141_428]])
 def test_julian_dates_have_no_bounds(days: list[int]) -> None:
-    found = bounds(written(pa.table({"x": pa.array(days, pa.int32()).cast(pa.date32())})))
+    found = bounds(write_sample(pa.table({"x": pa.array(days, pa.int32()).cast(pa.date32())})))
     assert (found.low, found.high) == (None, None)
 
 
@@ -122,7 +122,7 @@ def test_padded_strings_have_no_bounds() -> None:
 
 
 def test_nulls_of_members_are_unknown() -> None:
-    sample = written(pa.table({"s": pa.array([{"x": 1}, None])}))
+    sample = write_sample(pa.table({"s": pa.array([{"x": 1}, None])}))
     assert bounds(sample, 2, nested=True) == ColumnBounds(1, 1, None, 1)
     assert bounds(sample, 1) == ColumnBounds(None, None, True, 1)
 
@@ -135,14 +135,14 @@ def old(tail: FileTail, version: int, writer: int = 0) -> FileTail:
 
 
 def test_merged_statistics_of_the_first_writer_are_not_used() -> None:
-    tail = written(pa.table({"x": [1]})).tail
+    tail = write_sample(pa.table({"x": [1]})).tail
     assert [has_correct_merges(old(tail, version)) for version in (0, 1, 9)] == [False, True, True]
     assert has_correct_merges(old(tail, 0, writer=1))
 
 
 @pytest.mark.parametrize(("precision", "version", "is_known"), [(18, 6, False), (18, 7, True), (19, 6, True)])
 def test_short_decimals_of_older_writers_have_no_bounds(precision: int, version: int, is_known: bool) -> None:
-    tail = old(written(pa.table({"x": pa.array([Decimal("1.5")], pa.decimal128(precision, 2))})).tail, version)
+    tail = old(write_sample(pa.table({"x": pa.array([Decimal("1.5")], pa.decimal128(precision, 2))})).tail, version)
     assert (column_bounds(tail, 1, tail.statistics[1], UTC, nested=False).low == Decimal("1.50")) is is_known
 
 
@@ -153,7 +153,7 @@ def test_statistics_without_row_indexes_are_inconsistent(spark: SparkSession, by
 
 
 def test_statistics_are_consistent_with_rows_and_nulls() -> None:
-    sample = written(pa.table({"x": [1, 2, 3], "y": [1, None, None]}))
+    sample = write_sample(pa.table({"x": [1, 2, 3], "y": [1, None, None]}))
     x, y = sample.tail.statistics[1], sample.tail.statistics[2]
     assert [are_consistent(x, rows) for rows in (2, 3, 4)] == [False, True, False]
     assert [are_consistent(y, rows) for rows in (1, 2, 3)] == [False, True, True]

@@ -15,7 +15,7 @@ HOUR = 3600 * SECOND
 HALF = SECOND // 2
 
 
-def moved(zone: Zone, *nanos: int | None) -> list[int | None]:
+def move_times(zone: Zone, *nanos: int | None) -> list[int | None]:
     times = zone.instants(pa.array(nanos, pa.timestamp("ns")))
     assert times.type == pa.timestamp("ns")
     found: list[int | None] = times.cast(pa.int64()).to_pylist()
@@ -23,11 +23,11 @@ def moved(zone: Zone, *nanos: int | None) -> list[int | None]:
 
 
 def test_times_are_counted_from_the_writers_midnight_of_2015() -> None:
-    assert moved(BERLIN, 10 * HOUR, None) == [9 * HOUR, None]
-    assert moved(NEW_YORK, 10 * HOUR) == [15 * HOUR]
-    assert moved(UTC, 10 * HOUR, -1, None) == [10 * HOUR, -1, None]
-    assert moved(BERLIN, None) == [None]
-    assert moved(BERLIN) == []
+    assert move_times(BERLIN, 10 * HOUR, None) == [9 * HOUR, None]
+    assert move_times(NEW_YORK, 10 * HOUR) == [15 * HOUR]
+    assert move_times(UTC, 10 * HOUR, -1, None) == [10 * HOUR, -1, None]
+    assert move_times(BERLIN, None) == [None]
+    assert move_times(BERLIN) == []
 
 
 @pytest.mark.parametrize(
@@ -46,22 +46,22 @@ def test_times_are_counted_from_the_writers_midnight_of_2015() -> None:
     ],
 )
 def test_fractions_before_1970_follow_the_zone(zone: Zone, decoded: int, read: int) -> None:
-    assert moved(zone, decoded, None) == [read, None]
-    assert moved(zone, decoded, HOUR * 100) == [read, *moved(zone, HOUR * 100)]
+    assert move_times(zone, decoded, None) == [read, None]
+    assert move_times(zone, decoded, HOUR * 100) == [read, *move_times(zone, HOUR * 100)]
 
 
 def test_times_before_1900_use_spark() -> None:
     begin = -2_208_988_800 * SECOND
-    assert moved(BERLIN, begin + 2 * HOUR) == [begin + HOUR]
+    assert move_times(BERLIN, begin + 2 * HOUR) == [begin + HOUR]
     with pytest.raises(UnsafeInputError, match="before 1900"):
-        moved(BERLIN, begin)
-    assert moved(UTC, begin - HOUR) == [begin - HOUR]
+        move_times(BERLIN, begin)
+    assert move_times(UTC, begin - HOUR) == [begin - HOUR]
 
 
 def test_times_after_2262_use_spark() -> None:
     with pytest.raises(UnsafeInputError, match="2262"):
-        moved(NEW_YORK, (1 << 63) - 1)
-    assert moved(BERLIN, (1 << 63) - 1) == [(1 << 63) - 1 - HOUR]
+        move_times(NEW_YORK, (1 << 63) - 1)
+    assert move_times(BERLIN, (1 << 63) - 1) == [(1 << 63) - 1 - HOUR]
 
 
 @pytest.mark.parametrize("written_in", [b"", b"Europe/Berlin"])

@@ -89,7 +89,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def matching(path: Path, arrow_filter: ArrowFilter, counts: ParquetMetrics) -> list[str]:
+def matching_rows(path: Path, arrow_filter: ArrowFilter, counts: ParquetMetrics) -> list[str]:
     query = ParquetQuery(TABLE.schema, arrow_filter, CALENDARS, case_sensitive=False)
     with open_parquet(str(path), LOCAL, query) as file:
         batches = list(file.batches(0, path.stat().st_size, counts))
@@ -110,7 +110,7 @@ def test_no_row_is_lost(files: list[Path]) -> None:
         (batch,) = TABLE.combine_chunks().to_batches()
         expected = list(map(repr, batch.filter(arrow_filter.keep(batch)).to_pylist()))
         for path in files:
-            assert matching(path, arrow_filter, counts) == expected, (text, path.name)
+            assert matching_rows(path, arrow_filter, counts) == expected, (text, path.name)
     assert bound > 120
     assert counts.row_groups[UnitOutcome.BY_STATISTICS] > 50
     assert counts.pages[UnitOutcome.BY_PAGE_INDEX] > 10

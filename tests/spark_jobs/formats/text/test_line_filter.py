@@ -148,14 +148,14 @@ def _scan(
     return found, [counts[number] for number in range(len(cut))]
 
 
-def _numbered(tmp_path: Path, count: int) -> Path:
+def _number_lines(tmp_path: Path, count: int) -> Path:
     path = tmp_path / "data"
     path.write_bytes(b"".join(b"%d %s\n" % (n, b"x" if n % 3 == 0 else b"y") for n in range(count)))
     return path
 
 
 def test_workers_exclude_imported_modules_from_garbage_collection(spark: SparkSession, tmp_path: Path) -> None:
-    path = _numbered(tmp_path, 3)
+    path = _number_lines(tmp_path, 3)
     task = Task((Split(str(path), 0, path.stat().st_size, Compression.NONE),))
     scan = LineFilterTask((task,), Searcher(PATTERN), None, LineSyntax(), lambda _, __: None)
 
@@ -170,7 +170,7 @@ def test_workers_exclude_imported_modules_from_garbage_collection(spark: SparkSe
 
 @pytest.mark.parametrize("tasks", [1, 2, 7, 50])
 def test_a_scan_returns_every_line_once_and_counts_bytes_and_lines(tmp_path: Path, tasks: int) -> None:
-    path = _numbered(tmp_path, 300)
+    path = _number_lines(tmp_path, 300)
     found, counts = _scan(path, tasks)
     assert found == [f"{n} x" for n in range(0, 300, 3)]
     done = total(count.files[str(path)] for count in counts)
@@ -181,7 +181,7 @@ def test_a_scan_returns_every_line_once_and_counts_bytes_and_lines(tmp_path: Pat
 
 
 def test_slices_of_a_task_are_disjoint_and_complete(tmp_path: Path) -> None:
-    path = _numbered(tmp_path, 300)
+    path = _number_lines(tmp_path, 300)
     whole, _ = _scan(path, 1)
     joined: list[str] = []
     exhausted = False
@@ -194,7 +194,7 @@ def test_slices_of_a_task_are_disjoint_and_complete(tmp_path: Path) -> None:
 
 def test_pickled_searchers_find_the_same_matches(tmp_path: Path) -> None:
 
-    path = _numbered(tmp_path, 30)
+    path = _number_lines(tmp_path, 30)
     split = Split(str(path), 0, path.stat().st_size, Compression.NONE)
     copied = pickle.loads(pickle.dumps(Searcher(PATTERN)))
     (window,) = LineReader(split).windows()

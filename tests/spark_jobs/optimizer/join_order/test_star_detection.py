@@ -36,7 +36,7 @@ EQUALITIES = [
 ]
 
 
-def changed(place: int, figures: RelationStatistics) -> list[RelationStatistics]:
+def change_statistics(place: int, figures: RelationStatistics) -> list[RelationStatistics]:
     return [*RELATIONS[:place], figures, *RELATIONS[place + 1 :]]
 
 
@@ -47,11 +47,11 @@ def test_a_star_has_its_fact_table_first_and_only_unique_dimensions() -> None:
 @pytest.mark.parametrize(
     "relations",
     [
-        changed(DATES, relation("d", 365, 31, distinct=100)),
-        changed(DATES, relation("d", 365, 31, distinct=365, nulls=0.1)),
-        changed(DATES, replace(RELATIONS[DATES], columns={})),
-        changed(DATES, replace(RELATIONS[DATES], filtered_rows=365)),
-        changed(OTHER, relation("o", 9.5e5, distinct=100)),
+        change_statistics(DATES, relation("d", 365, 31, distinct=100)),
+        change_statistics(DATES, relation("d", 365, 31, distinct=365, nulls=0.1)),
+        change_statistics(DATES, replace(RELATIONS[DATES], columns={})),
+        change_statistics(DATES, replace(RELATIONS[DATES], filtered_rows=365)),
+        change_statistics(OTHER, relation("o", 9.5e5, distinct=100)),
         RELATIONS[:2],
     ],
     ids=["not unique", "nulls", "unknown key", "no condition", "two tables of facts", "two relations"],

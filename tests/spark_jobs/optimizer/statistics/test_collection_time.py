@@ -81,38 +81,38 @@ def write(path: Path, keys: list[int]) -> None:
     pq.write_table(pa.table({"k": keys, "v": [1] * len(keys)}), path, use_dictionary=False, compression="none")
 
 
-def listed(path: Path) -> tuple[InputFile, ...]:
+def listed_files(path: Path) -> tuple[InputFile, ...]:
     return local_files([path.as_uri()])
 
 
 def test_files_are_sampled_once(path: Path) -> None:
     cache = SampleCache()
-    assert not cache.has_sample(TABLE, listed(path))
-    first = cache.sample(TABLE, listed(path), SCHEMA, BOTH)
-    assert cache.has_sample(TABLE, listed(path))
-    assert cache.sample(TABLE, listed(path), SCHEMA, frozenset({"k"})) is first
+    assert not cache.has_sample(TABLE, listed_files(path))
+    first = cache.sample(TABLE, listed_files(path), SCHEMA, BOTH)
+    assert cache.has_sample(TABLE, listed_files(path))
+    assert cache.sample(TABLE, listed_files(path), SCHEMA, frozenset({"k"})) is first
     assert first.distinct("k") == (2.0, 0.0)
 
 
 def test_additional_columns_are_sampled(path: Path) -> None:
     cache = SampleCache()
-    cache.sample(TABLE, listed(path), SCHEMA, frozenset({"k"}))
-    assert set(cache.sample(TABLE, listed(path), SCHEMA, frozenset({"v"})).table.column_names) == BOTH
+    cache.sample(TABLE, listed_files(path), SCHEMA, frozenset({"k"}))
+    assert set(cache.sample(TABLE, listed_files(path), SCHEMA, frozenset({"v"})).table.column_names) == BOTH
 
 
 def test_a_changed_file_of_the_same_size_is_sampled_again(path: Path) -> None:
     cache = SampleCache()
-    before, size = cache.sample(TABLE, listed(path), SCHEMA, BOTH), path.stat().st_size
+    before, size = cache.sample(TABLE, listed_files(path), SCHEMA, BOTH), path.stat().st_size
     write(path, [1, 2, 3])
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 1_000_000))
     assert path.stat().st_size == size
-    assert not cache.has_sample(TABLE, listed(path))
-    assert cache.sample(TABLE, listed(path), SCHEMA, BOTH).distinct("k") == (3.0, 0.0)
+    assert not cache.has_sample(TABLE, listed_files(path))
+    assert cache.sample(TABLE, listed_files(path), SCHEMA, BOTH).distinct("k") == (3.0, 0.0)
     assert before.distinct("k") == (2.0, 0.0)
 
 
 def test_options_are_part_of_the_cache_key(path: Path) -> None:
     cache = SampleCache()
-    cache.sample(TABLE, listed(path), SCHEMA, BOTH)
+    cache.sample(TABLE, listed_files(path), SCHEMA, BOTH)
     other = Source("t", SourceFormat.CSV, (), None, {"sep": ";"}, ReaderChoice.SPARK, filter_pushdown=True)
-    assert not cache.has_sample(other, listed(path))
+    assert not cache.has_sample(other, listed_files(path))

@@ -23,29 +23,29 @@ def seen(*files: Path) -> SourceSample:
     return sample_files(inputs, SourceFormat.PARQUET, SCHEMA, {}, ["Day", "v"])
 
 
-def written(file: Path, days: Sequence[int | None], group_rows: int, *, statistics: bool = True) -> Path:
+def write_file(file: Path, days: Sequence[int | None], group_rows: int, *, statistics: bool = True) -> Path:
     table = pa.table({"Day": pa.array(days, pa.int64()), "v": pa.array([7] * len(days), pa.int64())})
     pq.write_table(table, file, row_group_size=group_rows, write_statistics=statistics or ["v"])
     return file
 
 
 def test_bounds_cover_all_row_groups(tmp_path: Path) -> None:
-    assert seen(written(tmp_path / "f", range(5_000), 50)).bounds == {"day": (0, 4_999), "v": (7, 7)}
+    assert seen(write_file(tmp_path / "f", range(5_000), 50)).bounds == {"day": (0, 4_999), "v": (7, 7)}
 
 
 def test_bounds_cover_all_files(tmp_path: Path) -> None:
-    files = [written(tmp_path / str(start), range(start, start + 100), 50) for start in (300, 100)]
-    empty = written(tmp_path / "none", [], 50)
+    files = [write_file(tmp_path / str(start), range(start, start + 100), 50) for start in (300, 100)]
+    empty = write_file(tmp_path / "none", [], 50)
     assert seen(*files, empty).bounds == {"day": (100, 399), "v": (7, 7)}
 
 
 def test_bounds_need_statistics_in_all_row_groups_and_files(tmp_path: Path) -> None:
-    gaps = written(tmp_path / "gaps", [1, 2, None, None], 2)
+    gaps = write_file(tmp_path / "gaps", [1, 2, None, None], 2)
     assert seen(gaps).bounds == {"v": (7, 7)}
-    silent = written(tmp_path / "silent", range(10), 5, statistics=False)
-    assert seen(written(tmp_path / "f", range(10), 5), silent).bounds == {"v": (7, 7)}
+    silent = write_file(tmp_path / "silent", range(10), 5, statistics=False)
+    assert seen(write_file(tmp_path / "f", range(10), 5), silent).bounds == {"v": (7, 7)}
 
 
 def test_bounds_are_not_read_from_too_many_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "_MAX_CHUNK_STATISTICS", 19)
-    assert seen(written(tmp_path / "f", range(10), 1)).bounds == {}
+    assert seen(write_file(tmp_path / "f", range(10), 1)).bounds == {}

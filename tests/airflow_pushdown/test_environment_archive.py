@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_pushdown.packed import NotPackedError, environment_archive
+from airflow_pushdown.environment_archive import NotPackedError, environment_archive
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_each_set_of_libraries_is_packed_once(environment: Path, tmp_path: Path)
 def test_an_environment_that_cannot_be_packed_raises(tmp_path: Path) -> None:
     with pytest.raises(NotPackedError, match=r"is not a virtual environment: it has no pyvenv\.cfg"):
         environment_archive(tmp_path, tmp_path / "cache")
-    command = [sys.executable, "-m", "airflow_pushdown.packed", str(tmp_path), str(tmp_path / "cache")]
+    command = [sys.executable, "-m", "airflow_pushdown", "pack-environment", str(tmp_path), str(tmp_path / "cache")]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (answer.returncode, answer.stdout) == (1, "")
     assert answer.stderr.endswith("it has no pyvenv.cfg\n")

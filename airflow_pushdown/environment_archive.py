@@ -1,15 +1,13 @@
 """Archives of a Spark environment for the parameter `archives`, for clusters whose workers lack the libraries.
 
-    python -m airflow_pushdown.packed /opt/spark /var/cache/airflow-pushdown
+    airflow-pushdown pack-environment /opt/spark /var/cache/airflow-pushdown
 
 prints the path of an archive of the virtual environment in /opt/spark. It is packed once for each set of libraries.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import sys
 import tempfile
 from importlib.metadata import distributions
 from pathlib import Path
@@ -32,13 +30,13 @@ def environment_archive(environment: Path, cache: Path, python_prefix: str | Non
     if not target.is_file():
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache, prefix=".packing-") as directory:
-            packed = Path(directory) / target.name
-            _pack(environment, packed, python_prefix)
-            packed.replace(target)
+            draft = Path(directory) / target.name
+            _pack(environment, draft, python_prefix)
+            draft.replace(target)
     return target
 
 
-def _pack(environment: Path, packed: Path, python_prefix: str | None) -> None:
+def _pack(environment: Path, archive: Path, python_prefix: str | None) -> None:
     try:
         import venv_pack
     except ModuleNotFoundError as error:
@@ -46,7 +44,7 @@ def _pack(environment: Path, packed: Path, python_prefix: str | None) -> None:
     try:
         venv_pack.pack(
             prefix=str(environment),
-            output=str(packed),
+            output=str(archive),
             python_prefix=python_prefix,
             filters=[("exclude", pattern) for pattern in _EXCLUDED],
         )
@@ -63,22 +61,3 @@ def _fingerprint(environment: Path, python_prefix: str | None) -> str:
     versions = sorted(f"{library.name}=={library.version}" for library in distributions(path=libraries))
     parts = [configuration.read_text(encoding="utf-8"), str(python_prefix), *_EXCLUDED, *versions]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-def main() -> int:
-    """Pack the environment of the arguments, and print the path of its archive."""
-    parser = argparse.ArgumentParser(prog="python -m airflow_pushdown.packed", description=__doc__.splitlines()[0])
-    parser.add_argument("environment", type=Path, help="the directory of a virtual environment with Spark's libraries")
-    parser.add_argument("cache", type=Path, help="the directory for archives")
-    parser.add_argument("--python-prefix", help="the prefix of Python on the workers, if it differs")
-    arguments = parser.parse_args()
-    try:
-        print(environment_archive(arguments.environment, arguments.cache, arguments.python_prefix))
-    except NotPackedError as problem:
-        print(problem, file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
