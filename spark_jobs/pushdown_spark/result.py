@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import reduce
 from typing import TypeVar
 
+from py4j.java_gateway import JavaObject
 from pyspark import StorageLevel
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
@@ -16,9 +17,10 @@ from pushdown_spark.contract import JoinReport, SourceReport
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.expressions.parser import shorten_lists
+from pushdown_spark.expressions.session_settings import temporary_settings
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
-from pushdown_spark.runtime.jvm_gateway import java_list, local_dataframe
+from pushdown_spark.runtime.jvm_gateway import java_class, java_list, local_dataframe
 from pushdown_spark.runtime.query_metrics import RowCount, StageCounts, StageWatch
 from pushdown_spark.scan.advice import with_advice
 from pushdown_spark.scan.base import ProjectedScan, report_of_run, run_context
@@ -180,7 +182,8 @@ class ScanResult(PushdownResult):
         elif self._limit is None:
             yield self.df
         elif self._limit <= MAX_COLLECTED_LIMIT:
-            yield _collect(self._spark, self._scan, self._limit)
+            rows = _collect(self._spark, self._scan, self._limit)
+            yield self.df if rows is None else rows
         else:
             persisted: list[DataFrame] = []
             try:
@@ -219,17 +222,27 @@ def plan_lines(name: str, report: SourceReport) -> Iterator[str]:
     yield from (f"  note: {note}" for note in report.notes)
 
 
-def _collect(spark: SparkSession, scan: ProjectedScan, limit: int) -> DataFrame:
-    """Collect at most `limit` rows on the driver, front to back."""
+def _collect(spark: SparkSession, scan: ProjectedScan, limit: int) -> DataFrame | None:
+    """Collect at most `limit` rows on the driver, front to back; None if Java cannot represent a string of a row."""
+    # The older classes of dates have no days from 1582-10-05 to 1582-10-14.
+    with temporary_settings(spark, {"spark.sql.datetime.java8API.enabled": "true"}):
+        rows, like = _collect_rows(spark, scan, limit)
+    # Java's strings have this character in place of bytes that are not UTF-8.
+    text = java_class(spark, "java.lang.StringBuilder")().append(rows)
+    return None if text.indexOf("\ufffd") >= 0 else local_dataframe(spark, rows, like)
+
+
+def _collect_rows(spark: SparkSession, scan: ProjectedScan, limit: int) -> tuple[JavaObject, DataFrame]:
+    """Return a Java list of at most `limit` rows, and a DataFrame with their schema."""
     pieces = scan.scan.incremental(limit)
     if pieces is None:
         frame = scan.limit(limit)
-        return local_dataframe(spark, frame._jdf.collectAsList(), frame)
+        return frame._jdf.collectAsList(), frame
     rows, last = java_list(spark), None
     while rows.size() < limit and (piece := pieces.next_frame()) is not None:
         last = scan.project(piece)
         rows.addAll(last._jdf.collectAsList())
-    return local_dataframe(spark, rows.subList(0, min(limit, rows.size())), scan.limit(limit) if last is None else last)
+    return rows.subList(0, min(limit, rows.size())), scan.limit(limit) if last is None else last
 
 
 def _persist(scan: ProjectedScan, limit: int, persisted: list[DataFrame]) -> DataFrame | None:

@@ -190,6 +190,21 @@ def test_a_limit_opens_only_a_few_files(spark: SparkSession, tmp_path: Path) -> 
     assert report.files_read < 50
 
 
+@pytest.mark.parametrize("reader", ["spark", "pushdown"])
+def test_a_limit_changes_no_value(spark: SparkSession, tmp_path: Path, reader: str) -> None:
+    """Java's older dates lack ten days of 1582, and its strings have no bytes other than UTF-8."""
+    day = "DATE '1582-10-10'"
+    values = (f"{day} AS day", f"array(struct({day})) AS days", "TIMESTAMP '1582-10-10 01:02:03.000004' AS moment")
+    spark.range(20).selectExpr("id", *values, "CAST(X'ff41' AS STRING) AS text").write.orc(str(tmp_path / "t"))
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(tmp_path / "t"), format="orc", reader=reader)
+    for columns in (["day", "days", "moment"], ["text"]):
+        shown = [f"hex({name})" if name == "text" else f"CAST({name} AS STRING)" for name in columns]
+        result = session.scan("t", columns=columns, where="id >= 3", limit=2)
+        found = result.run(lambda frame, shown=shown: frame.selectExpr(*shown).collect())
+        assert found == result.df.selectExpr(*shown).limit(2).collect()
+
+
 def test_a_large_limit_does_not_open_all_files(spark: SparkSession, tmp_path: Path) -> None:
     for number in range(20):
         (tmp_path / f"{number:02}.json").write_bytes(b'{"i":1}\n' * 30_000)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -49,6 +50,22 @@ def setting(spark: SparkSession, key: str, default: str) -> str:
 def is_enabled(spark: SparkSession, key: str, *, default: bool = False) -> bool:
     """Return whether a boolean setting is on. Like Spark, ignore its case and surrounding blanks."""
     return setting(spark, key, str(default)).lower() == "true"
+
+
+@contextmanager
+def temporary_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Set session settings for a block, then restore them."""
+    before = {key: spark.conf.get(key, None) for key in settings}
+    try:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, value_before in before.items():
+            if value_before is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, value_before)
 
 
 def is_option_on(options: Mapping[str, str], key: str, *, default: bool = False) -> bool:

@@ -51,6 +51,8 @@ _MIN_LARGE_BYTES = 256 << 20
 """Bytes of the large side from which on a job that reads the keys of the small side pays."""
 _MIN_KEY_RATIO = 10
 """The large side has at least this many times the keys of the small side."""
+_UNLISTED = frozenset("'\\\ufffd")
+"""Characters of keys that are not listed: those that SQL escapes, and the one that replaces bytes other than UTF-8."""
 _VOLATILE = re.compile(r"Current|Local|Utc|Unix|Now|Rand|Uuid|Session|User")
 """Prefixes of sqlglot's names of functions whose value may differ between calls."""
 _SKIPPING_FORMATS = frozenset(
@@ -195,7 +197,7 @@ class _DynamicReduction:
         if not isinstance(keys.schema["key"].dataType, t.IntegralType | t.StringType):
             return []
         values = [row[0] for row in keys.collect()]
-        if len(values) > MAX_DYNAMIC_KEYS or any(isinstance(key, str) and set(key) & set("'\\") for key in values):
+        if len(values) > MAX_DYNAMIC_KEYS or any(isinstance(key, str) and _UNLISTED & set(key) for key in values):
             return None
         return sorted(values)
 

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import SourceReport
 from pushdown_spark.contract.progress import SourceProgress
+from pushdown_spark.expressions.session_settings import temporary_settings
 
 _MAX_DOUBLINGS = 10
 
@@ -156,16 +157,8 @@ def report_of_run(scan: Scan) -> Callable[[], SourceReport]:
 @contextmanager
 def run_context(scan: Scan, spark: SparkSession) -> Iterator[None]:
     """Set a scan's session settings for a run, then restore them and close the scan."""
-    settings = scan.session_conf
-    before = {key: spark.conf.get(key, None) for key in settings}
     try:
-        for key, value in settings.items():
-            spark.conf.set(key, value)
-        yield
+        with temporary_settings(spark, scan.session_conf):
+            yield
     finally:
-        for key, value_before in before.items():
-            if value_before is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, value_before)
         scan.close()

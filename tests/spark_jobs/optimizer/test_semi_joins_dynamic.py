@@ -108,6 +108,18 @@ def test_a_small_side_without_keys_changes_nothing(plan: Plan) -> None:
     assert plan(query).run(sorted_rows) == []
 
 
+def test_keys_that_are_not_utf_8_are_not_listed(spark: SparkSession, tmp_path: Path) -> None:
+    for name, count in (("large", 6_000), ("small", 2)):
+        key = "CAST(unhex(concat('ff', hex(id % 300))) AS STRING) AS k"
+        rows = spark.range(count).selectExpr(key, "id AS x", "uuid() AS note").coalesce(1)
+        rows.write.option("compression", "none").orc(str(tmp_path / name))
+    session = PushdownSession(spark)
+    for name in ("large", "small"):
+        session.add_source(name, path=str(tmp_path / name), format="orc", reader="pushdown")
+    result = session.sql("SELECT l.x FROM large l JOIN small s ON l.k = s.k WHERE s.x = 1", SOME)
+    assert result.run(lambda frame: frame.count()) == 20
+
+
 def test_keys_that_need_escapes_are_not_listed(spark: SparkSession, tmp_path: Path) -> None:
     for name, count in (("large", 6_000), ("small", 2)):
         (tmp_path / name).mkdir()

@@ -138,7 +138,7 @@ class _Translator:
         return values
 
     def _is_null(self, column: Column) -> Expr | None:
-        """Test a member and every struct around it. DataFusion takes a required member of a NULL struct for not NULL."""
+        """Test a member and every struct around it: DataFusion takes required members of a NULL struct for not NULL."""
         tests = [value.is_null() for value in self._members(column)]
         return reduce(lambda left, right: left | right, tests) if tests else None
 
