@@ -340,7 +340,7 @@ def slow(value):
 
 writer = open_output(spark, OutputSpec(path=sys.argv[1], format="json", mode="overwrite"), "run 2")
 writer.prepare()
-with writer.guarded():
+with writer.transaction():
     writer.stage(spark.range(0, 4, numPartitions=4).select(slow("id").alias("id")))
 """
 

@@ -30,7 +30,7 @@ for day in days:
     spec = OutputSpec(path=path, format="json", mode=mode, partition_by=("day", "odd"))
     output = open_output(spark, spec, f"run of {day}", patience=2.0)
     if output.prepare():
-        with output.guarded():
+        with output.transaction():
             output.stage(spark.range(40).selectExpr("id", f"{day} AS day", "id % 2 AS odd").repartition(4))
     print(day, flush=True)
 """

@@ -50,7 +50,7 @@ def disturbed(batches):
 frame = spark.range(0, 3000, 1, 6).mapInArrow(disturbed, "id bigint").repartition(6)
 output = open_database_output(spark, TableOutputSpec(table="t", mode=mode), connection, "run")
 assert output.prepare()
-with output.guarded():
+with output.transaction():
     output.stage(frame.mapInArrow(disturbed, "id bigint"))
 """
 
