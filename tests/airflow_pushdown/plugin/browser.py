@@ -30,8 +30,8 @@ _FOCUSED_LINK = """() => {
 
 
 @contextmanager
-def logged_in(site: Site) -> Iterator[Page]:
-    """Open Airflow in Chromium as the user with read permission. Skip the test if there is no Chromium."""
+def logged_in(site: Site, user: str = READER) -> Iterator[Page]:
+    """Open Airflow in Chromium as a user, by default one who may read. Skip the test if there is no Chromium."""
     playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright, which drives the browser")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
@@ -43,7 +43,7 @@ def logged_in(site: Site) -> Iterator[Page]:
         opened = browser.new_page(viewport={"width": 1280, "height": 1000})
         opened.set_default_timeout(60_000)
         opened.goto(site.address)
-        opened.fill("input[name=username]", READER)
+        opened.fill("input[name=username]", user)
         opened.fill("input[name=password]", PASSWORD)
         opened.click("button[type=submit]")
         opened.wait_for_url(lambda address: "/login" not in address)

@@ -39,7 +39,7 @@ from pushdown_spark.contract import (
 )
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-READER, STRANGER = "viewer", "guest"
+READER, STRANGER, ADMIN = "viewer", "guest", "admin"
 PASSWORD = "only-for-this-test"
 REPORTS = Path(__file__).parent / "reports"
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)>"
@@ -74,13 +74,13 @@ class Site:
 
 @contextmanager
 def api_server(root: Path, scratch: Path) -> Iterator[Site]:
-    """Run an api-server over this process's database, with one user who may read and one without permissions."""
+    """Run an api-server over this process's database, with users who may read, nothing, and everything."""
     passwords = scratch / "passwords.json"
-    passwords.write_text(json.dumps({READER: PASSWORD, STRANGER: PASSWORD}))
+    passwords.write_text(json.dumps(dict.fromkeys((READER, STRANGER, ADMIN), PASSWORD)))
     site = Site(f"http://127.0.0.1:{free_port()}")
     environment = {
         **os.environ,
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{READER}:viewer,{STRANGER}:",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{READER}:viewer,{STRANGER}:,{ADMIN}:admin",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
         "AIRFLOW__API_AUTH__JWT_SECRET": "a secret of this test alone, long enough for HS512 which wants sixty-four",
         "AIRFLOW__API__SECRET_KEY": "a secret of this test alone",

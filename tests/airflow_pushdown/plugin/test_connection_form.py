@@ -1,0 +1,58 @@
+"""Spark connections made with the form of Airflow's UI in Chromium, as the install page describes it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from airflow.utils.db import initdb
+from browser import logged_in  # type: ignore[import-not-found]
+from report_site import ADMIN, api_server  # type: ignore[import-not-found]
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.nightly
+
+
+@pytest.fixture(scope="module")
+def page(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """Return the page with all connections, opened by an administrator."""
+    initdb()
+    with api_server(project, tmp_path_factory.mktemp("site")) as site, logged_in(site, ADMIN) as opened:
+        opened.goto(f"{site.address}/connections")
+        yield opened
+
+
+def begin(page: Page, conn_id: str, host: str) -> None:
+    """Open the form, choose the type Spark, and fill in the id and the host."""
+    page.get_by_role("button", name="Add Connection").click()
+    page.fill("input[name=connection_id]", conn_id)
+    page.locator("[role=dialog] input[role=combobox]").fill("Spark")
+    page.get_by_role("option", name="Spark", exact=True).click()
+    page.fill("input[name=host]", host)
+
+
+def save(page: Page, conn_id: str) -> None:
+    """Save the form, and wait until the list shows the connection."""
+    page.get_by_role("button", name="Save").click()
+    page.locator("[role=dialog]").wait_for(state="detached")
+    page.get_by_role("cell", name=conn_id, exact=True).wait_for()
+
+
+def findings(conn_id: str) -> list[str]:
+    """Return the lines of the command that the install page names."""
+    command = [sys.executable, "-m", "airflow_pushdown", "doctor", "--conn-id", conn_id]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
+
+
+def test_a_connection_with_a_host_alone(page: Page) -> None:
+    begin(page, "spark_local", "local[2]")
+    save(page, "spark_local")
+    lines = findings("spark_local")
+    assert "ok    connection        spark_local: master local[2], deploy mode client" in lines
+    assert lines[-1] == "Failed checks: 0"
