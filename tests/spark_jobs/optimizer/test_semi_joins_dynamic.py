@@ -110,7 +110,7 @@ def test_a_small_side_without_keys_changes_nothing(plan: Plan) -> None:
 
 def test_keys_that_are_not_utf_8_are_not_listed(spark: SparkSession, tmp_path: Path) -> None:
     for name, count in (("large", 6_000), ("small", 2)):
-        key = "CAST(unhex(concat('ff', hex(id % 300))) AS STRING) AS k"
+        key = "CAST(concat(X'ff', CAST(CAST(id % 300 AS STRING) AS BINARY)) AS STRING) AS k"
         rows = spark.range(count).selectExpr(key, "id AS x", "uuid() AS note").coalesce(1)
         rows.write.option("compression", "none").orc(str(tmp_path / name))
     session = PushdownSession(spark)
