@@ -244,9 +244,14 @@ class SparkConnectionHook(SparkSubmitHook):
             raise config_error(f"conn_id: connection {conn_id!r}: {error}") from error
 
     def _check_extras(self, conn_id: str, extras: Mapping[str, object]) -> None:
-        """Raise for misspelled extras, and log a warning for unknown ones."""
+        """Raise for misspelled extras and a port that is no number, and log a warning for unknown extras."""
         for name in sorted(set(extras) - _KNOWN_EXTRAS):
             meant = name.replace("_", "-")
             if meant in _KNOWN_EXTRAS:
                 raise config_error(f"conn_id: connection {conn_id!r} has the extra {name!r}; it is spelled {meant!r}")
             self.log.warning("Connection %s: extra %s is not used", conn_id, name)
+        port = extras.get("rest-port", "0")
+        if not str(port).isdecimal():
+            raise config_error(
+                f"conn_id: connection {conn_id!r} has the extra 'rest-port' {port!r}; set a number, or remove it"
+            )

@@ -52,9 +52,10 @@ def test_a_missing_connection_is_an_error_and_not_yarn(make_hook: MakeHook) -> N
     [
         ('{"deploy_mode": "client"}', "'deploy_mode'; it is spelled 'deploy-mode'"),
         ('{"spark-binary": "/usr/bin/evil"}', "spark-binary"),
+        ('{"rest-port": null}', "'rest-port' None; set a number, or remove it"),
     ],
 )
-def test_unknown_connection_extras_raise(
+def test_invalid_connection_extras_raise(
     make_hook: MakeHook, monkeypatch: pytest.MonkeyPatch, extra: str, message: str
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_ODD", f'{{"conn_type": "spark", "host": "local[1]", "extra": {extra}}}')
