@@ -194,8 +194,12 @@ class FileOutput(Output):
         if self._log.is_unfinished():
             return
         self._files.delete(self.paths.rows)
-        if not any(name.endswith(CLAIM) for name in self._files.names(self.paths.staging)):
-            self._files.delete(self.paths.staging)
+        names = self._files.names(self.paths.staging)
+        if not any(name.endswith(CLAIM) for name in names):
+            # Not the directory: a later attempt may have begun to use it.
+            for name in names:
+                self._files.delete(f"{self.paths.staging}/{name}")
+            self._files.delete_empty(self.paths.staging)
         self._files.delete_empty(self.paths.control)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from pyspark.sql import SparkSession
 from pushdown_spark.contract import OutputMode
 from pushdown_spark.errors import OutputConflictError, OutputTakenError
 from pushdown_spark.output.writer import FileOutput
+from pushdown_spark.runtime.local_files import LocalFiles
 
 ROUNDS = 50
 PARTITIONS = OutputMode.OVERWRITE_PARTITIONS
@@ -111,6 +113,39 @@ def test_later_run_replaces_an_earlier_commit(spark: SparkSession, tmp_path: Pat
         stage(early, {"day=1": "early"})
     write(opened(spark, target, PARTITIONS, "early"), {"day=1": "early"})
     assert tree(target) == {"day=1": ["early"]}
+    assert hidden(target) == []
+
+
+class LateFiles(LocalFiles):
+    """Local files whose process stalls after it has listed a directory, while a function runs."""
+
+    def __init__(self, directory: str, meanwhile: Callable[[], None]) -> None:
+        self._directory = directory
+        self._meanwhile = meanwhile
+
+    def names(self, directory: str) -> list[str]:
+        found = super().names(directory)
+        if directory == self._directory:
+            self._meanwhile()
+        return found
+
+
+def test_attempt_that_fails_keeps_the_rows_of_a_later_attempt(spark: SparkSession, tmp_path: Path) -> None:
+    """The later attempt begins while the failed one deletes its own rows."""
+    target = tmp_path / "out"
+    later = opened(spark, target, OutputMode.APPEND, "run")
+
+    def retry() -> None:
+        assert later.prepare()
+        stage(later, {"day=1": "later"})
+
+    failed = opened(spark, target, OutputMode.APPEND, "run", files=LateFiles(later.paths.staging, retry))
+    assert failed.prepare()
+    stage(failed, {"day=1": "failed"})
+    failed.abort()
+    with later.guarded():
+        pass
+    assert tree(target) == {"day=1": ["later"]}
     assert hidden(target) == []
 
 
