@@ -5,8 +5,8 @@ so that the rows of one attempt count, whatever number of attempts Spark starts.
 recorded undoes its transaction. The driver gives each attempt of a run tables of its own, so that tasks of an earlier
 attempt cannot add rows.
 
-A split staging table stays empty: each attempt of a task creates a part of its own, a table like it, and records the
-end of its name with the partition. In SQLite, a part is a file next to the database.
+In MySQL, MariaDB and SQLite, the staging table stays empty: each attempt of a task creates a part of its own, a table
+like it, and records the end of its name with the partition. In SQLite, a part is a file next to the database.
 
 Workers import this module, so it must not import the packages that only the driver needs.
 """
@@ -39,14 +39,14 @@ class PartitionWriter:
     """The staging table and the table of recorded partitions. Spark calls it with the rows of each partition.
 
     `record` is a statement that adds a row to the table of partitions, and changes nothing if the partition has one.
-    `is_split` is whether each attempt of a task has a table of its own.
+    `has_parts` is whether each attempt of a task has a table of its own.
     """
 
     address: DatabaseAddress
     table: str
     record: str
     columns: tuple[TargetColumn, ...]
-    is_split: bool = False
+    has_parts: bool
     connect: Callable[[DatabaseAddress], WriteConnection] = connect_to_write
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -64,11 +64,11 @@ class PartitionWriter:
 
     def load(self, partition: int, batches: Iterator[pa.RecordBatch]) -> int:
         """Load the rows of a partition, unless another attempt has, and return their number."""
-        suffix = f"_{uuid.uuid4().hex[:8]}" if self.is_split else ""
+        suffix = f"_{uuid.uuid4().hex[:8]}" if self.has_parts else ""
         table, rows, is_recorded = with_suffix(self.table, suffix), 0, False
         with closing(self.connect(self.address)) as connection:
             try:
-                if self.is_split:
+                if self.has_parts:
                     connection.create_part(self.table, suffix)
                 connection.begin()
                 for batch in batches:
@@ -77,7 +77,7 @@ class PartitionWriter:
                 is_recorded = connection.change(self.record, partition, rows, suffix) > 0
                 connection.commit() if is_recorded else connection.rollback()
             finally:
-                if self.is_split and not is_recorded:
+                if self.has_parts and not is_recorded:
                     # DROP would commit the transaction.
                     for undo in (connection.rollback, partial(connection.drop, table)):
                         with suppress(PushdownError):

@@ -22,6 +22,11 @@ _TABLE = """
 SELECT n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass(%s)
 """
+_END_WRITERS = """
+SELECT pg_terminate_backend(pid) FROM pg_catalog.pg_locks
+WHERE database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+AND relation = %s::regclass AND mode = 'RowExclusiveLock' AND granted AND pid <> pg_backend_pid()
+"""
 _INVALID_VALUE = "22"
 """SQLSTATE class of values that do not fit a type."""
 _COPIED_VALUE = re.compile(r"^COPY .*, line \d+, (column .*)$", re.MULTILINE)
@@ -56,6 +61,10 @@ class PostgresqlWriter(WriteConnection):
                 raise BadSpecError(f"output_table: {table!r}: the search path has no schema; give schema.table")
             schema = str(current)
         return "postgres", schema, table
+
+    def end_writers(self, table: str) -> None:
+        """Terminate the sessions with an open transaction that has added rows."""
+        self.rows(_END_WRITERS, table)
 
     def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
         """Copy the rows of a batch into a table."""

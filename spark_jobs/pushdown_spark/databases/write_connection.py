@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
-from pushdown_spark.databases.identifiers import with_suffix
 from pushdown_spark.errors import PushdownError
 
 if TYPE_CHECKING:
@@ -71,8 +70,11 @@ class WriteConnection(ABC):
         """
 
     def create_part(self, table: str, suffix: str) -> None:
-        """Create an empty table like another one, for the rows of one attempt of a task. `table` is quoted."""
-        self.rows(f"CREATE TABLE {with_suffix(table, suffix)} LIKE {table}")
+        """Create an empty part like a table, for the rows of one attempt of a task. `table` is quoted.
+
+        PostgreSQL needs no parts.
+        """
+        raise NotImplementedError
 
     def attach(self, part: str) -> str:
         """Make the rows of a part readable, outside of a transaction. Return its name in statements."""
@@ -85,6 +87,9 @@ class WriteConnection(ABC):
     def drop(self, table: str) -> None:
         """Delete a table or a part, if it exists."""
         self.rows(f"DROP TABLE IF EXISTS {table}")
+
+    def end_writers(self, table: str) -> None:  # noqa: B027 - only PostgreSQL has several writers of one table
+        """End the connections that still add rows to a table, of tasks whose rows do not count."""
 
     @abstractmethod
     def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:

@@ -5,13 +5,12 @@ Their names have the run, the time and the attempt:
     airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER      rows that tasks load
     airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER_p    the partitions whose rows are complete
 
-In MySQL and MariaDB, the table of rows stays empty if the target exists, and each attempt of a task loads a table like
-it. So the commit need not wait for the locks of an attempt that still loads:
+In MySQL, MariaDB and SQLite, each attempt of a task loads a part of its own, a table like the empty table of rows. So
+the commit need not wait for the locks of an attempt that still loads. In SQLite, a part is a file next to the database:
 
     airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER_TASK
 
-In MariaDB, these tables have no transactions, because InnoDB would take twice the time to load and to read them. In
-SQLite, each attempt of a task always loads such a table, in a file of its own next to the database.
+`gather` copies the parts to the table of rows if a check reads one table, or if that table becomes the target.
 
 A retry deletes the tables of earlier attempts of its run. Any run deletes tables that are older than `MAX_AGE_SECONDS`.
 """
@@ -37,37 +36,23 @@ _USE_SECONDS = 5
 """How long the deletion of a table waits for tasks that use it."""
 _PREFIX = "airflow_pushdown_"
 _NAME = re.compile(rf"{_PREFIX}(?P<run>[0-9a-f]{{12}})_(?P<time>[0-9a-f]{{8}})_[0-9a-f]{{8}}_\d+(?:_p|_[0-9a-f]{{8}})?")
-_TRANSACTIONAL, _NOT_TRANSACTIONAL = "ENGINE=InnoDB", "ENGINE=Aria TRANSACTIONAL=0"
-_NEEDS_INNODB = (
-    "SHOW VARIABLES WHERE (variable_name IN ('wsrep_on', 'innodb_encrypt_tables') AND value <> 'OFF') "
-    "OR (variable_name = 'enforce_storage_engine' AND value NOT IN ('', 'Aria'))"
-)
-"""Settings with which tables of Aria would be missing on other servers of a cluster, not encrypted, or refused."""
 _UNKNOWN_COLLATION = "UNKNOWN"
 
 
 @dataclass(frozen=True)
 class StagingTables:
-    """The tables of one attempt. `is_split` is whether the rows stay in the parts that attempts of tasks have loaded.
-
-    `engine` is the storage engine of the rows in MySQL.
-    """
+    """The tables of one attempt. `is_split` is whether the rows stay in the parts that tasks have loaded."""
 
     target: TargetTable
     name: str
     marker: str
-    is_split: bool = False
-    engine: str = _TRANSACTIONAL
+    is_split: bool
 
     @classmethod
-    def of(
-        cls, connection: WriteConnection, target: TargetTable, run: str, attempt: str, number: int, *, is_split: bool
-    ) -> StagingTables:
-        """Return the tables for call number `number` of `stage`."""
+    def of(cls, target: TargetTable, run: str, attempt: str, number: int, *, reads_one: bool) -> StagingTables:
+        """Return the tables for call number `number` of `stage`. `reads_one` is whether a step needs one table."""
         name = f"{_PREFIX}{run[:12]}_{int(time.time()):08x}_{attempt[:8]}_{number}"
-        is_aria = is_split and target.dialect is Dialect.MARIADB and not connection.rows(_NEEDS_INNODB)
-        engine = _NOT_TRANSACTIONAL if is_aria else _TRANSACTIONAL
-        return cls(target, name, marker_of(attempt), is_split, engine)
+        return cls(target, name, marker_of(attempt), is_split=target.has_parts and not reads_one)
 
     @property
     def rows(self) -> str:
@@ -120,7 +105,7 @@ class StagingTables:
     def gather(self, connection: WriteConnection) -> None:
         """Copy the rows of all parts to the table of rows."""
         parts = self._parts(connection)
-        with connection.transaction(self.target.lock):
+        with connection.transaction(self.name):
             for part in parts:
                 connection.change(f"INSERT INTO {self.rows} SELECT * FROM {part}")  # noqa: S608
 
@@ -154,7 +139,7 @@ class StagingTables:
 
     def _create_partitions(self, connection: WriteConnection) -> None:
         columns = "partition_id int NOT NULL PRIMARY KEY, row_count bigint NOT NULL, suffix varchar(9) NOT NULL"
-        options = f" {_TRANSACTIONAL}" if self.target.dialect.is_mysql else ""
+        options = " ENGINE=InnoDB" if self.target.dialect.is_mysql else ""
         connection.rows(f"{self._create_table} {self.partitions} ({columns}){options}")
 
     @property
@@ -166,7 +151,7 @@ class StagingTables:
         """The options of a table in MySQL. The comment shows which attempt has created the target by a rename."""
         if not self.target.dialect.is_mysql:
             return ""
-        return f" {self.engine} COMMENT '{self.marker}'"
+        return f" ENGINE=InnoDB COMMENT '{self.marker}'"
 
 
 def count_rows(connection: WriteConnection, statement: str) -> int:

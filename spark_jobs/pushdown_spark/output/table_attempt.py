@@ -22,11 +22,11 @@ from pyspark.sql import types as t
 from pushdown_spark.contract import OutputMode, OutputSummary, TableOutputSpec
 from pushdown_spark.databases.client import DatabaseAddress
 from pushdown_spark.databases.partition_writer import PartitionWriter
-from pushdown_spark.databases.remote_table import Dialect, RemoteTable
+from pushdown_spark.databases.remote_table import RemoteTable
 from pushdown_spark.databases.target_columns import target_columns
 from pushdown_spark.databases.write_connection import WriteConnection, connect_to_write
 from pushdown_spark.errors import OutputExistsError, PushdownError, RemoteFailedError, UnknownColumnError
-from pushdown_spark.output.run_ledger import RunLedger, RunState
+from pushdown_spark.output.run_ledger import RunLedger, RunRecord, RunState
 from pushdown_spark.output.staging_tables import (
     StagingTables,
     drop_leftovers,
@@ -97,13 +97,14 @@ class TableAttempt:
             ledger = self._ledger = RunLedger(target, self._run_key, self._attempt, self._generation)
             with connection.transaction(target.lock):
                 ledger.create(connection)
-            self._complete_rename(connection)
             drop_leftovers(connection, target, ledger.run)
-            with connection.transaction(target.lock):
-                if self._is_committed(connection) or not self._may_write(connection):
-                    return False
-                ledger.claim(connection)
-        return True
+            while True:
+                self._complete_rename(connection)
+                with connection.transaction(target.lock):
+                    record = ledger.read(connection)
+                    # An earlier attempt may have begun to rename its staging table since.
+                    if record is None or record.state is not RunState.MOVING:
+                        return self._claim(connection, record)
 
     def existing_table(self) -> RemoteTable | None:
         """Return the columns of the table, without those that the database computes. None if it does not exist."""
@@ -119,9 +120,10 @@ class TableAttempt:
         with closing(self._connect(self._address)) as connection:
             if self._change is not None:
                 self._change.staging.drop(connection)
-            is_split = self._stays_split(existing)
+            # Some checks read one table, and one can become a missing table.
+            reads_one = existing is None or self._output.mode is OutputMode.MERGE or bool(self._output.checks.unique)
             run = self._require_ledger().run
-            staging = StagingTables.of(connection, self.target, run, self._attempt, self._stages, is_split=is_split)
+            staging = StagingTables.of(self.target, run, self._attempt, self._stages, reads_one=reads_one)
             self._stages += 1
             self._change = TableChange(staging, self._output.mode, ())
             if existing is not None:
@@ -134,13 +136,13 @@ class TableAttempt:
         columns = target_columns(schema, table, case_sensitive=case_sensitive)
         keys = tuple(_key_column(key, table, case_sensitive) for key in self._output.merge_keys)
         self._change = TableChange(staging, self._output.mode, tuple(column.name for column in columns), keys)
-        loads_parts = is_split or self._gathers
-        return PartitionWriter(self._address, staging.rows, staging.record, columns, loads_parts, self._connect)
+        has_parts = self.target.has_parts
+        return PartitionWriter(self._address, staging.rows, staging.record, columns, has_parts, self._connect)
 
     def gather(self) -> None:
         """Collect the rows of all tasks in one table, if a later step reads one and tasks have loaded parts."""
         staging = self._require_change().staging
-        if self._gathers and not staging.is_split:
+        if self.target.has_parts and not staging.is_split:
             with closing(self._connect(self._address)) as connection:
                 staging.gather(connection)
 
@@ -158,7 +160,7 @@ class TableAttempt:
         with closing(self._connect(self._address)) as connection:
             if self._rename(connection, partitions, summary):
                 return summary
-            if self._gathers:
+            if change.staging.is_split:
                 # SQLite attaches no file within the transaction.
                 ledger.require_claim(connection)
                 change.staging.row_tables(connection)
@@ -191,18 +193,15 @@ class TableAttempt:
                 with connection.transaction(self.target.lock):
                     self._ledger.release(connection)
 
-    @property
-    def _gathers(self) -> bool:
-        return self.target.dialect is Dialect.SQLITE
+    def _claim(self, connection: WriteConnection, record: RunRecord | None) -> bool:
+        """Make this attempt the only one that may commit. Return False if there is nothing to write."""
+        if self._is_committed(record) or not self._may_write(connection):
+            return False
+        self._require_ledger().claim(connection)
+        return True
 
-    def _stays_split(self, existing: RemoteTable | None) -> bool:
-        """Return whether the rows stay in several tables. Some checks read one, and one can become a missing table."""
-        reads_one = existing is None or self._output.mode is OutputMode.MERGE or bool(self._output.checks.unique)
-        return self.target.dialect is not Dialect.POSTGRES and not reads_one
-
-    def _is_committed(self, connection: WriteConnection) -> bool:
+    def _is_committed(self, record: RunRecord | None) -> bool:
         """Return whether an earlier attempt has committed, so that this one has nothing to write."""
-        record = self._require_ledger().read(connection)
         if record is None or record.state is not RunState.COMMITTED or record.summary is None:
             return False
         is_repeated = record.generation != self._generation
@@ -231,21 +230,21 @@ class TableAttempt:
             raise RemoteFailedError(
                 f"{self.target.display_name} was dropped while its rows were loaded; run the task again"
             )
-        connection.rows(
-            f"ALTER TABLE {self._require_change().staging.rows} RENAME TO {self.target.quote(self.target.name)}"
-        )
+        rows = self._require_change().staging.rows
+        connection.end_writers(rows)
+        connection.rows(f"ALTER TABLE {rows} RENAME TO {self.target.quote(self.target.name)}")
 
     def _require_expected_columns(self, connection: WriteConnection) -> None:
         """Raise RemoteFailedError if the columns have changed since the rows were checked against their types."""
         # The lock of a query keeps other programs from changing the table until the end of the transaction.
         connection.rows(f"SELECT 1 FROM {self.target.sql} LIMIT 0")  # noqa: S608
         generated = generated_columns(connection, self.target)
-        columns = {
-            column.name: column.remote_type
+        columns = [
+            (column.name, column.remote_type)
             for column in describe_sibling(self._address, self.target, self.target.name).columns
             if column.name not in generated
-        }
-        if columns != {column.name: column.remote_type for column in self.table.columns}:
+        ]
+        if columns != [(column.name, column.remote_type) for column in self.table.columns]:
             raise RemoteFailedError(
                 f"the columns of {self.target.display_name} have changed while the rows were loaded; run the task again"
             )

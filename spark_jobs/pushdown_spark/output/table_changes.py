@@ -60,8 +60,10 @@ class TableChange:
             self._lock(connection)
             connection.change(f"DELETE FROM {target} WHERE {self.condition}")  # noqa: S608
         names = ", ".join(self._quote(self.columns))
+        # SQLite copies records as they are if no columns are named. The staged columns have the order of the table.
+        source, names = ("*", "") if self.staging.target.dialect is Dialect.SQLITE else (names, f" ({names})")
         added = sum(
-            connection.change(f"INSERT INTO {target} ({names}) SELECT {names} FROM {table}")  # noqa: S608
+            connection.change(f"INSERT INTO {target}{names} SELECT {source} FROM {table}")  # noqa: S608
             for table in self.staging.row_tables(connection)
         )
         if added != row_count:

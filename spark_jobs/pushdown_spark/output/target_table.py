@@ -42,6 +42,11 @@ class TargetTable:
         digest = hashlib.sha256(f"{self.schema}\0{self.name}".encode()).hexdigest()
         return f"airflow_pushdown {digest[:40]}"
 
+    @property
+    def has_parts(self) -> bool:
+        """Whether each attempt of a task loads a table of its own."""
+        return self.dialect is not Dialect.POSTGRES
+
     def sibling(self, name: str) -> str:
         """Return the quoted name of another table in the same schema."""
         return f"{self.quote(self.schema)}.{self.quote(name)}"

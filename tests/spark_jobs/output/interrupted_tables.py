@@ -57,6 +57,10 @@ class InterruptedConnection(WriteConnection):
         self._before()
         self._connection.drop(table)
 
+    def end_writers(self, table: str) -> None:
+        self._before()
+        self._connection.end_writers(table)
+
     def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
         self._before()
         self._connection.load(table, columns, batch)

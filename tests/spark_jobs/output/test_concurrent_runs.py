@@ -143,7 +143,7 @@ def test_attempt_that_fails_keeps_the_rows_of_a_later_attempt(spark: SparkSessio
     assert failed.prepare()
     stage(failed, {"day=1": "failed"})
     failed.abort()
-    with later.guarded():
+    with later.transaction():
         pass
     assert tree(target) == {"day=1": ["later"]}
     assert hidden(target) == []

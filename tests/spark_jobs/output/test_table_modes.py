@@ -117,12 +117,17 @@ def test_table_that_another_run_creates_while_rows_are_staged(spark: SparkSessio
     assert database.tables() == ["t"]
 
 
-def test_columns_that_change_while_rows_are_staged_are_an_error(spark: SparkSession, database: Database) -> None:
+@pytest.mark.parametrize(
+    "changed", ["id int, x varchar(3), day varchar(10)", "id int, day varchar(10), x varchar(9)"], ids=["type", "order"]
+)
+def test_columns_that_change_while_rows_are_staged_are_an_error(
+    spark: SparkSession, database: Database, changed: str
+) -> None:
     database.execute("CREATE TABLE t (id int, x varchar(9), day varchar(10))")
     output = output_of(spark, database)
     assert output.prepare()
     output.stage(frame(spark, NEW))
-    database.execute("DROP TABLE t", "CREATE TABLE t (id int, x varchar(3), day varchar(10))")
+    database.execute("DROP TABLE t", f"CREATE TABLE t ({changed})")
     with pytest.raises(RemoteFailedError, match="have changed while the rows were loaded"), output.transaction():
         pass
     assert database.rows("SELECT * FROM t") == []
@@ -249,6 +254,26 @@ def test_violated_constraint_leaves_the_table_unchanged(spark: SparkSession, dat
     assert stored_rows(database) == sorted(OLD, key=str)
     assert write(output_of(spark, database, mode="merge", merge_keys=["id"]), frame(spark, NEW))
     assert stored_rows(database) == sorted([OLD[0], NEW[0], OLD[2], NEW[1]], key=str)
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "day varchar(10), x varchar(9), id int",
+        "day varchar(10) NOT NULL, x varchar(9) DEFAULT 'none', id int CHECK (id > 0)",
+        "day varchar(10), twice int GENERATED ALWAYS AS (id * 2) STORED, x varchar(9), id int",
+        "day varchar(10), x varchar(9), id int PRIMARY KEY",
+    ],
+    ids=["order", "constraints", "generated", "key"],
+)
+def test_columns_of_the_table_take_the_values_of_their_names(
+    spark: SparkSession, database: Database, mode: str, columns: str
+) -> None:
+    database.execute(f"CREATE TABLE t ({columns})", "INSERT INTO t (id, x, day) VALUES (9, 'old', '2024-01-09')")
+    assert write(output_of(spark, database, mode=mode), frame(spark, NEW))
+    old = [(9, "old", "2024-01-09")] if mode == "append" else []
+    assert stored_rows(database) == sorted([*NEW, *old], key=str)
 
 
 def test_earlier_attempt_cannot_commit_after_a_later_one_has_begun(spark: SparkSession, database: Database) -> None:

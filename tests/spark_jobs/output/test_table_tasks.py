@@ -6,20 +6,24 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from interrupted_tables import NEW, SCHEMA, Case, batch
+from interrupted_tables import NEW, SCHEMA, Case, InterruptedConnection, batch, write_once
 from pyspark.sql import SparkSession
 from table_databases import KINDS, Database, opened, output_of
 
-from pushdown_spark.contract import OutputMode, OutputSummary
-from pushdown_spark.databases.write_connection import connect_to_write
-from pushdown_spark.errors import RemoteFailedError
+from pushdown_spark.contract import OutputChecks, OutputMode, OutputSummary
+from pushdown_spark.databases.client import DatabaseAddress
+from pushdown_spark.databases.identifiers import with_suffix
+from pushdown_spark.databases.write_connection import DatabaseCursor, WriteConnection, connect_to_write
+from pushdown_spark.errors import PushdownError, RemoteFailedError
 from pushdown_spark.output import staging_tables
 from pushdown_spark.output.table_attempt import TableAttempt
 
@@ -84,29 +88,114 @@ def test_second_attempt_of_a_partition_adds_nothing(database: Database, mode: Ou
     assert database.tables() == ["t"]
 
 
-def test_commit_does_not_wait_for_a_task_that_has_lost(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its staging table stays until a later run."""
-    if database.product == "sqlite":
-        pytest.skip("SQLite has one lock for all tables")
+@pytest.mark.parametrize(
+    ("mode", "has_table", "checks"),
+    [
+        pytest.param(OutputMode.APPEND, True, {}, id="append"),
+        pytest.param(OutputMode.APPEND, True, {"unique": ["id"]}, id="unique"),
+        pytest.param(OutputMode.OVERWRITE, True, {}, id="overwrite"),
+        pytest.param(OutputMode.MERGE, True, {}, id="merge"),
+        pytest.param(OutputMode.APPEND, False, {}, id="missing"),
+    ],
+)
+def test_commit_does_not_wait_for_a_task_that_has_lost(
+    database: Database, monkeypatch: pytest.MonkeyPatch, mode: OutputMode, has_table: bool, checks: dict[str, object]
+) -> None:
+    """The task still loads. Its staging table may stay until a later run."""
     monkeypatch.setattr(staging_tables, "_USE_SECONDS", 1)
-    case = Case(OutputMode.APPEND, has_table=True)
+    case = Case(mode, has_table)
     case.prepare(database)
-    attempt = TableAttempt(database.address, case.spec, "run")
+    spec = case.spec.model_copy(update={"checks": OutputChecks.model_validate(checks)})
+    attempt = TableAttempt(database.address, spec, "run")
     assert attempt.prepare()
     writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
-    for number, rows in enumerate(NEW):
-        writer.load(number, iter([batch(rows)]))
-    with closing(connect_to_write(database.address)) as loser, ThreadPoolExecutor(1) as threads:
-        loser.begin()
-        loser.load(writer.table, writer.columns, batch(NEW[0]))
-        commit = threads.submit(attempt.commit, len(NEW), OutputSummary(mode=case.mode, columns={}))
+    is_loading, is_committed = threading.Event(), threading.Event()
+
+    def slow() -> Iterator[pa.RecordBatch]:
+        yield batch(NEW[0])
+        is_loading.set()
+        is_committed.wait()
+
+    with ThreadPoolExecutor(2) as threads:
+        loser = threads.submit(writer.load, 0, slow())
         try:
+            assert is_loading.wait(120)
+            for number, rows in enumerate(NEW):
+                writer.load(number, iter([batch(rows)]))
+            attempt.gather()
+            attempt.check()
+            commit = threads.submit(attempt.commit, len(NEW), OutputSummary(mode=case.mode, columns={}))
             assert commit.result(timeout=120) is not None
         finally:
-            loser.rollback()
+            is_committed.set()
+        with pytest.raises(PushdownError):
+            loser.result()
     assert sorted(database.rows("SELECT id, day, x FROM t")) == case.expected()
-    assert not TableAttempt(database.address, case.spec, "run").prepare()
+    assert not TableAttempt(database.address, spec, "run").prepare()
     assert database.tables() == ["t"]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("product", ["mariadb", "mysql"])
+def test_retry_that_begins_before_the_staging_table_is_renamed(
+    product: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The retry cannot delete the staging table, which is in use. The first attempt dies after the rename."""
+    monkeypatch.setattr(staging_tables, "_USE_SECONDS", 1)
+    database, case = opened(product, request, tmp_path), Case(OutputMode.APPEND, has_table=False)
+    case.prepare(database)
+    first = TableAttempt(database.address, case.spec, "run", connect=dying_after_rename)
+    assert first.prepare()
+    writer = first.stage(SCHEMA, None, case_sensitive=False)
+    for number, rows in enumerate(NEW):
+        writer.load(number, iter([batch(rows)]))
+    first.gather()
+    with closing(connect_to_write(database.address)) as reader:
+        reader.begin()
+        for table in (writer.table, with_suffix(writer.table, "_p")):
+            reader.rows(f"SELECT count(*) FROM {table}")
+        transactions = count(1)
+
+        def before_claim() -> None:
+            if next(transactions) == 2:
+                reader.rollback()
+                with pytest.raises(KilledError):
+                    first.commit(len(NEW), OutputSummary(mode=case.mode, columns={}))
+
+        write_once(database, case, connect=lambda address: WatchedConnection(connect_to_write(address), before_claim))
+    assert sorted(database.rows("SELECT id, day, x FROM t")) == case.expected()
+    assert database.tables() == ["t"]
+
+
+class KilledError(BaseException):
+    """The end of an attempt."""
+
+
+class DyingConnection(InterruptedConnection):
+    """A connection whose process dies after it has renamed a table."""
+
+    def _execute(self, sql: str, values: Sequence[object]) -> DatabaseCursor:
+        cursor = super()._execute(sql, values)
+        if sql.startswith("RENAME TABLE"):
+            raise KilledError
+        return cursor
+
+
+class WatchedConnection(InterruptedConnection):
+    """A connection that calls a function before each transaction with a lock."""
+
+    def __init__(self, connection: WriteConnection, before: Callable[[], None]) -> None:
+        super().__init__(connection, lambda: None)
+        self._before_lock = before
+
+    def begin(self, lock: str = "") -> None:
+        if lock:
+            self._before_lock()
+        super().begin(lock)
+
+
+def dying_after_rename(address: DatabaseAddress) -> WriteConnection:
+    return DyingConnection(connect_to_write(address), lambda: None)
 
 
 @pytest.mark.parametrize("has_table", [True, False], ids=["existing", "missing"])
