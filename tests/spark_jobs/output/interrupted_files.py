@@ -166,6 +166,7 @@ def stage(output: FileOutput, rows: Mapping[str, str]) -> None:
         path = folder / partition / f"part-00000-{output.paths.attempt}.json"
         path.parent.mkdir(parents=True)
         path.write_text(content)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "_SUCCESS").touch()
 
 

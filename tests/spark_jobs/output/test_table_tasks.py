@@ -21,6 +21,7 @@ from table_databases import KINDS, Database, opened, output_of
 
 from pushdown_spark.contract import OutputChecks, OutputMode, OutputSummary
 from pushdown_spark.databases.client import DatabaseAddress
+from pushdown_spark.databases.identifiers import with_suffix
 from pushdown_spark.databases.write_connection import DatabaseCursor, WriteConnection, connect_to_write
 from pushdown_spark.errors import PushdownError, RemoteFailedError
 from pushdown_spark.output import staging_tables
@@ -151,7 +152,8 @@ def test_retry_that_begins_before_the_staging_table_is_renamed(
     first.gather()
     with closing(connect_to_write(database.address)) as reader:
         reader.begin()
-        reader.rows(f"SELECT count(*) FROM {writer.table}")
+        for table in (writer.table, with_suffix(writer.table, "_p")):
+            reader.rows(f"SELECT count(*) FROM {table}")
         transactions = count(1)
 
         def before_claim() -> None:

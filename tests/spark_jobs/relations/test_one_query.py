@@ -25,6 +25,11 @@ KINDS = ("view", "buy", "view", "view")
 pytestmark = pytest.mark.nightly
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _settings_of_the_session() -> None:
+    """Replace the check of the session's settings, because the other tests of connectors add some."""
+
+
 @pytest.fixture
 def shops(postgresql_server: Server) -> str:
     """Create the table of shops and return its name."""
