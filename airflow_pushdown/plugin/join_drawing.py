@@ -73,7 +73,7 @@ def _joins(tree: JoinTree) -> set[frozenset[str]]:
 def _longest_increasing(names: Sequence[str], positions: Mapping[str, int]) -> tuple[str, ...]:
     """Return the longest part of a sequence whose positions rise.
 
-    >>> _longest_rising("adbc", {"a": 0, "b": 1, "c": 2, "d": 3})
+    >>> _longest_increasing("adbc", {"a": 0, "b": 1, "c": 2, "d": 3})
     ('a', 'b', 'c')
     """
     ends: list[tuple[str, ...]] = []
