@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 MAX_COLLECTED_LIMIT = 100_000
 """The largest LIMIT whose rows the driver collects. Executors keep more rows on disk until the action has run."""
+_SEARCHED_ROWS = 1_000
+"""Rows that are converted to one text at a time."""
 
 
 class PushdownResult(ABC):
@@ -227,9 +229,7 @@ def _collect(spark: SparkSession, scan: ProjectedScan, limit: int) -> DataFrame 
     # The older classes of dates have no days from 1582-10-05 to 1582-10-14.
     with temporary_settings(spark, {"spark.sql.datetime.java8API.enabled": "true"}):
         rows, like = _collect_rows(spark, scan, limit)
-    # Java's strings have this character in place of bytes that are not UTF-8.
-    text = java_class(spark, "java.lang.StringBuilder")().append(rows)
-    return None if text.indexOf("\ufffd") >= 0 else local_dataframe(spark, rows, like)
+    return None if _has_replaced_bytes(spark, rows) else local_dataframe(spark, rows, like)
 
 
 def _collect_rows(spark: SparkSession, scan: ProjectedScan, limit: int) -> tuple[JavaObject, DataFrame]:
@@ -243,6 +243,13 @@ def _collect_rows(spark: SparkSession, scan: ProjectedScan, limit: int) -> tuple
         last = scan.project(piece)
         rows.addAll(last._jdf.collectAsList())
     return rows.subList(0, min(limit, rows.size())), scan.limit(limit) if last is None else last
+
+
+def _has_replaced_bytes(spark: SparkSession, rows: JavaObject) -> bool:
+    """Return whether a string has the character that Java puts in place of bytes that are not UTF-8."""
+    builder, size = java_class(spark, "java.lang.StringBuilder"), rows.size()
+    pieces = (rows.subList(start, min(start + _SEARCHED_ROWS, size)) for start in range(0, size, _SEARCHED_ROWS))
+    return any(builder().append(piece).indexOf("\ufffd") >= 0 for piece in pieces)
 
 
 def _persist(scan: ProjectedScan, limit: int, persisted: list[DataFrame]) -> DataFrame | None:
