@@ -49,7 +49,7 @@ class ParquetCosts:
     - `spark`: a value of a page that is not pruned
     """
 
-    fixed: float = 0.2
+    fixed: float = 0.25
     search: float = 15e-9
     page: float = 5e-9
     row: float = 60e-9
