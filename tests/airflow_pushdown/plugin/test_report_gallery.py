@@ -214,7 +214,7 @@ def test_airflows_log_page_folds_the_progress(site: Site, page: Page, pictures: 
 def test_the_keyboard_reaches_everything(site: Site, run: str, page: Page, name: str) -> None:
     report = f"report/gallery/scan?run_id={run}&map_index={NAMES.index(name)}" if name in NAMES else name
     page.goto(f"{site.address}/pushdown/{report}")
-    stops = page.locator("a[href]:not([tabindex='-1']), summary, input:checked, .canvas").evaluate_all(REACHABLE)
+    stops = page.locator("a[href]:not([tabindex='-1']), summary, input:checked, [tabindex='0']").evaluate_all(REACHABLE)
     reached = []
     for _ in range(stops + 1):
         page.keyboard.press("Tab")
