@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract.sources import SourceFormat
+from pushdown_spark.expressions.session_settings import temporary_settings as session_settings
 from pushdown_spark.formats.native.scan import FILTER_SETTINGS
 
 PUSHDOWN_OFF = dict.fromkeys(FILTER_SETTINGS.values(), "false")
 """The settings that turn off all filters in Spark's own readers."""
-
-
-@contextmanager
-def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set settings for a block, and restore the old values."""
-    before = {key: spark.conf.get(key, None) for key in settings}
-    try:
-        for key, value in settings.items():
-            spark.conf.set(key, value)
-        yield
-    finally:
-        for key, value_before in before.items():
-            spark.conf.unset(key) if value_before is None else spark.conf.set(key, value_before)
 
 
 def pushdown_off(spark: SparkSession, *source_formats: str) -> AbstractContextManager[None]:

@@ -244,7 +244,7 @@ class SparkConnectionHook(SparkSubmitHook):
             raise config_error(f"conn_id: connection {conn_id!r}: {error}") from error
 
     def _check_extras(self, conn_id: str, extras: Mapping[str, object]) -> None:
-        """Raise for misspelled extras and a port that is no number, and log a warning for unknown extras."""
+        """Raise for misspelled extras and a port that is not a number, and log a warning for unknown extras."""
         for name in sorted(set(extras) - _KNOWN_EXTRAS):
             meant = name.replace("_", "-")
             if meant in _KNOWN_EXTRAS:

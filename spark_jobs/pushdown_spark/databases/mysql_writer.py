@@ -70,11 +70,11 @@ class MysqlWriter(WriteConnection):
 
     def create_part(self, table: str, suffix: str) -> None:
         """Create an empty table like another one. InnoDB would take twice the time of Aria to load and to read it."""
-        part = with_suffix(table, suffix)
         if self._is_mariadb and not self.rows(_NEEDS_INNODB):
+            part = with_suffix(table, suffix)
             self.rows(f"CREATE TABLE {part} {_ARIA} AS SELECT * FROM {table} LIMIT 0")  # noqa: S608
         else:
-            self.rows(f"CREATE TABLE {part} LIKE {table}")
+            super().create_part(table, suffix)
 
     def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
         """Load the rows of a batch into a table."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
+from pushdown_spark.databases.identifiers import with_suffix
 from pushdown_spark.errors import PushdownError
 
 if TYPE_CHECKING:
@@ -70,11 +71,8 @@ class WriteConnection(ABC):
         """
 
     def create_part(self, table: str, suffix: str) -> None:
-        """Create an empty part like a table, for the rows of one attempt of a task. `table` is quoted.
-
-        PostgreSQL needs no parts.
-        """
-        raise NotImplementedError
+        """Create an empty table like another one, for the rows of one attempt of a task. `table` is quoted."""
+        self.rows(f"CREATE TABLE {with_suffix(table, suffix)} LIKE {table}")
 
     def attach(self, part: str) -> str:
         """Make the rows of a part readable, outside of a transaction. Return its name in statements."""
