@@ -17,7 +17,13 @@ import pyarrow.compute as pc
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, top_level_names
 from pushdown_spark.formats.orc.coalesced_reads import CoalescedReader, FetchedRanges, plan_reads, split_range
-from pushdown_spark.formats.orc.column_mapping import MatchedColumn, ReadOptions, has_local_times, to_requested_type
+from pushdown_spark.formats.orc.column_mapping import (
+    MatchedColumn,
+    ReadOptions,
+    has_local_times,
+    to_requested_type,
+    with_members,
+)
 from pushdown_spark.formats.orc.file_tail import FileTail
 from pushdown_spark.formats.orc.metrics import OrcMetrics, OrcOutcome, ReadPurpose
 from pushdown_spark.formats.orc.row_group_slice import ColumnSelection, StreamSlice, slice_file, stream_slices
@@ -66,7 +72,10 @@ def _row_bytes(tail: FileTail, column: int) -> float:
 
 
 class OrcColumns:
-    """The requested columns of a file in the requested order, the filter, and the columns that the filter needs."""
+    """The requested columns of a file in the requested order, the filter, and the columns that each step reads.
+
+    The search reads only the members that the filter needs of a struct. The whole struct is a select column, too.
+    """
 
     def __init__(
         self,
@@ -76,13 +85,18 @@ class OrcColumns:
         partial_reads: int | None,
         options: ReadOptions,
     ) -> None:
-        names = top_level_names(compiled)
+        paths, names = compiled.columns if compiled else (), top_level_names(compiled)
+        search = {
+            column.field.name: with_members(tail, column, paths, case_sensitive=options.case_sensitive)
+            for column in columns
+            if column.field.name in names
+        }
         self.filter = compiled
         self.partial_reads = partial_reads
         self.options = options
         self.all = ColumnSet(tail, columns)
-        self.search = ColumnSet(tail, [column for column in columns if column.field.name in names])
-        self.select = ColumnSet(tail, [column for column in columns if column.field.name not in names])
+        self.search = ColumnSet(tail, list(search.values()))
+        self.select = ColumnSet(tail, [column for column in columns if column != search.get(column.field.name)])
         self.has_times = has_local_times(tail.types, self.all.selection.columns)
 
 

@@ -205,6 +205,17 @@ def test_filter_columns_are_never_read_twice() -> None:
     assert lazy.groups[OrcOutcome.SELECTED] == whole.groups[OrcOutcome.SELECTED] == 10
 
 
+def test_the_search_reads_only_the_members_that_the_filter_needs() -> None:
+    structs = [{"x": row * 7919 % 10_007, "y": f"{row * 2_654_435_761 % 1_000_003}"} for row in range(ROWS)]
+    table = pa.table({"st": pa.array(structs)})
+    sample = write_sample(table, row_index_stride=STRIDE)
+    found, count = scan_rows(sample, query("st.x = 7919", table.schema))
+    _, whole = scan_rows(sample, query(None, table.schema))
+    assert found.equals(table.slice(1, 1))
+    assert count.bytes[ReadPurpose.FILTER] < whole.bytes[ReadPurpose.SELECT] / 2
+    assert count.groups[OrcOutcome.SELECTED] == 1
+
+
 def test_partial_reads_and_seeks_reduce_reads() -> None:
     where = "s IN ('text 5', 'text 450')"
     rows = pa.concat_tables([TABLE] * 6)
