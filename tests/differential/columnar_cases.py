@@ -29,7 +29,7 @@ from session_settings import pushdown_off
 from typed_rows import random_predicate
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, top_level_names
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.parser import parse_predicate
@@ -190,7 +190,7 @@ def drawn_fields(
     """Return the filter of a predicate, and the columns that it needs with random others."""
     assert bound.artifact is not None
     arrow_filter = ArrowFilter(bound.artifact)
-    needed = top_level_names(arrow_filter)
+    needed = {path[0] for path in arrow_filter.columns}
     share = rng.choice((0.0, 0.3, 1.0))
     return arrow_filter, [f for f in schema.fields if f.name in needed or rng.random() < share]
 

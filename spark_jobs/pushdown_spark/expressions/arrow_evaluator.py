@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -93,9 +93,18 @@ class ArrowFilter:
         return without_nulls(self._evaluate(BatchColumns(batch), True))
 
 
-def top_level_names(arrow_filter: ArrowFilter | None) -> frozenset[str]:
-    """Return the top-level columns that a filter reads. No filter reads none."""
-    return frozenset(path[0] for path in arrow_filter.columns) if arrow_filter else frozenset()
+def filter_fields(arrow_filter: ArrowFilter | None, fields: Iterable[pa.Field]) -> list[pa.Field]:
+    """Return the fields that a filter reads. Of a struct, they have only the members in the filter."""
+    return _fields_of(fields, arrow_filter.columns) if arrow_filter else []
+
+
+def _fields_of(fields: Iterable[pa.Field], paths: Sequence[Path]) -> list[pa.Field]:
+    members = [(field, [path[1:] for path in paths if path[0] == field.name]) for field in fields]
+    return [field.with_type(_type_of(field.type, inner)) for field, inner in members if inner]
+
+
+def _type_of(kind: pa.DataType, paths: Sequence[Path]) -> pa.DataType:
+    return kind if () in paths else pa.struct(_fields_of(kind, paths))
 
 
 def all_of(filters: Sequence[ArrowFilter]) -> ArrowFilter:

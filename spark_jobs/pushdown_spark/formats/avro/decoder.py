@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import PushdownError, UnsupportedError
-from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, top_level_names
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, filter_fields
 from pushdown_spark.expressions.byte_patterns.avro import block_patterns
 from pushdown_spark.formats.avro.assembler import ColumnAssembler
 from pushdown_spark.formats.avro.avro_schema import AvroType, count_values, parse_schema
@@ -93,9 +93,8 @@ class Decoder:
         self._writer = parse_schema(schema)
         self._reader = parse_schema(query.reader_schema) if query.reader_schema is not None else None
         fields = list(query.schema)
-        filter_names = top_level_names(query.filter)
-        self._filter_fields = [field for field in fields if field.name in filter_names]
-        self._select_fields = [field for field in fields if field.name not in filter_names]
+        self._filter_fields = filter_fields(query.filter, fields)
+        self._select_fields = [field for field in fields if field not in self._filter_fields]
         self._filter = Executor(self._compile(self._filter_fields)) if query.filter else None
         has_select = query.filter and self._select_fields
         self._select = Executor(self._compile(self._select_fields, whole=False)) if has_select else None

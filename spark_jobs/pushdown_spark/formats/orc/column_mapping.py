@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
 from pushdown_spark.expressions.names import by_name_key, name_key
-from pushdown_spark.expressions.types import Path
 from pushdown_spark.formats.orc.file_tail import FileTail, OrcTypeKind
 from pushdown_spark.formats.orc.orc_proto_pb2 import Type
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
@@ -88,20 +87,10 @@ def match_columns(
     ]
 
 
-def with_members(tail: FileTail, whole: MatchedColumn, paths: Iterable[Path], *, case_sensitive: bool) -> MatchedColumn:
-    """Return a requested column without the struct members that none of some paths in the table needs."""
-    inner = [path[1:] for path in paths if path[0] == whole.field.name]
-    field = whole.field.with_type(_with_members(whole.field.type, inner))
-    if whole.column is None or field.equals(whole.field):
-        return whole
-    return MatchedColumn(field, whole.column, tuple(_requested_ids(tail, whole.column, field.type, case_sensitive)))
-
-
-def _with_members(kind: pa.DataType, paths: Sequence[Path]) -> pa.DataType:
-    if () in paths or not pa.types.is_struct(kind):
-        return kind
-    needed = [(field, [path[1:] for path in paths if path[0] == field.name]) for field in kind]
-    return pa.struct([field.with_type(_with_members(field.type, inner)) for field, inner in needed if inner])
+def with_type(tail: FileTail, whole: MatchedColumn, kind: pa.DataType, *, case_sensitive: bool) -> MatchedColumn:
+    """Return a requested column with another requested type, which has some of its struct members."""
+    ids = () if whole.column is None else tuple(_requested_ids(tail, whole.column, kind, case_sensitive))
+    return MatchedColumn(whole.field.with_type(kind), whole.column, ids)
 
 
 def _requested_ids(tail: FileTail, column: int, requested: pa.DataType, case_sensitive: bool) -> Iterator[int]:

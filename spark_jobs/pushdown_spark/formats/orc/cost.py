@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import astuple, dataclass
 from enum import StrEnum
+from statistics import fmean
 
-from pushdown_spark.expressions.arrow_evaluator import top_level_names
 from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery, open_orc
+from pushdown_spark.formats.orc.lazy_reader import RowWidth
 from pushdown_spark.formats.orc.metrics import OrcMetrics
 from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.relations.listing import InputFile
@@ -24,11 +25,11 @@ _SAMPLED_GROUPS = 2
 
 @dataclass(frozen=True)
 class OrcCosts:
-    """CPU seconds, measured over TPC-H lineitem and a table of 120 columns. Only their ratios matter for the choice.
+    """CPU seconds, measured over TPC-H lineitem and tables of 4 to 120 columns. Only their ratios matter.
 
     Our reader:
 
-    - `fixed`: starting Python
+    - `fixed`: a query, with the start of Python
     - `file`: opening a file
     - `search`: reading a value of a filter column and evaluating the filter; `lists`: in addition for a list of values
     - `group`: reading a column of one row group with matching rows
@@ -37,6 +38,7 @@ class OrcCosts:
 
     Spark's reader:
 
+    - `spark_fixed`: a query
     - `spark_file`, `spark_column`: opening a file, and each column in it
     - `spark_search`: as `search`; `spark_step`: each halving of a list of values
     - `spark_group`: as `group`
@@ -44,20 +46,21 @@ class OrcCosts:
     - `spark`: a decoded value
     """
 
-    fixed: float = 0.2
-    file: float = 0.5e-3
-    search: float = 14e-9
+    fixed: float = 0.14
+    file: float = 1.2e-3
+    search: float = 12e-9
     lists: float = 25e-9
     group: float = 1.0e-3
-    decode: float = 33e-9
-    row: float = 100e-9
-    spark_file: float = 1.2e-3
-    spark_column: float = 0.12e-3
+    decode: float = 36e-9
+    row: float = 60e-9
+    spark_fixed: float = 0.055
+    spark_file: float = 2.6e-3
+    spark_column: float = 0.4e-3
     spark_search: float = 20e-9
     spark_step: float = 10e-9
     spark_group: float = 0.8e-3
     spark_skip: float = 20e-9
-    spark: float = 33e-9
+    spark: float = 28e-9
 
 
 _COSTS = OrcCosts()
@@ -92,13 +95,16 @@ class OrcChoice(Choice):
 class OrcSample:
     """Sampled row groups, extrapolated to all files: files, rows, row groups, and shares between 0 and 1.
 
-    `row_share` and `group_share` are the shares of matching rows and of row groups with matching rows, among those that
-    are not pruned. `alive_share` is the share of row groups that are not pruned, `sampled` the size of the sample.
+    `row` is the size of a row in all columns, `filter` in those of the filter. `row_share` and `group_share` are the
+    shares of matching rows and of row groups with matching rows, among those that are not pruned. `alive_share` is the
+    share of row groups that are not pruned, `sampled` the size of the sample.
     """
 
     files: int
     rows: float
     groups: float
+    row: RowWidth
+    filter: RowWidth
     row_share: float
     group_share: float
     alive_share: float
@@ -119,14 +125,13 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
         sampled_bytes = sum(file.size for file in sampled_files)
         rows = sum(source.tail.footer.number_of_rows for source in sources)
         rows = rows * sum(file.size for file in files) // max(sampled_bytes, 1)
-        spark_seconds = _opening_seconds(len(files), len(query.schema)) + rows * len(query.schema) * _COSTS.spark
+        row = _mean_width([source.row for source in sources])
+        spark_seconds = _opening_seconds(len(files), row) + rows * row.values * _COSTS.spark
         if _MARGIN * spark_seconds < _COSTS.fixed:
             reason = f"about {rows:,} rows are too few to make up for starting another reader"
             return OrcChoice(reason, reader=OrcReader.SPARK)
-        sample = _sample(sources, len(files), rows)
-    seconds = reader_seconds(
-        sample, len(query.schema), len(top_level_names(query.filter)), query.filter.list_lengths if query.filter else ()
-    )
+        sample = _sample(sources, len(files), rows, row)
+    seconds = reader_seconds(sample, query.filter.list_lengths if query.filter else ())
     seconds[OrcReader.LAZY] += startup
     if not may_filter:
         del seconds[OrcReader.SPARK_WITH_FILTER]
@@ -141,34 +146,43 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
     return OrcChoice(reason, {_REPORTED[reader]: value for reader, value in seconds.items()}, best)
 
 
-def reader_seconds(sample: OrcSample, columns: int, filters: int, lists: Sequence[int]) -> dict[OrcReader, float]:
-    """Return the CPU seconds of each reader, given the numbers of columns and filter columns and the sizes of lists."""
+def reader_seconds(sample: OrcSample, lists: Sequence[int]) -> dict[OrcReader, float]:
+    """Return the CPU seconds of each reader, given the lengths of the filter's lists."""
     c = _COSTS
     alive = sample.rows * sample.alive_share
     matching_groups = sample.groups * sample.alive_share * sample.group_share
     matching = alive * sample.row_share
-    selects = columns - filters
+    search = alive * sample.filter.values
+    selected_columns = max(sample.row.columns - sample.filter.columns, 0)
+    select = alive * max(sample.row.values - sample.filter.values, 0)
     steps = sum(math.log2(length) for length in lists if length > 1)
+    opening = _opening_seconds(sample.files, sample.row)
     return {
         OrcReader.LAZY: c.fixed
         + sample.files * c.file
-        + alive * (filters * c.search + len(lists) * c.lists)
-        + selects * min(matching_groups * c.group, alive * c.decode)
-        + matching * columns * c.row,
-        OrcReader.SPARK_WITH_FILTER: _opening_seconds(sample.files, columns)
-        + alive * (filters * c.spark_search + steps * c.spark_step)
-        + selects * min(matching_groups * c.spark_group, alive * c.spark_skip)
-        + matching * columns * c.spark,
-        OrcReader.SPARK: _opening_seconds(sample.files, columns) + alive * columns * c.spark,
+        + search * c.search
+        + alive * len(lists) * c.lists
+        + min(matching_groups * selected_columns * c.group, select * c.decode)
+        + matching * sample.row.values * c.row,
+        OrcReader.SPARK_WITH_FILTER: opening
+        + search * c.spark_search
+        + alive * steps * c.spark_step
+        + min(matching_groups * selected_columns * c.spark_group, select * c.spark_skip)
+        + matching * sample.row.values * c.spark,
+        OrcReader.SPARK: opening + alive * sample.row.values * c.spark,
     }
 
 
-def _opening_seconds(files: int, columns: int) -> float:
-    """Return the CPU seconds that Spark's reader needs to open files and the columns in them."""
-    return files * (_COSTS.spark_file + columns * _COSTS.spark_column)
+def _opening_seconds(files: int, row: RowWidth) -> float:
+    """Return the CPU seconds of Spark's reader for a query, and to open files and the columns in them."""
+    return _COSTS.spark_fixed + files * (_COSTS.spark_file + row.columns * _COSTS.spark_column)
 
 
-def _sample(sources: Sequence[OrcFile], files: int, rows: int) -> OrcSample:
+def _mean_width(rows: Sequence[RowWidth]) -> RowWidth:
+    return RowWidth(fmean(row.columns for row in rows), fmean(row.values for row in rows))
+
+
+def _sample(sources: Sequence[OrcFile], files: int, rows: int, row: RowWidth) -> OrcSample:
     """Sample some row groups of some files, evenly spread."""
     samples = [sample for source in sources for sample in source.samples(_SAMPLED_STRIPES, _SAMPLED_GROUPS)]
     groups, alive, sampled, matching_groups, sampled_rows, matching = (
@@ -179,6 +193,8 @@ def _sample(sources: Sequence[OrcFile], files: int, rows: int) -> OrcSample:
         files,
         rows,
         rows / max(per_group, 1.0),
+        row,
+        _mean_width([source.filter_row for source in sources]),
         matching / sampled_rows if sampled_rows else 0.0,
         matching_groups / sampled if sampled else 0.0,
         alive / groups if groups else 0.0,

@@ -13,7 +13,7 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.orc.coalesced_reads import CoalescedReader
 from pushdown_spark.formats.orc.column_mapping import ReadOptions, match_columns
 from pushdown_spark.formats.orc.file_tail import FileTail, ReadRange, read_tail
-from pushdown_spark.formats.orc.lazy_reader import LazyStripeReader, OrcColumns
+from pushdown_spark.formats.orc.lazy_reader import LazyStripeReader, OrcColumns, RowWidth
 from pushdown_spark.formats.orc.metrics import OrcMetrics, ReadPurpose
 from pushdown_spark.formats.orc.pruning import RowGroupPruner
 from pushdown_spark.formats.orc.stripe import Stripe
@@ -78,6 +78,16 @@ class OrcFile:
         except (ValueError, OSError) as problem:
             raise UnreadableFileError(f"cannot read {path}: {problem}; {REMEDY}") from problem
         self._pruner = RowGroupPruner(self.tail, self._columns, self._reader.range_reader(ReadPurpose.METADATA))
+
+    @property
+    def row(self) -> RowWidth:
+        """The width of a row in the requested columns."""
+        return self._columns.all.row
+
+    @property
+    def filter_row(self) -> RowWidth:
+        """The width of a row in the filter's columns."""
+        return self._columns.search.row
 
     def close(self) -> None:
         """Add the bytes and reads to the counts."""

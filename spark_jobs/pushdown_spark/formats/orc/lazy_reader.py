@@ -15,16 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, top_level_names
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, filter_fields
 from pushdown_spark.formats.orc.coalesced_reads import CoalescedReader, FetchedRanges, plan_reads, split_range
 from pushdown_spark.formats.orc.column_mapping import (
     MatchedColumn,
     ReadOptions,
     has_local_times,
     to_requested_type,
-    with_members,
+    with_type,
 )
-from pushdown_spark.formats.orc.file_tail import FileTail
+from pushdown_spark.formats.orc.file_tail import FileTail, OrcTypeKind
 from pushdown_spark.formats.orc.metrics import OrcMetrics, OrcOutcome, ReadPurpose
 from pushdown_spark.formats.orc.row_group_slice import ColumnSelection, StreamSlice, slice_file, stream_slices
 from pushdown_spark.formats.orc.stripe import RowGroupRange, Stripe
@@ -44,8 +44,16 @@ Prune = Callable[[Stripe, OrcMetrics], list[int]]
 """Returns the row groups of a stripe that may hold a matching row, and counts the others."""
 
 
+@dataclass(frozen=True)
+class RowWidth:
+    """Columns of a file without structs, and the values that they store per row. Each element of a list is a value."""
+
+    columns: float
+    values: float
+
+
 class ColumnSet:
-    """Some requested columns, and the columns of a file that are read for them."""
+    """Some requested columns, and the columns of a file that are read for them. `row` is the width of a row in them."""
 
     def __init__(self, tail: FileTail, columns: Sequence[MatchedColumn]) -> None:
         self.columns = tuple(columns)
@@ -53,6 +61,12 @@ class ColumnSet:
         self.roots = sorted(column.column for column in columns if column.column is not None)
         self.selection = ColumnSelection.of_parts(tail, [column for match in columns for column in match.columns])
         self._row_bytes = sum(_row_bytes(tail, column) for column in self.selection.columns[1:])
+        values = [
+            _row_values(tail, column)
+            for column in self.selection.columns[1:]
+            if tail.types[column].kind != OrcTypeKind.STRUCT
+        ]
+        self.row = RowWidth(len(values), sum(values))
 
     def groups_at_a_time(self, stride: int) -> int:
         """Return the number of row groups, of `stride` rows each, that are decoded at a time."""
@@ -60,6 +74,17 @@ class ColumnSet:
         if self._row_bytes:
             rows = min(rows, int(_BATCH_BYTES / self._row_bytes))
         return max(1, rows // max(stride, 1))
+
+
+def _row_values(tail: FileTail, column: int) -> float:
+    """Return the values of a column per row of the file, from its statistics, or 1 without statistics.
+
+    A null counts as half a value, because less is read and decoded for it.
+    """
+    if column >= len(tail.statistics) or not tail.footer.number_of_rows:
+        return 1
+    values = tail.statistics[column].number_of_values / tail.footer.number_of_rows
+    return max(values, (1 + values) / 2)
 
 
 def _row_bytes(tail: FileTail, column: int) -> float:
@@ -85,11 +110,11 @@ class OrcColumns:
         partial_reads: int | None,
         options: ReadOptions,
     ) -> None:
-        paths, names = compiled.columns if compiled else (), top_level_names(compiled)
+        types = {field.name: field.type for field in filter_fields(compiled, [column.field for column in columns])}
         search = {
-            column.field.name: with_members(tail, column, paths, case_sensitive=options.case_sensitive)
+            name: with_type(tail, column, types[name], case_sensitive=options.case_sensitive)
             for column in columns
-            if column.field.name in names
+            if (name := column.field.name) in types
         }
         self.filter = compiled
         self.partial_reads = partial_reads

