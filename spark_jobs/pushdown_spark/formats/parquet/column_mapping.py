@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -80,6 +81,11 @@ class FileColumns:
     names: Mapping[str, str | None]
     leaves: Mapping[str, tuple[int, ...]]
     in_milliseconds: frozenset[str]
+
+    @property
+    def leaf_indices(self) -> tuple[int, ...]:
+        """The indices of all leaf columns."""
+        return tuple(chain.from_iterable(self.leaves.values()))
 
 
 def match_columns(

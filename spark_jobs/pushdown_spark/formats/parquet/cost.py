@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, BatchColumns
-from pushdown_spark.expressions.bound import columns_of
 from pushdown_spark.expressions.statistics_evaluator import ColumnBounds, can_match
 from pushdown_spark.expressions.types import Path
+from pushdown_spark.formats.parquet.column_mapping import FileColumns
 from pushdown_spark.formats.parquet.file_reader import OpenParquet, ParquetQuery, open_parquet
 from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.relations.listing import InputFile
@@ -118,8 +118,8 @@ def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0
         # Without a sample, our reader would have nothing to do but to read the filter's columns.
         sample = ParquetSample(
             scale * stored_rows,
-            _row_size(sources, [list(_requested_leaves(source)) for source in sources], stored_rows),
-            _row_size(sources, [_filter_leaves(source, query.filter) for source in sources], stored_rows),
+            _row_size(sources, [source.columns for source in sources], stored_rows),
+            _row_size(sources, [source.filter_columns for source in sources], stored_rows),
             alive_rows / max(stored_rows, 1),
             page_share=1.0,
             hit_share=0.0,
@@ -157,32 +157,20 @@ def reader_seconds(sample: ParquetSample) -> tuple[float, float]:
     return ours, c.spark_fixed + alive * sample.page_share * spark
 
 
-def _row_size(sources: Sequence[OpenParquet], leaves: Sequence[Sequence[int]], rows: int) -> RowSize:
-    """Return the mean size of a row in the leaf columns of each file. A list has a value for each element."""
+def _row_size(sources: Sequence[OpenParquet], columns: Sequence[FileColumns], rows: int) -> RowSize:
+    """Return the mean size of a row in some columns of each file. A list has a value for each element."""
     values, decompression = 0, 0.0
-    for source, numbers in zip(sources, leaves, strict=True):
+    for source, requested in zip(sources, columns, strict=True):
         groups = [source.footer.row_group(number) for number in range(source.footer.num_row_groups)]
-        for chunk in (group.column(leaf) for group in groups for leaf in numbers):
+        for chunk in (group.column(leaf) for group in groups for leaf in requested.leaf_indices):
             values += chunk.num_values
             decompression += chunk.total_uncompressed_size * _DECOMPRESSION.get(chunk.compression, 0.0)
     return RowSize(values / max(rows, 1), decompression / max(rows, 1))
 
 
-def _requested_leaves(source: OpenParquet) -> Iterator[int]:
-    """Yield the numbers of the leaf columns that the query needs."""
-    for leaves in source.columns.leaves.values():
-        yield from leaves
-
-
-def _filter_leaves(source: OpenParquet, arrow_filter: ArrowFilter) -> list[int]:
-    """Return the numbers of the filter's leaf columns that a file has."""
-    leaves = _leaf_of_path(source)
-    return [leaf for path in columns_of(arrow_filter.root) if (leaf := leaves(path)) is not None]
-
-
 def _leaf_of_path(source: OpenParquet) -> Callable[[Path], int | None]:
     """Return what finds the number of a leaf column by its path in the table, None for a column that a file lacks."""
-    numbers = {source.footer.schema.column(leaf).path: leaf for leaf in _requested_leaves(source)}
+    numbers = {source.footer.schema.column(leaf).path: leaf for leaf in source.columns.leaf_indices}
 
     def leaf(path: Path) -> int | None:
         name = source.columns.names.get(path[0])

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError
-from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, top_level_names
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, filter_fields
 from pushdown_spark.expressions.bound import Column
 from pushdown_spark.formats.parquet.address import Address
 from pushdown_spark.formats.parquet.column_mapping import Calendar, FileColumns, has_sound_statistics, match_columns
@@ -101,13 +102,22 @@ class OpenParquet:
             metrics.rows_decoded += scan.count("pushdown_rows_pruned") + max(scan.count("output_rows"), received)
             metrics.add_pruning(scan.printed_metrics(), len(groups))
 
+    @cached_property
+    def _filter_schema(self) -> pa.Schema:
+        return pa.schema(filter_fields(self._query.filter, self._query.schema))
+
+    @cached_property
+    def filter_columns(self) -> FileColumns:
+        """The columns of the file that the filter reads."""
+        query = self._query
+        return match_columns(self.footer, self._filter_schema, query.calendars, case_sensitive=query.case_sensitive)
+
     def sample(self, group: int, rows: int) -> pa.RecordBatch:
         """Return the filter's columns of the first rows of a row group."""
-        columns, query = self.columns, self._query
-        filter_names = top_level_names(query.filter)
-        schema = pa.schema([field for field in query.schema if field.name in filter_names])
-        names = {field.name: columns.names[field.name] for field in schema}
-        paths = [self.footer.schema.column(leaf).path for name in names for leaf in columns.leaves.get(name, ())]
+        schema, names = self._filter_schema, self.filter_columns.names
+        paths = [
+            self.footer.schema.column(leaf).path for leaves in self.filter_columns.leaves.values() for leaf in leaves
+        ]
         count = min(rows, self.footer.row_group(group).num_rows)
         parquet = pq.ParquetFile(pa.PythonFile(self._raw, "r"), metadata=self.footer)
         batches = parquet.iter_batches(count, [group], paths, use_threads=False)
