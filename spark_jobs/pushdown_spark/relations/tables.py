@@ -20,13 +20,11 @@ from pushdown_spark.contract import (
     ONLY_SOURCE,
     ErrorCode,
     ReaderChoice,
-    SourceFormat,
     TableSourceSpec,
 )
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.projection.file_locations import location
-from pushdown_spark.projection.metadata_columns import implicit_catalog
 from pushdown_spark.projection.resolver import Projection
 from pushdown_spark.projection.schema_alignment import ddl
 from pushdown_spark.projection.schema_merge import MergeRules
@@ -80,24 +78,7 @@ def load_table(spark: SparkSession, source: Source, options: Mapping[str, str] |
 
 def table_directories(spark: SparkSession, table: TableSourceSpec) -> set[str]:
     """Return the directories of all files that a table or view reads. Raises typed errors if there is no such table."""
-    return source_directories(load_table(spark, declared_table(ONLY_SOURCE, table)))
-
-
-def declared_table(name: str, spec: TableSourceSpec, *, cold: bool = False) -> Source:
-    """Return the declaration of a table of the catalog."""
-    return Source(
-        name,
-        SourceFormat.TABLE,
-        (),
-        None,
-        {key.lower(): value for key, value in spec.options.items()},
-        spec.reader,
-        spec.filter_pushdown,
-        spec.orc,
-        catalog=implicit_catalog(spec.implicit_names, spec.implicit_columns),
-        cold=cold,
-        table=spec.table,
-    )
+    return source_directories(load_table(spark, Source.of(ONLY_SOURCE, table)))
 
 
 class TableRelation(FileRelation):
