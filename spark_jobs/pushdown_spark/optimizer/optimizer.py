@@ -38,7 +38,6 @@ from pushdown_spark.optimizer.sql_reader import (
     ParsedQuery,
     UnreadableQueryError,
     named_tables,
-    parse_query,
     referenced_cte,
     replace_table_names,
 )
@@ -96,12 +95,13 @@ class QueryOptimizer:
         self._samples = samples
         self._views = views
 
-    def optimize(self, sql: str) -> QueryResult:
-        """Plan a query.
+    def optimize(self, sql: str, tree: exp.Query) -> QueryResult:
+        """Plan a query, given its text and its syntax tree.
 
-        Raises UnreadableQueryError if sqlglot cannot read it, or if it reads a table that is not a declared source.
+        Raises UnreadableQueryError if sqlglot reads it differently from Spark, or if it reads a table that is not a
+        declared source.
         """
-        with closing(self._read(sql)) as context:
+        with closing(self._read(sql, tree)) as context:
             for optimize in PASSES:
                 optimize(context)
             # The next query of the session finds a warm JVM.
@@ -117,9 +117,8 @@ class QueryOptimizer:
             )
             return QueryResult(query, list(context.scans.values()), context.reordered.joins)
 
-    def _read(self, sql: str) -> QueryContext:
-        """Parse a query, open its sources, and replace their names by those of private views."""
-        tree = parse_query(sql)
+    def _read(self, sql: str, tree: exp.Query) -> QueryContext:
+        """Open the sources of a query, and replace their names by those of private views."""
         tables = dict(enumerate(named_tables(tree)))
         if not tables:
             declared_names = ", ".join(sorted(self._sources))
