@@ -23,7 +23,7 @@ from pushdown_spark.optimizer.add_broadcast_hints import (
     supports_join_hints,
 )
 from pushdown_spark.optimizer.join_order.enumeration import (
-    ClusterCostModel,
+    CostModel,
     SearchResult,
     are_adjacent,
     bits,
@@ -218,7 +218,7 @@ class JoinOrderOptimizer:
             for number, item in enumerate(chain.items)
             if isinstance(item.plan, RelationLeaf) and block.is_table(item.plan.name)
         )
-        self._model = ClusterCostModel(
+        self._model = CostModel(
             self._estimator.rows,
             cache(lambda mask: self._is_below_threshold(mask) or self._may_hint(mask)),
             lambda left, right: are_adjacent(left, right, equality_edges),

@@ -97,7 +97,8 @@ def test_the_search_visits_as_many_sets_as_spark(name: str) -> None:
                 seen.add(mask)
             return allowed(mask)
 
-        assert find_cheapest_tree(masks, CostModel(lambda mask: float(mask.bit_count())), is_allowed=noted).cost > 0
+        model = CostModel(lambda mask: float(mask.bit_count()), lambda mask: True, lambda left, right: True)
+        assert find_cheapest_tree(masks, model, is_allowed=noted).cost > 0
         return len(seen)
 
     assert sets(found) == with_star
