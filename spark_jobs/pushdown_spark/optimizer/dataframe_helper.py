@@ -23,7 +23,6 @@ from pushdown_spark.optimizer.dataframe_plan import (
     column_name,
     computes_columns,
     conjuncts_of,
-    is_chained,
 )
 from pushdown_spark.optimizer.join_order.decision import ReorderDecision, ReorderSettings, order_chain
 from pushdown_spark.optimizer.logical_plan import ChainTree
@@ -219,7 +218,7 @@ class _DataFrameJoins:
 
     def _with_items(self, plan: JavaObject, items: Sequence[JavaObject]) -> JavaObject:
         """Return the plan of a chain in its written order over other items."""
-        if not is_chained(plan):
+        if len(items) == 1:
             return items[0]
         if plan.nodeName() == "Join":
             children = [self._with_items(plan.left(), items[:-1]), items[-1]]
