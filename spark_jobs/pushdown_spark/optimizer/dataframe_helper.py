@@ -121,7 +121,8 @@ class _TextQuery:
         except (AnalysisException, ParseException) as problem:
             raise UnreadableQueryError(f"query: {typed_error(problem)}") from problem
         resolver = ColumnNameResolver(self._columns_by_table())
-        reordering = JoinReordering(self._spark, self._options, resolver, self._table_statistics, self._types)
+        settings = ReorderSettings.of_session(self._spark, self._options)
+        reordering = JoinReordering(self._spark, settings, resolver, self._table_statistics, self._types)
         optimized = reordering.reorder(self._query, analyze)
         return ReorderedJoins(analyze(optimized.sql), optimized.sql, optimized.joins)
 

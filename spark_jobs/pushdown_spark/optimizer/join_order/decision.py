@@ -33,6 +33,7 @@ from pushdown_spark.optimizer.join_order.enumeration import (
 )
 from pushdown_spark.optimizer.join_order.equalities import ChainEqualities, ColumnKey, Equality
 from pushdown_spark.optimizer.join_order.output_columns import RequiredOutputColumns
+from pushdown_spark.optimizer.join_order.static_semi_joins import KeyPredicate, reduce_statically
 from pushdown_spark.optimizer.logical_plan import (
     ChainItem,
     ChainTree,
@@ -47,7 +48,6 @@ from pushdown_spark.optimizer.logical_plan import (
     heuristic_order,
     relation_names,
 )
-from pushdown_spark.optimizer.reduce_semi_joins import KeyPredicate, reduce_by_known_keys
 from pushdown_spark.optimizer.reorder_safety import ColumnTypes
 from pushdown_spark.optimizer.select_block import SelectBlock
 from pushdown_spark.optimizer.sql_dialect import to_sql
@@ -69,9 +69,11 @@ class ReorderSettings:
     """What the join order of a query depends on besides the query and its statistics.
 
     Relations of at most `broadcast_bytes` in memory may be hinted, none with -1. Spark broadcasts relations in files of
-    up to `broadcast_threshold` bytes without a hint. `hints_joins` means that the results of joins can be hinted too,
-    and `uses_known_keys` that keys seen in files may become predicates. `obstacle` is the reason not to collect
-    statistics, unless the written order has a nested loop. `processors` run Spark's tasks.
+    up to `broadcast_threshold` bytes without a hint. `processors` run Spark's tasks. `obstacle` is the reason not to
+    collect statistics, unless the written order has a nested loop. `hints_joins` means that the results of joins can
+    be hinted too: every table has a name of its own, and the caller adds the hints in `OptimizedQuery.broadcast`.
+    `reduces_statically` means that keys seen in files may become predicates: the statistics of a table describe exactly
+    the rows of its files.
     """
 
     options: JoinOptions
@@ -80,7 +82,7 @@ class ReorderSettings:
     broadcast_threshold: int = 0
     obstacle: str | None = None
     hints_joins: bool = False
-    uses_known_keys: bool = False
+    reduces_statically: bool = False
     processors: int = 1
 
     @classmethod
@@ -153,8 +155,8 @@ def order_chain(
         missing = ", ".join(relation_label(plan) for plan, relation in statistics if relation is None)
         return _keep_order(chain, before, without_redundant, f"no statistics for {missing}")
     key_predicates: tuple[KeyPredicate, ...] = ()
-    if settings.uses_known_keys:
-        relations, key_predicates = reduce_by_known_keys(
+    if settings.reduces_statically:
+        relations, key_predicates = reduce_statically(
             relations,
             equalities.classes,
             lambda column: block.is_table(column.key[0]),
