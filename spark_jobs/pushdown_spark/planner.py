@@ -28,7 +28,7 @@ from pushdown_spark.relations.listing import has_plain_directories
 from pushdown_spark.relations.malformed_lines import CORRUPT_OPTION, MalformedLines, corrupt_column
 from pushdown_spark.relations.partition_directories import with_directories
 from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.spark_relations import SparkRelation
+from pushdown_spark.relations.tables import SparkRelation
 from pushdown_spark.runtime.fallback import recoverable_error
 from pushdown_spark.runtime.worker import unexpected_errors_as_unsafe_input
 from pushdown_spark.scan.base import ProjectedScan, Scan
