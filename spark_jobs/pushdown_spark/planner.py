@@ -54,11 +54,14 @@ class PlannedScan:
     is_understood: bool = False
     problem: PushdownError | None = None
 
+    @property
+    def has_fallback(self) -> bool:
+        """Whether Spark's own scan can replace the scan if that fails during a run."""
+        return self.can_fall_back and not self.scan.is_native
+
     def fallback(self, project: Callable[[DataFrame], DataFrame]) -> Callable[[str], ProjectedScan] | None:
         """Return what makes Spark's own scan if ours fails during a run, or None if no other scan can replace it."""
-        if not self.can_fall_back or self.scan.is_native:
-            return None
-        return lambda reason: ProjectedScan(self.native(reason), project)
+        return (lambda reason: ProjectedScan(self.native(reason), project)) if self.has_fallback else None
 
 
 def plan_scan(spark: SparkSession, relation: Relation, request: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:

@@ -175,10 +175,9 @@ class PushdownSession:
         """Return the planner of SQL queries, which keeps samples of the sources."""
         if self._planner is None:
             # What joins need takes a fifth of a second to load, and most jobs scan one source.
-            from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
             from pushdown_spark.sql import SqlPlanner
 
-            self._planner = SqlPlanner(self._spark, self._sources, self._relations, SampleCache())
+            self._planner = SqlPlanner(self._spark, self._sources, self._relations)
         return self._planner
 
     def _source(self, name: str) -> AnySource:

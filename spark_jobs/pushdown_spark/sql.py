@@ -15,7 +15,6 @@ from pushdown_spark.optimizer.optimizer import QueryOptimizer
 from pushdown_spark.optimizer.private_views import PrivateViews
 from pushdown_spark.optimizer.sql_dialect import to_sql
 from pushdown_spark.optimizer.sql_reader import UnreadableQueryError, as_spec_error, parse_query
-from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
 from pushdown_spark.planner import plan_full_pushdown, plan_scan
 from pushdown_spark.projection.required_columns import words_outside_names
 from pushdown_spark.relations.base import Relation
@@ -28,15 +27,13 @@ from pushdown_spark.scan.base import ProjectedScan
 class SqlPlanner:
     """The planner of SQL queries. Spark runs the query, and the readers of the sources get its conjuncts."""
 
-    def __init__(
-        self, spark: SparkSession, sources: Mapping[str, AnySource], relations: RelationCache, samples: SampleCache
-    ) -> None:
-        """`relations` opens the sources, and `samples` keeps samples of them for later queries."""
+    def __init__(self, spark: SparkSession, sources: Mapping[str, AnySource], relations: RelationCache) -> None:
+        """`relations` opens the sources."""
         self._spark = spark
         self._sources = sources
         self._relations = relations
-        self._samples = samples
         self._views = PrivateViews(spark)
+        self.optimizer = QueryOptimizer(spark, sources, relations, self._views)
 
     def plan(self, sql: str, joins: JoinOptions) -> PushdownResult:
         """Plan a query. Spark gets the text of a query that our parser does not support or that nests too deeply.
@@ -50,7 +47,7 @@ class SqlPlanner:
         reason = (
             f"the query runs as it is written, because sqlglot cannot read it: {str(error).removeprefix('query: ')}"
         )
-        result = self._optimizer(joins).pass_through(sql, reason)
+        result = self.optimizer.pass_through(sql, reason)
         if result is None:
             raise error
         return result
@@ -61,10 +58,7 @@ class SqlPlanner:
         source = self._sources.get(".".join(part.name for part in tables[0].parts)) if len(tables) == 1 else None
         if source is not None and isinstance(tree, exp.Select) and self._is_complete(sql, tree, tables[0]):
             return self._plan_one_source(sql, tree, source)
-        return self._optimizer(joins).optimize(sql, tree)
-
-    def _optimizer(self, joins: JoinOptions) -> QueryOptimizer:
-        return QueryOptimizer(self._spark, self._sources, joins, self._relations, self._samples, self._views)
+        return self.optimizer.optimize(sql, tree, joins)
 
     def _is_complete(self, sql: str, tree: exp.Select, table: exp.Table) -> bool:
         """Return whether the tree of a query over one table has all required columns by their own names."""
