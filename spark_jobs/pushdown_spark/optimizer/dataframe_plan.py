@@ -149,13 +149,12 @@ def _has_hint(join: JavaObject) -> bool:
 def _conjunct(expression: JavaObject, number: int, item_of: Mapping[int, int], names: Sequence[str]) -> Conjunct:
     """Return a condition as a conjunct. Only equalities of attributes are translated.
 
-    `item_of` returns the numbers of the items that have attributes. Conditions over other attributes are not movable.
+    `item_of` returns the numbers of the items that have attributes. Conditions over others stay where they are.
     """
     references = [_attribute_id(attribute) for attribute in elements(expression.references())]
-    movable = bool(references) and all(column in item_of for column in references)
     placeholder = exp.Var(this=f"condition {number}")
-    if not movable:
-        return Conjunct(placeholder, frozenset(), movable=False)
+    if any(column not in item_of for column in references):
+        return Conjunct(placeholder)
     relations = frozenset(names[item_of[column]] for column in references)
     is_equality = class_name(expression) == "EqualTo"
     sides = [_without_casts(side) for side in elements(expression.children())] if is_equality else []

@@ -204,7 +204,7 @@ class _BlockChains:
         """
         if isinstance(plan, Filter):
             return replace(plan, child=self._with_inner_chains(plan.child, plan.conjuncts))
-        if not isinstance(plan, Join) or plan.hinted:
+        if not isinstance(plan, Join) or plan.has_hint:
             return plan
         if plan.kind.is_inner:
             return replace(plan, left=self._with_inner_chains(plan.left, (*above, *plan.conjuncts)))
