@@ -18,7 +18,7 @@ from spark_rows import sorted_rows
 
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.optimizer import reorder_joins
-from pushdown_spark.optimizer.join_order.equalities import ClassMember
+from pushdown_spark.optimizer.join_order.equalities import JoinColumn
 from pushdown_spark.optimizer.join_order.static_semi_joins import KeyPredicate, reduce_statically
 from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, KeyValues, RelationStatistics
 from pushdown_spark.result import PushdownResult
@@ -26,7 +26,7 @@ from pushdown_spark.session import PushdownSession
 
 ROWS, IDS = 120_000, 1_000
 ALWAYS, NEVER = JoinOptions(min_bytes=0), JoinOptions(reorder=False)
-GROUP = (ClassMember(0, ("f", "k")), ClassMember(1, ("d", "id")))
+GROUP = (JoinColumn(0, ("f", "k")), JoinColumn(1, ("d", "id")))
 
 Plan = Callable[..., PushdownResult]
 

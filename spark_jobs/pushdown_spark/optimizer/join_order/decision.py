@@ -374,10 +374,10 @@ def detect_star(relations: Sequence[RelationStatistics], equalities: Sequence[Eq
         return ()
     dimensions: list[int] = []
     for equality in equalities:
-        keys = {equality.left: equality.left_key, equality.right: equality.right_key}
-        other = next((number for number in keys if number != fact), fact)
-        if fact in keys and other not in (fact, *dimensions) and _is_unique(relations[other], keys[other]):
-            dimensions.append(other)
+        for one, other in ((equality.left, equality.right), (equality.right, equality.left)):
+            is_new = one.relation == fact and other.relation not in (fact, *dimensions)
+            if is_new and _is_unique(relations[other.relation], other.key):
+                dimensions.append(other.relation)
     is_filtered = any(relations[number].filtered_rows < relations[number].rows for number in dimensions)
     return (fact, *dimensions) if len(dimensions) > 1 and is_filtered else ()
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from pushdown_spark.optimizer.join_order.equalities import ClassMember
+from pushdown_spark.optimizer.join_order.equalities import JoinColumn
 from pushdown_spark.optimizer.statistics.cardinality import joined_bounds
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 
@@ -34,8 +34,8 @@ class KeyPredicate:
     is the share of the keys that can be joined at all. The relation has `total` keys, of which `count` are kept.
     """
 
-    member: ClassMember
-    members: tuple[ClassMember, ...]
+    member: JoinColumn
+    members: tuple[JoinColumn, ...]
     low: int
     high: int
     listed: tuple[int, ...] | None
@@ -46,7 +46,7 @@ class KeyPredicate:
     def condition(self, column: exp.Expr) -> exp.Expr:
         """Return the predicate on a column.
 
-        >>> member = ClassMember(0, ("d", "k"))
+        >>> member = JoinColumn(0, ("d", "k"))
         >>> KeyPredicate(member, (member,), 5, 9, None, 0.5, 5, 10).condition(exp.column("k")).sql("spark")
         'k BETWEEN 5 AND 9'
         """
@@ -59,14 +59,14 @@ class KeyPredicate:
         return f"{self.count:,} of {self.total:,} values of {column} in {relation} became a condition"
 
 
-StatisticsWith = Callable[[ClassMember, Sequence[exp.Expr]], RelationStatistics | None]
+StatisticsWith = Callable[[JoinColumn, Sequence[exp.Expr]], RelationStatistics | None]
 """Returns the statistics of a column's relation with additional conditions."""
 
 
 def reduce_statically(
     relations: Sequence[RelationStatistics],
-    classes: Sequence[Sequence[ClassMember]],
-    is_table: Callable[[ClassMember], bool],
+    classes: Sequence[Sequence[JoinColumn]],
+    is_table: Callable[[JoinColumn], bool],
     statistics_with: StatisticsWith,
 ) -> tuple[list[RelationStatistics], tuple[KeyPredicate, ...]]:
     """Return the static semi-joins that pay, and the statistics of the relations with these applied.
@@ -84,8 +84,8 @@ def reduce_statically(
 def _find_worthwhile(
     relations: Sequence[RelationStatistics],
     reduced: Sequence[RelationStatistics],
-    classes: Sequence[Sequence[ClassMember]],
-    is_table: Callable[[ClassMember], bool],
+    classes: Sequence[Sequence[JoinColumn]],
+    is_table: Callable[[JoinColumn], bool],
 ) -> Iterator[KeyPredicate]:
     """Yield for each class the most selective predicate, if the tables have enough rows to skip."""
     for group in classes:
@@ -100,13 +100,13 @@ def _find_worthwhile(
 
 def _propagate(
     relations: Sequence[RelationStatistics],
-    classes: Sequence[Sequence[ClassMember]],
+    classes: Sequence[Sequence[JoinColumn]],
     statistics_with: StatisticsWith,
-) -> tuple[list[RelationStatistics], dict[ClassMember, KeyPredicate]]:
+) -> tuple[list[RelationStatistics], dict[JoinColumn, KeyPredicate]]:
     """Propagate keys through completely sampled relations, for example from a region to its nations and customers."""
     reduced = list(relations)
     applied: dict[int, list[exp.Expr]] = {}
-    propagated: dict[ClassMember, KeyPredicate] = {}
+    propagated: dict[JoinColumn, KeyPredicate] = {}
     for _ in range(_MAX_STEPS):
         additions = []
         for group in classes:
@@ -146,7 +146,7 @@ def _apply(relations: Sequence[RelationStatistics], predicates: Iterable[KeyPred
     return reduced
 
 
-def _most_selective(relations: Sequence[RelationStatistics], group: Sequence[ClassMember]) -> KeyPredicate | None:
+def _most_selective(relations: Sequence[RelationStatistics], group: Sequence[JoinColumn]) -> KeyPredicate | None:
     """Return the most selective predicate of a class, or None if no keys are known."""
     predicates = (_key_predicate(relations, group, member) for member in group)
     return min(
@@ -161,7 +161,7 @@ def _has_known_keys(relation: RelationStatistics) -> bool:
 
 
 def _key_predicate(
-    relations: Sequence[RelationStatistics], group: Sequence[ClassMember], member: ClassMember
+    relations: Sequence[RelationStatistics], group: Sequence[JoinColumn], member: JoinColumn
 ) -> KeyPredicate | None:
     """Return the predicate from one column of a class, or None if its keys are unknown or too many of them are kept."""
     column = relations[member.relation].columns.get(member.key)
