@@ -64,7 +64,7 @@ class SparkPlanScan(Scan):
 
     is_native = True
 
-    def __init__(self, request: ScanRequest, notes: tuple[str, ...] = ()) -> None:
+    def __init__(self, request: ScanRequest, notes: tuple[str, ...]) -> None:
         self._request = request
         self._notes = notes
         self._watch = QueryWatch(request.native.sparkSession)

@@ -202,7 +202,7 @@ class JoinOrderOptimizer:
         equalities: ChainEqualities,
         relations: Sequence[RelationStatistics],
         settings: ReorderSettings,
-        key_predicates: Sequence[KeyPredicate] = (),
+        key_predicates: Sequence[KeyPredicate],
     ) -> None:
         """Create an optimizer. `relations` are the statistics with the additional `key_predicates` applied."""
         self._block = block
