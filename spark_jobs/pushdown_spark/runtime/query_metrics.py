@@ -46,10 +46,11 @@ class QueryWatch:
             new.append(query)
         return new[::-1]
 
-    def plan(self, query: int) -> list[PlanNode]:
+    def plan(self, query: JavaObject) -> list[PlanNode]:
         """Return the roots of the final plan of a query."""
-        graph = cast("PlanGraph", scala_value(self._spark, self.store.planGraph(query)))
-        values = cast("dict[str, str]", scala_value(self._spark, self.store.executionMetrics(query)))
+        number = query_number(query)
+        graph = cast("PlanGraph", scala_value(self._spark, self.store.planGraph(number)))
+        values = cast("dict[str, str]", scala_value(self._spark, self.store.executionMetrics(number)))
         return plan_roots(graph, values)
 
 
@@ -87,7 +88,7 @@ class RowCount:
         if self._observation is not None:
             return int(self._observation.get["rows"])
         for query in self._watch.queries():
-            nodes = (node for root in self._watch.plan(query_number(query)) for node in root.nodes())
+            nodes = (node for root in self._watch.plan(query) for node in root.nodes())
             filters = (node for node in nodes if node.kind == "Filter" and self._marker in node.description)
             counter = next((node for node in filters if ROW_METRIC in node.metrics), None)
             if counter is not None:

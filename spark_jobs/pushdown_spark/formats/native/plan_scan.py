@@ -18,7 +18,7 @@ from pushdown_spark.formats.native.scan import FILTER_SETTINGS
 from pushdown_spark.relations.catalog import is_plain_table, tables_in_plan
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.runtime.jvm_gateway import class_name, java_string
-from pushdown_spark.runtime.query_metrics import QueryWatch, query_number
+from pushdown_spark.runtime.query_metrics import QueryWatch
 from pushdown_spark.scan.base import Scan
 
 _MAX_PLANNED_CONJUNCTS = 8
@@ -113,7 +113,7 @@ class SparkPlanScan(Scan):
         with suppress(Py4JError):
             for query in reversed(self._watch.queries()):
                 metrics: Counter[str] = Counter()
-                for node in (node for root in self._watch.plan(query_number(query)) for node in root.nodes()):
+                for node in (node for root in self._watch.plan(query) for node in root.nodes()):
                     if "Scan " in node.name and any(table in node.description for table in self._tables):
                         counts = {metric: node.count(metric) for metric in node.metrics}
                         metrics.update({metric: count for metric, count in counts.items() if count is not None})
