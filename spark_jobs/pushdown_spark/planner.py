@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructType
 from pyspark.sql.types import StructField as Field
 from sqlglot import exp
 
-from pushdown_spark.contract import ConjunctReport, SourceFormat
+from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
 from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.session_settings import is_case_sensitive, is_option_on
 from pushdown_spark.formats.native.plan_scan import SparkPlanScan
 from pushdown_spark.formats.native.scan import NativeScan
 from pushdown_spark.formats.text.jvm_scan import JvmTextScan
-from pushdown_spark.formats.text.planner import JvmTextPlan, TextPlan, plan_text
+from pushdown_spark.formats.text.planner import JvmTextPlan, plan_text
 from pushdown_spark.formats.text.scan import TextScan
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.base import Relation
@@ -29,18 +28,12 @@ from pushdown_spark.relations.listing import has_plain_directories
 from pushdown_spark.relations.malformed_lines import CORRUPT_OPTION, MalformedLines, corrupt_column
 from pushdown_spark.relations.partition_directories import with_directories
 from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.spark_relations import SparkRelation
+from pushdown_spark.relations.tables import SparkRelation
 from pushdown_spark.runtime.fallback import recoverable_error
 from pushdown_spark.runtime.worker import unexpected_errors_as_unsafe_input
 from pushdown_spark.scan.base import ProjectedScan, Scan
 from pushdown_spark.scan.union import GroupScan, UnionScan, file_groups
 
-if TYPE_CHECKING:
-    from pushdown_spark.formats.avro.planner import AvroPlan
-    from pushdown_spark.formats.orc.planner import NativeOrcPlan, OrcPlan
-    from pushdown_spark.formats.parquet.planner import ParquetPlan
-
-P = TypeVar("P", TextPlan, JvmTextPlan, "OrcPlan", "AvroPlan", "ParquetPlan")
 Load = Callable[[Mapping[str, str]], DataFrame]
 """Returns Spark's own DataFrame over the same files, with additional options."""
 
@@ -61,11 +54,14 @@ class PlannedScan:
     is_understood: bool = False
     problem: PushdownError | None = None
 
+    @property
+    def has_fallback(self) -> bool:
+        """Whether Spark's own scan can replace the scan if that fails during a run."""
+        return self.can_fall_back and not self.scan.is_native
+
     def fallback(self, project: Callable[[DataFrame], DataFrame]) -> Callable[[str], ProjectedScan] | None:
         """Return what makes Spark's own scan if ours fails during a run, or None if no other scan can replace it."""
-        if not self.can_fall_back or self.scan.is_native:
-            return None
-        return lambda reason: ProjectedScan(self.native(reason), project)
+        return (lambda reason: ProjectedScan(self.native(reason), project)) if self.has_fallback else None
 
 
 def plan_scan(spark: SparkSession, relation: Relation, request: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
@@ -130,8 +126,7 @@ def _plan_groups(
     for group in groups:
         group_relation = relation.open_group(group.source(relation.source))
         group_request = group.request(request, group_relation.source, names)
-        group_request = replace(group_request, load_listing=partial(getattr, group_relation, "listing"))
-        plans.append(plan_scan(spark, group_relation, group_request, notes))
+        plans.append(plan_scan(spark, group_relation, group_request.with_listing(group_relation.listing), notes))
     fields = {field.name: field for field in (*partition_schema.fields, *request.read_schema.fields)}
     schema = StructType([fields[name] for name in request.columns])
     case_sensitive = is_case_sensitive(spark)
@@ -164,88 +159,68 @@ def _plan_format(spark: SparkSession, request: ScanRequest, notes: tuple[str, ..
     Spark's reader takes the scan if our reader fails during planning with any error, and the reason names the error.
     Errors that describe a mistake of the user, or a missing file, are raised.
     """
-    native: Callable[[str], NativeScan] = partial(NativeScan, request, notes=notes)
-    problem, filters_lazily = None, False
-    predicted: Mapping[str, float] = {}
+    native = partial(NativeScan, request, notes=notes)
+    problem: PushdownError | None = None
     try:
         with unexpected_errors_as_unsafe_input(UnsupportedError):
-            ours = _plan_ours(spark, request, notes)
-        if isinstance(ours, Scan):
-            return PlannedScan(ours, native)
-        reason, filters_lazily, predicted = ours.reason, ours.filters_lazily, ours.predicted
-    except UnsupportedError as unsupported:
-        reason, predicted = str(unsupported), unsupported.predicted
+            return PlannedScan(_plan_ours(spark, request, notes), native)
+    except UnsupportedError as exc:
+        unsupported = exc
     except PushdownError as exc:
         problem = recoverable_error(exc)
         if problem is None:
             raise
-        reason = f"the pushdown reader failed while it planned the scan: {problem}"
-    native = partial(NativeScan, request, notes=notes, predicted=predicted)
+        unsupported = UnsupportedError(f"the pushdown reader failed while it planned the scan: {problem}")
+    native = partial(NativeScan, request, notes=notes, predicted=unsupported.predicted)
     if request.source.format is SourceFormat.ORC:
-        native = _native_orc(request, reason, notes, load, predicted, filters_lazily=filters_lazily)
-    return PlannedScan(native(reason), native, problem=problem)
+        native = _native_orc(request, unsupported, notes, load)
+    return PlannedScan(native(str(unsupported)), native, problem=problem)
 
 
-def _plan_ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> Scan | NativeOrcPlan:
-    """Return our reader's scan, or the choice of Spark's ORC reader. Raises UnsupportedError if there is no such scan.
+def _plan_ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> Scan:
+    """Return our reader's scan. Raises UnsupportedError if Spark's reader must take it, or is estimated to be faster.
 
     The DataFrame of the scan is made once, so that all of planning that can fail has run.
     """
-    ours = with_directories(request, case_sensitive=is_case_sensitive(spark))
+    request = with_directories(request, case_sensitive=is_case_sensitive(spark))
+    fold = cached_fold(spark)
     scan: Scan
     # A scan imports only the reader of its format: all of them together take a tenth of a second.
     if request.source.format is SourceFormat.ORC:
-        from pushdown_spark.formats.orc.planner import NativeOrcPlan, OrcScan, plan_orc
+        from pushdown_spark.formats.orc.planner import OrcScan, plan_orc
 
-        orc = plan_orc(spark, ours, cached_fold(spark))
-        if isinstance(orc, NativeOrcPlan):
-            return orc
-        scan = OrcScan(spark, ours, _with_pruning_conjuncts(orc, ours), notes)
+        scan = OrcScan(spark, request, plan_orc(spark, request, fold), notes)
     elif request.source.format is SourceFormat.AVRO:
         from pushdown_spark.formats.avro.planner import AvroScan, plan_avro
 
-        avro = plan_avro(spark, ours, cached_fold(spark))
-        scan = AvroScan(spark, ours, _with_pruning_conjuncts(avro, ours), notes)
+        scan = AvroScan(spark, request, plan_avro(spark, request, fold), notes)
     elif request.source.format is SourceFormat.PARQUET:
         from pushdown_spark.formats.parquet.planner import ParquetScan, plan_parquet
 
-        parquet = plan_parquet(spark, ours, cached_fold(spark))
-        scan = ParquetScan(spark, ours, _with_pruning_conjuncts(parquet, ours), notes)
+        scan = ParquetScan(spark, request, plan_parquet(spark, request, fold), notes)
     else:
-        text = plan_text(spark, ours, cached_fold(spark))
+        text = plan_text(spark, request, fold)
         if isinstance(text, JvmTextPlan):
-            scan = JvmTextScan(spark, ours, _with_pruning_conjuncts(text, ours), notes)
+            scan = JvmTextScan(spark, request, text, notes)
         else:
-            scan = TextScan(spark, ours, _with_pruning_conjuncts(text, ours), notes)
+            scan = TextScan(spark, request, text, notes)
     scan.frame()
     return scan
 
 
-def _with_pruning_conjuncts(plan: P, request: ScanRequest) -> P:
-    """Return the plan with the conjuncts that prune partitions before those that the reader got."""
-    pruning: tuple[ConjunctReport, ...] = () if request.directories is None else request.directories.conjuncts
-    return replace(plan, conjuncts=(*pruning, *plan.conjuncts))
-
-
 def _native_orc(
-    request: ScanRequest,
-    reason: str,
-    notes: tuple[str, ...],
-    load: Load,
-    predicted: Mapping[str, float],
-    *,
-    filters_lazily: bool,
-) -> Callable[[str], NativeScan]:
+    request: ScanRequest, unsupported: UnsupportedError, notes: tuple[str, ...], load: Load
+) -> partial[NativeScan]:
     """Return Spark's ORC reader, with its lazy filter switched as the source or the estimate asks for."""
-    from pushdown_spark.formats.orc.planner import SARG_TO_FILTER
+    from pushdown_spark.formats.orc.planner import SARG_TO_FILTER, LazyFilterError
 
     switch = request.source.orc.sarg_to_filter
-    if switch is not None or filters_lazily:
+    if switch is not None or isinstance(unsupported, LazyFilterError):
         setting = str(switch is not False).lower()
         request = request.with_frame(load({SARG_TO_FILTER: setting}))
         notes = (*notes, f"{SARG_TO_FILTER} is {setting}")
-    _refuse_lost_columns(request, reason)
-    return partial(NativeScan, request, notes=notes, predicted=predicted)
+    _refuse_lost_columns(request, str(unsupported))
+    return partial(NativeScan, request, notes=notes, predicted=unsupported.predicted)
 
 
 def _refuse_lost_columns(request: ScanRequest, reason: str) -> None:

@@ -39,6 +39,7 @@ from pushdown_spark.relations.tables import table_directories
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.preflight import needs_python, start_check
 from pushdown_spark.runtime.progress_thread import QueryProgress
+from pushdown_spark.runtime.query_metrics import job_tag
 from pushdown_spark.runtime.worker_startup import warm_up_workers
 from pushdown_spark.session import PushdownSession
 
@@ -166,7 +167,8 @@ class QueryRun:
         if finish_check is not None and not readers <= {"spark"}:
             finish_check()
         try:
-            with QueryProgress(self._spark, query.progress) as self._running:
+            with job_tag(self._spark) as tag:
+                self._running = QueryProgress(self._spark, tag, query.progress)
                 query.run(action, single_pass=True)
         except KeyboardInterrupt:
             # Running tasks would write files that the clean-up has just deleted.

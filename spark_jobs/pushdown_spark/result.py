@@ -21,7 +21,7 @@ from pushdown_spark.expressions.session_settings import temporary_settings
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
 from pushdown_spark.runtime.jvm_gateway import java_class, java_list, local_dataframe
-from pushdown_spark.runtime.query_metrics import RowCount, StageCounts, StageWatch
+from pushdown_spark.runtime.query_metrics import RowCount, StageCounts, count_stages
 from pushdown_spark.scan.advice import with_advice
 from pushdown_spark.scan.base import ProjectedScan, report_of_run, run_context
 
@@ -140,19 +140,19 @@ class ScanResult(PushdownResult):
         with run_context(self._scan.scan, self._spark):
             if self._takes_scan_count:
                 return self._run_with_scan_count(action)
-            with StageWatch(self._spark) as watch, self._limited_rows() as frame:
+            with count_stages(self._spark) as stage_counts, self._limited_rows() as frame:
                 row_count = RowCount(self._spark, frame, single_pass=single_pass)
                 outcome = action(row_count.frame)
             self.rows = row_count.rows()
-            self._report_after_run = self._prepare_report(watch.counts())
+            self._report_after_run = self._prepare_report(stage_counts())
             return outcome
 
     def _run_with_scan_count(self, action: Callable[[DataFrame], T]) -> T:
         """Run an action without counting the rows again, which would cost a tenth of a plain scan."""
-        with StageWatch(self._spark) as watch:
+        with count_stages(self._spark) as stage_counts:
             rows = self._scan.fetch_local(None)
             outcome = action(self.df if rows is None else rows)
-        self._report_after_run = self._prepare_report(watch.counts())
+        self._report_after_run = self._prepare_report(stage_counts())
         self.rows = self._report_after_run().rows_decoded
         return outcome
 

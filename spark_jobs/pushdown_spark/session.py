@@ -27,11 +27,9 @@ from pushdown_spark.contract.message import problems_of
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.parser import shorten_lists
 from pushdown_spark.planner import plan_scan
-from pushdown_spark.projection.metadata_columns import implicit_catalog
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, RemoteSource, Source
 from pushdown_spark.relations.open import RelationCache
-from pushdown_spark.relations.tables import declared_table
 from pushdown_spark.result import PushdownResult, ScanResult, analyze, parses
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.scan.base import ProjectedScan, Scan
@@ -138,24 +136,7 @@ class PushdownSession:
             self._sources[name] = RemoteSource(name, source, connection)
             return
         _check_use_selected(name, source.orc, source.reader)
-        if isinstance(source, TableSourceSpec):
-            self._sources[name] = declared_table(name, source, cold=self._cold)
-            return
-        self._sources[name] = Source(
-            name,
-            source.format,
-            source.path,
-            source.schema_ddl,
-            {key.lower(): value for key, value in source.options.items()},
-            source.reader,
-            source.filter_pushdown,
-            source.orc,
-            source.on_schema_conflict,
-            source.on_missing_column,
-            implicit_catalog(source.implicit_names, source.implicit_columns),
-            self._cold,
-            source.max_malformed,
-        )
+        self._sources[name] = Source.of(name, source, cold=self._cold)
 
     def scan(
         self,
@@ -194,10 +175,9 @@ class PushdownSession:
         """Return the planner of SQL queries, which keeps samples of the sources."""
         if self._planner is None:
             # What joins need takes a fifth of a second to load, and most jobs scan one source.
-            from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
             from pushdown_spark.sql import SqlPlanner
 
-            self._planner = SqlPlanner(self._spark, self._sources, self._relations, SampleCache())
+            self._planner = SqlPlanner(self._spark, self._sources, self._relations)
         return self._planner
 
     def _source(self, name: str) -> AnySource:

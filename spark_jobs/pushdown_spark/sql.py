@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import sqlglot
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from pushdown_spark.contract import JoinOptions
-from pushdown_spark.expressions.parser import read_alike, with_intervals_grouped
+from pushdown_spark.expressions.parser import read_alike
 from pushdown_spark.expressions.session_settings import hides_names, is_enabled
 from pushdown_spark.optimizer.catalyst import SessionVariables
 from pushdown_spark.optimizer.optimizer import QueryOptimizer
 from pushdown_spark.optimizer.private_views import PrivateViews
-from pushdown_spark.optimizer.sql_reader import UnreadableQueryError, as_spec_error
-from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
+from pushdown_spark.optimizer.sql_dialect import to_sql
+from pushdown_spark.optimizer.sql_reader import UnreadableQueryError, as_spec_error, parse_query
 from pushdown_spark.planner import plan_full_pushdown, plan_scan
 from pushdown_spark.projection.required_columns import words_outside_names
 from pushdown_spark.relations.base import Relation
@@ -29,15 +27,13 @@ from pushdown_spark.scan.base import ProjectedScan
 class SqlPlanner:
     """The planner of SQL queries. Spark runs the query, and the readers of the sources get its conjuncts."""
 
-    def __init__(
-        self, spark: SparkSession, sources: Mapping[str, AnySource], relations: RelationCache, samples: SampleCache
-    ) -> None:
-        """`relations` opens the sources, and `samples` keeps samples of them for later queries."""
+    def __init__(self, spark: SparkSession, sources: Mapping[str, AnySource], relations: RelationCache) -> None:
+        """`relations` opens the sources."""
         self._spark = spark
         self._sources = sources
         self._relations = relations
-        self._samples = samples
         self._views = PrivateViews(spark)
+        self.optimizer = QueryOptimizer(spark, sources, relations, self._views)
 
     def plan(self, sql: str, joins: JoinOptions) -> PushdownResult:
         """Plan a query. Spark gets the text of a query that our parser does not support or that nests too deeply.
@@ -51,21 +47,18 @@ class SqlPlanner:
         reason = (
             f"the query runs as it is written, because sqlglot cannot read it: {str(error).removeprefix('query: ')}"
         )
-        result = self._optimizer(joins).pass_through(sql, reason)
+        result = self.optimizer.pass_through(sql, reason)
         if result is None:
             raise error
         return result
 
     def _plan(self, sql: str, joins: JoinOptions) -> PushdownResult:
-        tree = self._parse(sql)
+        tree = parse_query(sql)
         tables = list(tree.find_all(exp.Table))
         source = self._sources.get(".".join(part.name for part in tables[0].parts)) if len(tables) == 1 else None
         if source is not None and isinstance(tree, exp.Select) and self._is_complete(sql, tree, tables[0]):
             return self._plan_one_source(sql, tree, source)
-        return self._optimizer(joins).optimize(sql)
-
-    def _optimizer(self, joins: JoinOptions) -> QueryOptimizer:
-        return QueryOptimizer(self._spark, self._sources, joins, self._relations, self._samples, self._views)
+        return self.optimizer.optimize(sql, tree, joins)
 
     def _is_complete(self, sql: str, tree: exp.Select, table: exp.Table) -> bool:
         """Return whether the tree of a query over one table has all required columns by their own names."""
@@ -93,15 +86,6 @@ class SqlPlanner:
         scan = ProjectedScan(planned.scan, run_query)
         return ScanResult(self._spark, source.name, scan, planned.fallback(run_query), problem=planned.problem)
 
-    def _parse(self, sql: str) -> exp.Query:
-        try:
-            tree = sqlglot.parse_one(sql, dialect="spark")
-        except SqlglotError as problem:
-            raise UnreadableQueryError(f"query: {str(problem).splitlines()[0]}") from problem
-        if not isinstance(tree, exp.Query):
-            raise UnreadableQueryError("query: only SELECT statements are supported")
-        return with_intervals_grouped(tree)
-
     def _where(self, sql: str, tree: exp.Select, relation: Relation) -> str | None:
         """Return the WHERE over the source's own columns, None if only Spark may apply it.
 
@@ -119,4 +103,4 @@ class SqlPlanner:
             return None
         (table,) = tree.find_all(exp.Table)
         predicate = where.this.transform(relation.unqualify, table.alias_or_name)
-        return str(predicate.sql(dialect="spark"))
+        return to_sql(predicate)

@@ -95,6 +95,7 @@ class _HintWriter:
         self._spark = spark
         self._plan = plan
         self._broadcast = broadcast
+        self._broadcast_hint = broadcast_hint(spark)
         self._new_join, self._new_join_hint, self._new_filter = (
             java_class(spark, f"{LOGICAL}.{name}") for name in ("Join", "JoinHint", "Filter")
         )
@@ -119,8 +120,9 @@ class _HintWriter:
         if not self._has_broadcast_side(number):
             return node.withNewChildren(scala_seq(self._spark, inputs))
         current = node.hint()
+        # A hint of the query itself stays.
         hints = [
-            self._hint(child, hint)
+            hint if self._relations[child] not in self._broadcast or hint.isDefined() else self._broadcast_hint
             for child, hint in zip(children, (current.leftHint(), current.rightHint()), strict=True)
         ]
         return self._new_join(*inputs, node.joinType(), node.condition(), self._new_join_hint(*hints))
@@ -129,17 +131,11 @@ class _HintWriter:
         """Return an expression with other plans in its sub-queries, which are visited in Spark's order."""
         if not expression.containsPattern(self._plan_pattern):
             return expression
-        plan = next(plans) if self._is_subquery(expression) else None
+        is_subquery = is_instance_of(self._spark.sparkContext._gateway, expression, _PLAN_EXPRESSION)
+        plan = next(plans) if is_subquery else None
         parts = [self._with_plans(part, plans) for part in elements(expression.children())]
         rewritten = expression.withNewChildren(scala_seq(self._spark, parts))
         return rewritten if plan is None else rewritten.withNewPlan(plan)
-
-    def _is_subquery(self, expression: JavaObject) -> bool:
-        return bool(is_instance_of(self._spark.sparkContext._gateway, expression, _PLAN_EXPRESSION))
-
-    @cached_property
-    def _broadcast_hint(self) -> JavaObject:
-        return broadcast_hint(self._spark)
 
     @cached_property
     def _plan_pattern(self) -> JavaObject:
@@ -169,9 +165,3 @@ class _HintWriter:
     def _has_broadcast_side(self, number: int) -> bool:
         is_join = self._lines[number].text.startswith("Join ")
         return is_join and any(self._relations[child] in self._broadcast for child in self._children[number])
-
-    def _hint(self, side: int, current: JavaObject) -> JavaObject:
-        """Return the hint for a side of a join. A hint of the query itself stays."""
-        if self._relations[side] not in self._broadcast or current.isDefined():
-            return current
-        return self._broadcast_hint

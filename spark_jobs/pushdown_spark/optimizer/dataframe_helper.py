@@ -23,7 +23,6 @@ from pushdown_spark.optimizer.dataframe_plan import (
     column_name,
     computes_columns,
     conjuncts_of,
-    is_chained,
 )
 from pushdown_spark.optimizer.join_order.decision import ReorderDecision, ReorderSettings, order_chain
 from pushdown_spark.optimizer.logical_plan import ChainTree
@@ -122,7 +121,8 @@ class _TextQuery:
         except (AnalysisException, ParseException) as problem:
             raise UnreadableQueryError(f"query: {typed_error(problem)}") from problem
         resolver = ColumnNameResolver(self._columns_by_table())
-        reordering = JoinReordering(self._spark, self._options, resolver, self._table_statistics, self._types)
+        settings = ReorderSettings.of_session(self._spark, self._options)
+        reordering = JoinReordering(self._spark, settings, resolver, self._table_statistics, self._types)
         optimized = reordering.reorder(self._query, analyze)
         return ReorderedJoins(analyze(optimized.sql), optimized.sql, optimized.joins)
 
@@ -219,7 +219,7 @@ class _DataFrameJoins:
 
     def _with_items(self, plan: JavaObject, items: Sequence[JavaObject]) -> JavaObject:
         """Return the plan of a chain in its written order over other items."""
-        if not is_chained(plan):
+        if len(items) == 1:
             return items[0]
         if plan.nodeName() == "Join":
             children = [self._with_items(plan.left(), items[:-1]), items[-1]]

@@ -41,9 +41,9 @@ class CatalystChain:
     @staticmethod
     def from_plan(spark: SparkSession, plan: JavaObject) -> CatalystChain | None:
         """Return the chain at the top of a plan, or None if there is none or if two items share an attribute."""
-        if not is_chained(plan):
-            return None
         items, kinds, conditions = _flatten(plan, JoinKind.INNER)
+        if len(items) < 2:
+            return None
         attributes = [[_attribute_id(attribute) for attribute in elements(item.output())] for item in items]
         item_of = {attribute: number for number, ids in enumerate(attributes) for attribute in ids}
         if len(item_of) < sum(len(set(ids)) for ids in attributes):
@@ -120,42 +120,41 @@ def computes_columns(plan: JavaObject) -> bool:
     )
 
 
-def is_chained(plan: JavaObject) -> bool:
-    """Return whether a plan is an inner or cross join without hints, possibly below filters and plain projections."""
-    kind = plan.nodeName()
-    if kind == "Join":
-        hint = plan.hint()
-        has_hint = hint.leftHint().isDefined() or hint.rightHint().isDefined()
-        return class_name(plan.joinType()) in _KINDS and not has_hint
-    return kind in ("Filter", "Project", "SubqueryAlias") and not computes_columns(plan) and is_chained(plan.child())
-
-
 def _flatten(plan: JavaObject, kind: JoinKind) -> tuple[list[JavaObject], list[JoinKind], list[JavaObject]]:
-    """Return the items of the left spine, the kinds of the joins that added them, and all conditions."""
-    if not is_chained(plan):
-        return [plan], [kind], []
-    if plan.nodeName() == "Join":
+    """Return the items of the left spine, the kinds of the joins that added them, and all conditions.
+
+    Inner and cross joins without hints make a chain, also below filters and projections that compute nothing. Any other
+    plan is a chain of one item.
+    """
+    node = plan.nodeName()
+    if node == "Join" and class_name(plan.joinType()) in _KINDS and not _has_hint(plan):
         join_kind = _KINDS[class_name(plan.joinType())]
         items, kinds, conditions = _flatten(plan.left(), join_kind)
         condition = plan.condition()
         conjuncts = conjuncts_of(condition.get()) if condition.isDefined() else []
         return [*items, plan.right()], [*kinds, join_kind], [*conditions, *conjuncts]
-    items, kinds, conditions = _flatten(plan.child(), kind)
-    if plan.nodeName() == "Filter":
-        conditions = [*conditions, *conjuncts_of(plan.condition())]
-    return items, kinds, conditions
+    if node in ("Filter", "Project", "SubqueryAlias") and not computes_columns(plan):
+        items, kinds, conditions = _flatten(plan.child(), kind)
+        if len(items) > 1:
+            own = conjuncts_of(plan.condition()) if node == "Filter" else []
+            return items, kinds, [*conditions, *own]
+    return [plan], [kind], []
+
+
+def _has_hint(join: JavaObject) -> bool:
+    hint = join.hint()
+    return bool(hint.leftHint().isDefined() or hint.rightHint().isDefined())
 
 
 def _conjunct(expression: JavaObject, number: int, item_of: Mapping[int, int], names: Sequence[str]) -> Conjunct:
     """Return a condition as a conjunct. Only equalities of attributes are translated.
 
-    `item_of` returns the numbers of the items that have attributes. Conditions over other attributes are not movable.
+    `item_of` returns the numbers of the items that have attributes. Conditions over others stay where they are.
     """
     references = [_attribute_id(attribute) for attribute in elements(expression.references())]
-    movable = bool(references) and all(column in item_of for column in references)
     placeholder = exp.Var(this=f"condition {number}")
-    if not movable:
-        return Conjunct(placeholder, frozenset(), movable=False)
+    if any(column not in item_of for column in references):
+        return Conjunct(placeholder)
     relations = frozenset(names[item_of[column]] for column in references)
     is_equality = class_name(expression) == "EqualTo"
     sides = [_without_casts(side) for side in elements(expression.children())] if is_equality else []

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import JoinReport, JoinTree
 from pushdown_spark.runtime.executed_plan import PlanNode
-from pushdown_spark.runtime.query_metrics import QueryWatch, query_number
+from pushdown_spark.runtime.query_metrics import QueryWatch
 
 _JOINS = frozenset(
     {"BroadcastHashJoin", "SortMergeJoin", "ShuffledHashJoin", "BroadcastNestedLoopJoin", "CartesianProduct"}
@@ -32,7 +32,7 @@ class JoinWatch:
     def executed_plans(self) -> list[PlanNode]:
         """Return the final plans of the queries that ran."""
         try:
-            return [root for query in self._watch.queries() for root in self._watch.plan(query_number(query))]
+            return [root for query in self._watch.queries() for root in self._watch.plan(query)]
         except Py4JError:
             # The store may have dropped the query already. A missing count must not fail the query.
             return []

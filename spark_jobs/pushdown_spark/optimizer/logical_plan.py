@@ -50,18 +50,17 @@ RelationColumns = Mapping[str, frozenset[str] | None]
 class Conjunct:
     """One conjunct of a condition, and the names of the relations that it refers to.
 
-    `movable` is false for nondeterministic conditions, conditions with sub-queries and conditions with columns of
-    unknown origin.
+    `names` is empty for conditions that stay where they are: those without columns, with columns of unknown origin,
+    with sub-queries, and nondeterministic ones.
     """
 
     node: exp.Expr
-    names: frozenset[str]
-    movable: bool = True
+    names: frozenset[str] = frozenset()
 
     @property
     def is_joinable(self) -> bool:
-        """Whether a join may evaluate the conjunct. A conjunct without columns stays where it is."""
-        return self.movable and bool(self.names)
+        """Whether a join may evaluate the conjunct."""
+        return bool(self.names)
 
 
 @dataclass(frozen=True)
@@ -105,14 +104,14 @@ class Filter:
 class Join:
     """A join of two plans.
 
-    `hinted` means that the query has a hint for this join. `syntax` is the join in the query, if it is from there.
+    `has_hint` means that the query has a hint for this join. `syntax` is the join in the query, if it is from there.
     """
 
     left: Plan
     right: Plan
     kind: JoinKind = JoinKind.INNER
     conjuncts: tuple[Conjunct, ...] = ()
-    hinted: bool = False
+    has_hint: bool = False
     syntax: exp.Join | None = field(default=None, compare=False)
 
     @property
@@ -123,7 +122,7 @@ class Join:
     @property
     def is_chainable(self) -> bool:
         """Whether the join may be part of a chain."""
-        return self.kind.is_inner and not self.hinted
+        return self.kind.is_inner and not self.has_hint
 
 
 Plan = RelationLeaf | Project | Filter | Join
@@ -311,15 +310,13 @@ def is_nondeterministic(node: exp.Expr) -> bool:
 def conjunct_of(node: exp.Expr, columns: RelationColumns) -> Conjunct:
     """Return a condition with the relations that it refers to."""
     owners = [owner(column, columns) for column in node.find_all(exp.Column)]
-    fixed = (
+    stays = (
         node.find(exp.Query, exp.Exists, exp.Window, exp.Lambda, exp.Star) is not None
         or is_nondeterministic(node)
         or any(not isinstance(truncation_unit(call), exp.Literal) for call in node.find_all(exp.TimestampTrunc))
         or None in owners
     )
-    if fixed:
-        return Conjunct(node, frozenset(), movable=False)
-    return Conjunct(node, frozenset(name for name in owners if name is not None))
+    return Conjunct(node) if stays else Conjunct(node, frozenset(name for name in owners if name is not None))
 
 
 def factor_common_conjuncts(condition: exp.Expr) -> list[exp.Expr]:

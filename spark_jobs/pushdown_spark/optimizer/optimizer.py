@@ -38,7 +38,6 @@ from pushdown_spark.optimizer.sql_reader import (
     ParsedQuery,
     UnreadableQueryError,
     named_tables,
-    parse_query,
     referenced_cte,
     replace_table_names,
 )
@@ -78,34 +77,31 @@ PASSES: tuple[Callable[[QueryContext], None], ...] = (
 
 
 class QueryOptimizer:
-    """Optimizes queries over declared sources, with joins of every kind, sub-queries and set operations."""
+    """Optimizes queries over declared sources, with joins of every kind, sub-queries and set operations.
+
+    `samples` keeps samples of the sources for later queries.
+    """
 
     def __init__(
-        self,
-        spark: SparkSession,
-        sources: Mapping[str, AnySource],
-        options: JoinOptions,
-        relations: RelationCache,
-        samples: SampleCache,
-        views: PrivateViews,
+        self, spark: SparkSession, sources: Mapping[str, AnySource], relations: RelationCache, views: PrivateViews
     ) -> None:
         self._spark = spark
         self._sources = sources
-        self._options = options
         self._relations = relations
-        self._samples = samples
         self._views = views
+        self.samples = SampleCache()
 
-    def optimize(self, sql: str) -> QueryResult:
-        """Plan a query.
+    def optimize(self, sql: str, tree: exp.Query, options: JoinOptions) -> QueryResult:
+        """Plan a query, given its text and its syntax tree.
 
-        Raises UnreadableQueryError if sqlglot cannot read it, or if it reads a table that is not a declared source.
+        Raises UnreadableQueryError if sqlglot reads it differently from Spark, or if it reads a table that is not a
+        declared source.
         """
-        with closing(self._read(sql)) as context:
+        with closing(self._read(sql, tree, options)) as context:
             for optimize in PASSES:
                 optimize(context)
             # The next query of the session finds a warm JVM.
-            self._samples.analysis_costs = replace(self._samples.analysis_costs, warmup=0.0)
+            self.samples.analysis_costs = replace(self.samples.analysis_costs, warmup=0.0)
             assert context.frame is not None
             query = AnalyzedQuery(
                 self._spark,
@@ -117,9 +113,8 @@ class QueryOptimizer:
             )
             return QueryResult(query, list(context.scans.values()), context.reordered.joins)
 
-    def _read(self, sql: str) -> QueryContext:
-        """Parse a query, open its sources, and replace their names by those of private views."""
-        tree = parse_query(sql)
+    def _read(self, sql: str, tree: exp.Query, options: JoinOptions) -> QueryContext:
+        """Open the sources of a query, and replace their names by those of private views."""
         tables = dict(enumerate(named_tables(tree)))
         if not tables:
             declared_names = ", ".join(sorted(self._sources))
@@ -133,7 +128,7 @@ class QueryOptimizer:
         # A source is opened once, however often the query refers to it.
         relations = self._relations.open_all({source.name: source for source in declared.values()}.values())
         references = source_references(query.tree, {view: relations[source.name] for view, source in declared.items()})
-        return QueryContext(self._spark, self._options, self._samples, self._views, sql, query, references)
+        return QueryContext(self._spark, options, self.samples, self._views, sql, query, references)
 
     def _find_source(self, table: exp.Table) -> AnySource:
         """Return the source that a table refers to. Raises UnreadableQueryError if there is none."""

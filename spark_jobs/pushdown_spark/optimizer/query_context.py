@@ -87,8 +87,7 @@ class QueryScan:
 
     def native(self, reason: str) -> QueryScan:
         """Return the scan by Spark's own reader if that can replace this one, or else this scan."""
-        fallback = self.planned.fallback(lambda frame: frame)
-        return self if fallback is None else replace(self, scan=fallback(reason).scan)
+        return replace(self, scan=self.planned.native(reason)) if self.planned.has_fallback else self
 
 
 class QueryContext:

@@ -16,7 +16,7 @@ from pushdown_spark.optimizer.add_broadcast_hints import with_broadcast_hints
 from pushdown_spark.optimizer.executed_joins import JoinWatch
 from pushdown_spark.optimizer.query_context import QueryScan
 from pushdown_spark.result import PushdownResult, plan_lines
-from pushdown_spark.runtime.query_metrics import RowCount, StageWatch
+from pushdown_spark.runtime.query_metrics import RowCount, StageCounts, count_stages
 from pushdown_spark.scan.advice import with_advice
 from pushdown_spark.scan.base import report_of_run, run_context
 
@@ -54,7 +54,7 @@ class QueryResult(PushdownResult):
         self._scans = tuple(scans)
         self._joins = tuple(joins)
         self._reports_after_run: Callable[[], dict[str, SourceReport]] | None = None
-        self._can_fall_back = any(scan.native("check") is not scan for scan in scans)
+        self._can_fall_back = any(scan.planned.has_fallback for scan in scans)
         self._problem = next((scan.planned.problem for scan in scans if scan.planned.problem is not None), None)
 
     @property
@@ -69,12 +69,12 @@ class QueryResult(PushdownResult):
         with ExitStack() as scans:
             for scan in self._scans:
                 scans.enter_context(run_context(scan.scan, self._query.spark))
-            with StageWatch(self._query.spark) as watch:
+            with count_stages(self._query.spark) as stage_counts:
                 row_count = RowCount(self._query.spark, self._frame_with_local_rows(), single_pass=single_pass)
                 joins = JoinWatch(self._query.spark)
                 outcome = action(row_count.frame)
             self.rows = row_count.rows()
-            self._reports_after_run = self._prepare_reports(watch)
+            self._reports_after_run = self._prepare_reports(stage_counts)
             self._joins = joins.with_row_counts(self._joins)
             return outcome
 
@@ -86,14 +86,14 @@ class QueryResult(PushdownResult):
             frames[scan.view] = scan.scan.frame() if rows is None else rows
         return self._query.with_frames(frames)
 
-    def _prepare_reports(self, watch: StageWatch) -> Callable[[], dict[str, SourceReport]]:
+    def _prepare_reports(self, stage_counts: Callable[[], StageCounts]) -> Callable[[], dict[str, SourceReport]]:
         """Return what makes the reports after a run.
 
         Spark counts the bytes of all its readers together, so they belong to a scan only if it is the only one.
         """
         scans = [(scan.key, scan.scan, report_of_run(scan.scan)) for scan in self._scans]
         by_spark = [(key, scan) for key, scan, report in scans if scan.has_fixed_report or report().bytes_read is None]
-        counts = watch.counts() if len(by_spark) == 1 else None
+        counts = stage_counts() if len(by_spark) == 1 else None
 
         def complete() -> dict[str, SourceReport]:
             reports = {key: report() for key, _, report in scans}

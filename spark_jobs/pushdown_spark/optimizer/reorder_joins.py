@@ -10,7 +10,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
-from pushdown_spark.contract import JoinOptions, JoinReport, JoinTree
+from pushdown_spark.contract import JoinReport, JoinTree
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.optimizer.catalyst import Analyze
 from pushdown_spark.optimizer.column_names import ColumnNameResolver
@@ -53,16 +53,15 @@ def reorder_joins(context: QueryContext) -> None:
         request = StatisticsRequest(name, conditions, keys, columns)
         return context.statistics.statistics_of(reference.relation, request)
 
-    reordering = JoinReordering(
-        context.spark,
-        context.options,
-        context.resolver,
-        table_statistics,
-        context.types_in,
-        context.statistics_obstacle,
+    settings = replace(
+        ReorderSettings.of_session(context.spark, context.options),
+        obstacle=context.statistics_obstacle,
         hints_joins=True,
-        uses_known_keys=context.has_plain_literals and not _has_many_references(context),
-        source_names={view: reference.key for view, reference in context.by_view.items()},
+        reduces_statically=context.has_plain_literals and not _has_many_references(context),
+    )
+    source_names = {view: reference.key for view, reference in context.by_view.items()}
+    reordering = JoinReordering(
+        context.spark, settings, context.resolver, table_statistics, context.types_in, source_names
     )
     context.reordered = reordering.reorder(context.query, context.analyze)
 
@@ -78,39 +77,23 @@ def _has_many_references(context: QueryContext) -> bool:
 
 
 class JoinReordering:
-    """Reorders the joins of one query."""
+    """Reorders the joins of one query. `source_names` are the names of the sources in reports, by view."""
 
     def __init__(
         self,
         spark: SparkSession,
-        options: JoinOptions,
+        settings: ReorderSettings,
         resolver: ColumnNameResolver,
         table_statistics: TableStatisticsOf,
         types_of: Callable[[SelectBlock], ColumnTypes],
-        obstacle: str | None = None,
-        *,
-        hints_joins: bool = False,
-        uses_known_keys: bool = False,
         source_names: Mapping[str, str] | None = None,
     ) -> None:
-        """Read the settings of the session.
-
-        `obstacle` is the reason not to collect statistics. `hints_joins` requires that every table has a unique name
-        and that the caller adds the hints in `OptimizedQuery.broadcast`. `uses_known_keys` requires that the statistics
-        of a table describe exactly the rows of its files. `source_names` are the names of the sources in reports, by
-        view.
-        """
         self._spark = spark
+        self._settings = settings
         self._resolver = resolver
         self._table_statistics = table_statistics
         self._types_of = types_of
         self._source_names = source_names or {}
-        self._settings = replace(
-            ReorderSettings.of_session(spark, options),
-            obstacle=obstacle,
-            hints_joins=hints_joins,
-            uses_known_keys=uses_known_keys,
-        )
 
     def reorder(self, query: ParsedQuery, analyze: Analyze) -> OptimizedQuery:
         """Return the query with its joins in order.
@@ -175,6 +158,7 @@ def reorder_block(
     >>> rows = {"a": 1e6, "b": 1e6, "c": 10.0}
     >>> def statistics_of(block, name, conditions):
     ...     return RelationStatistics(rows[name], rows[name])
+    >>> from pushdown_spark.contract import JoinOptions
     >>> query = parse_query("SELECT a.x FROM a JOIN b ON a.k = b.k JOIN c ON b.m = c.m")
     >>> block = next(select_blocks(query, lambda table: frozenset({"k", "m", "x"})))
     >>> settings = ReorderSettings(JoinOptions(), broadcast_bytes=-1)
@@ -220,7 +204,7 @@ class _BlockChains:
         """
         if isinstance(plan, Filter):
             return replace(plan, child=self._with_inner_chains(plan.child, plan.conjuncts))
-        if not isinstance(plan, Join) or plan.hinted:
+        if not isinstance(plan, Join) or plan.has_hint:
             return plan
         if plan.kind.is_inner:
             return replace(plan, left=self._with_inner_chains(plan.left, (*above, *plan.conjuncts)))

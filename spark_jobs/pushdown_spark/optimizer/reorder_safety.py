@@ -50,8 +50,6 @@ _NEVER_FAIL = (
     *(exp.StartsWith, exp.EndsWith, exp.Contains),
     *(exp.Coalesce, exp.Case, exp.If, exp.Nullif, exp.Greatest, exp.Least, exp.DataType),
 )
-_CONDITION_LINE = re.compile(r"^\W*(?:Join|Filter)\b")
-_COLUMN_CAST = re.compile(r"\bcast\([^'\d]")
 _SAFE_CAST = re.compile(
     r"\bcast\((?:(?:[\d.-]+|null) as [a-z]+(?:\(\d+,\d+\))?|\w+#\d+L as decimal\(20,0\))\)|\(0 [-+*/] 0\)"
 )
@@ -214,15 +212,14 @@ def casts_may_fail(frame: DataFrame) -> bool:
 
 
 def _explained_casts_may_fail(frame: DataFrame) -> bool:
-    """Return the same for Spark Connect, from the output of explain(). Every cast of a column counts."""
+    """Return the same for Spark Connect, from the output of explain(). Every cast that may fail by its text counts."""
     output = io.StringIO()
     with redirect_stdout(output):
         frame.explain(extended=True)
     analyzed = (
         output.getvalue().partition("== Analyzed Logical Plan ==")[2].partition("== Optimized Logical Plan ==")[0]
     )
-    lines = [line for line in analyzed.splitlines() if _CONDITION_LINE.search(line)]
-    return not analyzed or any(_COLUMN_CAST.search(line) for line in lines)
+    return not analyzed or any(_has_unsafe_cast(line.lstrip(" :+-")) for line in analyzed.splitlines())
 
 
 def _matching_nodes(tree: JavaObject, text: str, matches: Callable[[str], bool]) -> Iterator[JavaObject]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pushdown_spark.contract import (
     ONLY_SOURCE,
@@ -14,8 +14,10 @@ from pushdown_spark.contract import (
     RemoteConnection,
     RemoteSourceSpec,
     SourceFormat,
+    SourceSpec,
+    TableSourceSpec,
 )
-from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog
+from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog, implicit_catalog
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,11 @@ class Source:
 
     name: str
     format: SourceFormat
-    paths: tuple[str, ...]
-    schema: str | None
-    options: Mapping[str, str]
-    reader: ReaderChoice
-    filter_pushdown: bool
+    paths: tuple[str, ...] = ()
+    schema: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    reader: ReaderChoice = ReaderChoice.AUTO
+    filter_pushdown: bool = True
     orc: OrcOptions = field(default_factory=OrcOptions)
     on_schema_conflict: OnSchemaConflict = OnSchemaConflict.ERROR
     on_missing_column: OnMissingColumn = OnMissingColumn.NULL
@@ -41,6 +43,30 @@ class Source:
     cold: bool = False
     max_malformed: int | None = None
     table: str | None = None
+
+    @classmethod
+    def of(cls, name: str, spec: SourceSpec | TableSourceSpec, *, cold: bool = False) -> Source:
+        """Return the source of a part of a job spec."""
+        source = cls(
+            name,
+            SourceFormat(spec.format),
+            options={key.lower(): value for key, value in spec.options.items()},
+            reader=spec.reader,
+            filter_pushdown=spec.filter_pushdown,
+            orc=spec.orc,
+            catalog=implicit_catalog(spec.implicit_names, spec.implicit_columns),
+            cold=cold,
+        )
+        if isinstance(spec, TableSourceSpec):
+            return replace(source, table=spec.table)
+        return replace(
+            source,
+            paths=spec.path,
+            schema=spec.schema_ddl,
+            on_schema_conflict=spec.on_schema_conflict,
+            on_missing_column=spec.on_missing_column,
+            max_malformed=spec.max_malformed,
+        )
 
     def parameter(self, name: str) -> str:
         """Return a parameter of this source for a message, with the source's name if there may be others."""
@@ -58,8 +84,12 @@ class RemoteSource:
     @property
     def as_files(self) -> Source:
         """The declaration that requests carry for the table."""
-        pushdown = self.spec.filter_pushdown
-        return Source(self.name, SourceFormat.REMOTE, (), None, {}, ReaderChoice.PUSHDOWN, pushdown)
+        return Source(
+            self.name,
+            SourceFormat.REMOTE,
+            reader=ReaderChoice.PUSHDOWN,
+            filter_pushdown=self.spec.filter_pushdown,
+        )
 
 
 AnySource = Source | RemoteSource

@@ -66,10 +66,12 @@ def file_schemas(
     """
     if source.format is SourceFormat.CSV:
         try:
-            lines = _first_lines(spark, source, listing)
+            check_broken_files(spark, source.options)
+            syntax = _Csv.of(source)
+            lines = _first_lines(spark, source, listing, syntax)
         except UnsupportedError:
             return _infer_csv(spark, source, listing)
-        return _csv_schemas(spark, source, lines, infer_schema)
+        return _csv_schemas(spark, source, syntax, lines, infer_schema)
     check_broken_files(spark, source.options)
     if source.format is SourceFormat.JSON:
         return json_schemas(spark, source, variants)
@@ -165,12 +167,12 @@ class _Csv:
     escape: str
 
     @classmethod
-    def of(cls, source: Source) -> _Csv | None:
-        """Return the options of a source, None if only Spark can divide its files into lines and fields."""
+    def of(cls, source: Source) -> _Csv:
+        """Return the options of a source. Raises UnsupportedError if only Spark can divide its files into fields."""
         options = source.options
         encoding = options.get("encoding", options.get("charset", "utf-8")).lower()
         if encoding not in ("utf-8", "utf8") or {"linesep", "multiline"} & options.keys():
-            return None
+            raise UnsupportedError("only Spark can divide the files into lines")
         sep = options.get("sep", options.get("delimiter", ","))
         syntax = cls(
             is_option_on(options, "header"),
@@ -181,7 +183,9 @@ class _Csv:
             options.get("escape", "\\"),
         )
         signs = (syntax.sep, syntax.quote or " ", syntax.escape or " ")
-        return syntax if syntax.header or all(len(sign) == 1 for sign in signs) else None
+        if not syntax.header and any(len(sign) != 1 for sign in signs):
+            raise UnsupportedError("only Spark can divide the lines into fields")
+        return syntax
 
 
 def _infer_csv(spark: SparkSession, source: Source, listing: Listing) -> tuple[FileSchema, ...]:
@@ -197,36 +201,28 @@ def _infer_csv(spark: SparkSession, source: Source, listing: Listing) -> tuple[F
     return tuple(schemas)
 
 
-@dataclass(frozen=True)
-class _Lines:
-    """The first line of each CSV file with lines."""
-
-    syntax: _Csv
-    lines: tuple[tuple[InputFile, str], ...]
-
-
-def _first_lines(spark: SparkSession, source: Source, listing: Listing) -> _Lines:
-    """Return the first lines. Raises UnsupportedError if only Spark can read them."""
-    check_broken_files(spark, source.options)
+def _first_lines(
+    spark: SparkSession, source: Source, listing: Listing, syntax: _Csv
+) -> tuple[tuple[InputFile, str], ...]:
+    """Return the first line of each file with lines. Raises UnsupportedError if only Spark can read the files."""
     files = listing.files(driver_storage_for(spark, listing.uris, source.options))
-    syntax = _Csv.of(source)
-    if syntax is None:
-        raise UnsupportedError("only Spark knows the syntax of the lines")
     if any(file.compression is None for file in files):
         raise UnsupportedError("a file may have a compression that only Spark supports")
     lines = _map_files(lambda file: _first_line(file, syntax) if file.size else None, files)
-    pairs = ((file, line) for file, line in zip(files, lines, strict=True) if line is not None)
-    return _Lines(syntax, tuple(pairs))
+    return tuple((file, line) for file, line in zip(files, lines, strict=True) if line is not None)
 
 
 def _csv_schemas(
-    spark: SparkSession, source: Source, first: _Lines, infer_schema: InferSchema
+    spark: SparkSession,
+    source: Source,
+    syntax: _Csv,
+    lines: Sequence[tuple[InputFile, str]],
+    infer_schema: InferSchema,
 ) -> tuple[FileSchema, ...]:
     """Return the columns of each header, or a column for each field of the first line. Spark may infer types."""
-    syntax = first.syntax
     by_line: dict[str, t.StructType] = {}
     schemas = []
-    for file, line in first.lines:
+    for file, line in lines:
         if syntax.infers and source.schema is None:
             schema = infer_schema([escape_glob(decode_uri(file.uri))])
         else:

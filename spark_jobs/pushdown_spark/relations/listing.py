@@ -103,7 +103,9 @@ class Listing:
     @cached_property
     def partition_columns(self) -> tuple[str, ...]:
         """The partition columns, which Spark takes from directory names."""
-        return partition_columns(self.frame)
+        table, is_v2 = _table(self.frame)
+        schema = table.fileIndex().partitionSchema() if is_v2 else table.partitionSchema()
+        return tuple(str(name) for name in schema.fieldNames())
 
     @cached_property
     def local_files(self) -> tuple[InputFile, ...]:
@@ -168,25 +170,18 @@ def list_entries(frame: DataFrame) -> Iterator[FileEntry]:
         yield FileEntry(str(status.getPath().toString()), int(status.getLen()), int(status.getModificationTime()))
 
 
-def partition_columns(frame: DataFrame) -> tuple[str, ...]:
-    """Return the partition columns that Spark's own reader takes from directory names."""
-    relation = _relation(frame)
-    is_v2 = relation.nodeName() == "DataSourceV2Relation"
-    schema = relation.table().fileIndex().partitionSchema() if is_v2 else relation.relation().partitionSchema()
-    return tuple(str(name) for name in schema.fieldNames())
-
-
 def file_columns(frame: DataFrame) -> tuple[str, ...]:
     """Return the columns of the files in their order, as Spark's own reader knows them."""
-    relation = _relation(frame)
+    table, _ = _table(frame)
+    return tuple(str(name) for name in table.dataSchema().fieldNames())
+
+
+def _table(frame: DataFrame) -> tuple[JavaObject, bool]:
+    """Return Spark's description of the files of a DataFrame, and whether it is that of a data source of version 2."""
+    # Spark pads CHAR columns in a node above the only leaf.
+    relation = frame._jdf.queryExecution().analyzed().collectLeaves().head()
     is_v2 = relation.nodeName() == "DataSourceV2Relation"
-    schema = relation.table().dataSchema() if is_v2 else relation.relation().dataSchema()
-    return tuple(str(name) for name in schema.fieldNames())
-
-
-def _relation(frame: DataFrame) -> JavaObject:
-    """Return the only leaf of the plan. Spark pads CHAR columns in a node above it."""
-    return frame._jdf.queryExecution().analyzed().collectLeaves().head()
+    return (relation.table() if is_v2 else relation.relation()), is_v2
 
 
 def listing_bytes(frame: DataFrame) -> int:
@@ -196,10 +191,8 @@ def listing_bytes(frame: DataFrame) -> int:
 
 def file_index(frame: DataFrame) -> JavaObject:
     """Return Spark's file index of a DataFrame over files."""
-    relation = _relation(frame)
-    is_v2 = relation.nodeName() == "DataSourceV2Relation"
-    index = relation.table().fileIndex() if is_v2 else relation.relation().location()
-    return all_partitions(frame.sparkSession, index)
+    table, is_v2 = _table(frame)
+    return all_partitions(frame.sparkSession, table.fileIndex() if is_v2 else table.location())
 
 
 def all_partitions(spark: SparkSession, index: JavaObject) -> JavaObject:

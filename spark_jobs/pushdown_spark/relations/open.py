@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from stat import S_ISDIR
+from typing import NamedTuple
 
 from py4j.java_gateway import JavaObject
 from pyspark import inheritable_thread_target
@@ -15,7 +18,6 @@ from pushdown_spark.contract import FORMATS_WITHOUT_FILES, SourceFormat
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, Source
 from pushdown_spark.relations.file_relation import FileRelation, has_unnamed_fields
-from pushdown_spark.relations.file_versions import FileVersion, file_versions
 from pushdown_spark.relations.listing import decode_uri
 from pushdown_spark.relations.tables import open_table
 from pushdown_spark.runtime.file_paths import local_path
@@ -24,6 +26,11 @@ _MAX_THREADS = 4
 """File relations that are opened at the same time. Opening mostly waits for listings, footers and small Spark jobs."""
 _CACHED_FORMATS = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.ORC, SourceFormat.PARQUET})
 """Formats whose relations are cached. Which Avro files are read depends on Hadoop's settings, which may change."""
+_MAX_FILES = 2_000
+"""Number of files up to which looking at each takes less time than Spark's listing."""
+_MAX_DEPTH = 20
+_WILD = frozenset("*?[]{}\\%")
+"""Characters with which a path may not be the path of a file."""
 
 
 def open_relation(spark: SparkSession, source: AnySource) -> Relation:
@@ -83,7 +90,7 @@ class RelationCache:
         """Return what the relation of a source depends on, None if it is not known."""
         if not isinstance(source, Source) or source.format not in _CACHED_FORMATS or has_unnamed_fields(source):
             return None
-        files = file_versions(source.paths)
+        files = _file_versions(source.paths)
         if files is None:
             return None
         return _Version(source, int(self._settings.hashCode()), files)
@@ -100,8 +107,44 @@ class _Version:
 
     source: Source
     settings: int
-    files: Mapping[str, FileVersion]
+    files: Mapping[str, _FileVersion]
 
     def has_files(self, uris: Sequence[str]) -> bool:
         """Return whether all files that Spark has listed are among those of the version."""
         return all(str(local_path(decode_uri(uri))) in self.files for uri in uris)
+
+
+class _FileVersion(NamedTuple):
+    """The inode of a file, its size in bytes, and the nanosecond of its last change."""
+
+    inode: int
+    size: int
+    modified: int
+
+
+def _file_versions(paths: Sequence[str]) -> Mapping[str, _FileVersion] | None:
+    """Return the versions of the files and directories at and below local paths, by absolute path.
+
+    Returns None if a path is not local, has wildcards or does not exist, or if there are too many files.
+    """
+    versions: dict[str, _FileVersion] = {}
+    try:
+        for path in paths:
+            local = path.removeprefix("file://").removeprefix("file:")
+            if ":" in local or not _WILD.isdisjoint(local):
+                return None
+            _add_versions(versions, os.path.abspath(local), 0)  # noqa: PTH100 - `Path.resolve` would follow links
+    except OSError:
+        return None
+    return versions
+
+
+def _add_versions(versions: dict[str, _FileVersion], path: str, depth: int) -> None:
+    if len(versions) > _MAX_FILES or depth > _MAX_DEPTH:
+        raise OSError("too many files")
+    status = os.stat(path)  # noqa: PTH116 - thousands of paths
+    versions[path] = _FileVersion(status.st_ino, status.st_size, status.st_mtime_ns)
+    if S_ISDIR(status.st_mode):
+        with os.scandir(path) as entries:
+            for entry in entries:
+                _add_versions(versions, entry.path, depth + 1)

@@ -83,9 +83,10 @@ class ScanRequest:
 
     def with_frame(self, frame: DataFrame) -> ScanRequest:
         """Return the request over another DataFrame of the same source."""
-        if frame is self.native:
-            return self
-        listing = Listing(frame)
+        return self if frame is self.native else self.with_listing(Listing(frame))
+
+    def with_listing(self, listing: Listing) -> ScanRequest:
+        """Return the request over other files of the same source."""
         return replace(self, load_listing=lambda: listing)
 
     def for_spark_only(self, reason: str) -> ScanRequest:

@@ -1,8 +1,8 @@
-"""Relations of the tables of Spark's catalog whose rows are those of files.
+"""Relations of tables and views of Spark's catalog: tables of files that our readers read too, and all others.
 
 The catalog decides what Spark reads: the columns and their types, the options, the partitions and the directories of
-the files. A relation takes all of this from Spark's own plan of the table, so that our readers read the same files with
-the same schema.
+the files. The relation of a table of files takes all of this from Spark's own plan of the table, so that our readers
+read the same files with the same schema.
 """
 
 from __future__ import annotations
@@ -20,17 +20,15 @@ from pushdown_spark.contract import (
     ONLY_SOURCE,
     ErrorCode,
     ReaderChoice,
-    SourceFormat,
     TableSourceSpec,
 )
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.projection.file_locations import location
-from pushdown_spark.projection.metadata_columns import implicit_catalog
 from pushdown_spark.projection.resolver import Projection
 from pushdown_spark.projection.schema_alignment import ddl
 from pushdown_spark.projection.schema_merge import MergeRules
-from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.base import Relation, RelationWithoutFiles
 from pushdown_spark.relations.catalog import (
     MEMORY_INDEX,
     CatalogTable,
@@ -44,7 +42,6 @@ from pushdown_spark.relations.file_relation import FileRelation
 from pushdown_spark.relations.listing import Listing, is_local, listing_bytes
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.schema_discovery import TableSchema
-from pushdown_spark.relations.spark_relations import SparkRelation
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.jvm_gateway import class_name, elements, plan_dataframe
 
@@ -80,24 +77,7 @@ def load_table(spark: SparkSession, source: Source, options: Mapping[str, str] |
 
 def table_directories(spark: SparkSession, table: TableSourceSpec) -> set[str]:
     """Return the directories of all files that a table or view reads. Raises typed errors if there is no such table."""
-    return source_directories(load_table(spark, declared_table(ONLY_SOURCE, table)))
-
-
-def declared_table(name: str, spec: TableSourceSpec, *, cold: bool = False) -> Source:
-    """Return the declaration of a table of the catalog."""
-    return Source(
-        name,
-        SourceFormat.TABLE,
-        (),
-        None,
-        {key.lower(): value for key, value in spec.options.items()},
-        spec.reader,
-        spec.filter_pushdown,
-        spec.orc,
-        catalog=implicit_catalog(spec.implicit_names, spec.implicit_columns),
-        cold=cold,
-        table=spec.table,
-    )
+    return source_directories(load_table(spark, Source.of(ONLY_SOURCE, table)))
 
 
 class TableRelation(FileRelation):
@@ -193,3 +173,37 @@ def _check_listing(listing: Listing) -> None:
         raise UnsupportedError(_STALE) from problem
     if size != listing_bytes(listing.frame):
         raise UnsupportedError(_STALE)
+
+
+class SparkRelation(RelationWithoutFiles):
+    """A table or view that Spark reads, with the columns, the predicate and the limit of a query in Spark's plan."""
+
+    def __init__(self, spark: SparkSession, source: Source, frame: DataFrame, reason: str) -> None:
+        """`frame` is Spark's DataFrame over the table, and `reason` says why only Spark reads it."""
+        super().__init__(spark, source)
+        self._frame = frame
+        self._reason = reason
+
+    @property
+    def native(self) -> DataFrame:
+        """Spark's own lazy DataFrame over the table."""
+        return self._frame
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the table."""
+        return self._frame.schema
+
+    @property
+    def kind(self) -> str:
+        """The kind of the source with its article, for error messages."""
+        return f"{self.source.table or self.source.paths[0]}, which only Spark reads,"
+
+    def origin(self, column: str) -> str:
+        """Return where a column's type comes from, for error messages."""
+        return f"in {self.source.table or self.source.paths[0]}"
+
+    def request(self, projection: Projection, where: str | None) -> ScanRequest:
+        """Return what Spark must deliver for a projection and a predicate."""
+        request = super().request(projection, where)
+        return request.for_spark_only(self._reason)

@@ -8,8 +8,10 @@ import re
 import tempfile
 from pathlib import Path
 
+from py4j.java_gateway import JavaClass, JavaObject
 from py4j.protocol import Py4JJavaError
 from pydantic import ValidationError
+from pyspark import SparkContext
 
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues
 from pushdown_spark.contract.driver_claim import claim
@@ -22,11 +24,13 @@ from pushdown_spark.contract.encryption import (
     is_encrypted,
 )
 from pushdown_spark.contract.progress import Progress, progress_path
-from pushdown_spark.errors import BadSpecError
+from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.runtime.error_classification import classify
-from pushdown_spark.runtime.submitted_files import SubmittedFiles, is_remote
+from pushdown_spark.runtime.file_paths import moves_directories
+from pushdown_spark.runtime.filesystem import HadoopFiles
 
 _LOCAL_SCHEME = re.compile(r"^file:/+")
+_REMOTE = re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def read_text(name: str, path: str, advice: str = "") -> str:
@@ -162,3 +166,39 @@ def _decrypt_secrets(path: str, text: str, spec_text: str) -> str:
         raise BadSpecError(
             f"secrets_path: cannot decrypt {path}: {problem}; give worker and driver the same {KEY_VARIABLE}"
         ) from None
+
+
+def is_remote(path: str) -> bool:
+    """Return whether a path is the URI of another file system than that of this machine."""
+    return _REMOTE.match(path) is not None
+
+
+class SubmittedFiles(HadoopFiles):
+    """Hadoop's file systems in the JVM that spark-submit started, or in a new JVM without one."""
+
+    def __init__(self, path: str) -> None:
+        """Open the file system of a URI."""
+        SparkContext._ensure_initialized()
+        view = SparkContext._jvm
+        if view is None:
+            raise PushdownError("this Python has no JVM of its own; submit the job with spark-submit")
+        self._client = view._gateway_client
+        self._path_class = self._java_class("org.apache.hadoop.fs.Path")
+        settings = self._java_class("org.apache.spark.SparkConf")()
+        utilities = self._java_class("org.apache.spark.deploy.SparkHadoopUtil").get()
+        self._configuration = utilities.newConfiguration(settings)
+        self._moves_directories = moves_directories(path)
+
+    def credential(self, alias: str) -> str | None:
+        """Return an entry of the Hadoop credential providers, None if there is no provider or no entry."""
+        characters = self._configuration.getPasswordFromCredentialProviders(alias)
+        return None if characters is None else "".join(map(str, characters))
+
+    def _create(self, path: str) -> JavaObject:
+        """Return the stream of a new file. If its directory is missing, the task has ended, and this fails."""
+        if not self._moves_directories:
+            return super()._create(path)
+        return self._system(path).createFile(self._path(path)).overwrite(True).build()
+
+    def _java_class(self, name: str) -> JavaClass:
+        return JavaClass(name, self._client)

@@ -134,11 +134,7 @@ class HadoopFiles:
         """Create a file with a text. Return False if another process has created it first."""
         builder = self._system(path).createFile(self._path(path)).recursive().overwrite(False)
         try:
-            stream = builder.opt(_CREATE_IF_ABSENT, True).build()
-            try:
-                stream.write(bytearray(text.encode()))
-            finally:
-                stream.close()
+            _write(builder.opt(_CREATE_IF_ABSENT, True).build(), text)
         except Py4JJavaError:
             # Some stores fail when the file is created, others when it is closed. The content identifies the creator.
             content = self.read_text(path)
@@ -152,11 +148,7 @@ class HadoopFiles:
         parent, _, name = path.rpartition("/")
         # Object stores only show complete files.
         draft = f"{parent}/.{name}{DRAFT}" if self._moves_directories else path
-        stream = self._create(draft)
-        try:
-            stream.write(bytearray(text.encode()))
-        finally:
-            stream.close()
+        _write(self._create(draft), text)
         if draft != path:
             self.delete(path)
             self.rename(draft, path)
@@ -186,6 +178,14 @@ class HadoopFiles:
 
     def _system(self, path: str) -> JavaObject:
         return self._path(path).getFileSystem(self._configuration)
+
+
+def _write(stream: JavaObject, text: str) -> None:
+    """Write a text to a stream and close it."""
+    try:
+        stream.write(bytearray(text.encode()))
+    finally:
+        stream.close()
 
 
 def open_files(spark: SparkSession, path: str) -> Files:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from types import TracebackType
-from typing import Self
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract.progress import Progress, SourceProgress
+from pushdown_spark.runtime.query_metrics import stages_with_tag
 
 INTERVAL_SECONDS = 5.0
 """The time between two measurements."""
@@ -50,28 +48,19 @@ def publish_progress(measure: Callable[[], Progress | None], publish: Callable[[
 
 
 class QueryProgress:
-    """The progress of the query that runs in a block.
+    """The progress of a query whose jobs have a tag.
 
     `scans` returns the progress of each scan, None for a scan that does not know it, or None if a LIMIT may end the
     scans at any time.
     """
 
-    def __init__(self, spark: SparkSession, scans: Callable[[], Sequence[SourceProgress | None] | None]) -> None:
+    def __init__(
+        self, spark: SparkSession, tag: str, scans: Callable[[], Sequence[SourceProgress | None] | None]
+    ) -> None:
         self._spark = spark
+        self._tag = tag
         self._scans = scans
         self._estimate = TimeLeft(time.monotonic())
-        self._tag = f"airflow_pushdown-progress-{uuid.uuid4().hex}"
-
-    def __enter__(self) -> Self:
-        self._spark.sparkContext.addJobTag(self._tag)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop tagging new jobs. The JVM may have ended, whose error must not replace that of the query."""
-        with suppress(Exception):
-            self._spark.sparkContext.removeJobTag(self._tag)
 
     def measure(self) -> Progress | None:
         """Return the figures that are known now, None if there are none."""
@@ -109,8 +98,7 @@ class QueryProgress:
     def _running_stages(self) -> list[JavaObject]:
         """Return the stages of the query that have running tasks. Those that start Python workers are not its own."""
         tracker = self._spark.sparkContext._jsc.sc().statusTracker()
-        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForTag(self._tag)]
-        stages = {int(stage) for job in jobs if job.isDefined() for stage in job.get().stageIds()}
+        stages = stages_with_tag(self._spark, self._tag)
         active = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds() if int(stage) in stages]
         return [stage.get() for stage in active if stage.isDefined()]
 

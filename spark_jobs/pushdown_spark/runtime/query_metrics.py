@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import cast
 
 from py4j.java_gateway import JavaObject
@@ -45,10 +46,11 @@ class QueryWatch:
             new.append(query)
         return new[::-1]
 
-    def plan(self, query: int) -> list[PlanNode]:
+    def plan(self, query: JavaObject) -> list[PlanNode]:
         """Return the roots of the final plan of a query."""
-        graph = cast("PlanGraph", scala_value(self._spark, self.store.planGraph(query)))
-        values = cast("dict[str, str]", scala_value(self._spark, self.store.executionMetrics(query)))
+        number = query_number(query)
+        graph = cast("PlanGraph", scala_value(self._spark, self.store.planGraph(number)))
+        values = cast("dict[str, str]", scala_value(self._spark, self.store.executionMetrics(number)))
         return plan_roots(graph, values)
 
 
@@ -86,7 +88,7 @@ class RowCount:
         if self._observation is not None:
             return int(self._observation.get["rows"])
         for query in self._watch.queries():
-            nodes = (node for root in self._watch.plan(query_number(query)) for node in root.nodes())
+            nodes = (node for root in self._watch.plan(query) for node in root.nodes())
             filters = (node for node in nodes if node.kind == "Filter" and self._marker in node.description)
             counter = next((node for node in filters if ROW_METRIC in node.metrics), None)
             if counter is not None:
@@ -127,43 +129,43 @@ class StageCounts:
         return report.model_copy(update=changes)
 
 
-class StageWatch:
-    """The input metrics of the stages that start within a block, for Spark's own readers."""
+@contextmanager
+def job_tag(spark: SparkSession) -> Iterator[str]:
+    """Give the jobs that start within the block a tag. Yield the tag."""
+    tag = f"airflow_pushdown-{uuid.uuid4().hex}"
+    spark.sparkContext.addJobTag(tag)
+    try:
+        yield tag
+    finally:
+        # The JVM may have ended, whose error must not replace that of the query.
+        with suppress(Exception):
+            spark.sparkContext.removeJobTag(tag)
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self._tag = f"airflow_pushdown-{uuid.uuid4().hex}"
 
-    def __enter__(self) -> StageWatch:
-        self._spark.sparkContext.addJobTag(self._tag)
-        return self
+def stages_with_tag(spark: SparkSession, tag: str) -> set[int]:
+    """Return the numbers of the stages of the jobs with a tag."""
+    tracker = spark.sparkContext._jsc.sc().statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForTag(tag)]
+    return {int(stage) for job in jobs if job.isDefined() for stage in job.get().stageIds()}
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop tagging new jobs."""
-        self._spark.sparkContext.removeJobTag(self._tag)
 
-    def counts(self) -> StageCounts:
-        """Return what the tasks of all stages have counted."""
-        attempts = self._attempts()
-        return StageCounts(
-            sum(int(attempt.executorRunTime()) for attempt in attempts) / 1000,
-            sum(int(attempt.inputBytes()) for attempt in attempts),
-            sum(int(attempt.inputRecords()) for attempt in attempts),
-        )
+@contextmanager
+def count_stages(spark: SparkSession) -> Iterator[Callable[[], StageCounts]]:
+    """Yield a function that returns what the tasks of the stages have counted that start within the block."""
+    with job_tag(spark) as tag:
+        yield lambda: _stage_counts(spark, tag)
 
-    def _attempts(self) -> list[JavaObject]:
-        """Return the last attempt of each stage that has run."""
-        wait_for_events(self._spark)
-        scala_context = self._spark.sparkContext._jsc.sc()
-        tracker, store = scala_context.statusTracker(), scala_context.statusStore()
-        stages = {
-            int(stage)
-            for job in tracker.getJobIdsForTag(self._tag)
-            for stage in tracker.getJobInfo(job).get().stageIds()
-        }
-        return [attempt for stage in stages if (attempt := _last_attempt(store, stage)) is not None]
+
+def _stage_counts(spark: SparkSession, tag: str) -> StageCounts:
+    wait_for_events(spark)
+    store = spark.sparkContext._jsc.sc().statusStore()
+    known = [_last_attempt(store, stage) for stage in stages_with_tag(spark, tag)]
+    attempts = [attempt for attempt in known if attempt is not None]
+    return StageCounts(
+        sum(int(attempt.executorRunTime()) for attempt in attempts) / 1000,
+        sum(int(attempt.inputBytes()) for attempt in attempts),
+        sum(int(attempt.inputRecords()) for attempt in attempts),
+    )
 
 
 def _last_attempt(store: JavaObject, stage: int) -> JavaObject | None:

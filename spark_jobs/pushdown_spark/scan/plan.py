@@ -22,20 +22,24 @@ class Choice:
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """A planned scan of files by one of our readers."""
+    """A planned scan of files by one of our readers. `conjuncts` are those that the reader gets."""
 
     files: tuple[InputFile, ...]
     choice: Choice
     conjuncts: tuple[ConjunctReport, ...]
 
     def report(self, request: ScanRequest, notes: tuple[str, ...], carrier: str | None = None) -> SourceReport:
-        """Return the report before a run, without counts. `carrier` is where lines are searched."""
+        """Return the report before a run, without counts. `carrier` is where lines are searched.
+
+        The conjuncts that pruned partitions come first.
+        """
+        pruning = () if request.directories is None else request.directories.conjuncts
         return SourceReport(
             reader=_READER,
             carrier=carrier,
             reason=self.choice.reason,
             cost=CostReport.of(carrier or _READER, self.choice.predicted),
-            conjuncts=self.conjuncts,
+            conjuncts=(*pruning, *self.conjuncts),
             columns=request.columns,
             files_total=len(self.files),
             bytes_total=sum(file.size for file in self.files),

@@ -15,7 +15,7 @@ from spark_rows import sorted_rows
 from pushdown_spark.contract import JoinOptions, JoinTree
 from pushdown_spark.optimizer.add_broadcast_hints import with_broadcast_hints
 from pushdown_spark.optimizer.column_names import ColumnNameResolver
-from pushdown_spark.optimizer.join_order.equalities import ClassMember, Equality
+from pushdown_spark.optimizer.join_order.equalities import Equality, JoinColumn
 from pushdown_spark.optimizer.join_order.output_columns import RequiredOutputColumns
 from pushdown_spark.optimizer.logical_plan import extract_chain
 from pushdown_spark.optimizer.select_block import select_blocks
@@ -43,7 +43,7 @@ def relation(
 
 def equal(left: int, left_key: str, right: int, right_key: str) -> Equality:
     names = "abc"
-    return Equality(left, (names[left], left_key), right, (names[right], right_key))
+    return Equality(JoinColumn(left, (names[left], left_key)), JoinColumn(right, (names[right], right_key)))
 
 
 def test_unique_keys_bound_the_size_of_joins() -> None:
@@ -121,7 +121,7 @@ def test_equal_columns_are_required_until_their_class_is_joined() -> None:
     )
     chain = extract_chain(block.plan)
     assert chain is not None
-    group = tuple(ClassMember(number, (name, "x")) for number, name in enumerate("abc"))
+    group = tuple(JoinColumn(number, (name, "x")) for number, name in enumerate("abc"))
     assert RequiredOutputColumns(block, chain, ()).columns(0b011, 0) == set()
     assert RequiredOutputColumns(block, chain, [group]).columns(0b011, 0) == {"x"}
     assert RequiredOutputColumns(block, chain, [group]).columns(0b111, 0) == set()

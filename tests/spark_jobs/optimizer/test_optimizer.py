@@ -287,7 +287,7 @@ def test_no_statistics_are_collected_for_small_sources(
 def test_a_source_with_several_references_counts_once_as_new(spark: SparkSession, tables: dict[str, str]) -> None:
     session = PushdownSession(spark)
     session.add_source("n", path=tables["nations"], format="csv", schema=SCHEMAS["nations"], options={"header": "true"})
-    session._sql_planner()._samples.analysis_costs = AnalysisCosts(new=1.0, cached=0.1, warmup=0.0)
+    session._sql_planner().optimizer.samples.analysis_costs = AnalysisCosts(new=1.0, cached=0.1, warmup=0.0)
     (report,) = session.sql("SELECT a.id FROM n a, n b, n c WHERE a.id = b.id AND b.id = c.region").joins()
     assert "would take about 1.20 s" in report.reason
 

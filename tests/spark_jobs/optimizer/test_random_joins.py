@@ -13,8 +13,9 @@ from random_joins import TABLES, RandomQueries, rows_of
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions, JoinReport
-from pushdown_spark.optimizer import reduce_semi_joins
 from pushdown_spark.optimizer.column_names import ColumnNameResolver
+from pushdown_spark.optimizer.join_order import static_semi_joins
+from pushdown_spark.optimizer.join_order.decision import ReorderSettings
 from pushdown_spark.optimizer.reorder_joins import JoinReordering
 from pushdown_spark.optimizer.reorder_safety import ColumnTypes
 from pushdown_spark.optimizer.sql_reader import ParsedQuery
@@ -91,9 +92,8 @@ def random_order(spark: SparkSession, query: str, seed: int) -> tuple[str, tuple
         def is_exact_equality(self, left: exp.Column, right: exp.Column, /) -> bool:
             return left.name == right.name and left.name != "k"
 
-    reordering = JoinReordering(
-        spark, random.choice((ORDERED, STAR)), ColumnNameResolver(COLUMNS), statistics, lambda _: Named()
-    )
+    settings = ReorderSettings.of_session(spark, random.choice((ORDERED, STAR)))
+    reordering = JoinReordering(spark, settings, ColumnNameResolver(COLUMNS), statistics, lambda _: Named())
     optimized = reordering.reorder(ParsedQuery.of(query), spark.sql)
     return optimized.sql, optimized.joins
 
@@ -139,7 +139,7 @@ def check_pushed(spark: SparkSession, session: PushdownSession, seed: int, count
 
 @pytest.fixture
 def keys_always_pay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reduce_semi_joins, "_MIN_SKIPPED_ROWS", 0.0)
+    monkeypatch.setattr(static_semi_joins, "_MIN_SKIPPED_ROWS", 0.0)
 
 
 @pytest.mark.usefixtures("views", "keys_always_pay")

@@ -18,15 +18,15 @@ from spark_rows import sorted_rows
 
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.optimizer import reorder_joins
-from pushdown_spark.optimizer.join_order.equalities import ClassMember
-from pushdown_spark.optimizer.reduce_semi_joins import KeyPredicate, reduce_by_known_keys
+from pushdown_spark.optimizer.join_order.equalities import JoinColumn
+from pushdown_spark.optimizer.join_order.static_semi_joins import KeyPredicate, reduce_statically
 from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, KeyValues, RelationStatistics
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
 
 ROWS, IDS = 120_000, 1_000
 ALWAYS, NEVER = JoinOptions(min_bytes=0), JoinOptions(reorder=False)
-GROUP = (ClassMember(0, ("f", "k")), ClassMember(1, ("d", "id")))
+GROUP = (JoinColumn(0, ("f", "k")), JoinColumn(1, ("d", "id")))
 
 Plan = Callable[..., PushdownResult]
 
@@ -239,7 +239,7 @@ def figures(
 def reduce_chain(
     relations: list[RelationStatistics], *, read: bool = True
 ) -> tuple[list[RelationStatistics], list[KeyPredicate]]:
-    left, keys = reduce_by_known_keys(relations, [GROUP], lambda _: read, lambda *_: None)
+    left, keys = reduce_statically(relations, [GROUP], lambda _: read, lambda *_: None)
     return left, list(keys)
 
 
@@ -283,7 +283,7 @@ def test_savings_are_measured_before_propagation() -> None:
     )
     facts = replace(facts, columns={**facts.columns, ("f", "id"): seen})
     narrowed = replace(facts, filtered_rows=6_000.0)
-    left, keys = reduce_by_known_keys([facts, things], [GROUP], lambda _: True, lambda *_: narrowed)
+    left, keys = reduce_statically([facts, things], [GROUP], lambda _: True, lambda *_: narrowed)
     assert [each.member for each in keys] == [GROUP[1]]
     assert left[0].filtered_rows <= 6_000
 

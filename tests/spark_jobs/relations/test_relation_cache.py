@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pushdown_spark.contract import ReaderChoice, SourceFormat
+from pushdown_spark.contract import SourceFormat
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.session import PushdownSession
@@ -31,7 +31,7 @@ def zone(spark: SparkSession) -> Iterator[None]:
 
 
 def source(path: str, name: str, schema: str | None = None) -> Source:
-    return Source("t", SourceFormat(name), (path,), schema, {"header": "true"}, ReaderChoice.AUTO, True)
+    return Source("t", SourceFormat(name), (path,), schema, {"header": "true"})
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -17,7 +17,9 @@ from pushdown_spark.contract.progress import Progress
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.job import main
 from pushdown_spark.runtime.exchange import (
+    SubmittedFiles,
     claim_result,
+    is_remote,
     parse_spec,
     read_secrets,
     read_text,
@@ -25,7 +27,6 @@ from pushdown_spark.runtime.exchange import (
     write_result,
 )
 from pushdown_spark.runtime.jvm_gateway import java_class
-from pushdown_spark.runtime.submitted_files import SubmittedFiles, is_remote
 
 KEY = base64.urlsafe_b64encode(os.urandom(32)).decode()
 SECRETS = '{"hadoop": {"fs.s3a.secret.key": "hush"}}'

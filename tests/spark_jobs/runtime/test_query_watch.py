@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pushdown_spark.runtime.jvm_gateway import java_list
-from pushdown_spark.runtime.query_metrics import QueryWatch, StageWatch, query_number
+from pushdown_spark.runtime.query_metrics import QueryWatch, count_stages, query_number
 
 _REPETITIONS = 200
 """Spark's status store is late for about one of forty short queries."""
@@ -50,8 +50,8 @@ def test_stages_are_counted_after_spark_dropped_those_that_it_skipped(spark: Spa
     numbers = spark._jsc.parallelize(java_list(spark), 1)
     for _ in range(kept + 1):
         numbers.count()
-    with StageWatch(spark) as watch:
+    with count_stages(spark) as stage_counts:
         spark.range(1_000).repartition(2).groupBy().count().collect()
     for _ in range(kept // 10 + 1):
         numbers.count()
-    assert watch.counts().rows == 1_000
+    assert stage_counts().rows == 1_000

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +18,7 @@ from pushdown_spark.formats.native.scan import FILTER_SETTINGS
 from pushdown_spark.relations.catalog import is_plain_table, tables_in_plan
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.runtime.jvm_gateway import class_name, java_string
-from pushdown_spark.runtime.scan_metrics import ScanWatch
+from pushdown_spark.runtime.query_metrics import QueryWatch
 from pushdown_spark.scan.base import Scan
 
 _MAX_PLANNED_CONJUNCTS = 8
@@ -35,6 +37,11 @@ _VECTORED = re.compile(r"\bFormat: (?:ORC|Parquet)\b")
 """The scans of a plan whose bytes Spark does not count completely."""
 _IDENTIFIER = re.compile(r"#\d+L?")
 """The number that Spark gives a column in a plan."""
+
+_FILES_READ = ("number of files read", "number of result data files")
+"""Names of the metric of scans in Spark's file sources (also of Delta) and in Iceberg."""
+_FILES_SKIPPED = "number of skipped data files"
+_MANIFESTS = {"total": "total data manifests", "skipped": "number of skipped data manifests"}
 
 
 @dataclass(frozen=True)
@@ -57,10 +64,11 @@ class SparkPlanScan(Scan):
 
     is_native = True
 
-    def __init__(self, request: ScanRequest, notes: tuple[str, ...] = ()) -> None:
+    def __init__(self, request: ScanRequest, notes: tuple[str, ...]) -> None:
         self._request = request
         self._notes = notes
-        self._watch = ScanWatch(request.native.sparkSession, tables_in_plan(request.native))
+        self._watch = QueryWatch(request.native.sparkSession)
+        self._tables = tables_in_plan(request.native)
 
     @cached_property
     def counts_bytes_in_spark(self) -> bool:
@@ -79,28 +87,45 @@ class SparkPlanScan(Scan):
 
     def report(self) -> SourceReport:
         """Return the filters that Spark pushes and, after a run, the files that the table's scans read and skipped."""
-        report, metrics = self._plan_report, self._watch.metrics()
-        if metrics is None or metrics.files_read is None:
+        report, metrics = self._plan_report, self._scan_metrics()
+        if not metrics:
             return report
-        manifests = {"total": metrics.manifests_total, "skipped": metrics.manifests_skipped}
-        known = {outcome: count for outcome, count in manifests.items() if count is not None}
-        skipped, total = metrics.files_skipped, report.files_total
+        files_read = sum(metrics[name] for name in _FILES_READ)
+        total, skipped = report.files_total, metrics.get(_FILES_SKIPPED)
         if skipped is None and total:
-            skipped = max(total - metrics.files_read, 0)
+            skipped = max(total - files_read, 0)
+        manifests = {outcome: metrics[name] for outcome, name in _MANIFESTS.items() if name in metrics}
         return report.model_copy(
             update={
-                "files_read": metrics.files_read,
-                "files_total": total if skipped is None else metrics.files_read + skipped,
+                "files_read": files_read,
+                "files_total": total if skipped is None else files_read + skipped,
                 "skipped": {} if skipped is None else {"files": skipped},
-                "units": {"manifests": known} if known else {},
+                "units": {"manifests": manifests} if manifests else {},
             }
         )
+
+    def _scan_metrics(self) -> Counter[str]:
+        """Return the sums of the metrics of the tables' scans in the last query that counts files, none without one.
+
+        Other queries with such scans read the log of a Delta table.
+        """
+        # The store may have dropped the query already. A missing count must not fail the query.
+        with suppress(Py4JError):
+            for query in reversed(self._watch.queries()):
+                metrics: Counter[str] = Counter()
+                for node in (node for root in self._watch.plan(query) for node in root.nodes()):
+                    if "Scan " in node.name and any(table in node.description for table in self._tables):
+                        counts = {metric: node.count(metric) for metric in node.metrics}
+                        metrics.update({metric: count for metric, count in counts.items() if count is not None})
+                if any(name in metrics for name in _FILES_READ):
+                    return metrics
+        return Counter()
 
     @cached_property
     def _plan_report(self) -> SourceReport:
         """The plan, computed once because Spark plans every conjunct."""
         request = self._request
-        files_total, bytes_total = _delta_files(request.native) or (0, 0)
+        files_total, bytes_total = _delta_files(request.native)
         conjuncts = () if request.predicate is None else request.predicate.conjunct_texts
         return SourceReport(
             reader="spark",
@@ -142,15 +167,14 @@ class SparkPlanScan(Scan):
         )
 
 
-def _delta_files(frame: DataFrame) -> tuple[int, int] | None:
-    """Return the number and the bytes of the files of a Delta table, None if its log has no sums of them."""
+def _delta_files(frame: DataFrame) -> tuple[int, int]:
+    """Return the number and the bytes of the files of a Delta table, 0 if its log has no sums of them."""
     leaf = frame._jdf.queryExecution().analyzed().collectLeaves().head()
-    try:
-        if class_name(leaf) != "LogicalRelation" or class_name(leaf.relation().location()) != "TahoeLogFileIndex":
-            return None
-        snapshot = leaf.relation().location().snapshotAtAnalysis()
-        count, size = snapshot.numOfFilesIfKnown(), snapshot.sizeInBytesIfKnown()
-        return (int(count.get()), int(size.get())) if count.isDefined() and size.isDefined() else None
-    except Py4JError:
-        # The classes are internals of the connector. A missing count must not fail the query.
-        return None
+    # The classes are internals of the connector. A missing count must not fail the query.
+    with suppress(Py4JError):
+        if class_name(leaf) == "LogicalRelation" and class_name(leaf.relation().location()) == "TahoeLogFileIndex":
+            snapshot = leaf.relation().location().snapshotAtAnalysis()
+            count, size = snapshot.numOfFilesIfKnown(), snapshot.sizeInBytesIfKnown()
+            if count.isDefined() and size.isDefined():
+                return int(count.get()), int(size.get())
+    return 0, 0

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -49,22 +48,14 @@ class OrcScan(ColumnarScan[OrcQuery, OrcMetrics]):
     task_class = OrcScanTask
 
 
-@dataclass(frozen=True)
-class NativeOrcPlan:
-    """A scan by Spark's own ORC reader, because it is estimated to be the fastest.
-
-    `filters_lazily` is whether its lazy filter pays. `predicted` are the CPU seconds of the readers.
-    """
-
-    reason: str
-    filters_lazily: bool
-    predicted: Mapping[str, float] = field(default_factory=dict)
+class LazyFilterError(UnsupportedError):
+    """Spark's own ORC reader with its lazy filter takes a scan, because it is estimated to be the fastest."""
 
 
-def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan | NativeOrcPlan:
-    """Choose the reader of an ORC source. Under `auto`, reads a sample of row groups of the filter columns.
+def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan:
+    """Plan a scan by our ORC reader. Under `auto`, reads a sample of row groups of the filter columns.
 
-    Raises UnsupportedError if our reader cannot read the source as Spark's reader does.
+    Raises UnsupportedError if Spark's reader must take the scan, or is estimated to be faster.
     """
     source = request.source
     _refuse_use_selected(spark, request)
@@ -82,8 +73,10 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan |
         else:
             may_filter = source.orc.sarg_to_filter is not False
             choice = estimate(files, query, startup_cost(spark, source), may_filter=may_filter)
-            if choice.reader is not OrcReader.LAZY:
-                return NativeOrcPlan(choice.reason, choice.reader is OrcReader.SPARK_WITH_FILTER, choice.predicted)
+            if choice.reader is OrcReader.SPARK_WITH_FILTER:
+                raise LazyFilterError(choice.reason, choice.predicted)
+            if choice.reader is OrcReader.SPARK:
+                raise UnsupportedError(choice.reason, choice.predicted)
     return OrcPlan(files, choice, reports, query, is_exact(conjuncts), source.orc.use_selected)
 
 

@@ -49,9 +49,7 @@ class JvmTextScan(Scan):
 
     counts_bytes_in_spark = True
 
-    def __init__(
-        self, spark: SparkSession, request: ScanRequest, plan: JvmTextPlan, notes: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, spark: SparkSession, request: ScanRequest, plan: JvmTextPlan, notes: tuple[str, ...]) -> None:
         self._spark = spark
         self._request = request
         self._plan = plan

@@ -33,7 +33,7 @@ class TextScan(Scan):
         spark: SparkSession,
         request: ScanRequest,
         plan: TextPlan,
-        notes: tuple[str, ...] = (),
+        notes: tuple[str, ...],
     ) -> None:
         self._notes = notes
         self._spark = spark

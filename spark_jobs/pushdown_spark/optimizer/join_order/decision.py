@@ -23,7 +23,7 @@ from pushdown_spark.optimizer.add_broadcast_hints import (
     supports_join_hints,
 )
 from pushdown_spark.optimizer.join_order.enumeration import (
-    ClusterCostModel,
+    CostModel,
     SearchResult,
     are_adjacent,
     bits,
@@ -33,6 +33,7 @@ from pushdown_spark.optimizer.join_order.enumeration import (
 )
 from pushdown_spark.optimizer.join_order.equalities import ChainEqualities, ColumnKey, Equality
 from pushdown_spark.optimizer.join_order.output_columns import RequiredOutputColumns
+from pushdown_spark.optimizer.join_order.static_semi_joins import KeyPredicate, reduce_statically
 from pushdown_spark.optimizer.logical_plan import (
     ChainItem,
     ChainTree,
@@ -47,7 +48,6 @@ from pushdown_spark.optimizer.logical_plan import (
     heuristic_order,
     relation_names,
 )
-from pushdown_spark.optimizer.reduce_semi_joins import KeyPredicate, reduce_by_known_keys
 from pushdown_spark.optimizer.reorder_safety import ColumnTypes
 from pushdown_spark.optimizer.select_block import SelectBlock
 from pushdown_spark.optimizer.sql_dialect import to_sql
@@ -69,9 +69,11 @@ class ReorderSettings:
     """What the join order of a query depends on besides the query and its statistics.
 
     Relations of at most `broadcast_bytes` in memory may be hinted, none with -1. Spark broadcasts relations in files of
-    up to `broadcast_threshold` bytes without a hint. `hints_joins` means that the results of joins can be hinted too,
-    and `uses_known_keys` that keys seen in files may become predicates. `obstacle` is the reason not to collect
-    statistics, unless the written order has a nested loop. `processors` run Spark's tasks.
+    up to `broadcast_threshold` bytes without a hint. `processors` run Spark's tasks. `obstacle` is the reason not to
+    collect statistics, unless the written order has a nested loop. `hints_joins` means that the results of joins can
+    be hinted too: every table has a name of its own, and the caller adds the hints in `OptimizedQuery.broadcast`.
+    `reduces_statically` means that keys seen in files may become predicates: the statistics of a table describe exactly
+    the rows of its files.
     """
 
     options: JoinOptions
@@ -80,7 +82,7 @@ class ReorderSettings:
     broadcast_threshold: int = 0
     obstacle: str | None = None
     hints_joins: bool = False
-    uses_known_keys: bool = False
+    reduces_statically: bool = False
     processors: int = 1
 
     @classmethod
@@ -153,8 +155,8 @@ def order_chain(
         missing = ", ".join(relation_label(plan) for plan, relation in statistics if relation is None)
         return _keep_order(chain, before, without_redundant, f"no statistics for {missing}")
     key_predicates: tuple[KeyPredicate, ...] = ()
-    if settings.uses_known_keys:
-        relations, key_predicates = reduce_by_known_keys(
+    if settings.reduces_statically:
+        relations, key_predicates = reduce_statically(
             relations,
             equalities.classes,
             lambda column: block.is_table(column.key[0]),
@@ -200,7 +202,7 @@ class JoinOrderOptimizer:
         equalities: ChainEqualities,
         relations: Sequence[RelationStatistics],
         settings: ReorderSettings,
-        key_predicates: Sequence[KeyPredicate] = (),
+        key_predicates: Sequence[KeyPredicate],
     ) -> None:
         """Create an optimizer. `relations` are the statistics with the additional `key_predicates` applied."""
         self._block = block
@@ -218,7 +220,7 @@ class JoinOrderOptimizer:
             for number, item in enumerate(chain.items)
             if isinstance(item.plan, RelationLeaf) and block.is_table(item.plan.name)
         )
-        self._model = ClusterCostModel(
+        self._model = CostModel(
             self._estimator.rows,
             cache(lambda mask: self._is_below_threshold(mask) or self._may_hint(mask)),
             lambda left, right: are_adjacent(left, right, equality_edges),
@@ -372,10 +374,10 @@ def detect_star(relations: Sequence[RelationStatistics], equalities: Sequence[Eq
         return ()
     dimensions: list[int] = []
     for equality in equalities:
-        keys = {equality.left: equality.left_key, equality.right: equality.right_key}
-        other = next((number for number in keys if number != fact), fact)
-        if fact in keys and other not in (fact, *dimensions) and _is_unique(relations[other], keys[other]):
-            dimensions.append(other)
+        for one, other in ((equality.left, equality.right), (equality.right, equality.left)):
+            is_new = one.relation == fact and other.relation not in (fact, *dimensions)
+            if is_new and _is_unique(relations[other.relation], other.key):
+                dimensions.append(other.relation)
     is_filtered = any(relations[number].filtered_rows < relations[number].rows for number in dimensions)
     return (fact, *dimensions) if len(dimensions) > 1 and is_filtered else ()
 

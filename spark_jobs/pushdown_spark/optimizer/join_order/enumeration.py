@@ -41,37 +41,19 @@ def bits(mask: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class CostModel:
-    """The cost of a join tree as the number of rows that its joins return.
+    """The cost of a join tree: the rows that its joins return, and those that they move and compare.
 
-    `rows` returns the estimated rows of the join of a set.
+    `rows` returns the estimated rows of the join of a set. A join moves the rows of the side that it broadcasts, or
+    shuffles both sides. A join without an equality compares all pairs of rows. All single relations are broadcast at
+    the same time, but broadcasting the result of a join, or shuffling, adds a stage that delays the following joins;
+    `stage_rows` is the cost of such a stage in rows.
 
-    >>> CostModel(lambda mask: 10.0 * mask.bit_count()).tree_cost(JoinNode(JoinNode(0, 1), 2))
-    50.0
+    >>> model = CostModel(lambda mask: 10.0 * mask.bit_count(), lambda mask: True, lambda left, right: True)
+    >>> model.tree_cost(JoinNode(JoinNode(0, 1), 2))
+    70.0
     """
 
     rows: Callable[[int], float]
-
-    def join_cost(self, left: int, right: int) -> float:
-        """Return the cost of one join without the cost of its sides."""
-        return self.rows(left | right)
-
-    def tree_cost(self, tree: ChainTree) -> float:
-        """Return the cost of a whole tree."""
-        if isinstance(tree, int):
-            return 0.0
-        join = self.join_cost(relation_mask(tree.left), relation_mask(tree.right))
-        return self.tree_cost(tree.left) + self.tree_cost(tree.right) + join
-
-
-@dataclass(frozen=True)
-class ClusterCostModel(CostModel):
-    """Adds the cost of moving rows between executors, and of nested loops.
-
-    A join moves the rows of the side that it broadcasts, or shuffles both sides. A join without an equality compares
-    all pairs of rows. All single relations are broadcast at the same time, but broadcasting the result of a join, or
-    shuffling, adds a stage that delays the following joins; `stage_rows` is the cost of such a stage in rows.
-    """
-
     can_broadcast: Callable[[int], bool]
     has_equality: Callable[[int, int], bool]
     stage_rows: float = 0.0
@@ -89,6 +71,13 @@ class ClusterCostModel(CostModel):
         if not self.can_broadcast(side):
             return math.inf
         return self.rows(side) + (self.stage_rows if side.bit_count() > 1 else 0.0)
+
+    def tree_cost(self, tree: ChainTree) -> float:
+        """Return the cost of a whole tree."""
+        if isinstance(tree, int):
+            return 0.0
+        join = self.join_cost(relation_mask(tree.left), relation_mask(tree.right))
+        return self.tree_cost(tree.left) + self.tree_cost(tree.right) + join
 
 
 @dataclass(frozen=True)
@@ -119,8 +108,9 @@ def find_cheapest_tree(
     whose sets are allowed. Larger graphs use the greedy search.
 
     >>> sizes = {0b011: 5.0, 0b110: 100.0, 0b111: 7.0}
-    >>> find_cheapest_tree([0b010, 0b101, 0b010], CostModel(lambda mask: sizes.get(mask, 10.0))).cost
-    12.0
+    >>> model = CostModel(lambda mask: sizes.get(mask, 10.0), lambda mask: True, lambda left, right: True)
+    >>> find_cheapest_tree([0b010, 0b101, 0b010], model).cost
+    27.0
     """
     parts = [
         _search_component(component, edges, model, threshold, max_pairs, is_allowed)

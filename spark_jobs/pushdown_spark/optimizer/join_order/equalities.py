@@ -31,33 +31,31 @@ _End = tuple[ColumnKey, exp.Column]
 
 
 @dataclass(frozen=True)
-class Equality:
-    """`left = right` between columns of two relations, which are given by number."""
-
-    left: int
-    left_key: ColumnKey
-    right: int
-    right_key: ColumnKey
-
-
-@dataclass(frozen=True)
-class ClassMember:
-    """A column of a class of equal columns, with the number of its relation."""
+class JoinColumn:
+    """A column by which relations are joined, with the number of its relation."""
 
     relation: int
     key: ColumnKey
 
 
-def equivalence_classes(equalities: Iterable[Equality]) -> tuple[tuple[ClassMember, ...], ...]:
+@dataclass(frozen=True)
+class Equality:
+    """`left = right` between columns of two relations."""
+
+    left: JoinColumn
+    right: JoinColumn
+
+
+def equivalence_classes(equalities: Iterable[Equality]) -> tuple[tuple[JoinColumn, ...], ...]:
     """Return the classes of columns that equalities connect, directly or through other columns.
 
-    >>> equalities = [Equality(0, ("a", "k"), 1, ("b", "k")), Equality(2, ("c", "k"), 1, ("b", "k"))]
-    >>> [[member.key[0] for member in group] for group in equivalence_classes(equalities)]
+    >>> a, b, c = (JoinColumn(number, (name, "k")) for number, name in enumerate("abc"))
+    >>> [[member.key[0] for member in group] for group in equivalence_classes([Equality(a, b), Equality(c, b)])]
     [['a', 'b', 'c']]
     """
-    groups: list[set[ClassMember]] = []
+    groups: list[set[JoinColumn]] = []
     for equality in equalities:
-        merged = {ClassMember(equality.left, equality.left_key), ClassMember(equality.right, equality.right_key)}
+        merged = {equality.left, equality.right}
         others = []
         for group in groups:
             if group & merged:
@@ -82,7 +80,7 @@ class ChainEqualities:
         self.all: tuple[Equality, ...] = tuple(
             equality for condition in conditions if (equality := self.equality_of(condition)) is not None
         )
-        self.classes: tuple[tuple[ClassMember, ...], ...] = equivalence_classes(
+        self.classes: tuple[tuple[JoinColumn, ...], ...] = equivalence_classes(
             equality for condition in conditions if (equality := self._exact_equality_of(condition)) is not None
         )
 
@@ -96,12 +94,8 @@ class ChainEqualities:
         if pair is None or self.mask_of(condition).bit_count() != 2:
             return None
         visible = {name: names for name, names in self._block.columns.items() if name not in self._block.hidden}
-        owners = [owner(column, visible) for column in pair]
-        if None in owners:
-            return None
-        keys: list[ColumnKey] = [(name or "", column.name.lower()) for name, column in zip(owners, pair, strict=True)]
-        numbers = [self._item_number(key[0]) for key in keys]
-        return Equality(numbers[0], keys[0], numbers[1], keys[1])
+        left, right = (self._join_column(column, owner(column, visible)) for column in pair)
+        return None if left is None or right is None else Equality(left, right)
 
     def _exact_equality_of(self, condition: Conjunct) -> Equality | None:
         """Return an equality of columns with identical values, so that it may be transferred to other columns."""
@@ -109,8 +103,10 @@ class ChainEqualities:
         is_exact = pair is not None and self._types.is_exact_equality(*pair)
         return self.equality_of(condition) if is_exact else None
 
-    def _item_number(self, name: str) -> int:
-        return next(number for number, item in enumerate(self._chain.items) if name in item.plan.names)
+    def _join_column(self, column: exp.Column, name: str | None) -> JoinColumn | None:
+        """Return a column of the relation with this name."""
+        numbers = (number for number, item in enumerate(self._chain.items) if name in item.plan.names)
+        return None if name is None else JoinColumn(next(numbers), (name, column.name.lower()))
 
     def edges(self, *, only_equalities: bool = False) -> list[int]:
         """Return for each item the items that a condition or an implied equality connects it with."""
@@ -181,8 +177,8 @@ class ChainEqualities:
             equality, pair = self._exact_equality_of(condition), column_equality(condition.node)
             if equality is None or pair is None:
                 yield condition
-            elif equal_columns.merge(equality.left_key, equality.right_key):
-                left, right = (equality.left_key, pair[0]), (equality.right_key, pair[1])
+            elif equal_columns.merge(equality.left.key, equality.right.key):
+                left, right = (equality.left.key, pair[0]), (equality.right.key, pair[1])
                 yield _within_one_side(left, right, partners) or _within_one_side(right, left, partners) or condition
                 partners.setdefault(left[0], []).append(right)
                 partners.setdefault(right[0], []).append(left)

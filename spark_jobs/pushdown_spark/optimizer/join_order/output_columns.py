@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
-from pushdown_spark.optimizer.join_order.equalities import ClassMember
+from pushdown_spark.optimizer.join_order.equalities import JoinColumn
 from pushdown_spark.optimizer.logical_plan import JoinChain, RelationLeaf, owner
 from pushdown_spark.optimizer.select_block import SelectBlock, merges_columns
 
@@ -14,7 +14,7 @@ from pushdown_spark.optimizer.select_block import SelectBlock, merges_columns
 class RequiredOutputColumns:
     """The columns that leave the joins of a chain. Spark drops the columns that nothing above a join needs."""
 
-    def __init__(self, block: SelectBlock, chain: JoinChain, classes: Iterable[Sequence[ClassMember]]) -> None:
+    def __init__(self, block: SelectBlock, chain: JoinChain, classes: Iterable[Sequence[JoinColumn]]) -> None:
         """Collect the columns of a block. `classes` are equal columns, any of which may become a join key."""
         self._names = [item.plan.name if isinstance(item.plan, RelationLeaf) else None for item in chain.items]
         self._masks = {name: 1 << number for number, name in enumerate(self._names) if name is not None}

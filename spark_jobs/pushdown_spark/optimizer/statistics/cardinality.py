@@ -18,7 +18,7 @@ from itertools import combinations
 from sqlglot import exp
 
 from pushdown_spark.optimizer.join_order.enumeration import bits
-from pushdown_spark.optimizer.join_order.equalities import ClassMember, ColumnKey, Equality, equivalence_classes
+from pushdown_spark.optimizer.join_order.equalities import ColumnKey, Equality, JoinColumn, equivalence_classes
 from pushdown_spark.optimizer.statistics.relation_statistics import KeyValues, RelationStatistics
 
 _MIN_ROW_BYTES = 16.0
@@ -43,7 +43,7 @@ class CardinalityEstimator:
 
     >>> orders = RelationStatistics(1000.0, 1000.0)
     >>> customers = RelationStatistics(100.0, 10.0)
-    >>> equality = Equality(0, ("orders", "customer"), 1, ("customers", "id"))
+    >>> equality = Equality(JoinColumn(0, ("orders", "customer")), JoinColumn(1, ("customers", "id")))
     >>> CardinalityEstimator([orders, customers], [equality]).rows(0b11)
     100.0
     """
@@ -146,7 +146,7 @@ class CardinalityEstimator:
                 rows *= condition.selectivity
         return rows
 
-    def _class_selectivity(self, group: Sequence[ClassMember], mask: int) -> float:
+    def _class_selectivity(self, group: Sequence[JoinColumn], mask: int) -> float:
         """Return the share of row combinations that agree in a class.
 
         It is one divided by the distinct values of each relation except for the one with the fewest.
@@ -178,14 +178,14 @@ class CardinalityEstimator:
                 )
                 yield 1 << left | 1 << right, max(math.prod(map(max, shared)) / possible, 1.0)
 
-    def _class_distinct(self, group: Sequence[ClassMember], relation: int) -> float | None:
+    def _class_distinct(self, group: Sequence[JoinColumn], relation: int) -> float | None:
         """Return the distinct values of a relation in a class, or None if it has no column in it."""
         counts = [self._restricted[relation].distinct(member.key) for member in group if member.relation == relation]
         return max(counts, default=None)
 
 
 def restrict_to_joined_bounds(
-    relations: Sequence[RelationStatistics], classes: Iterable[Sequence[ClassMember]]
+    relations: Sequence[RelationStatistics], classes: Iterable[Sequence[JoinColumn]]
 ) -> Sequence[RelationStatistics]:
     """Return the relations without the rows whose keys are outside the bounds of the columns they are joined with.
 
@@ -203,7 +203,7 @@ def restrict_to_joined_bounds(
 
 
 def joined_bounds(
-    relations: Sequence[RelationStatistics], group: Sequence[ClassMember], member: ClassMember
+    relations: Sequence[RelationStatistics], group: Sequence[JoinColumn], member: JoinColumn
 ) -> tuple[int, int] | None:
     """Return the common bounds of the columns of other relations in a class, or None if none are known."""
     bounds = [

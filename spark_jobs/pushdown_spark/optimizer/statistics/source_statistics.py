@@ -198,6 +198,8 @@ class SourceStatistics:
             and source.table is None
             and _has_spark_values(sample, schema, relevant.values())
         )
+        # The conditions that refer to one key alone.
+        own = {name: [part for part in request.conditions if _columns_in(part) == {name}] for name in request.keys}
         read = [field for field in schema.fields if request.read_columns is None or field.name in request.read_columns]
         widths = {column.name: _max_width(sample, column) for column in read}
         max_bytes = _max_bytes(source, files, sample, list(widths.values()))
@@ -208,7 +210,7 @@ class SourceStatistics:
                 (request.name, name): JoinColumnStatistics(
                     *sample.distinct(column),
                     is_unique=sample.is_unique(column),
-                    selectivity=self._own_selectivity(sample, schema, request, name, relevant),
+                    selectivity=self._selectivity(sample, schema, own.get(name, ()), relevant)[0],
                     bounds=sample.bounds.get(name),
                     values=_key_values(sample, column, matches, is_certain=is_certain),
                 )
@@ -219,20 +221,6 @@ class SourceStatistics:
             row_bytes=max_bytes / max(sample.rows, 1.0) if sample.is_exact and max_bytes is not None else None,
             column_bytes={name.lower(): width for name, width in widths.items() if width is not None},
         )
-
-    def _own_selectivity(
-        self,
-        sample: SourceSample,
-        schema: t.StructType,
-        request: StatisticsRequest,
-        name: str,
-        relevant: Mapping[str, str],
-    ) -> float:
-        """Return the selectivity of the conditions that refer to one key alone."""
-        if name not in request.keys:
-            return 1.0
-        own = [condition for condition in request.conditions if _columns_in(condition) == {name}]
-        return self._selectivity(sample, schema, own, relevant)[0] if own else 1.0
 
     def _selectivity(
         self,

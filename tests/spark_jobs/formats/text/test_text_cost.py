@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 from pyspark.sql import SparkSession
 
-from pushdown_spark.contract import ReaderChoice, SourceFormat
+from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.formats.text.cost import LineSample, TextCosts
 from pushdown_spark.relations.declaration import Source
@@ -45,7 +45,7 @@ CASES = (
 
 def costs(spark: SparkSession, case: Case) -> TextCosts:
     sampled = LineSample(1_000, case.line_bytes, (case.share,), (case.hits,), (), 1.0, (), case.values, 0.0)
-    source = Source("t", case.format, ("x",), None, {}, ReaderChoice.AUTO, True)
+    source = Source("t", case.format, ("x",))
     size = case.megabytes * MEGABYTE
     return TextCosts(spark, source, size, sampled, needed=case.values, parsed_by_spark=case.parsed)
 

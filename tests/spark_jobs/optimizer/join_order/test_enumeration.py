@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from pushdown_spark.optimizer.join_order.enumeration import (
-    ClusterCostModel,
     CostModel,
     bits,
     connected_components,
@@ -88,9 +87,7 @@ def random_case(seed: int, size: int) -> tuple[Edges, CostModel]:
     rows = lambda mask: sizes.setdefault(mask, chance.random() * 10 ** chance.randrange(8))  # noqa: E731
     small = chance.choice([0.0, 1e3, 1e9])
     has_loops = chance.random() >= 0.5
-    if chance.random() < 0.3:
-        return graph(size, edges), CostModel(rows)
-    return graph(size, edges), ClusterCostModel(
+    return graph(size, edges), CostModel(
         rows,
         lambda mask: rows(mask) < small,
         lambda left, right: not has_loops or rows(left | right) < 1e6,
@@ -109,10 +106,14 @@ def test_the_tree_found_is_the_cheapest(size: int, seed: int) -> None:
     assert found.cost == pytest.approx(min(map(model.tree_cost, every_tree((1 << size) - 1, edges))))
 
 
+def small_cluster(rows: Callable[[int], float]) -> CostModel:
+    """Return a model in which everything can be broadcast, and every join has an equality."""
+    return CostModel(rows, lambda mask: True, lambda left, right: True)
+
+
 def test_bushy_trees_are_found() -> None:
     sizes = {0b0011: 1.0, 0b1100: 1.0, 0b1111: 1.0}
-    found = find_cheapest_tree(chain(4), CostModel(lambda mask: sizes.get(mask, 1e6)))
-    assert found.cost == 3
+    found = find_cheapest_tree(chain(4), small_cluster(lambda mask: sizes.get(mask, 1e6)))
     assert {relation_mask(found.tree.left), relation_mask(found.tree.right)} == {0b0011, 0b1100}  # type: ignore[union-attr]
 
 
@@ -120,7 +121,7 @@ def test_bushy_trees_are_found() -> None:
 def test_broadcasting_a_join_result_must_pay_for_its_stage(stage_rows: float, joined_first: bool) -> None:
     fact, middle, last = 0b001, 0b010, 0b100
     sizes = {fact: 1e6, middle: 10.0, last: 1.0, fact | middle: 100.0, middle | last: 5.0, 0b111: 50.0}
-    model = ClusterCostModel(
+    model = CostModel(
         lambda mask: sizes[mask], lambda mask: not mask & fact, lambda left, right: True, stage_rows=stage_rows
     )
     found = find_cheapest_tree(chain(3), model).tree
@@ -150,7 +151,7 @@ def test_unconnected_parts_are_joined_last_from_small_to_large() -> None:
     edges = graph(5, [(0, 1), (2, 3)])
     assert connected_components(edges) == [0b00011, 0b01100, 0b10000]
     found = find_cheapest_tree(
-        edges, CostModel(lambda mask: {0b00011: 50.0, 0b01100: 4.0, 0b10000: 9.0}.get(mask, 100.0))
+        edges, small_cluster(lambda mask: {0b00011: 50.0, 0b01100: 4.0, 0b10000: 9.0}.get(mask, 100.0))
     )
     assert found.tree == JoinNode(JoinNode(found.tree.left.left, 4), found.tree.right)  # type: ignore[union-attr]
     assert relation_mask(found.tree.left.left) == 0b01100  # type: ignore[union-attr]
@@ -160,7 +161,7 @@ def test_unconnected_parts_are_joined_last_from_small_to_large() -> None:
 def test_trees_contain_only_allowed_sets() -> None:
     facts = 0b00111
     is_allowed = lambda mask: mask & facts in (0, facts) or mask | facts == facts  # noqa: E731
-    edges, model = star(5), CostModel(lambda mask: 1.0 if mask & 0b11000 else 1e6)
+    edges, model = star(5), small_cluster(lambda mask: 1.0 if mask & 0b11000 else 1e6)
     found = find_cheapest_tree(edges, model, is_allowed=is_allowed)
     sets: list[int] = []
 
@@ -177,5 +178,5 @@ def test_trees_contain_only_allowed_sets() -> None:
 
 
 def test_one_relation_costs_nothing() -> None:
-    found = find_cheapest_tree([0], CostModel(lambda mask: 7.0))
+    found = find_cheapest_tree([0], small_cluster(lambda mask: 7.0))
     assert (found.tree, found.cost, found.pairs) == (0, 0.0, 0)

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import JoinOptions
-from pushdown_spark.optimizer.join_order.equalities import ClassMember, Equality
+from pushdown_spark.optimizer.join_order.equalities import Equality, JoinColumn
 from pushdown_spark.optimizer.statistics.cardinality import CardinalityEstimator, restrict_to_joined_bounds
 from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, KeyValues, RelationStatistics
 from pushdown_spark.session import PushdownSession
@@ -29,7 +29,7 @@ def days(kept: range) -> RelationStatistics:
 
 
 SOLD = RelationStatistics(SALES, SALES, {("s", "day"): JoinColumnStatistics(261, bounds=(FIRST, LAST))})
-ON_DAY = Equality(0, ("s", "day"), 1, ("d", "day"))
+ON_DAY = Equality(JoinColumn(0, ("s", "day")), JoinColumn(1, ("d", "day")))
 
 
 def test_selectivity_applies_to_keys_within_the_joined_bounds() -> None:
@@ -42,7 +42,7 @@ def test_selectivity_applies_to_keys_within_the_joined_bounds() -> None:
 
 
 def test_bounds_restrict_only_known_keys() -> None:
-    group = (ClassMember(0, ("s", "day")), ClassMember(1, ("d", "day")))
+    group = (JoinColumn(0, ("s", "day")), JoinColumn(1, ("d", "day")))
     whole = days(range(DAYS))
     assert restrict_to_joined_bounds([SOLD, whole], [group])[1].rows == LAST - FIRST + 1
     unseen = RelationStatistics(DAYS, DAYS, {("d", "day"): JoinColumnStatistics(DAYS, is_unique=True)})
@@ -54,13 +54,15 @@ def test_bounds_restrict_only_known_keys() -> None:
 def test_conditions_on_other_columns_do_not_change_the_join_selectivity() -> None:
     customers = RelationStatistics(150_000, 30_000, {("c", "id"): JoinColumnStatistics(150_000)})
     orders = RelationStatistics(1_500_000, 1_500_000, {("o", "customer"): JoinColumnStatistics(100_000)})
-    joined = CardinalityEstimator([customers, orders], [Equality(0, ("c", "id"), 1, ("o", "customer"))])
+    on_customer = Equality(JoinColumn(0, ("c", "id")), JoinColumn(1, ("o", "customer")))
+    joined = CardinalityEstimator([customers, orders], [on_customer])
     assert joined.rows(0b11) == pytest.approx(300_000)
 
 
 def test_conditions_on_both_keys_do_not_count_twice() -> None:
     sides = [RelationStatistics(1000, 100, {(name, "k"): JoinColumnStatistics(1000, selectivity=0.1)}) for name in "ab"]
-    assert CardinalityEstimator(sides, [Equality(0, ("a", "k"), 1, ("b", "k"))]).rows(0b11) == pytest.approx(100)
+    on_key = Equality(JoinColumn(0, ("a", "k")), JoinColumn(1, ("b", "k")))
+    assert CardinalityEstimator(sides, [on_key]).rows(0b11) == pytest.approx(100)
 
 
 def test_estimates_of_sampled_tables_match_actual_rows(spark: SparkSession, tmp_path: Path) -> None:

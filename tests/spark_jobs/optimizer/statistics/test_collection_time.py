@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import types as t
 
-from pushdown_spark.contract import JoinOptions, ReaderChoice, SourceFormat
+from pushdown_spark.contract import JoinOptions, SourceFormat
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.optimizer.statistics.collection_time import (
     AnalysisCosts,
@@ -22,7 +22,7 @@ from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import InputFile, local_files
 
-TABLE = Source("t", SourceFormat.PARQUET, (), None, {}, ReaderChoice.SPARK, filter_pushdown=True)
+TABLE = Source("t", SourceFormat.PARQUET)
 SCHEMA = t.StructType([t.StructField("k", t.LongType()), t.StructField("v", t.LongType())])
 BOTH = frozenset({"k", "v"})
 
@@ -114,5 +114,5 @@ def test_a_changed_file_of_the_same_size_is_sampled_again(path: Path) -> None:
 def test_options_are_part_of_the_cache_key(path: Path) -> None:
     cache = SampleCache()
     cache.sample(TABLE, listed_files(path), SCHEMA, BOTH)
-    other = Source("t", SourceFormat.CSV, (), None, {"sep": ";"}, ReaderChoice.SPARK, filter_pushdown=True)
+    other = Source("t", SourceFormat.CSV, options={"sep": ";"})
     assert not cache.has_sample(other, listed_files(path))

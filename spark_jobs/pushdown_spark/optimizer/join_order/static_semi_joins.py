@@ -1,0 +1,184 @@
+"""Static semi-join reduction: the keys that conditions keep in small files become a predicate on joined relations.
+
+This costs no job: the samples of small Parquet and ORC files have all their integer keys. Spark can then skip row
+groups of the large relation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from pushdown_spark.optimizer.join_order.equalities import JoinColumn
+from pushdown_spark.optimizer.statistics.cardinality import joined_bounds
+from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
+
+_MAX_LISTED_KEYS = 400
+"""Keys that a static semi-join lists at most. Spark compiles longer lists to hash sets (inSetSwitchThreshold)."""
+_MAX_KEPT_SHARE = 0.5
+"""Share of a relation's keys that a static semi-join keeps at most."""
+_MAX_STEPS = 4
+"""Relations through which keys are propagated."""
+_MIN_SKIPPED_ROWS = 50_000.0
+"""Rows that a static semi-join skips at least. Analyzing a longer query takes Spark time as well."""
+
+
+@dataclass(frozen=True)
+class KeyPredicate:
+    """A predicate from the keys that the conditions on a relation keep.
+
+    The keys lie between `low` and `high`. `listed` has all of them, unless there are too many to list or they are
+    contiguous. They were seen in the column `member`; the predicate holds for all `members` of its class. `selectivity`
+    is the share of the keys that can be joined at all. The relation has `total` keys, of which `count` are kept.
+    """
+
+    member: JoinColumn
+    members: tuple[JoinColumn, ...]
+    low: int
+    high: int
+    listed: tuple[int, ...] | None
+    selectivity: float
+    count: int
+    total: int
+
+    def condition(self, column: exp.Expr) -> exp.Expr:
+        """Return the predicate on a column.
+
+        >>> member = JoinColumn(0, ("d", "k"))
+        >>> KeyPredicate(member, (member,), 5, 9, None, 0.5, 5, 10).condition(exp.column("k")).sql("spark")
+        'k BETWEEN 5 AND 9'
+        """
+        if self.listed is None:
+            return exp.Between(this=column, low=exp.convert(self.low), high=exp.convert(self.high))
+        return exp.In(this=column, expressions=[exp.convert(key) for key in self.listed])
+
+    def __str__(self) -> str:
+        relation, column = self.member.key
+        return f"{self.count:,} of {self.total:,} values of {column} in {relation} became a condition"
+
+
+StatisticsWith = Callable[[JoinColumn, Sequence[exp.Expr]], RelationStatistics | None]
+"""Returns the statistics of a column's relation with additional conditions."""
+
+
+def reduce_statically(
+    relations: Sequence[RelationStatistics],
+    classes: Sequence[Sequence[JoinColumn]],
+    is_table: Callable[[JoinColumn], bool],
+    statistics_with: StatisticsWith,
+) -> tuple[list[RelationStatistics], tuple[KeyPredicate, ...]]:
+    """Return the static semi-joins that pay, and the statistics of the relations with these applied.
+
+    `is_table` returns whether a column's relation is a table, whose reader can skip rows.
+    """
+    reduced, propagated = _propagate(relations, classes, statistics_with)
+    paying = list(_find_worthwhile(relations, reduced, classes, is_table))
+    if not paying:
+        return list(relations), ()
+    predicates = propagated | {predicate.member: predicate for predicate in paying}
+    return _apply(reduced, predicates.values()), tuple(predicates.values())
+
+
+def _find_worthwhile(
+    relations: Sequence[RelationStatistics],
+    reduced: Sequence[RelationStatistics],
+    classes: Sequence[Sequence[JoinColumn]],
+    is_table: Callable[[JoinColumn], bool],
+) -> Iterator[KeyPredicate]:
+    """Yield for each class the most selective predicate, if the tables have enough rows to skip."""
+    for group in classes:
+        best = _most_selective(reduced, group)
+        if best is None:
+            continue
+        tables = {member.relation for member in group if is_table(member)} - {best.member.relation}
+        rows = sum(relations[number].filtered_rows for number in tables)
+        if rows * (1.0 - best.selectivity) >= _MIN_SKIPPED_ROWS:
+            yield best
+
+
+def _propagate(
+    relations: Sequence[RelationStatistics],
+    classes: Sequence[Sequence[JoinColumn]],
+    statistics_with: StatisticsWith,
+) -> tuple[list[RelationStatistics], dict[JoinColumn, KeyPredicate]]:
+    """Propagate keys through completely sampled relations, for example from a region to its nations and customers."""
+    reduced = list(relations)
+    applied: dict[int, list[exp.Expr]] = {}
+    propagated: dict[JoinColumn, KeyPredicate] = {}
+    for _ in range(_MAX_STEPS):
+        additions = []
+        for group in classes:
+            predicate = _most_selective(reduced, group)
+            if predicate is None:
+                continue
+            for member in group:
+                if member.relation == predicate.member.relation or not _has_known_keys(reduced[member.relation]):
+                    continue
+                condition = predicate.condition(exp.column(member.key[1], table=member.key[0]))
+                if condition not in applied.setdefault(member.relation, []):
+                    additions.append((predicate, member, condition))
+        if not additions:
+            break
+        for predicate, member, condition in additions:
+            applied[member.relation].append(condition)
+            propagated[predicate.member] = predicate
+            reduced[member.relation] = statistics_with(member, applied[member.relation]) or reduced[member.relation]
+    return reduced, propagated
+
+
+def _apply(relations: Sequence[RelationStatistics], predicates: Iterable[KeyPredicate]) -> list[RelationStatistics]:
+    """Return the statistics of the relations with predicates applied."""
+    reduced = list(relations)
+    for predicate in predicates:
+        for member in predicate.members:
+            relation = reduced[member.relation]
+            column = relation.columns.get(member.key)
+            if column is None:
+                continue
+            # The conditions on the predicate's own relation keep these keys already.
+            is_own = member.relation == predicate.member.relation
+            share = 1.0 if is_own else min(predicate.selectivity / max(column.selectivity, 1e-9), 1.0)
+            selectivity = min(column.selectivity, predicate.selectivity)
+            columns = {**relation.columns, member.key: replace(column, selectivity=selectivity)}
+            reduced[member.relation] = replace(relation, filtered_rows=relation.filtered_rows * share, columns=columns)
+    return reduced
+
+
+def _most_selective(relations: Sequence[RelationStatistics], group: Sequence[JoinColumn]) -> KeyPredicate | None:
+    """Return the most selective predicate of a class, or None if no keys are known."""
+    predicates = (_key_predicate(relations, group, member) for member in group)
+    return min(
+        (predicate for predicate in predicates if predicate is not None),
+        key=lambda predicate: predicate.selectivity,
+        default=None,
+    )
+
+
+def _has_known_keys(relation: RelationStatistics) -> bool:
+    return any(column.values is not None and column.values.is_certain for column in relation.columns.values())
+
+
+def _key_predicate(
+    relations: Sequence[RelationStatistics], group: Sequence[JoinColumn], member: JoinColumn
+) -> KeyPredicate | None:
+    """Return the predicate from one column of a class, or None if its keys are unknown or too many of them are kept."""
+    column = relations[member.relation].columns.get(member.key)
+    values = None if column is None else column.values
+    if values is None or not values.is_certain or not 0 < len(values.filtered) < len(values.every):
+        return None
+    bounds = joined_bounds(relations, group, member) or (int(values.every.min()), int(values.every.max()))
+    joinable_keys, kept_keys = values.count_between(*bounds)
+    first, last = int(values.filtered.min()), int(values.filtered.max())
+    keys_in_range, _ = values.count_between(first, last)
+    listed = None
+    if keys_in_range > len(values.filtered) > _MAX_LISTED_KEYS:
+        kept_keys, _ = values.count_between(max(first, bounds[0]), min(last, bounds[1]))
+    elif keys_in_range > len(values.filtered):
+        listed = tuple(sorted(values.filtered.tolist()))
+    selectivity = kept_keys / max(joinable_keys, 1)
+    if selectivity > _MAX_KEPT_SHARE:
+        return None
+    count, total = len(values.filtered), len(values.every)
+    return KeyPredicate(member, tuple(group), first, last, listed, selectivity, count, total)
