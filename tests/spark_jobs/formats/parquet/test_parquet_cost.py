@@ -15,7 +15,7 @@ from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.parquet.column_mapping import datetime_calendar, int96_calendar
 from pushdown_spark.formats.parquet.cost import ParquetSample, RowSize, estimate, reader_seconds
 from pushdown_spark.formats.parquet.file_parts import parquet_inputs
-from pushdown_spark.formats.parquet.file_reader import ParquetQuery
+from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
 from pushdown_spark.relations.listing import local_files
 
 ROWS = 200_000
@@ -72,3 +72,14 @@ def test_a_sample_decides(table: Path) -> None:
 def test_few_rows_and_a_cold_start_are_left_to_spark(table: Path) -> None:
     with pytest.raises(UnsupportedError, match="too few to make up"):
         reason(table, "k", Op.EQ, 17, startup=100.0)
+
+
+def test_a_sample_has_only_the_members_that_the_filter_needs(tmp_path: Path) -> None:
+    structs = pa.array([{"x": number, "y": "long", "z": {"x": -number}} for number in range(10)])
+    pq.write_table(pa.table({"id": pa.array(range(10)), "s": structs}), tmp_path / "t.parquet")
+    compared = Comparison(Column(("s", "z", "x"), LogicalType.INTEGER, pa.int64()), Op.LT, -7)
+    query = ParquetQuery(pq.read_schema(tmp_path / "t.parquet"), ArrowFilter(compared), CALENDARS, case_sensitive=False)
+    (file,) = local_files([str(tmp_path / "t.parquet")])
+    with open_parquet(file.path, file.storage, query) as source:
+        assert source.filter_columns.leaf_indices == (3,)
+        assert source.sample(0, 3).to_pylist() == [{"s": {"z": {"x": -number}}} for number in range(3)]
