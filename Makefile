@@ -61,6 +61,9 @@ JDBC = --packages $(JDBC_PACKAGES) --conf spark.jars.ivy=$(CURDIR)/.cache/ivy
 # The API server of Kubernetes and etcd, compiled from the Go module proxy, and Airflow's provider for Kubernetes.
 KUBERNETES := .cache/kubernetes
 
+# Airflow's provider for Azure, and the emulator of its stores.
+STORES := .cache/stores
+
 # The accessibility rules that the tests of the report page apply. Without npm, these checks are skipped.
 AXE := .cache/axe/.installed
 
@@ -86,7 +89,7 @@ AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPAR
 covered = COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data"
 cover = --cov=$(2) --cov-report=html:.artifacts/coverage-$(1)
 
-.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly connectors kubernetes e2e e2e-local e2e-yarn bench bench-orc bench-avro bench-parquet bench-auto bench-joins bench-remote bench-output \
+.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly connectors kubernetes stores e2e e2e-local e2e-yarn bench bench-orc bench-avro bench-parquet bench-auto bench-joins bench-remote bench-output \
 	bench-projection bench-tasks profile-task docs docs-site docs-pictures lock proto release release-check java python clean
 .DEFAULT_GOAL := help
 
@@ -98,6 +101,7 @@ help:
 	@echo "make nightly          long test sweeps, the example DAGs, S3A and JDBC"
 	@echo "make connectors       tests of Iceberg and Delta tables, with a Spark that has connectors for them"
 	@echo "make kubernetes       tests of submissions to a Kubernetes API server, which Go compiles"
+	@echo "make stores           a job that exchanges its files with the task through an Azure store"
 	@echo "make e2e-local        run every example DAG with Airflow's services and a Spark cluster on this machine"
 	@echo "make e2e-yarn         run them on YARN and HDFS on this machine, in both deploy modes"
 	@echo "make e2e              the same DAGs and checks in containers (docker compose)"
@@ -241,6 +245,12 @@ $(KUBERNETES)/.installed: requirements/kubernetes.txt tests/kubernetes/go.mod te
 		$(call install,$(AIRFLOW)) --no-deps --target $(@D)/python -r requirements/kubernetes.txt' && touch $@ || \
 		echo "without Go, the tests against an API server of Kubernetes are skipped"
 
+$(STORES)/.installed: requirements/azure.txt | $(AIRFLOW)/.installed
+	@mkdir -p $(@D)
+	@$(STEP) "Airflow's provider for Azure" $(LOGS)/stores.log -- $(call install,$(AIRFLOW)) --no-deps \
+		--target $(@D)/python -r requirements/azure.txt
+	@touch $@
+
 # ---------------------------------------------------------------------------------------------------- the checks
 
 # -j2: installing uses one core, and the tests of both sides often wait for a JVM.
@@ -287,11 +297,17 @@ nightly: $(AIRFLOW)/.checks $(AIRFLOW)/.e2e $(SPARK)/.checks $(SPARK)/.workloads
 	@$(MAKE) --no-print-directory e2e-yarn
 	$(MAKE) --no-print-directory connectors
 	$(MAKE) --no-print-directory kubernetes
+	$(MAKE) --no-print-directory stores
 
 # Submissions to an API server of Kubernetes, whose compilation takes several minutes and 3 GB of disk.
 kubernetes: $(AIRFLOW)/.checks $(SPARK)/.installed $(KUBERNETES)/.installed java
 	@test ! -f $(KUBERNETES)/.installed || $(AIRFLOW_ENV) PYTHONPATH="$(CURDIR)/$(KUBERNETES)/python" \
 		$(AIRFLOW)/bin/python -m pytest -m nightly tests/e2e/test_kubernetes.py
+
+# A job on YARN that exchanges its files with the task through an Azure store.
+stores: $(AIRFLOW)/.checks $(SPARK)/.installed $(STORES)/.installed java
+	$(AIRFLOW_ENV) PYTHONPATH="$(CURDIR)/$(STORES)/python" $(AIRFLOW)/bin/python -m pytest -m nightly -k azure_store \
+		tests/e2e/test_yarn.py
 
 # Iceberg and Delta tables, in an environment with an older Spark.
 connectors: $(CONNECTORS)/.installed $(SERVERS) java

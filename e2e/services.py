@@ -98,6 +98,8 @@ class AirflowServices:
             "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "300",
             "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",
             "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "600",
+            # Tasks get their tokens when they are queued, and two run at a time.
+            "AIRFLOW__EXECUTION_API__JWT_EXPIRATION_TIME": "3600",
         }
 
     def _airflow(self, *arguments: str) -> list[str]:

@@ -37,7 +37,6 @@ START_SECONDS = 300.0
 END_SECONDS = 180.0
 DRIVER_JVM, EXECUTOR = "org.apache.spark.deploy.SparkSubmit", "CoarseGrainedExecutorBackend"
 COPIED = "SELECT count(*) FROM pg_stat_progress_copy WHERE tuples_processed > 0"
-FETCHING = "active FETCH"
 JOB = (DRIVER_JVM, "pushdown_spark/job.py", EXECUTOR, "pyspark.daemon")
 
 
@@ -93,8 +92,7 @@ class Scan:
 
     def in_its_middle(self) -> Traces:
         """Wait until some rows have arrived, but not all. Return the traces."""
-        begun = self._copies if self.dag == COPY else self._writes
-        wait_for("the middle of the scan", begun, START_SECONDS, self.local.deployment.watch)
+        wait_for("the middle of the scan", self._writes, START_SECONDS, self.local.deployment.watch)
         traces = Traces.of(self.local)
         assert traces.applications, "the scan does not run on the cluster"
         assert traces.connections, "the scan does not read"
@@ -123,10 +121,7 @@ class Scan:
 
     def _writes(self) -> bool:
         parts = any(part for place in self.staged() for part in place.rglob("part-*"))
-        return parts and any(FETCHING in doing for doing in open_connections(self.local.database).values())
-
-    def _copies(self) -> bool:
-        return self.local.database.execute(COPIED).strip() == "1"
+        return parts and self.local.database.execute(COPIED).strip() == "1"
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from airflow.sdk.io import get_fs
 from cryptography.fernet import Fernet
 from packable import packable_environment
+from store_servers import AZURE_ACCOUNT, AZURE_KEY, azurite, run_program  # type: ignore[import-not-found]
 
 from airflow_pushdown.environment_archive import environment_archive
 from airflow_pushdown.exceptions import (
@@ -27,6 +29,7 @@ from airflow_pushdown.hooks.cluster_driver import Submission
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.hooks.webhdfs import open_webhdfs
+from e2e.ports import HOST, free_port
 from e2e.processes import Programs, wait_for
 from pushdown_spark.contract import JobSpec, OutputSpec, QuerySpec, SecretValues, SourceSpec
 from pushdown_spark.contract.encryption import KEY_ALIAS, KEY_VARIABLE
@@ -42,6 +45,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 SECRET = "hush-hush-3"
 SECRETS = SecretValues(hadoop={"fs.s3a.secret.key": SECRET})
 SECONDS = 300.0
+IVY = Path(__file__).resolve().parents[2] / ".cache" / "ivy"
 Submit = Callable[..., PushdownSubmitHook]
 
 
@@ -100,6 +104,7 @@ def submission(
         mode: str,
         conf: dict[str, str] | None = None,
         on_started: Callable[[Application], None] | None = None,
+        exchange_dir: str = f"{cluster.root}/exchange",
         exchange_conn_id: str | None = None,
         **options: object,
     ) -> PushdownSubmitHook:
@@ -117,7 +122,7 @@ def submission(
                 spec=spec,
                 secrets=SECRETS,
                 spark_python=spark_python,
-                exchange_dir=f"{cluster.root}/exchange",
+                exchange_dir=exchange_dir,
                 exchange_conn_id=exchange_conn_id,
                 on_started=on_started,
             ),
@@ -141,10 +146,11 @@ def with_provider(path: str) -> dict[str, str]:
     return {"spark.hadoop.hadoop.security.credential.provider.path": path}
 
 
-def finish(hook: PushdownSubmitHook) -> None:
-    """Run the job to its end and check its rows."""
+def finish(hook: PushdownSubmitHook, check: Callable[[], None] = lambda: None) -> None:
+    """Run the job to its end, call `check` before the task reads the result, and check the rows."""
     try:
         hook.submit()
+        check()
         result = hook.collect()
     finally:
         hook.release()
@@ -233,6 +239,56 @@ def test_a_user_without_permission_is_named_over_httpfs(
 
 def test_a_job_whose_task_reaches_the_exchange_over_httpfs(submission: Submit, provider: str, httpfs: str) -> None:
     finish(submission("cluster", with_provider(provider), exchange_conn_id=httpfs))
+
+
+def test_a_job_exchanges_its_files_through_an_azure_store(
+    submission: Submit,
+    provider: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The server has no TLS, so the scheme is `abfs`."""
+    pytest.importorskip("airflow.providers.microsoft.azure", reason="installed by `make stores` alone")
+    port, host, container = free_port(), f"{AZURE_ACCOUNT}.dfs.core.windows.net", "lake"
+    account = f"AccountName={AZURE_ACCOUNT};AccountKey={AZURE_KEY};BlobEndpoint=http://{HOST}:{port}/{AZURE_ACCOUNT}"
+    connection = {"connection_string": f"DefaultEndpointsProtocol=http;{account};"}
+    monkeypatch.setenv("AIRFLOW_CONN_STORE", json.dumps({"conn_type": "adls", "extra": connection}))
+    hadoop = {
+        f"spark.hadoop.fs.azure.account.key.{host}": AZURE_KEY,
+        "spark.hadoop.fs.azure.abfs.endpoint": f"{HOST}:{port}",
+        "spark.hadoop.fs.azure.always.use.https": "false",
+        "spark.hadoop.fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",
+        # The emulator has the protocol of accounts without a hierarchical namespace.
+        "spark.hadoop.fs.azure.account.hns.enabled": "false",
+        "spark.hadoop.fs.azure.fns.account.service.type": "BLOB",
+    }
+    (tmp_path / "store").mkdir()
+    with run_program(azurite(port), port, tmp_path / "store"):
+        system = get_fs("abfs", "store")
+        system.mkdir(container)
+
+        def files() -> list[str]:
+            system.invalidate_cache()
+            return [path.partition(".")[2] for path in system.find(container)]
+
+        def check_files() -> None:
+            assert "spec.json" in files()
+            assert "secrets.json" not in files()
+
+        hook = submission(
+            "cluster",
+            {**with_provider(provider), **hadoop, "spark.jars.ivy": str(IVY)},
+            exchange_dir=f"abfs://{container}@{host}/exchange",
+            exchange_conn_id="store",
+            packages="org.apache.hadoop:hadoop-azure:3.5.0",
+            exclude_packages="com.microsoft.azure:azure-storage",
+        )
+        finish(hook, check_files)
+        assert files() == []
+    output = capfd.readouterr()
+    for secret in (SECRET, AZURE_KEY):
+        assert secret not in output.out + output.err
 
 
 @pytest.mark.parametrize("mode", ["client", "cluster"])

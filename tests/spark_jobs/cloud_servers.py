@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import hmac
-import os
-import shutil
-import socket
-import subprocess
 import sys
-import time
 from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
@@ -19,23 +14,18 @@ from pathlib import Path
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
-import pytest
 from pyspark.sql import SparkSession
 from s3_server import REGION
 from s3_server import ROOT as ROOT_KEYS
+from store_servers import AZURE_ACCOUNT, AZURE_KEY, azurite, create_google_bucket, google_server, run_program
 
+from e2e.ports import free_port
 from pushdown_spark.relations.azure_settings import AzureSettings
 from pushdown_spark.relations.google_settings import GoogleSettings
 from pushdown_spark.relations.object_store import StoreSettings
 from pushdown_spark.relations.s3_settings import S3Settings
 from pushdown_spark.relations.storage import Storage
 from pushdown_spark.runtime.filesystem import HadoopFiles
-
-ROOT = Path(__file__).parents[2]
-CACHE = ROOT / ".cache" / "stores"
-AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""The public key of the emulator's only account."""
-_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -93,19 +83,19 @@ class CloudStore(ABC):
 class Azurite(CloudStore):
     """Azure's own emulator."""
 
-    bucket = "lake@devstoreaccount1.dfs.core.windows.net"
+    bucket = f"lake@{AZURE_ACCOUNT}.dfs.core.windows.net"
     scheme = "abfs"
     file_system = "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem"
 
     @property
     def settings(self) -> AzureSettings:
-        return AzureSettings("devstoreaccount1", scheme="http", endpoint=f"127.0.0.1:{self.port}", key=AZURE_KEY)
+        return AzureSettings(AZURE_ACCOUNT, scheme="http", endpoint=f"127.0.0.1:{self.port}", key=AZURE_KEY)
 
     def expiring_settings(self, seconds: int) -> AzureSettings:
         """Return the settings of a client whose access ends after some seconds."""
         expiry = f"{datetime.now(UTC) + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"
         version, services, kinds, permissions = "2020-02-10", "b", "sco", "rl"
-        signed = ("devstoreaccount1", permissions, services, kinds, "", expiry, "", "https,http", version, "")
+        signed = (AZURE_ACCOUNT, permissions, services, kinds, "", expiry, "", "https,http", version, "")
         signature = hmac.digest(b64decode(AZURE_KEY), "\n".join(signed).encode(), "sha256")
         parameters = {"sv": version, "ss": services, "srt": kinds, "sp": permissions, "se": expiry}
         token = urlencode(parameters | {"spr": "https,http", "sig": b64encode(signature).decode()})
@@ -114,7 +104,7 @@ class Azurite(CloudStore):
     @property
     def hadoop(self) -> Mapping[str, str]:
         return {
-            "fs.azure.account.key.devstoreaccount1.dfs.core.windows.net": AZURE_KEY,
+            f"fs.azure.account.key.{AZURE_ACCOUNT}.dfs.core.windows.net": AZURE_KEY,
             "fs.azure.abfs.endpoint": f"127.0.0.1:{self.port}",
             "fs.azure.always.use.https": "false",
         }
@@ -162,24 +152,17 @@ class S3Server(CloudStore):
 @contextmanager
 def run_server(kind: type[CloudStore], directory: Path) -> Iterator[CloudStore]:
     """Run a server with its data in a directory. Skips the test if the server cannot be installed."""
-    port = _free_port()
-    command = {Azurite: _azurite, GoogleServer: _google_server, S3Server: _s3_server}[kind](port)
-    with (directory / "log.txt").open("w") as log:
-        process = subprocess.Popen(command, cwd=directory, stdout=log, stderr=log)
-    try:
-        _wait(process, port, directory / "log.txt")
+    port = free_port()
+    command = {Azurite: azurite, GoogleServer: google_server, S3Server: _s3_server}[kind](port)
+    with run_program(command, port, directory):
         store = kind(port)
         if kind is GoogleServer:
-            address = f"http://127.0.0.1:{port}/storage/v1/b"
-            urlopen(Request(address, b'{"name": "lake"}', {"Content-Type": "application/json"})).close()
+            create_google_bucket(port, "lake")
         elif kind is S3Server:
             urlopen(Request(f"http://127.0.0.1:{port}/lake", method="PUT")).close()
         else:
             store.settings.connect().create_dir("lake")
         yield store
-    finally:
-        process.kill()
-        process.wait()
 
 
 @contextmanager
@@ -203,50 +186,5 @@ def mounted(spark: SparkSession, store: CloudStore, folder: Path) -> Iterator[No
         hadoop.unset(key)
 
 
-def _azurite(port: int) -> list[str]:
-    program = CACHE / "node_modules" / ".bin" / "azurite-blob"
-    _install(program, ["npm", "install", "--silent", "--prefix", str(CACHE), _requirement("azurite")])
-    listen = ("--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", ".")
-    return [str(program), *listen, "--skipApiVersionCheck", "--loose"]
-
-
-def _google_server(port: int) -> list[str]:
-    program = CACHE / "fake-gcs-server"
-    _install(program, ["go", "install", _requirement("github.com")], GOBIN=str(CACHE))
-    address = f"127.0.0.1:{port}"
-    listen = ("-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-public-host", address)
-    return [str(program), *listen, "-backend", "memory"]
-
-
 def _s3_server(port: int) -> list[str]:
     return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-
-
-def _install(program: Path, command: list[str], **environment: str) -> None:
-    if program.exists():
-        return
-    if shutil.which(command[0]) is None:
-        pytest.skip(f"{command[0]} is not installed")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    subprocess.run(command, check=True, env=os.environ | environment, cwd=CACHE)
-
-
-def _requirement(prefix: str) -> str:
-    lines = (ROOT / "requirements" / "stores.txt").read_text(encoding="utf-8").split()
-    return next(line for line in lines if line.startswith(prefix))
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    end = time.monotonic() + _SECONDS
-    while time.monotonic() < end and process.poll() is None:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    raise RuntimeError(f"the server did not start: {log.read_text()[-500:]}")

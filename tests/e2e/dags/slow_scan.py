@@ -18,6 +18,7 @@ with DAG("slow_scan", schedule=None, start_date=datetime(2026, 1, 1), catchup=Fa
         source_conn_id="flights_db",
         table="slow_rows",
         where="number > 10",
-        fetch_size=10,
+        # Without it, the driver fetches the few rows before it writes.
+        num_partitions=1,
         output=f"{DATA}/output/slow_scan/{{{{ ds }}}}",
     )

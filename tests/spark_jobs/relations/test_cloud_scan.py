@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet
 import pytest
-from cloud_servers import AZURE_KEY, Azurite, CloudStore, GoogleServer, S3Server, mounted, run_server
+from cloud_servers import Azurite, CloudStore, GoogleServer, S3Server, mounted, run_server
 from fastavro import writer as write_avro
 from pyspark.sql import DataFrame, SparkSession
+from store_servers import AZURE_KEY
 
 from pushdown_spark.errors import AccessDeniedError
 from pushdown_spark.formats.text.line_reader import LineReader
