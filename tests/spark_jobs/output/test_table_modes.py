@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from table_databases import KINDS, Database, opened, output_of, write
 
 from pushdown_spark.contract import TableOutputSpec
+from pushdown_spark.databases.write_connection import connect_to_write
 from pushdown_spark.errors import (
     BadPredicateError,
     BadSpecError,
@@ -70,6 +72,19 @@ def test_each_mode_writes_the_rows_once(
     assert not write(again, frame(spark, [(9, "not written", "2024-01-02")]))
     assert (again.committed_rows, again.summary.is_from_earlier_try) == (2, True)  # type: ignore[union-attr]
     assert stored_rows(database) == sorted(expected, key=str)
+
+
+def test_overwrite_keeps_the_old_rows_for_an_older_snapshot(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    database = opened("postgresql", request, tmp_path)
+    assert write(output_of(spark, database, "old"), frame(spark, OLD))
+    with closing(connect_to_write(database.address)) as reader:
+        reader.rows("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        reader.rows("SELECT 1")
+        assert write(output_of(spark, database, mode="overwrite"), frame(spark, NEW))
+        assert reader.rows("SELECT count(*) FROM t") == [(len(OLD),)]
+    assert stored_rows(database) == sorted(NEW, key=str)
 
 
 def test_replace_where_of_dates(spark: SparkSession, database: Database) -> None:
