@@ -175,6 +175,20 @@ def test_created_table_survives_a_crash_and_views_of_it_stay(spark: SparkSession
         assert database.rows(engine) == [("InnoDB",)]
 
 
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16le", "UTF-16be"])
+def test_sqlite_tables_in_another_spelling_or_encoding(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, encoding: str
+) -> None:
+    database = opened("sqlite", request, tmp_path)
+    database.execute(f"PRAGMA encoding = '{encoding}'", "CREATE TABLE T (id int, X varchar(9), day varchar(10))")
+    with pytest.raises(OutputExistsError):
+        write(output_of(spark, database, mode="errorifexists"), frame(spark, NEW))
+    assert not write(output_of(spark, database, mode="ignore"), frame(spark, NEW))
+    assert write(output_of(spark, database), frame(spark, [*NEW, (5, "é😀", "2024-01-02")]))
+    assert stored_rows(database) == [*NEW, (5, "é😀", "2024-01-02")]
+    assert database.tables() == ["T"]
+
+
 def test_cleared_run_replaces_its_rows(spark: SparkSession, database: Database) -> None:
     spec = {"mode": "overwrite_partitions", "replace_where": "day = '2024-01-02'"}
     assert write(output_of(spark, database, **spec), frame(spark, OLD[1:]))
