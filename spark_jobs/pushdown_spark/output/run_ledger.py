@@ -78,8 +78,7 @@ class RunLedger:
         return None
 
     def claim(self, connection: WriteConnection) -> None:
-        """Make this attempt the only one that may commit."""
-        self.forget(connection)
+        """Make this attempt the only one that may commit. The run has no row."""
         connection.change(
             f"INSERT INTO {self._table} (run, run_key, target, attempt, state, generation, started_at) "  # noqa: S608
             f"VALUES (%s, %s, %s, %s, %s, %s, {self._now})",
