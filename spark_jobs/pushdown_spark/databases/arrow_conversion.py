@@ -11,18 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 
+from pushdown_spark.databases.column_values import FIRST_DAY, FIRST_MICROS, LAST_DAY, LAST_MICROS
 from pushdown_spark.errors import SchemaConflictError
 
 REMOTE_TYPE = b"remote_type"
 """Metadata key of a field: the column's type in the database, for error messages."""
 
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-_MICROS_PER_DAY = 86_400_000_000
 _RANGES = {
-    pa.date32(): (_FIRST_DAY, _LAST_DAY, pa.int32()),
-    pa.timestamp("us"): (_FIRST_DAY * _MICROS_PER_DAY, (_LAST_DAY + 1) * _MICROS_PER_DAY - 1, pa.int64()),
+    pa.date32(): (FIRST_DAY, LAST_DAY, pa.int32()),
+    pa.timestamp("us"): (FIRST_MICROS, LAST_MICROS, pa.int64()),
 }
-"""The first and last value of the years 1 to 9999, in days and in microseconds, and the integer type of each."""
+"""The first and last values that Spark can represent, and their integer type."""
 _MAX_SHOWN_CHARACTERS = 60
 _MAX_DECIMAL_DIGITS = 38
 

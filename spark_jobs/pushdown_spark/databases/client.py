@@ -24,7 +24,8 @@ _POSTGRESQL_OPTIONS = (
     "-c standard_conforming_strings=on -c datestyle=ISO -c intervalstyle=postgres -c bytea_output=hex "
     "-c extra_float_digits=1 -c timezone=UTC -c client_connection_check_interval=2000"
 )
-"""The server checks every 2 s whether the client is alive, so that the statements of killed tasks end."""
+"""The server checks every 2 s whether the client is alive, so that the statements of killed tasks end. This needs
+PostgreSQL 14."""
 _REMOVED_MODES = ("PAD_CHAR_TO_FULL_LENGTH", "EMPTY_STRING_IS_NULL", "ORACLE")
 """SQL modes that change values. The other modes stay, because a user's query may depend on them."""
 
@@ -165,9 +166,9 @@ def connect(address: DatabaseAddress, settings: ConnectionSettings) -> Client:
 
 def describe_table(client: Client, kind: DatabaseKind, spec: RemoteSourceSpec) -> RemoteTable:
     """Return the columns of a source. Raises RemoteRefusedError if the user can see no such table."""
-    if spec.query is not None and ";" in spec.query.rstrip().rstrip(";"):
+    query = spec.query
+    if query is not None and ";" in query:
         raise BadSpecError("query: give one statement without a semicolon inside")
-    query = None if spec.query is None else spec.query.rstrip().rstrip(";")
     if kind == "sqlite":
         from pushdown_spark.databases.sqlite_catalog import sqlite_table
 

@@ -8,17 +8,19 @@ module, so it imports little.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import UnwritableValueError
+from pushdown_spark.expressions.types import EPOCH_ORDINAL, MICROSECONDS_PER_DAY
 
 _NUMERIC_STRING = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
-_MICROS_PER_DAY = 86_400_000_000
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-_FIRST_MICROS, _LAST_MICROS = _FIRST_DAY * _MICROS_PER_DAY, (_LAST_DAY + 1) * _MICROS_PER_DAY - 1
+FIRST_DAY, LAST_DAY = date.min.toordinal() - EPOCH_ORDINAL, date.max.toordinal() - EPOCH_ORDINAL
+FIRST_MICROS, LAST_MICROS = FIRST_DAY * MICROSECONDS_PER_DAY, (LAST_DAY + 1) * MICROSECONDS_PER_DAY - 1
+"""The first and last values of the years 1 to 9999, in days and in microseconds since 1970."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +33,11 @@ class TargetColumn:
     - `max_length` is in characters, or in bytes for binary types. `max_bytes` limits the encoded form.
     - `step` is the unit of fractions of seconds, in microseconds. `max_fraction` is their number of digits in a time of
       day, which arrives as a string.
-    - `is_padded` is set for char(n), whose trailing spaces mean nothing.
+    - `is_padded` is set for char(n), whose trailing spaces mean nothing, and for binary(n), whose values all have n
+      bytes.
     - `is_single` is set for floats of 32 bits.
     - `is_numeric_text` is set if SQLite stores strings that look like numbers as numbers.
+    - `labels` are the values of an enum or a set.
     """
 
     name: str
@@ -52,6 +56,7 @@ class TargetColumn:
     is_padded: bool = False
     is_single: bool = False
     is_numeric_text: bool = False
+    labels: tuple[str, ...] = ()
 
     def check(self, values: pa.Array) -> None:
         """Raise UnwritableValueError if the column cannot hold a value."""
@@ -61,7 +66,7 @@ class TargetColumn:
         elif pa.types.is_string(kind):
             self._check_strings(values)
         elif pa.types.is_binary(kind):
-            self._check_length(pc.binary_length(values), "bytes", self.max_length or self.max_bytes)
+            self._check_bytes(pc.binary_length(values))
         elif pa.types.is_integer(kind):
             self._check_integers(values)
         elif pa.types.is_decimal(kind):
@@ -69,10 +74,18 @@ class TargetColumn:
         elif pa.types.is_floating(kind):
             self._check_floats(values)
         elif pa.types.is_date(kind):
-            is_valid = _is_within(values.cast(pa.int32()), _FIRST_DAY, _LAST_DAY)
+            is_valid = _is_within(values.cast(pa.int32()), FIRST_DAY, LAST_DAY)
             self._require(is_valid, "a date outside the years 1 to 9999")
         elif pa.types.is_timestamp(kind):
             self._check_timestamps(values.cast(pa.int64()))
+
+    def _check_bytes(self, lengths: pa.Array) -> None:
+        self._check_length(lengths, "bytes", self.max_length or self.max_bytes)
+        if self.is_padded:
+            shortest = pc.min(lengths).as_py()
+            self._require(
+                shortest in (None, self.max_length), f"a value of {shortest} bytes, to which the type adds bytes"
+            )
 
     def _check_strings(self, values: pa.Array) -> None:
         try:
@@ -91,9 +104,19 @@ class TargetColumn:
             self._require(
                 not _any(pc.ends_with(values, " ")), "a string that ends with a space, which the type ignores"
             )
+        if self.labels:
+            self._require(
+                all(map(self._is_label, values.drop_null().unique().to_pylist())),
+                "a string that is not one of its labels",
+            )
         if self.max_length is not None:
             self._check_length(pc.utf8_length(values), "characters", self.max_length)
         self._check_length(pc.binary_length(values), "bytes", self.max_bytes)
+
+    def _is_label(self, text: str) -> bool:
+        """Return whether a string is a label, or for a set some labels in their order."""
+        parts = text.split(",") if self.declared.startswith("set(") else [text]
+        return ",".join(label for label in self.labels if label in parts) == text
 
     def _check_length(self, lengths: pa.Array, unit: str, most: int | None) -> None:
         if most is not None:
@@ -115,6 +138,11 @@ class TargetColumn:
                 values.cast(pa.decimal128(*self.digits))
             except pa.ArrowInvalid:
                 raise self._error("a decimal with more digits than the type holds") from None
+        if self.digits is not None and self.bounds is not None:
+            first, last = self.bounds
+            bounds = pc.min_max(values).as_py()
+            is_within = bounds["min"] is None or (first - 1 < bounds["min"] and bounds["max"] < last + 1)
+            self._require(is_within, f"a decimal outside the range {first} to {last}")
 
     def _check_floats(self, values: pa.Array) -> None:
         self._require(self.has_nan or not _any(pc.is_nan(values)), "NaN")
@@ -125,7 +153,7 @@ class TargetColumn:
             self._require(not _any(pc.invert(is_same)), "a double that is not a float")
 
     def _check_timestamps(self, micros: pa.Array) -> None:
-        first, last = self.bounds or (_FIRST_MICROS, _LAST_MICROS)
+        first, last = self.bounds or (FIRST_MICROS, LAST_MICROS)
         self._require(_is_within(micros, first, last), "a timestamp outside the range of the type")
         if self.step > 1:
             numbers = micros.drop_null().to_numpy(zero_copy_only=False)

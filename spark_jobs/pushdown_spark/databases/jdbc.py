@@ -25,7 +25,7 @@ from sqlglot import exp
 from pushdown_spark.contract import RemoteSourceSpec, Transport
 from pushdown_spark.databases.client import MYSQL_SESSION, Client, DatabaseAddress, mysql_timeout, postgresql_options
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, quote_identifier
-from pushdown_spark.databases.sql_builder import call, cast, to_sql
+from pushdown_spark.databases.sql_builder import MAX_DECIMAL_DIGITS, call, cast, to_sql
 from pushdown_spark.errors import BadSpecError, RemoteFailedError, SchemaConflictError, UnsupportedError
 from pushdown_spark.projection.paths import sql_text, sql_type
 from pushdown_spark.runtime.exception_chain import root_message
@@ -52,7 +52,7 @@ _MARIADB_TLS = {"disable": "disable", "require": "trust", "verify-ca": "verify-c
 _ALLOW_KEY_RETRIEVAL = {"allowPublicKeyRetrieval": "true"}
 """PyMySQL allows this too: without TLS, MySQL 8 sends the public key that encrypts the password."""
 _MYSQL_TLS = {"disable": "DISABLED", "prefer": "PREFERRED", "require": "REQUIRED"}
-_LONG_DIGITS, _MAX_DECIMAL_DIGITS = 18, 38
+_LONG_DIGITS = 18
 _DATE_LENGTH = 10
 _UNCONVERTED_MYSQL_TYPES = ("smallint", "mediumint", "int", "bigint", "double", "decimal")
 """Types of MySQL and MariaDB that drivers and Spark read without a conversion, unless they are unsigned."""
@@ -309,7 +309,7 @@ def _from_mysql(column: RemoteColumn, table: RemoteTable) -> exp.Expr | None:
     spark_type, base_type = column.spark_type, column.remote_type.partition("(")[0].partition(" ")[0]
     selected = column.reference if column.rendering is None else column.rendering
     if base_type in _UNCONVERTED_MYSQL_TYPES and "unsigned" not in column.remote_type:
-        is_wide = base_type == "decimal" and _digits(column) > _MAX_DECIMAL_DIGITS
+        is_wide = base_type == "decimal" and _digits(column) > MAX_DECIMAL_DIGITS
         return call("CONCAT", selected) if is_wide else column.rendering
     if isinstance(spark_type, _SENT_AS_TEXT):
         return call("CONCAT", selected)

@@ -13,10 +13,12 @@ from pushdown_spark.databases.client import Row
 from pushdown_spark.databases.column_operands import UNKNOWN_CHARSET, null_if_zero_date
 from pushdown_spark.databases.mysql import MysqlClient, ResultColumn
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, column_reference, parse_table_name
+from pushdown_spark.databases.sql_builder import MAX_DECIMAL_DIGITS
 from pushdown_spark.errors import BadSpecError, RemoteRefusedError
 
 _COLUMNS = """
-SELECT column_name, lower(column_type), character_set_name, collation_name
+SELECT column_name, if(data_type IN ('enum', 'set'), column_type, lower(column_type)), character_set_name,
+collation_name
 FROM information_schema.columns WHERE table_schema = coalesce(%s, database()) AND table_name = %s
 ORDER BY ordinal_position
 """
@@ -30,7 +32,6 @@ _INTEGER_TYPES: dict[str, tuple[t.DataType, t.DataType]] = {
     "bigint": (t.LongType(), t.DecimalType(20, 0)),
 }
 """The smallest Spark types that hold all signed and all unsigned values."""
-_MAX_DECIMAL_DIGITS = 38
 _SIMPLE_TYPES: dict[str, t.DataType] = {
     "double": t.DoubleType(),
     "year": t.IntegerType(),
@@ -127,8 +128,8 @@ def _spark_type(remote_type: str, column: exp.Column, wide_numbers: WideNumbers)
         return _INTEGER_TYPES[word][unsigned], None
     if match := _DECIMAL.match(remote_type):
         precision, scale = int(match.group(1)), int(match.group(2))
-        as_text = precision > _MAX_DECIMAL_DIGITS and wide_numbers is WideNumbers.TEXT
-        return (t.StringType() if as_text else t.DecimalType(min(precision, _MAX_DECIMAL_DIGITS), scale)), None
+        as_text = precision > MAX_DECIMAL_DIGITS and wide_numbers is WideNumbers.TEXT
+        return (t.StringType() if as_text else t.DecimalType(min(precision, MAX_DECIMAL_DIGITS), scale)), None
     if word in _SIMPLE_TYPES:
         return _SIMPLE_TYPES[word], None
     if word == "float":

@@ -17,7 +17,7 @@ from pushdown_spark.databases.column_values import TargetColumn
 from pushdown_spark.databases.identifiers import quote_mysql, with_suffix
 from pushdown_spark.databases.mysql import connect_to_mysql, mysql_error
 from pushdown_spark.databases.row_text import MYSQL_CSV, MYSQL_LITERALS
-from pushdown_spark.databases.write_connection import LOCK_SECONDS, WriteConnection, check_batch
+from pushdown_spark.databases.write_connection import LOCK_SECONDS, WriteConnection
 from pushdown_spark.errors import BadSpecError, PushdownError, RemoteFailedError, UnwritableValueError
 
 _SESSION = (
@@ -76,11 +76,10 @@ class MysqlWriter(WriteConnection):
         else:
             super().create_part(table, suffix)
 
-    def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
+    def _load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
         """Load the rows of a batch into a table."""
-        check_batch(columns, batch)
-        if batch.num_rows == 0:
-            return
+        values = [_bits_as_integers(column, values) for column, values in zip(columns, batch.columns, strict=True)]
+        batch = pa.RecordBatch.from_arrays(values, batch.schema.names)
         try:
             if self._loads_data and self._load_data(table, columns, batch):
                 return
@@ -129,7 +128,8 @@ class MysqlWriter(WriteConnection):
             is_converted = pa.types.is_binary(values.type) or column.declared.startswith("bit")
             names.append(variable if is_converted else name)
             if is_converted:
-                value = f"UNHEX({variable})" if pa.types.is_binary(values.type) else f"{variable} + 0"
+                is_binary = pa.types.is_binary(values.type)
+                value = f"UNHEX({variable})" if is_binary else f"CAST({variable} AS UNSIGNED)"
                 conversions.append(f"{name} = {value}")
         converted = f" SET {', '.join(conversions)}" if conversions else ""
         statement = f"LOAD DATA LOCAL INFILE 'rows' INTO TABLE {table} {_CSV} ({', '.join(names)}){converted}"
@@ -189,6 +189,12 @@ def _unwritable(message: str) -> UnwritableValueError:
     return UnwritableValueError(
         f"{problem}. Nothing was committed; convert the value in the query, or change the type of the column"
     )
+
+
+def _bits_as_integers(column: TargetColumn, values: pa.Array) -> pa.Array:
+    """Return decimals for a column of bits as integers. The server would take a string of digits for the bits."""
+    is_decimal = pa.types.is_decimal(values.type) and column.declared.startswith("bit")
+    return values.cast(pa.decimal128(20, 0)).cast(pa.uint64()) if is_decimal else values
 
 
 def _pieces(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:

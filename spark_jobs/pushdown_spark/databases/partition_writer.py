@@ -75,8 +75,10 @@ class PartitionWriter:
                     connection.load(table, self.columns, _with_short_offsets(batch))
                     rows += batch.num_rows
                 is_recorded = connection.change(self.record, partition, rows, suffix) > 0
-                connection.commit() if is_recorded else connection.rollback()
+                if is_recorded:
+                    connection.commit()
             finally:
+                # To close the connection undoes the transaction.
                 if self.has_parts and not is_recorded:
                     # DROP would commit the transaction.
                     for undo in (connection.rollback, partial(connection.drop, table)):

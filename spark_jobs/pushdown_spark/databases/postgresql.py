@@ -37,6 +37,14 @@ _REFUSED_MESSAGES = (
 )
 _LOST_SNAPSHOT = re.compile(r"invalid snapshot identifier|snapshot \S+ does not exist")
 """PostgreSQL's messages for a snapshot whose connection is closed: before version 17, and since."""
+_BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_REPLACED = """
+SELECT c.oid::regclass::text FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_class c ON c.oid = l.relation
+WHERE l.pid = pg_catalog.pg_backend_pid() AND l.locktype = 'relation' AND c.relkind = 'r'
+AND c.relfilenode <> 0 AND c.relfilenode <> pg_catalog.pg_relation_filenode(c.oid)
+"""
+"""The tables that the transaction has read and whose file was replaced after its snapshot. The catalog's row is that of
+the snapshot, the function returns the current file. TRUNCATE does that, and the snapshot has no row of the new file."""
 _BATCH_BYTES = 4 << 20
 _CSV_BYTES = 1 << 20
 LONG_DIGITS = 18
@@ -85,7 +93,7 @@ class PostgresqlClient:
 
     def export_snapshot(self) -> str:
         """Return the name of a snapshot that other connections can read until this one closes."""
-        self.rows("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self.rows(_BEGIN)
         self.rows("SET LOCAL idle_in_transaction_session_timeout = 0")
         ((name,),) = self.rows("SELECT pg_export_snapshot()")
         return str(name)
@@ -102,18 +110,21 @@ class PostgresqlClient:
         """Yield the rows of a binary COPY. ADBC connects slowly, because it reads all types of the database first."""
         self._reader = adbc.connect(self._conninfo, autocommit=True)
         with self._reader.cursor() as cursor:
+            cursor.execute(_BEGIN)
             if self._settings.snapshot is not None:
-                cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 cursor.execute(f"SET TRANSACTION SNAPSHOT '{self._settings.snapshot}'")
             cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
             cursor.execute(sql)
             yield from cursor.fetch_record_batch()
+            cursor.execute(_REPLACED)
+            self._check_replaced(cursor.fetchall())
 
     def _copy_csv(self, sql: str, columns: Sequence[pa.Field]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a CSV COPY, which is faster than Python values, in small batches."""
         rows, lines = CsvRows([field.with_type(_csv_type(field.type)) for field in columns], ("t", "f")), bytearray()
         # psycopg takes a statement without parameters as bytes.
         statement = f"COPY ({sql}) TO STDOUT (FORMAT csv)".encode()
+        self.rows(_BEGIN)
         with self._control_connection().cursor() as cursor, cursor.copy(statement) as blocks:
             for line in blocks:
                 lines += line
@@ -122,6 +133,16 @@ class PostgresqlClient:
                     lines.clear()
         if lines:
             yield from rows.batches(bytes(lines))
+        self._check_replaced(self.rows(_REPLACED))
+        self.rows("COMMIT")
+
+    def _check_replaced(self, tables: Sequence[Row]) -> None:
+        """Raise LostConnectionError if tables were truncated after the snapshot, so that a new snapshot is read."""
+        if tables:
+            names = ", ".join(str(name) for (name,) in tables)
+            raise LostConnectionError(
+                f"{self._address.display_name}: {names} was truncated or rewritten during the read; run the task again"
+            )
 
     def close(self) -> None:
         """Close the connections."""

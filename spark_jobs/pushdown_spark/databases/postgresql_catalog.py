@@ -9,9 +9,10 @@ from sqlglot import exp
 
 from pushdown_spark.contract import WideNumbers
 from pushdown_spark.databases.client import Row
+from pushdown_spark.databases.identifiers import quote_ansi
 from pushdown_spark.databases.postgresql import LONG_DIGITS, PostgresqlClient
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable, column_reference, parse_table_name
-from pushdown_spark.databases.sql_builder import call, case_when, cast
+from pushdown_spark.databases.sql_builder import MAX_DECIMAL_DIGITS, call, case_when, cast
 from pushdown_spark.errors import RemoteRefusedError
 
 _TYPE = """
@@ -52,7 +53,6 @@ _SIMPLE_TYPES: dict[str, t.DataType] = {
     "bytea": t.BinaryType(),
     "date": t.DateType(),
 }
-_MAX_DECIMAL_DIGITS = 38
 
 
 def postgresql_table(
@@ -69,7 +69,7 @@ def postgresql_table(
         columns = tuple(_column(row, wide_numbers) for row in rows)
         return RemoteTable(Dialect.POSTGRES, "query", columns, subquery=query)
     parts = parse_table_name(table or "")
-    name = ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+    name = ".".join(map(quote_ansi, parts))
     columns = tuple(_column(row, wide_numbers) for row in client.rows(_COLUMNS, name))
     if not columns and client.rows("SELECT to_regclass(%s)::oid", name) == [(None,)]:
         raise RemoteRefusedError(f"there is no table {table} in the database; check `table` and the search path")
@@ -116,7 +116,7 @@ def _numeric(
     match: re.Match[str], column: exp.Column, text: exp.Expr, wide_numbers: WideNumbers
 ) -> tuple[t.DataType, exp.Expr]:
     digits = (int(match.group(1)), int(match.group(2))) if match.group(1) else None
-    if digits is not None and 0 <= digits[1] <= digits[0] <= _MAX_DECIMAL_DIGITS:
+    if digits is not None and 0 <= digits[1] <= digits[0] <= MAX_DECIMAL_DIGITS:
         if digits[0] > LONG_DIGITS:
             return t.DecimalType(*digits), text
         # An unscaled integer takes 8 bytes and needs no parsing, unlike a string.

@@ -15,7 +15,7 @@ from pushdown_spark.databases.identifiers import quote_ansi
 from pushdown_spark.databases.postgresql import connection_string, postgresql_error
 from pushdown_spark.databases.row_binary import binary_rows
 from pushdown_spark.databases.row_text import POSTGRESQL_CSV
-from pushdown_spark.databases.write_connection import LOCK_SECONDS, WriteConnection, check_batch
+from pushdown_spark.databases.write_connection import LOCK_SECONDS, WriteConnection
 from pushdown_spark.errors import BadSpecError, PushdownError, RemoteRefusedError, UnwritableValueError
 
 _TABLE = """
@@ -66,11 +66,8 @@ class PostgresqlWriter(WriteConnection):
         """Terminate the sessions with an open transaction that has added rows."""
         self.rows(_END_WRITERS, table)
 
-    def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
+    def _load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
         """Copy the rows of a batch into a table."""
-        check_batch(columns, batch)
-        if batch.num_rows == 0:
-            return
         content = binary_rows(columns, batch)
         form = "csv" if content is None else "binary"
         names = ", ".join(quote_ansi(column.name) for column in columns)

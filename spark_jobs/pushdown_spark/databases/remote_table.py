@@ -45,7 +45,7 @@ def column_reference(name: str) -> exp.Column:
 class RemoteColumn:
     """A column of a remote table.
 
-    - `remote_type` is in lower case as the catalog shows it ("numeric(10,2)", "int(10) unsigned").
+    - `remote_type` is in lower case as the catalog shows it ("numeric(10,2)", "int(10) unsigned"), except for labels.
     - `spark_type` is the type that the transport delivers.
     - `charset` is the column's in MySQL, the database's encoding in PostgreSQL, and `PRAGMA encoding` in SQLite.
     - `collation` is None for the default collation.

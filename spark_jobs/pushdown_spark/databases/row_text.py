@@ -50,18 +50,19 @@ class RowText:
             text = pc.binary_join_element_wise(start, _hex(values), end, "")
         elif pa.types.is_boolean(kind):
             text = pc.if_else(values, *self.booleans)
-        elif kind == pa.float32():
-            # As doubles: MySQL finds the shortest decimal of the largest float out of range.
-            text = values.cast(pa.float64()).cast(pa.string())
-        elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        elif pa.types.is_integer(kind):
             text = values.cast(pa.string())
         else:
+            # Numbers, too: as literals of MySQL, 1E-7 would be a double instead of a decimal, and -0 an integer.
             text = self._quote(self._array_literals(values) if pa.types.is_list(kind) else self._string(values))
         return pc.fill_null(text, self.null)
 
     def _string(self, values: pa.Array) -> pa.Array:
-        """Return dates, timestamps and strings as text without quotes."""
+        """Return values as text without quotes."""
         kind = values.type
+        if kind == pa.float32():
+            # As doubles: MySQL finds the shortest decimal of the largest float out of range.
+            return values.cast(pa.float64()).cast(pa.string())
         if pa.types.is_timestamp(kind):
             text = values.cast(pa.int64()).cast(pa.timestamp("us")).cast(pa.string())
             return pc.binary_join_element_wise(text, self.utc_suffix, "") if kind.tz and self.utc_suffix else text

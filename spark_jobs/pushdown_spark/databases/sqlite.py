@@ -23,12 +23,9 @@ class SqliteClient:
     """A read-only connection."""
 
     def __init__(self, address: DatabaseAddress, settings: ConnectionSettings) -> None:
-        path = Path(address.database)
-        if not path.is_file():
-            raise RemoteRefusedError(f"there is no SQLite file {path}; check the connection's path")
         self._display_name = address.display_name
         self._settings = settings
-        self._uri = f"file:{quote(str(path.absolute()))}?mode=ro"
+        self._uri = file_uri(database_path(address), "ro")
         self._connection = sqlite3.connect(self._uri, uri=True, timeout=address.connect_timeout)
         self._reader: adbc.Connection | None = None
 
@@ -76,6 +73,19 @@ class SqliteClient:
 
     def _error(self, problem: BaseException) -> RemoteFailedError | RemoteRefusedError:
         return sqlite_error(self._display_name, problem)
+
+
+def database_path(address: DatabaseAddress) -> Path:
+    """Return the absolute path of the database. Raises RemoteRefusedError if there is no such file."""
+    path = Path(address.database).absolute()
+    if not path.is_file():
+        raise RemoteRefusedError(f"there is no SQLite file {address.database}; check the connection's path")
+    return path
+
+
+def file_uri(path: Path, mode: str) -> str:
+    """Return the URI with which SQLite opens an existing file. The mode is `ro` or `rw`."""
+    return f"file:{quote(str(path))}?mode={mode}"
 
 
 def sqlite_error(display_name: str, problem: BaseException) -> RemoteFailedError | RemoteRefusedError:

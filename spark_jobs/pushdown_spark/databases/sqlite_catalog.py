@@ -25,7 +25,8 @@ _TYPES: dict[LogicalType, t.DataType] = {
 }
 """Spark types by affinity."""
 _DEFAULT_DECIMAL = t.DecimalType(38, 18)
-_UNKNOWN_COLLATION = "UNKNOWN"
+UNKNOWN_COLLATION = "UNKNOWN"
+"""The collation of a column that may have one which cannot be read from its declaration."""
 _VIEW = "airflow_pushdown_query"
 
 
@@ -54,7 +55,7 @@ def _columns(client: Client, schema: str, name: str) -> tuple[RemoteColumn, ...]
         schema,
     )
     table_rows = client.rows(
-        'SELECT type, wr, strict FROM pragma_table_list WHERE "schema" = ?1 AND name = ?2', schema, name
+        'SELECT type, wr, strict FROM pragma_table_list WHERE "schema" = ?1 AND name = ?2 COLLATE NOCASE', schema, name
     )
     kind, without_rowid, strict = table_rows[0] if table_rows else ("view", 0, 0)
     collations = _collations(client, schema, name, kind == "table")
@@ -78,15 +79,15 @@ def _collations(client: Client, schema: str, name: str, is_table: bool) -> dict[
         return {}
     own = [str(text) for text, is_own in definitions if is_own]
     if not is_table or not own or schema != "main":
-        return {"": _UNKNOWN_COLLATION}
+        return {"": UNKNOWN_COLLATION}
     try:
         tree = sqlglot.parse_one(own[0], dialect="sqlite")
     except SqlglotError:
-        return {"": _UNKNOWN_COLLATION}
+        return {"": UNKNOWN_COLLATION}
     if tree.find(exp.ColumnDef) is None:
-        return {"": _UNKNOWN_COLLATION}
+        return {"": UNKNOWN_COLLATION}
     return {
-        column.name.lower(): constraint.this.name.upper() or _UNKNOWN_COLLATION
+        column.name.lower(): constraint.this.name.upper() or UNKNOWN_COLLATION
         for column in tree.find_all(exp.ColumnDef)
         for constraint in column.find_all(exp.CollateColumnConstraint)
     }

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from glob import escape
 from pathlib import Path
-from urllib.parse import quote
 
 import adbc_driver_sqlite.dbapi as adbc
 import pyarrow as pa
@@ -24,10 +23,11 @@ from adbc_driver_manager import Error
 from pushdown_spark.databases.client import DatabaseAddress
 from pushdown_spark.databases.column_values import TargetColumn
 from pushdown_spark.databases.identifiers import quote_ansi, with_suffix
-from pushdown_spark.databases.sqlite import sqlite_error
-from pushdown_spark.databases.write_connection import LOCK_SECONDS, WriteConnection, check_batch
-from pushdown_spark.errors import BadSpecError, RemoteFailedError, RemoteRefusedError
+from pushdown_spark.databases.sqlite import database_path, file_uri, sqlite_error
+from pushdown_spark.databases.write_connection import LOCK_SECONDS, WriteConnection
+from pushdown_spark.errors import BadSpecError, RemoteFailedError
 
+_TABLE_NAME = "SELECT name FROM main.sqlite_schema WHERE type IN ('table', 'view') AND name = %s COLLATE NOCASE"
 _TABLE = '"rows"'
 """The table in the file of a part."""
 
@@ -36,21 +36,20 @@ class SqliteWriter(WriteConnection):
     """A connection that writes."""
 
     def __init__(self, address: DatabaseAddress) -> None:
-        path = self._path = Path(address.database).absolute()
-        if not path.is_file():
-            raise RemoteRefusedError(f"there is no SQLite file {address.database}; check the connection's path")
+        path = self._path = database_path(address)
         self._display_name = address.display_name
-        self._connection = sqlite3.connect(_uri(path, "rw"), uri=True, timeout=LOCK_SECONDS, isolation_level=None)
+        self._connection = sqlite3.connect(file_uri(path, "rw"), uri=True, timeout=LOCK_SECONDS, isolation_level=None)
         self._part: adbc.Connection | None = None
         self._attached: set[str] = set()
         # Otherwise, a view of a missing table keeps a table from being renamed.
         self.rows("PRAGMA legacy_alter_table = ON")
 
     def locate(self, schema: str | None, table: str) -> tuple[str, str, str]:
-        """Return the table of the only schema."""
+        """Return the table of the only schema, with the spelling of its name in the file."""
         if schema not in (None, "main"):
             raise BadSpecError(f"output_table: {schema}.{table}: a SQLite file has only the schema main")
-        return "sqlite", "main", table
+        found = self.rows(_TABLE_NAME, table)
+        return "sqlite", "main", str(found[0][0]) if found else table
 
     def create_part(self, table: str, suffix: str) -> None:
         """Create a file with an empty table like another one, and open it for `load`."""
@@ -60,12 +59,14 @@ class SqliteWriter(WriteConnection):
             raise RemoteFailedError(f"{self._display_name}: there is no table {name}; its run has ended")
         path = self._part_path(_name_of(with_suffix(table, suffix)))
         create_table = str(statements[0][0]).replace(quote_ansi(name), _TABLE, 1)
+        ((encoding,),) = self.rows("PRAGMA encoding")
         try:
             # The rows are as readable as those of the database.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL, stat.S_IMODE(self._path.stat().st_mode)))
-            self._part = adbc.connect(_uri(path, "rw"), autocommit=True)
-            # A file that is not complete is never attached.
-            for statement in ("PRAGMA journal_mode = OFF", "PRAGMA synchronous = OFF", create_table, "BEGIN"):
+            self._part = adbc.connect(file_uri(path, "rw"), autocommit=True)
+            # A file that is not complete is never attached, and one with another encoding cannot be.
+            settings = ("journal_mode = OFF", "synchronous = OFF", f"encoding = '{encoding}'")
+            for statement in (*(f"PRAGMA {setting}" for setting in settings), create_table, "BEGIN"):
                 with self._part.cursor() as cursor:
                     cursor.execute(statement)
                     cursor.fetchall()
@@ -76,7 +77,7 @@ class SqliteWriter(WriteConnection):
         """Attach the file of a part."""
         name = _name_of(part)
         if name not in self._attached:
-            self.rows(f"ATTACH %s AS {quote_ansi(name)}", _uri(self._part_path(name), "ro"))
+            self.rows(f"ATTACH %s AS {quote_ansi(name)}", file_uri(self._part_path(name), "ro"))
             self._attached.add(name)
         return f"{quote_ansi(name)}.{_TABLE}"
 
@@ -95,11 +96,8 @@ class SqliteWriter(WriteConnection):
             raise sqlite_error(self._display_name, problem) from None
         super().drop(table)
 
-    def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
+    def _load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
         """Insert the rows of a batch into the part that this connection has created."""
-        check_batch(columns, batch)
-        if batch.num_rows == 0:
-            return
         assert self._part is not None
         names = ", ".join(quote_ansi(column.name) for column in columns)
         parameters = ", ".join("?" * len(columns))
@@ -145,10 +143,6 @@ class SqliteWriter(WriteConnection):
             return self._connection.execute(sql.replace("%s", "?") if values else sql, values)
         except sqlite3.Error as problem:
             raise sqlite_error(self._display_name, problem) from None
-
-
-def _uri(path: Path, mode: str) -> str:
-    return f"file:{quote(str(path))}?mode={mode}"
 
 
 def _name_of(table: str) -> str:

@@ -19,14 +19,16 @@ _MAX_EXACT_DOUBLE = 2**53
 _SQLITE_EXACT_DIGITS = 15
 """SQLite stores decimals as doubles, which hold this number of digits."""
 _LENGTH = re.compile(r"(?:character varying|character|varchar|char|bpchar|varbinary|binary) ?\((\d+)\)")
-_PADDED = re.compile(r"(?:character|char|bpchar) ?\(")
+_PADDED = re.compile(r"(?:character|char|bpchar|binary) ?\(")
 _TEXT_BYTES = {"tiny": 2**8 - 1, "": 2**16 - 1, "medium": 2**24 - 1, "long": 2**32 - 1}
 _TEXT = re.compile(r"(tiny|medium|long|)(?:text|blob)$")
 _FRACTION = re.compile(r"(?:timestamp|datetime)\((\d)\)")
 _NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
 _TIME = re.compile(r"(?:time|interval)(?:\((\d)\))?(?: |\[|$)")
-_ROUNDED = re.compile(r"(?:float|double)\(\d+,\d+\)|money")
+_ROUNDED = re.compile(r"(?:float|double)\(\d+,\d+\)|money|numeric\(\d+,-")
 """Types that round values without an error."""
+_BIT = re.compile(r"bit\((\d+)\)")
+_LABEL = re.compile(r"'((?:[^']|'')*)'")
 _NAME_BYTES = 63
 """The length at which PostgreSQL cuts off values of the type name."""
 _MYSQL_TIMESTAMPS = (1_000_000, (2**31) * 1_000_000 - 1)
@@ -101,6 +103,7 @@ def _target_column(field: t.StructField, column: RemoteColumn | None, dialect: D
         is_padded=bool(_PADDED.match(declared)) and not is_sqlite,
         is_single=isinstance(element, t.FloatType),
         is_numeric_text=is_sqlite and is_text and _has_numeric_affinity(declared),
+        labels=_labels(declared) if is_mysql else (),
     )
 
 
@@ -133,6 +136,8 @@ def _is_geometry(source: t.DataType, declared: str) -> bool:
 def _bounds(target: t.DataType, declared: str, dialect: Dialect) -> tuple[int, int] | None:
     if isinstance(target, t.TimestampType) and dialect.is_mysql:
         return _MYSQL_TIMESTAMPS
+    if dialect.is_mysql and (bit := _BIT.fullmatch(declared)):
+        return 0, 2 ** int(bit[1]) - 1
     if isinstance(target, t.FloatType | t.DoubleType):
         most = 2**24 if isinstance(target, t.FloatType) else _MAX_EXACT_DOUBLE
         return -most, most
@@ -177,6 +182,12 @@ def _max_fraction(declared: str, dialect: Dialect) -> int | None:
     if time is None or dialect is Dialect.SQLITE:
         return None
     return int(time[1]) if time[1] else (0 if dialect.is_mysql else 6)
+
+
+def _labels(declared: str) -> tuple[str, ...]:
+    """Return the values of an enum or a set of MySQL, which takes other strings for their numbers or changes them."""
+    is_listed = declared.startswith(("enum(", "set("))
+    return tuple(label.replace("''", "'") for label in _LABEL.findall(declared)) if is_listed else ()
 
 
 def _has_numeric_affinity(declared: str) -> bool:

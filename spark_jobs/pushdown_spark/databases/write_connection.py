@@ -89,12 +89,19 @@ class WriteConnection(ABC):
     def end_writers(self, table: str) -> None:  # noqa: B027 - only PostgreSQL has several writers of one table
         """End the connections that still add rows to a table, of tasks whose rows do not count."""
 
-    @abstractmethod
     def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
-        """Add the rows of a batch to a table in the fastest way. `table` is quoted.
+        """Add the rows of a batch to a table. `table` is quoted.
 
         Raises UnwritableValueError if the database would change a value.
         """
+        for column, values in zip(columns, batch.columns, strict=True):
+            column.check(values)
+        if batch.num_rows:
+            self._load(table, columns, batch)
+
+    @abstractmethod
+    def _load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
+        """Add the rows of a batch, at least one, in the fastest way."""
 
     @abstractmethod
     def begin(self, lock: str = "") -> None:
@@ -141,9 +148,3 @@ def connect_to_write(address: DatabaseAddress) -> WriteConnection:
     from pushdown_spark.databases.mysql_writer import MysqlWriter
 
     return MysqlWriter(address)
-
-
-def check_batch(columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
-    """Raise UnwritableValueError for the first column that cannot hold one of its values."""
-    for column, values in zip(columns, batch.columns, strict=True):
-        column.check(values)

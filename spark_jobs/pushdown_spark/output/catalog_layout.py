@@ -9,6 +9,7 @@ from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT as AVRO_CLASS
 from pushdown_spark.output.catalog_entry import CatalogEntry, TableDefinition
+from pushdown_spark.output.target_checks import check_partition_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,12 +59,8 @@ def _existing_layout(
 ) -> tuple[str, dict[str, str], tuple[str, ...]]:
     """Return format, options and partition columns of a table. Raises BadSpecError if it cannot be written."""
     check_writable(entry, table)
-    fold = str if is_case_sensitive(spark) else str.lower
-    if output.partition_by and [*map(fold, output.partition_by)] != [*map(fold, table.partition_by)]:
-        raise BadSpecError(
-            f"partition_by: {entry.name} is partitioned by {', '.join(table.partition_by) or 'no column'}, not by "
-            f"{', '.join(output.partition_by)}; leave it out, or write to another table"
-        )
+    case_sensitive = is_case_sensitive(spark)
+    check_partition_by(output.partition_by, table.partition_by, entry.name, case_sensitive=case_sensitive)
     options = {key: value for key, value in table.options.items() if key.lower() != "path"}
     own = {key.lower(): value for key, value in options.items()}
     for key, value in output.options.items():

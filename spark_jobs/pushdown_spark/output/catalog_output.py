@@ -73,29 +73,21 @@ class EntryFollower:
         self._entry.refresh()
 
     def revert(self, change: CatalogChange) -> None:
-        """Undo a change after its files were moved back.
-
-        A complete commit whose replaced files were deleted looks like one without a move. The files decide, so that
-        its change of the catalog stays.
-        """
+        """Undo a change after its files were moved back."""
         table = self._entry.definition()
         if table is None:
             return
         if change.statement is not None:
             is_own = table.properties.get(_ATTEMPT) == change.attempt
+            # To drop a table deletes its files.
             if is_own and not has_files(self._files, self._location):
                 self._entry.drop()
             return
-        known = self._entry.partitions() if change.added or change.dropped else set()
-        empty = [name for name in change.added if name in known and not self._has_files(name)]
-        if empty:
-            self._entry.remove_partitions(empty)
-        if missing := [name for name in change.dropped if name not in known and self._has_files(name)]:
-            self._entry.add_partitions(missing)
+        if change.added:
+            self._entry.remove_partitions(change.added)
+        if change.dropped:
+            self._entry.add_partitions(change.dropped)
         self._entry.refresh()
-
-    def _has_files(self, partition: str) -> bool:
-        return has_files(self._files, f"{self._location}/{partition}")
 
 
 class CatalogFileOutput(FileOutput):

@@ -126,8 +126,7 @@ class CommitLog:
                 raise
             self._undo(journal, self._journal)
             raise
-        self._complete(journal)
-        self._drop(self._journal)
+        self._complete(journal, self._journal)
 
     def is_unfinished(self) -> bool:
         """Return whether a commit of this attempt is neither complete nor undone."""
@@ -141,7 +140,7 @@ class CommitLog:
         if journal.change is not None:
             self._catalog.follow(journal.change)
 
-    def _complete(self, journal: Journal) -> None:
+    def _complete(self, journal: Journal, path: str) -> None:
         """Complete a commit after its last move: notify the other attempts, and delete the replaced files."""
         for claim in self._files.glob(self._paths.control, CLAIMS_OF_ALL_RUNS):
             if f"/staging-{journal.run}/" not in claim:
@@ -150,6 +149,7 @@ class CommitLog:
                 self._files.write_text(note, json.dumps(commits))
         self._files.delete(journal.aside)
         self._files.delete(journal.rows)
+        self._drop(path)
 
     def _repair(self) -> None:
         """Undo the commits of lower locks, or complete them if all their moves were made."""
@@ -161,14 +161,16 @@ class CommitLog:
             if number < self._number:
                 self._forget(number)
         for name in self._files.names(self._paths.commits):
-            if name.endswith(DRAFT):
+            if name.endswith((DRAFT, _PROGRESS)):
                 self._files.delete(f"{self._paths.commits}/{name}")
 
     def _undo_or_complete(self, journal: Journal, path: str) -> None:
-        if self._moves(journal, path).are_complete():
+        moves = self._moves(journal, path)
+        if moves.are_complete():
+            # The process that made the last move may have ended before it could record that.
+            moves.record_end()
             self._follow(journal)
-            self._complete(journal)
-            self._drop(path)
+            self._complete(journal, path)
         else:
             self._undo(journal, path)
             self._files.delete(journal.rows)
@@ -187,9 +189,10 @@ class CommitLog:
         return Moves(self._files, journal, path + _PROGRESS)
 
     def _drop(self, path: str) -> None:
-        """Delete the journal of a complete or undone commit. Without its progress, no move counts as started."""
-        self._files.delete(path + _PROGRESS)
+        """Delete the journal of a complete or undone commit."""
         self._files.delete(path)
+        # Last, because it shows that the commit is complete.
+        self._files.delete(path + _PROGRESS)
 
     def _acquire(self, require_claim: Callable[[], None]) -> int:
         observed: object = None

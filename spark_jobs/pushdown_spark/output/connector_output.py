@@ -19,7 +19,6 @@ from pushdown_spark.errors import (
     BadPredicateError,
     BadSpecError,
     CheckFailedError,
-    OutputExistsError,
     PushdownError,
     UnknownColumnError,
 )
@@ -27,7 +26,7 @@ from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.output.base import Output, column_types
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
 from pushdown_spark.output.connector_tables import Commit, ConnectorTable
-from pushdown_spark.output.target_checks import check_column_names
+from pushdown_spark.output.target_checks import check_column_names, check_existing_table, check_partition_by
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.runtime.error_classification import typed_error
 
@@ -64,10 +63,10 @@ class ConnectorOutput(Output):
         exists = self._exists = self._table.exists()
         if exists and self._is_committed():
             return False
-        self._refuse_existing(exists)
-        if exists and self._output.mode is OutputMode.IGNORE:
-            return False
         if exists:
+            check_existing_table(self._output.mode, self.name)
+            if self._output.mode is OutputMode.IGNORE:
+                return False
             self._check_table()
             self._table.fence()
         return True
@@ -107,9 +106,10 @@ class ConnectorOutput(Output):
         exists = self._table.exists()
         if exists and self._is_committed():
             return
-        self._refuse_existing(exists)
-        if exists and self._output.mode is OutputMode.IGNORE:
-            return
+        if exists:
+            check_existing_table(self._output.mode, self.name)
+            if self._output.mode is OutputMode.IGNORE:
+                return
         try:
             with self._table.mark_commits(self._count):
                 commit = self._write(exists)
@@ -145,22 +145,10 @@ class ConnectorOutput(Output):
             self.committed_rows = commit.rows
         self.summary = self._summarize(commit)
 
-    def _refuse_existing(self, exists: bool) -> None:
-        if exists and self._output.mode is OutputMode.ERROR_IF_EXISTS:
-            raise OutputExistsError(
-                f"output_table: {self.name} already exists; drop it, or choose another output mode (overwrite, "
-                "overwrite_partitions, merge, append or ignore)"
-            )
-
     def _check_table(self) -> None:
         """Raise typed errors for parameters that do not fit the table."""
         partition_by = self._table.partition_by()
-        given = self._output.partition_by
-        if given and [*map(str.lower, given)] != [*map(str.lower, partition_by)]:
-            raise BadSpecError(
-                f"partition_by: {self.name} is partitioned by {', '.join(partition_by) or 'no column'}, not by "
-                f"{', '.join(given)}; leave it out, or write to another table"
-            )
+        check_partition_by(self._output.partition_by, partition_by, self.name, case_sensitive=False)
         if self._output.options:
             raise BadSpecError(
                 f"output_options: {self.name} exists; they are properties of a new table, leave them out"

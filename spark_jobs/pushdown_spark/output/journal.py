@@ -7,6 +7,9 @@ If renames are atomic, the files themselves show how many moves were made: repla
 that were moved in are in the output and no longer in the staging directory. On a store that copies and deletes single
 objects, a killed move may leave objects on both sides. A file next to the journal therefore has the number of the
 current move. Both sides together have all objects of the move, and undoing it merges them. Undoing can be repeated.
+
+After the last move, the file has the number of moves, on all stores. Only then the replaced files are deleted, which
+takes several steps and would look like moves that were not made.
 """
 
 from __future__ import annotations
@@ -79,19 +82,24 @@ class Moves:
             self.files.make_directory(journal.aside)
         for number, move in enumerate(journal.moves):
             require_lock()
-            self._record(number)
+            if not self.files.moves_directories:
+                self._record(number)
             if move.is_inward:
                 self.files.make_directory(move.output.rpartition("/")[0])
             source, target = self._ends(move)
             self.files.rename(source, target)
-        self._record(len(journal.moves))
+        self.record_end()
+
+    def record_end(self) -> None:
+        """Record that all moves were made."""
+        self._record(len(self.journal.moves))
 
     def are_complete(self) -> bool:
         """Return whether all moves were made."""
         moves = self.journal.moves
-        if self.files.moves_directories:
-            return all(map(self._is_made, moves))
-        return self.files.read_text(self.progress) == str(len(moves))
+        if self.files.read_text(self.progress) == str(len(moves)):
+            return True
+        return self.files.moves_directories and all(map(self._is_made, moves))
 
     def undo(self) -> None:
         """Undo all moves that were made or started, in reverse order."""
@@ -102,13 +110,13 @@ class Moves:
             current = self.files.read_text(self.progress)
             started = [] if current is None else list(moves[: int(current) + 1])
         for number in reversed(range(len(started))):
+            # Before the move is undone, because the commit is no longer complete.
+            self._record(number)
             source, target = self._ends(started[number])
             _restore(self.files, target, source)
-            self._record(number - 1)
 
     def _record(self, number: int) -> None:
-        if not self.files.moves_directories:
-            self.files.write_text(self.progress, str(number))
+        self.files.write_text(self.progress, str(number))
 
     def _is_made(self, move: Move) -> bool:
         is_hidden = self.files.exists(self.journal.hidden_path(move))

@@ -9,6 +9,7 @@ A hidden directory next to the output `sales` exists while rows are written or a
         aside-ATTEMPT/NUMBER        files and directories of the output that a commit replaces
         commits/NUMBER.lock         exists while a commit is made or undone; the highest number is valid
         commits/NUMBER-ATTEMPT.journal  the moves of the commit, written before the first move
+        commits/NUMBER-ATTEMPT.journal.progress  the number of the current move, or that of all moves after the last one
         commits/NUMBER.heartbeat    rewritten every few seconds by the holder of the lock
         RUN.committed               jobs with several outputs: the commit of this one, until all are committed
 

@@ -11,7 +11,7 @@ committed, also if that try was killed before it could report. The ledger has on
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pushdown_spark.databases.write_connection import WriteConnection
@@ -47,7 +47,7 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class RunLedger:
-    """The ledger of a table, for one attempt of one run. Statements that write belong into a transaction."""
+    """The ledger of a table, for one attempt of one run. Statements that change a row belong into a transaction."""
 
     target: TargetTable
     run_key: str
@@ -63,7 +63,9 @@ class RunLedger:
     def create(self, connection: WriteConnection) -> None:
         """Create the ledger if it is missing."""
         engine = " ENGINE=InnoDB CHARACTER SET utf8mb4" if self.target.dialect.is_mysql else ""
-        connection.rows(f"CREATE TABLE IF NOT EXISTS {self._table} ({_COLUMNS}){engine}")
+        # All tables of the schema share the ledger. In PostgreSQL, IF NOT EXISTS fails if another session creates it.
+        with connection.transaction(replace(self.target, name=LEDGER).lock):
+            connection.rows(f"CREATE TABLE IF NOT EXISTS {self._table} ({_COLUMNS}){engine}")
 
     def read(self, connection: WriteConnection) -> RunRecord | None:
         """Return the row of the run, None if there is none."""
@@ -76,8 +78,7 @@ class RunLedger:
         return None
 
     def claim(self, connection: WriteConnection) -> None:
-        """Make this attempt the only one that may commit."""
-        self.forget(connection)
+        """Make this attempt the only one that may commit. The run has no row."""
         connection.change(
             f"INSERT INTO {self._table} (run, run_key, target, attempt, state, generation, started_at) "  # noqa: S608
             f"VALUES (%s, %s, %s, %s, %s, %s, {self._now})",
@@ -97,12 +98,12 @@ class RunLedger:
     def enter(
         self, connection: WriteConnection, state: RunState, summary: str | None = None, row_count: int | None = None
     ) -> None:
-        """Set the state of the run, and the summary to report."""
+        """Set the state of the run, and the summary to report, unless another attempt has claimed the run."""
         committed = self._now if state is RunState.COMMITTED else "NULL"
         connection.change(
             f"UPDATE {self._table} SET state = %s, summary = %s, row_count = %s, committed_at = {committed} "  # noqa: S608
-            "WHERE run = %s",
-            *(state.value, summary, row_count, self.run),
+            "WHERE run = %s AND attempt = %s",
+            *(state.value, summary, row_count, self.run, self.attempt),
         )
 
     def forget(self, connection: WriteConnection) -> None:

@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from pyspark.sql import types as t
 
 from pushdown_spark.databases.identifiers import with_suffix
-from pushdown_spark.databases.remote_table import Dialect, RemoteTable
+from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
+from pushdown_spark.databases.sqlite_catalog import UNKNOWN_COLLATION
 from pushdown_spark.databases.write_connection import LOCK_SECONDS, WriteConnection
 from pushdown_spark.errors import PushdownError, RemoteFailedError
 from pushdown_spark.output.target_table import TargetTable
@@ -36,7 +37,6 @@ _USE_SECONDS = 5
 """How long the deletion of a table waits for tasks that use it."""
 _PREFIX = "airflow_pushdown_"
 _NAME = re.compile(rf"{_PREFIX}(?P<run>[0-9a-f]{{12}})_(?P<time>[0-9a-f]{{8}})_[0-9a-f]{{8}}_\d+(?:_p|_[0-9a-f]{{8}})?")
-_UNKNOWN_COLLATION = "UNKNOWN"
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class StagingTables:
     def create_like(self, connection: WriteConnection, table: RemoteTable) -> None:
         """Create the tables with the columns of an existing target, without its constraints."""
         if self.target.dialect is Dialect.SQLITE:
-            columns = [_sqlite_column(self.target, table, index) for index in range(len(table.columns))]
+            columns = [_sqlite_column(self.target, column) for column in table.columns]
             self._create(connection, columns, self._create_table)
             return
         names = ", ".join(self.target.quote(column.name) for column in table.columns)
@@ -211,8 +211,7 @@ def _names(connection: WriteConnection, target: TargetTable) -> list[str]:
     return [*(str(name) for (name,) in tables), *connection.parts(_PREFIX)]
 
 
-def _sqlite_column(target: TargetTable, table: RemoteTable, index: int) -> str:
-    column = table.columns[index]
-    is_known = column.collation not in (None, _UNKNOWN_COLLATION)
+def _sqlite_column(target: TargetTable, column: RemoteColumn) -> str:
+    is_known = column.collation not in (None, UNKNOWN_COLLATION)
     collation = f" COLLATE {target.quote(str(column.collation))}" if is_known else ""
     return f"{target.quote(column.name)} {column.remote_type}{collation}"

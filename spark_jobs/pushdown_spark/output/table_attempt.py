@@ -25,7 +25,7 @@ from pushdown_spark.databases.partition_writer import PartitionWriter
 from pushdown_spark.databases.remote_table import RemoteTable
 from pushdown_spark.databases.target_columns import target_columns
 from pushdown_spark.databases.write_connection import WriteConnection, connect_to_write
-from pushdown_spark.errors import OutputExistsError, PushdownError, RemoteFailedError, UnknownColumnError
+from pushdown_spark.errors import PushdownError, RemoteFailedError, UnknownColumnError
 from pushdown_spark.output.run_ledger import RunLedger, RunRecord, RunState
 from pushdown_spark.output.staging_tables import (
     StagingTables,
@@ -34,6 +34,7 @@ from pushdown_spark.output.staging_tables import (
     marker_of,
 )
 from pushdown_spark.output.table_changes import TableChange
+from pushdown_spark.output.target_checks import check_existing_table
 from pushdown_spark.output.target_table import (
     TargetTable,
     comment_of,
@@ -95,8 +96,7 @@ class TableAttempt:
         with closing(self._connect(self._address)) as connection:
             target = self._target = find_target(connection, self._output.table)
             ledger = self._ledger = RunLedger(target, self._run_key, self._attempt, self._generation)
-            with connection.transaction(target.lock):
-                ledger.create(connection)
+            ledger.create(connection)
             drop_leftovers(connection, target, ledger.run)
             while True:
                 self._complete_rename(connection)
@@ -168,11 +168,10 @@ class TableAttempt:
                 ledger.require_claim(connection)
                 row_count = self._staged_rows(connection, partitions)
                 is_there = exists(connection, self.target)
-                is_kept = is_there and self._output.mode is OutputMode.IGNORE
-                if is_kept:
+                may_write = self._may_write(is_there)
+                if not may_write:
                     ledger.forget(connection)
                 else:
-                    self._refuse_existing(is_there)
                     if is_there:
                         self._require_expected_columns(connection)
                         change.make(connection, row_count)
@@ -182,7 +181,7 @@ class TableAttempt:
             with suppress(PushdownError):
                 # The run is committed. A later run deletes the tables.
                 change.staging.drop(connection)
-        return None if is_kept else summary
+        return summary if may_write else None
 
     def abort(self) -> None:
         """Delete the staging tables and the claim of this attempt."""
@@ -195,9 +194,13 @@ class TableAttempt:
 
     def _claim(self, connection: WriteConnection, record: RunRecord | None) -> bool:
         """Make this attempt the only one that may commit. Return False if there is nothing to write."""
-        if self._is_committed(record) or not self._may_write(connection):
+        if self._is_committed(record) or not self._may_write(exists(connection, self.target)):
             return False
-        self._require_ledger().claim(connection)
+        ledger = self._require_ledger()
+        if record is not None:
+            # In MySQL, the deletion of a missing row locks a gap, so that runs on two tables could deadlock.
+            ledger.forget(connection)
+        ledger.claim(connection)
         return True
 
     def _is_committed(self, record: RunRecord | None) -> bool:
@@ -211,17 +214,11 @@ class TableAttempt:
         self.committed = record.row_count, summary.model_copy(update={"is_from_earlier_try": True})
         return True
 
-    def _may_write(self, connection: WriteConnection) -> bool:
-        is_there = exists(connection, self.target)
-        self._refuse_existing(is_there)
-        return not (is_there and self._output.mode is OutputMode.IGNORE)
-
-    def _refuse_existing(self, is_there: bool) -> None:
-        if is_there and self._output.mode is OutputMode.ERROR_IF_EXISTS:
-            raise OutputExistsError(
-                f"output_table: {self.target.display_name} already exists; drop it, or choose another output mode "
-                "(overwrite, overwrite_partitions, merge, append or ignore)"
-            )
+    def _may_write(self, is_there: bool) -> bool:
+        """Return False if mode `ignore` keeps the table. Raises OutputExistsError if it must not exist."""
+        if is_there:
+            check_existing_table(self._output.mode, self.target.display_name)
+        return not is_there or self._output.mode is not OutputMode.IGNORE
 
     def _create_table(self, connection: WriteConnection) -> None:
         """Make the staging table the missing table. Raises RemoteFailedError if the table was there before."""
@@ -293,10 +290,11 @@ class TableAttempt:
         # Without its staging table, an attempt that still runs cannot rename it afterwards.
         drop_tables_of(connection, self.target, ledger.run)
         is_renamed = comment_of(connection, self.target) == marker_of(record.attempt)
+        state = RunState.COMMITTED if is_renamed else RunState.WRITING
         with connection.transaction(self.target.lock):
             if ledger.read(connection) == record:
-                state = RunState.COMMITTED if is_renamed else RunState.WRITING
-                ledger.enter(connection, state, record.summary, record.row_count)
+                earlier = replace(ledger, attempt=record.attempt)
+                earlier.enter(connection, state, record.summary, record.row_count)
 
     def _require_ledger(self) -> RunLedger:
         assert self._ledger is not None

@@ -52,13 +52,12 @@ class TableChange:
         if self.mode is OutputMode.MERGE:
             self._merge(connection)
             return
-        if self.mode is OutputMode.OVERWRITE:
-            # In MySQL and MariaDB, TRUNCATE would commit. SQLite has no TRUNCATE.
-            is_postgresql = self.staging.target.dialect is Dialect.POSTGRES
-            connection.rows(f"TRUNCATE {target}" if is_postgresql else f"DELETE FROM {target}")  # noqa: S608
-        if self.mode is OutputMode.OVERWRITE_PARTITIONS:
+        if self.mode in (OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS):
             self._lock(connection)
-            connection.change(f"DELETE FROM {target} WHERE {self.condition}")  # noqa: S608
+            # After a TRUNCATE, PostgreSQL's readers with an older snapshot find no row: those that read several times,
+            # and every COPY that waits for the TRUNCATE. In MySQL and MariaDB, TRUNCATE would commit.
+            where = "" if self.mode is OutputMode.OVERWRITE else f" WHERE {self.condition}"
+            connection.change(f"DELETE FROM {target}{where}")  # noqa: S608
         names = ", ".join(self._quote(self.columns))
         # SQLite copies records as they are if no columns are named. The staged columns have the order of the table.
         source, names = ("*", "") if self.staging.target.dialect is Dialect.SQLITE else (names, f" ({names})")

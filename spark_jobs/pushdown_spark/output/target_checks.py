@@ -1,12 +1,14 @@
-"""Checks of the table or directory that takes rows: its columns, and that no log lists its files."""
+"""Checks of the table or directory that takes rows: whether it may exist, its columns, and its partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from urllib.parse import unquote
 
 from pyspark.sql import types as t
 
-from pushdown_spark.errors import BadSpecError, SchemaConflictError
+from pushdown_spark.contract import OutputMode
+from pushdown_spark.errors import BadSpecError, OutputExistsError, SchemaConflictError
 from pushdown_spark.runtime.files import Files
 
 _TABLE_LOGS = (("Delta", "_delta_log"), ("Hudi", ".hoodie"), ("Iceberg", "metadata/*.metadata.json"))
@@ -35,6 +37,37 @@ def _possible_tables(output: str) -> Iterator[str]:
         parts.pop()
     if (table := "/".join(parts)) != output:
         yield table
+
+
+def partition_keys(files: Files, directory: str) -> list[str] | None:
+    """Return the names of partition columns below a directory, outermost first; None if the directory is empty."""
+    keys: list[str] = []
+    while names := [name for name in files.names(directory) if not name.startswith((".", "_"))]:
+        inner = next((name for name in names if "=" in name and files.is_directory(f"{directory}/{name}")), None)
+        if inner is None:
+            return keys
+        keys.append(unquote(inner.partition("=")[0]))
+        directory = f"{directory}/{inner}"
+    return keys or None
+
+
+def check_existing_table(mode: OutputMode, name: str) -> None:
+    """Raise OutputExistsError if the mode forbids to change a table that exists."""
+    if mode is OutputMode.ERROR_IF_EXISTS:
+        raise OutputExistsError(
+            f"output_table: {name} already exists; drop it, or choose another output mode (overwrite, "
+            "overwrite_partitions, merge, append or ignore)"
+        )
+
+
+def check_partition_by(given: Sequence[str], existing: Sequence[str], name: str, *, case_sensitive: bool) -> None:
+    """Raise BadSpecError if a table is partitioned by other columns than the given ones, if there are any."""
+    fold = str if case_sensitive else str.lower
+    if given and [*map(fold, given)] != [*map(fold, existing)]:
+        raise BadSpecError(
+            f"partition_by: {name} is partitioned by {', '.join(existing) or 'no column'}, not by {', '.join(given)}; "
+            "leave it out, or write to another table"
+        )
 
 
 def check_column_names(rows: t.StructType, table: t.StructType, *, case_sensitive: bool) -> None:

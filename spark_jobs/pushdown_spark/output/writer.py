@@ -23,7 +23,7 @@ from pushdown_spark.output.commit_record import CommitRecord
 from pushdown_spark.output.journal import Journal, Move
 from pushdown_spark.output.layout import CLAIM, OutputPaths
 from pushdown_spark.output.source_guard import ReadPath, SourceGuard
-from pushdown_spark.output.target_checks import check_no_table
+from pushdown_spark.output.target_checks import check_no_table, partition_keys
 from pushdown_spark.runtime.files import FileEntry, Files
 from pushdown_spark.runtime.filesystem import HadoopFiles, open_files
 
@@ -171,13 +171,12 @@ class FileOutput(Output):
             self._record.delete()
 
     def _write_record(self, names: tuple[str, ...], summary: OutputSummary, *, is_complete: bool) -> None:
-        """Record the commit if a retry could not repeat it."""
-        if self._record is not None and self._mode in _ONCE:
+        if self._record is not None:
             self._record.write(names, self.staged_rows, summary, is_complete=is_complete)
 
     def _is_committed(self) -> bool:
         """Return whether an earlier attempt of the run has committed an output that this one must not replace."""
-        commit = self._record.find() if self._record is not None and self._mode in _ONCE else None
+        commit = None if self._record is None else self._record.find()
         if commit is None:
             return False
         self.committed_rows = commit.rows
@@ -261,30 +260,17 @@ class FileOutput(Output):
         """Return a partition column as the existing directories spell it. Spark would use the writer's spelling."""
         if not self._keeps_partitions or is_case_sensitive(self._spark):
             return column
-        return next((key for key in self._partition_keys() or () if key.lower() == column.lower()), column)
+        keys = partition_keys(self._files, self.paths.output) or ()
+        return next((key for key in keys if key.lower() == column.lower()), column)
 
     def _check_partition_columns(self, columns: Sequence[str]) -> None:
         """Raise BadSpecError if the output is partitioned by other columns or in another order."""
-        existing = self._partition_keys()
+        existing = partition_keys(self._files, self.paths.output)
         if existing is not None and existing != list(columns):
             raise BadSpecError(
                 f"output.partition_by: {self._output.path} is partitioned by {', '.join(existing) or 'no column'}, "
                 f"not by {', '.join(columns) or 'no column'}; use another directory or mode overwrite"
             )
-
-    def _partition_keys(self) -> list[str] | None:
-        """Return the partition columns of the output, outermost first; None if the output is empty."""
-        keys: list[str] = []
-        directory = self.paths.output
-        while names := [name for name in self._files.names(directory) if not name.startswith((".", "_"))]:
-            inner = next(
-                (name for name in names if "=" in name and self._files.is_directory(f"{directory}/{name}")), None
-            )
-            if inner is None:
-                return keys
-            keys.append(unquote(inner.partition("=")[0]))
-            directory = f"{directory}/{inner}"
-        return keys or None
 
     def _partition_of(self, staged: FileEntry) -> str:
         """Return the directory of a staged file, relative to the staged rows; empty without partitions."""
@@ -387,7 +373,7 @@ def open_output(
         raise BadSpecError(f"output.path: {output.path!r} is the root of a file system; give a directory in it")
     paths = OutputPaths.of(parent, name, run_key)
     files = files or open_files(spark, path)
-    record = None if generation is None else CommitRecord(files, paths, generation)
+    record = CommitRecord(files, paths, generation) if generation is not None and output.mode in _ONCE else None
     log = CommitLog(files, paths, f"run {run_key}", patience)
     return FileOutput(spark, output, paths, files, log, SourceGuard(hadoop, path, sources), record)
 

@@ -70,11 +70,20 @@ class Interruption:
 
 
 class InterruptedFiles(Interruption, LocalFiles):
-    """Local files with an interruption."""
+    """Local files with an interruption, which may be in the middle of the deletion of a directory."""
 
     def __init__(self, operation: int, interrupt: Callable[[int], None]) -> None:
         self.operation = operation
         self.interrupt = interrupt
+
+    def delete(self, path: str) -> None:
+        directory = local_path(path)
+        assert directory is not None
+        for file in sorted(directory.rglob("part-*")):
+            self.step()
+            if file.parent != directory:
+                shutil.rmtree(file.parent, ignore_errors=True)
+        super().delete(path)
 
 
 class KilledHadoopFiles(Interruption, HadoopFiles):
@@ -111,6 +120,17 @@ class InterruptedCopies(InterruptedFiles):
             self.step()
             path.unlink()
         shutil.rmtree(old, ignore_errors=True)
+
+
+class UnansweredCopies(InterruptedCopies):
+    """A store that writes a file with the given text, but whose answer is lost."""
+
+    text = ""
+
+    def write_text(self, path: str, text: str) -> None:
+        super().write_text(path, text)
+        if text == self.text:
+            raise OSError("the answer was lost")
 
 
 def killed_at(count: int, store: type[InterruptedFiles] = InterruptedFiles) -> InterruptedFiles:

@@ -61,9 +61,9 @@ class InterruptedConnection(WriteConnection):
         self._before()
         self._connection.end_writers(table)
 
-    def load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
+    def _load(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
         self._before()
-        self._connection.load(table, columns, batch)
+        self._connection._load(table, columns, batch)
 
     def begin(self, lock: str = "") -> None:
         self._before()

@@ -13,6 +13,7 @@ from interrupted_files import (
     InterruptedCopies,
     InterruptedFiles,
     KilledError,
+    UnansweredCopies,
     failing_at,
     hidden,
     killed_at,
@@ -29,7 +30,10 @@ from pushdown_spark.contract import OutputMode
 from pushdown_spark.errors import OutputTakenError, PushdownError
 
 OLD = {"day=1": "old 1", "day=2": "old 2", "day=3": "old 3"}
-NEW = {"day=2": "new 2", "day=3": "new 3", "day=4": "new 4"}
+NEW = {"day=0": "new 0", "day=2": "new 2", "day=3": "new 3", "day=4": "new 4"}
+"""The first move of an overwrite of partitions replaces no file, others do."""
+MOVES = 6
+"""Moves of an overwrite of partitions: four partitions, two of which exist."""
 MODES = [mode for mode in OutputMode if mode is not OutputMode.MERGE]
 CHANGING = [OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.APPEND]
 IMPATIENT = 0.08
@@ -126,6 +130,25 @@ def test_killed_repair_is_repaired(
         third.abort()
         assert tree(target) == listed(OLD), f"repair killed before operation {number}"
     assert number > 8
+
+
+def test_killed_undo_of_complete_moves_is_repaired(spark: SparkSession, tmp_path: Path) -> None:
+    """The store has recorded the end of the moves, but its answer is lost. The process is killed during the undo."""
+    mode = OutputMode.OVERWRITE_PARTITIONS
+    for number in count(1):
+        target = prepared(spark, tmp_path, number, OLD)
+        files = killed_at(number, UnansweredCopies)
+        files.text = str(MOVES)  # type: ignore[attr-defined]
+        with suppress(KilledError, OSError):
+            write(opened(spark, target, mode, "run", files=files), NEW)
+        if not files.is_reached:
+            break
+        others = uninterrupted(InterruptedCopies)
+        other = opened(spark, target, OutputMode.APPEND, "other", files=others, patience=IMPATIENT)
+        assert other.prepare()
+        other.abort()
+        assert tree(target) in (listed(OLD), expected(mode, OLD, NEW)), f"killed before operation {number}"
+    assert tree(target) == listed(OLD)
 
 
 def _is_half_done(

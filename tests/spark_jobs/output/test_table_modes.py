@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from table_databases import KINDS, Database, opened, output_of, write
 
 from pushdown_spark.contract import TableOutputSpec
+from pushdown_spark.databases.write_connection import connect_to_write
 from pushdown_spark.errors import (
     BadPredicateError,
     BadSpecError,
@@ -70,6 +72,19 @@ def test_each_mode_writes_the_rows_once(
     assert not write(again, frame(spark, [(9, "not written", "2024-01-02")]))
     assert (again.committed_rows, again.summary.is_from_earlier_try) == (2, True)  # type: ignore[union-attr]
     assert stored_rows(database) == sorted(expected, key=str)
+
+
+def test_overwrite_keeps_the_old_rows_for_an_older_snapshot(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    database = opened("postgresql", request, tmp_path)
+    assert write(output_of(spark, database, "old"), frame(spark, OLD))
+    with closing(connect_to_write(database.address)) as reader:
+        reader.rows("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        reader.rows("SELECT 1")
+        assert write(output_of(spark, database, mode="overwrite"), frame(spark, NEW))
+        assert reader.rows("SELECT count(*) FROM t") == [(len(OLD),)]
+    assert stored_rows(database) == sorted(NEW, key=str)
 
 
 def test_replace_where_of_dates(spark: SparkSession, database: Database) -> None:
@@ -158,6 +173,20 @@ def test_created_table_survives_a_crash_and_views_of_it_stay(spark: SparkSession
     else:
         engine = "SELECT engine FROM information_schema.tables WHERE table_schema = database() AND table_name = 't'"
         assert database.rows(engine) == [("InnoDB",)]
+
+
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16le", "UTF-16be"])
+def test_sqlite_tables_in_another_spelling_or_encoding(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, encoding: str
+) -> None:
+    database = opened("sqlite", request, tmp_path)
+    database.execute(f"PRAGMA encoding = '{encoding}'", "CREATE TABLE T (id int, X varchar(9), day varchar(10))")
+    with pytest.raises(OutputExistsError):
+        write(output_of(spark, database, mode="errorifexists"), frame(spark, NEW))
+    assert not write(output_of(spark, database, mode="ignore"), frame(spark, NEW))
+    assert write(output_of(spark, database), frame(spark, [*NEW, (5, "é😀", "2024-01-02")]))
+    assert stored_rows(database) == [*NEW, (5, "é😀", "2024-01-02")]
+    assert database.tables() == ["T"]
 
 
 def test_cleared_run_replaces_its_rows(spark: SparkSession, database: Database) -> None:

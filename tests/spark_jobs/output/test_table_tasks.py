@@ -19,7 +19,7 @@ from interrupted_tables import NEW, SCHEMA, Case, InterruptedConnection, batch, 
 from pyspark.sql import SparkSession
 from table_databases import KINDS, Database, opened, output_of
 
-from pushdown_spark.contract import OutputChecks, OutputMode, OutputSummary
+from pushdown_spark.contract import OutputChecks, OutputMode, OutputSummary, TableOutputSpec
 from pushdown_spark.databases.client import DatabaseAddress
 from pushdown_spark.databases.identifiers import with_suffix
 from pushdown_spark.databases.write_connection import DatabaseCursor, WriteConnection, connect_to_write
@@ -167,18 +167,75 @@ def test_retry_that_begins_before_the_staging_table_is_renamed(
     assert database.tables() == ["t"]
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("product", ["mariadb", "mysql"])
+def test_attempt_that_stalls_after_its_rename_keeps_the_claim_of_a_repeated_run(
+    product: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """A user clears the task in the meantime."""
+    database, case = opened(product, request, tmp_path), Case(OutputMode.OVERWRITE, has_table=False)
+    case.prepare(database)
+    repeated = TableAttempt(database.address, case.spec, "run", "cleared")
+
+    def connect(address: DatabaseAddress) -> WriteConnection:
+        return RenamingConnection(connect_to_write(address), lambda: repeated.prepare())
+
+    write_once(database, case, connect=connect)
+    loaded(repeated, NEW[1:])
+    assert repeated.commit(1, OutputSummary(mode=case.mode, columns={})) is not None
+    assert sorted(database.rows("SELECT id, day, x FROM t")) == NEW[1]
+    assert database.tables() == ["t"]
+
+
+def test_runs_on_two_tables_create_one_ledger(database: Database) -> None:
+    """The second run begins before the first one has committed the ledger."""
+    is_created, is_committed = threading.Event(), threading.Event()
+
+    def connect(address: DatabaseAddress) -> WriteConnection:
+        return SlowConnection(connect_to_write(address), is_created, is_committed)
+
+    specs = [TableOutputSpec(table=name, mode=OutputMode.APPEND) for name in ("t1", "t2")]
+    first = TableAttempt(database.address, specs[0], "run", connect=connect)
+    second = TableAttempt(database.address, specs[1], "run")
+    with ThreadPoolExecutor(2) as threads:
+        outcomes = [threads.submit(first.prepare)]
+        assert is_created.wait(120)
+        outcomes.append(threads.submit(second.prepare))
+        with pytest.raises(TimeoutError):
+            outcomes[1].result(timeout=1)
+        is_committed.set()
+        assert [outcome.result(timeout=120) for outcome in outcomes] == [True, True]
+
+
 class KilledError(BaseException):
     """The end of an attempt."""
 
 
-class DyingConnection(InterruptedConnection):
-    """A connection whose process dies after it has renamed a table."""
+class RenamingConnection(InterruptedConnection):
+    """A connection that calls a function after it has renamed a table."""
+
+    def __init__(self, connection: WriteConnection, after: Callable[[], object]) -> None:
+        super().__init__(connection, lambda: None)
+        self._after = after
 
     def _execute(self, sql: str, values: Sequence[object]) -> DatabaseCursor:
         cursor = super()._execute(sql, values)
         if sql.startswith("RENAME TABLE"):
-            raise KilledError
+            self._after()
         return cursor
+
+
+class SlowConnection(InterruptedConnection):
+    """A connection that waits before its first commit."""
+
+    def __init__(self, connection: WriteConnection, begun: threading.Event, may_commit: threading.Event) -> None:
+        super().__init__(connection, lambda: None)
+        self._begun, self._may_commit = begun, may_commit
+
+    def commit(self) -> None:
+        self._begun.set()
+        assert self._may_commit.wait(120)
+        super().commit()
 
 
 class WatchedConnection(InterruptedConnection):
@@ -195,7 +252,20 @@ class WatchedConnection(InterruptedConnection):
 
 
 def dying_after_rename(address: DatabaseAddress) -> WriteConnection:
-    return DyingConnection(connect_to_write(address), lambda: None)
+    """Return a connection whose process dies after it has renamed a table."""
+
+    def die() -> None:
+        raise KilledError
+
+    return RenamingConnection(connect_to_write(address), die)
+
+
+def loaded(attempt: TableAttempt, partitions: Sequence[Sequence[tuple[object, ...]]]) -> None:
+    """Stage and load the rows of an attempt that has begun."""
+    writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
+    for number, rows in enumerate(partitions):
+        writer.load(number, iter([batch(rows)]))
+    attempt.gather()
 
 
 @pytest.mark.parametrize("has_table", [True, False], ids=["existing", "missing"])

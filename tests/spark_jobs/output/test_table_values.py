@@ -183,7 +183,15 @@ def test_columns_of_postgresql_types_take_text(spark: SparkSession, database: Da
         ("mariadb", "datetime", "TIMESTAMP_NTZ'2024-01-01 00:00:00.1'", "a timestamp with more fractional digits"),
         ("mariadb", "time", "'12:00:00.5'", "a time with more fractional digits"),
         ("mariadb", "varbinary(2)", "X'000102'", "a value of 3 bytes, and takes at most 2"),
-        ("mariadb", "enum('a','b')", "'c'", "'x'"),
+        ("mariadb", "binary(4)", "X'0102'", "a value of 2 bytes, to which the type adds bytes"),
+        ("mariadb", "bit(8)", "256", "an integer outside the range 0 to 255"),
+        ("mariadb", "bit(8)", "-1", "an integer outside the range 0 to 255"),
+        ("mariadb", "bit(64)", "-1", "an integer outside the range 0 to 18446744073709551615"),
+        ("mariadb", "bit(64)", "CAST(-1 AS decimal(20,0))", "a decimal outside the range 0 to 18446744073709551615"),
+        ("mariadb", "bit(64)", "99999999999999999999", "a decimal outside the range 0 to 18446744073709551615"),
+        ("mariadb", "enum('a','it''s')", "'1'", "a string that is not one of its labels"),
+        ("mariadb", "enum('a','b')", "'A'", "a string that is not one of its labels"),
+        ("mariadb", "set('a','b')", "'b,a'", "a string that is not one of its labels"),
         ("mariadb", "int NOT NULL", "CAST(NULL AS int)", "'x'"),
         ("sqlite", "double", "double('NaN')", "NaN"),
         ("sqlite", "decimal(38,10)", "CAST('123456.0123456789' AS decimal(38,10))", "a decimal of more than 15 digits"),
@@ -202,6 +210,35 @@ def test_values_that_would_change_are_typed_errors(
     assert re.search(problem, str(error)), str(error)
     assert database.rows("SELECT * FROM t") == []
     assert database.tables() == ["t"]
+
+
+@pytest.mark.parametrize("database", ["mariadb", pytest.param("mysql", marks=pytest.mark.nightly)], indirect=True)
+@pytest.mark.parametrize("local_infile", [True, False])
+def test_columns_of_mysql_types_take_their_values(spark: SparkSession, database: Database, local_infile: bool) -> None:
+    """Small decimals have an exponent as text, doubles a sign of zero, and bits more digits than a double."""
+    before = database.rows("SELECT @@GLOBAL.local_infile")[0][0]
+    database.execute(
+        f"SET GLOBAL local_infile = {int(local_infile)}",
+        """CREATE TABLE t (n decimal(38,30), f double, b binary(2), e enum('A','it''s'), s set('x','Y'), i bit(60),
+        j bit(64))""",
+    )
+    try:
+        row = {
+            "n": "CAST('1.23456789012345678901234E-7' AS decimal(38,30))",
+            "f": "-0.0D",
+            "b": "X'0102'",
+            "e": '"it\'s"',
+            "s": "'x,Y'",
+            "i": "9007199254740993",
+            "j": "CAST(18446744073709551615 AS decimal(22,2))",
+        }
+        select = ", ".join(f"{value} AS {name}" for name, value in row.items())
+        assert write(output_of(spark, database), spark.sql(f"SELECT {select}"))
+        found = database.rows("SELECT CAST(n AS char), CAST(f AS char), hex(b), e, s, i + 0, j + 0 FROM t")
+        expected = ("0.000000123456789012345678901234", "-0", "0102", "it's", "x,Y", 2**53 + 1, 2**64 - 1)
+        assert found == [expected]
+    finally:
+        database.execute(f"SET GLOBAL local_infile = {before}")
 
 
 @pytest.mark.parametrize(
