@@ -83,13 +83,13 @@ ESTIMATES = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     """Write the same rows in every format, in two partitions."""
-    from pushdown_spark.formats.avro.spark_source import format_name
+    from pushdown_spark.formats.avro.spark_source import spark_format
 
     folder = tmp_path_factory.mktemp("fallback")
     rows = [(number, f"name {number}", date(2024, 1, 1 + number % 28), number % 2) for number in range(40)]
     frame = spark.createDataFrame(rows, f"{SCHEMA}, part int").coalesce(1)
     for name in FORMATS:
-        writer = frame.write.partitionBy("part").format(format_name(spark) if name == "avro" else name)
+        writer = frame.write.partitionBy("part").format(spark_format(name))
         writer.save(str(folder / name))
     return folder
 
