@@ -21,7 +21,7 @@ from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.expressions.session_settings import is_enabled, setting
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.cost import LineMarks, LineSample, TextCosts, check_size, sample
-from pushdown_spark.formats.text.line_filter import LineSyntax
+from pushdown_spark.formats.text.line_filter import LineQuery, LineSyntax
 from pushdown_spark.formats.text.line_parser import parsed_schema
 from pushdown_spark.formats.text.line_reader import header_lines
 from pushdown_spark.formats.text.patterns import LinePatterns, line_patterns
@@ -56,11 +56,9 @@ _MAX_HEADERS = 1_000
 
 @dataclass(frozen=True)
 class TextPlan(ScanPlan):
-    """A planned scan by Python workers, which search bytes. Fields are as in `LineFilterTask`."""
+    """A planned scan by Python workers, which search bytes."""
 
-    syntax: LineSyntax
-    required: Searcher
-    ambiguous: Searcher
+    query: LineQuery
 
 
 @dataclass(frozen=True)
@@ -235,8 +233,8 @@ class _CarrierChoice:
         conjuncts = self._patterns.reports(chosen, "byte pattern")
 
         def build(choice: Choice) -> TextPlan:
-            syntax = self._options.lines
-            return TextPlan(self._inputs.files, choice, conjuncts, syntax, required, Searcher(self._ambiguous))
+            query = LineQuery(required, Searcher(self._ambiguous), self._options.lines)
+            return TextPlan(self._inputs.files, choice, conjuncts, query)
 
         yield _Candidate("workers", cost(share, hits=hits), reason, build)
 
