@@ -36,8 +36,8 @@ TEXT = (
     "pushdown_spark.formats.text.patterns.facts_of",
     "pushdown_spark.formats.text.planner.Searcher",
     "pushdown_spark.formats.text.planner.sample",
-    "pushdown_spark.formats.text.scan.TextScan.__init__",
-    "pushdown_spark.formats.text.scan.with_constants",
+    "pushdown_spark.formats.worker_scan.WorkerScan.__init__",
+    "pushdown_spark.formats.worker_scan.with_constants",
 )
 COLUMNAR = ("pushdown_spark.formats.bound_predicate.bind", "pushdown_spark.formats.bound_predicate.check_meaning")
 STEPS = {
@@ -60,7 +60,7 @@ STEPS = {
         "pushdown_spark.formats.columnar_scan.listed_files",
         "pushdown_spark.formats.orc.planner.arrow_schema",
         "pushdown_spark.formats.orc.planner.OrcScan.task_class",
-        "pushdown_spark.formats.columnar_scan.with_constants",
+        "pushdown_spark.formats.worker_scan.with_constants",
     ),
     "avro": (
         *EVERY,
@@ -68,9 +68,9 @@ STEPS = {
         "pushdown_spark.formats.avro.planner.avro_settings",
         "pushdown_spark.formats.columnar_scan.storage_for",
         "pushdown_spark.formats.avro.planner.read_header",
-        "pushdown_spark.formats.avro.planner.check_schema",
-        "pushdown_spark.formats.avro.planner.search_label",
-        "pushdown_spark.formats.columnar_scan.with_constants",
+        "pushdown_spark.formats.avro.decoder.parse_schema",
+        "pushdown_spark.formats.avro.decoder.block_patterns",
+        "pushdown_spark.formats.worker_scan.with_constants",
     ),
 }
 ESTIMATES = {

@@ -22,6 +22,7 @@ from pushdown_spark.formats.avro.container_file import (
 from pushdown_spark.formats.avro.decoder import AvroQuery, BlockGroup, Decoder, DecompressedBlock
 from pushdown_spark.formats.avro.executor import DamagedRecordError
 from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
+from pushdown_spark.formats.calendars import DATETIMES
 from pushdown_spark.formats.scan_task import FileScanTask
 from pushdown_spark.relations.listing import Split
 from pushdown_spark.relations.storage import REMEDY, RangeFile, Storage, name_storage_errors
@@ -39,7 +40,7 @@ class DecoderCache:
 
     def decoder(self, header: AvroHeader) -> Decoder:
         """Return the decoder for a file with this header. Raises the errors of Decoder."""
-        corrected_calendar = header.corrected_calendar(by_option=self.query.corrected_calendar)
+        corrected_calendar = DATETIMES.are_as_stored(header.metadata, by_option=self.query.corrected_calendar)
         key = header.schema, corrected_calendar
         if key not in self._decoders:
             self._decoders[key] = Decoder(header.schema, replace(self.query, corrected_calendar=corrected_calendar))

@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.session_settings import check_broken_files
+from pushdown_spark.formats.calendars import DATETIMES
 
 FILE_FORMAT = "org.apache.spark.sql.avro.AvroFileFormat"
 """The class of the source, which is part of Spark. Only the jar `spark-avro` registers its short name `avro`."""
-_REBASE_MODE = "spark.sql.avro.datetimeRebaseModeInRead"
 _ONLY_AVRO_EXTENSION = "avro.mapred.ignore.inputs.without.extension"
 """Hadoop's setting for the opposite of the option `ignoreExtension`."""
 _SPARK_ONLY_OPTIONS = {
@@ -29,14 +29,6 @@ _SPARK_ONLY_SWITCHES = {
 def spark_format(name: str) -> str:
     """Return the name by which Spark loads and saves files of a format, without the jar `spark-avro` for Avro."""
     return FILE_FORMAT if name == "avro" else name
-
-
-def rebase_mode(spark: SparkSession, options: Mapping[str, str]) -> str:
-    """Return how Spark reads old dates and timestamps, given options with lower-case names.
-
-    `CORRECTED` reads them as stored, `LEGACY` converts them from the old calendar, `EXCEPTION` fails.
-    """
-    return (options.get("datetimerebasemode") or spark.conf.get(_REBASE_MODE) or "EXCEPTION").strip().upper()
 
 
 @dataclass(frozen=True)
@@ -73,7 +65,8 @@ def avro_settings(spark: SparkSession, options: Mapping[str, str]) -> AvroSettin
         hadoop = spark.sparkContext._jsc.hadoopConfiguration()
         only_avro = options.get(_ONLY_AVRO_EXTENSION) or str(hadoop.get(_ONLY_AVRO_EXTENSION) or "false")
         any_extension = not _is_true(only_avro)
-    return AvroSettings(options.get("avroschema"), rebase_mode(spark, options) == "CORRECTED", any_extension)
+    corrected_calendar = DATETIMES.rebase_mode(spark, "avro", options) == "CORRECTED"
+    return AvroSettings(options.get("avroschema"), corrected_calendar, any_extension)
 
 
 def _is_true(value: str) -> bool:

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, CostReport, Exactness, ReaderChoice, SourceFormat, SourceReport
 from pushdown_spark.expressions.predicate import EVERY_ROW
-from pushdown_spark.formats.avro.spark_source import rebase_mode
+from pushdown_spark.formats.calendars import DATETIMES
 from pushdown_spark.formats.native.file_filters import file_filters
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.listing import decode_uri, list_entries
@@ -100,7 +100,7 @@ class NativeScan(Scan):
         options, spark = self._request.source.options, self._request.native.sparkSession
         if self._request.source.format is not SourceFormat.AVRO:
             return options.get("mode", "").upper() == "FAILFAST"
-        return rebase_mode(spark, options) == "EXCEPTION"
+        return DATETIMES.rebase_mode(spark, "avro", options) == "EXCEPTION"
 
     def frame(self) -> DataFrame:
         """Return Spark's DataFrame with the requested implicit columns, computed from file metadata."""

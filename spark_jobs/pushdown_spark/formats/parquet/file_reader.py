@@ -14,7 +14,7 @@ from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInpu
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, filter_fields
 from pushdown_spark.expressions.bound import Column
 from pushdown_spark.formats.parquet.address import Address
-from pushdown_spark.formats.parquet.column_mapping import Calendar, FileColumns, has_sound_statistics, match_columns
+from pushdown_spark.formats.parquet.column_mapping import FileColumns, has_sound_statistics, match_columns
 from pushdown_spark.formats.parquet.file_parts import part_of
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics
 from pushdown_spark.formats.scan_task import FileScanTask
@@ -34,12 +34,13 @@ _ROWS = 1 << 16
 class ParquetQuery:
     """What a scan reads of every file.
 
-    `filter` is the filter that all rows must pass, None for all rows. `calendars` is the parameter of `match_columns`.
+    `filter` is the filter that all rows must pass, None for all rows. The others are parameters of `match_columns`.
     """
 
     schema: pa.Schema
     filter: ArrowFilter | None
-    calendars: tuple[Calendar, Calendar]
+    corrected_dates: bool
+    corrected_int96: bool
     case_sensitive: bool
 
     @property
@@ -59,7 +60,11 @@ class OpenParquet:
         self._raw = raw
         self.footer = _read_footer(raw)
         self.columns: FileColumns = match_columns(
-            self.footer, query.schema, query.calendars, case_sensitive=query.case_sensitive
+            self.footer,
+            query.schema,
+            corrected_dates=query.corrected_dates,
+            corrected_int96=query.corrected_int96,
+            case_sensitive=query.case_sensitive,
         )
 
     def row_groups(self, start: int, end: int) -> list[int]:

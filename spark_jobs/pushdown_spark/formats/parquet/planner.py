@@ -14,9 +14,9 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import check_broken_files, is_case_sensitive, is_enabled
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
+from pushdown_spark.formats.calendars import DATETIMES, INT96
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, ColumnarScan, check_columnar_request, prepare_files
 from pushdown_spark.formats.parquet.address import check_store
-from pushdown_spark.formats.parquet.column_mapping import Calendar, datetime_calendar, int96_calendar
 from pushdown_spark.formats.parquet.cost import estimate
 from pushdown_spark.formats.parquet.file_parts import ParquetInput, parquet_inputs
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, ParquetScanTask, open_parquet
@@ -30,7 +30,6 @@ _LIBRARY = "datafusion"
 _CHECKED_FILES = 64
 """Number of files whose footers the driver checks. Workers check the footer of every file."""
 _OPEN_FILES = 8
-_REBASE_MODE = "spark.sql.parquet.{}RebaseModeInRead"
 _SPARK_SETTINGS = {
     "spark.sql.parquet.fieldId.read.enabled": "columns may be matched by field ids",
     "spark.sql.parquet.int96TimestampConversion": "timestamps of other writers are moved between time zones",
@@ -96,21 +95,14 @@ def _check_settings(spark: SparkSession, request: ScanRequest) -> None:
 
 
 def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilter | None) -> ParquetQuery:
+    options = request.source.options
     return ParquetQuery(
         arrow_schema(request.read_schema.fields),
         combined_filter,
-        _calendars(spark, request),
+        DATETIMES.rebase_mode(spark, "parquet", options) == "CORRECTED",
+        INT96.rebase_mode(spark, "parquet", options) == "CORRECTED",
         is_case_sensitive(spark),
     )
-
-
-def _calendars(spark: SparkSession, request: ScanRequest) -> tuple[Calendar, Calendar]:
-    def mode(kind: str) -> str:
-        option = request.source.options.get(f"{kind}rebasemode")
-        # Given a default, Spark would not return its own.
-        return (option or spark.conf.get(_REBASE_MODE.format(kind)) or "EXCEPTION").strip().upper()
-
-    return datetime_calendar(mode("datetime")), int96_calendar(mode("int96"))
 
 
 def _check_files(files: Sequence[ParquetInput], query: ParquetQuery) -> None:

@@ -12,7 +12,6 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Column, Comparison, Op
 from pushdown_spark.expressions.types import LogicalType
-from pushdown_spark.formats.parquet.column_mapping import datetime_calendar, int96_calendar
 from pushdown_spark.formats.parquet.cost import ParquetSample, RowSize, estimate, reader_seconds
 from pushdown_spark.formats.parquet.file_parts import parquet_inputs
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
@@ -20,7 +19,6 @@ from pushdown_spark.relations.listing import local_files
 
 ROWS = 200_000
 COLUMNS = [f"c{number}" for number in range(60)]
-CALENDARS = (datetime_calendar("CORRECTED"), int96_calendar("CORRECTED"))
 
 
 def sample(row_share: float, hit_share: float, page_share: float = 1.0, values: float = 61) -> ParquetSample:
@@ -57,7 +55,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def reason(path: Path, column: str, op: Op, value: int, startup: float = 0.0) -> str:
     schema = pq.read_schema(path)
     comparison = Comparison(Column((column,), LogicalType.INTEGER, pa.int64()), op, value)
-    query = ParquetQuery(schema, ArrowFilter(comparison), CALENDARS, case_sensitive=False)
+    query = ParquetQuery(
+        schema, ArrowFilter(comparison), corrected_dates=True, corrected_int96=True, case_sensitive=False
+    )
     return estimate(parquet_inputs(local_files([str(path)] * 8)), query, startup).reason
 
 
