@@ -25,7 +25,14 @@ from pushdown_spark.expressions.byte_patterns.csv import CsvSyntax
 from pushdown_spark.expressions.byte_patterns.text import BytePattern, alternation, literal
 from pushdown_spark.expressions.byte_patterns.times import Offsets
 from pushdown_spark.expressions.scope import is_char
-from pushdown_spark.expressions.session_settings import check_meaning, is_option_on, setting
+from pushdown_spark.expressions.session_settings import (
+    RequiredSetting,
+    check_broken_files,
+    check_meaning,
+    check_required,
+    is_option_on,
+    setting,
+)
 from pushdown_spark.formats.text.line_filter import LineSyntax
 from pushdown_spark.projection.nested_types import types_in
 from pushdown_spark.relations.request import ScanRequest
@@ -43,7 +50,7 @@ _JSON = _COMMON | {
     "primitivesasstring",
     "prefersdecimal",
     "dropfieldifallnull",
-    "inferTimestamp".lower(),
+    "infertimestamp",
 }
 _CSV = _COMMON | {
     "header",
@@ -63,21 +70,10 @@ _CSV = _COMMON | {
 }
 
 
-@dataclass(frozen=True)
-class _SafeSetting:
-    """A setting, the value with which byte search is sound, and the effect of other values."""
-
-    key: str
-    safe: str
-    effect: str
-
-
 _SETTINGS = (
-    _SafeSetting("spark.sql.json.enablePartialResults", "true", "one malformed field makes the whole line NULL"),
-    _SafeSetting("spark.sql.files.ignoreCorruptFiles", "false", "only Spark's readers skip damaged files"),
-    _SafeSetting("spark.sql.files.ignoreMissingFiles", "false", "only Spark's readers skip damaged files"),
-    _SafeSetting("spark.sql.files.archive.reader.enabled", "false", "only Spark's readers read archives"),
-    _SafeSetting(
+    RequiredSetting("spark.sql.json.enablePartialResults", "true", "one malformed field makes the whole line NULL"),
+    RequiredSetting("spark.sql.files.archive.reader.enabled", "false", "only Spark's readers read archives"),
+    RequiredSetting(
         "spark.sql.json.enableExactStringParsing", "true", "numbers and objects in string columns are rewritten"
     ),
 )
@@ -110,10 +106,8 @@ class TextOptions:
 
 def check_settings(spark: SparkSession, request: ScanRequest) -> None:
     """Raise UnsupportedError if the session's settings rule out byte search."""
-    for checked in _SETTINGS:
-        value = setting(spark, checked.key, checked.safe).lower()
-        if value != checked.safe:
-            raise UnsupportedError(f"{checked.key} is {value}: {checked.effect}")
+    check_broken_files(spark, request.source.options)
+    check_required(spark, _SETTINGS)
     predicate = request.predicate
     check_meaning(spark, "" if predicate is None else predicate.sql)
     hadoop = spark._jsparkSession.sessionState().newHadoopConf()
