@@ -268,12 +268,7 @@ def byte_patterns(case: Case, asked: str, fold: Fold | None = None) -> list[Byte
     if case.source_format is SourceFormat.CSV:
         found = csv_patterns(facts, options.csv, case.schema.fieldNames(), many=1)
         return [*found, *(pattern.general for pattern in found if pattern.general)]
-    return json_patterns(
-        facts,
-        plain_dates=options.plain_dates,
-        plain_timestamps=options.plain_timestamps,
-        offsets=options.offsets,
-    )
+    return json_patterns(facts, options.calendar)
 
 
 def matches(pattern: BytePattern, line: bytes, terminator: bytes) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 
@@ -30,9 +31,42 @@ ZONE_DAYS = 2
 """Days by which the date of a timestamp as written can differ from its date in UTC. One is enough; two are safe."""
 TIMESTAMPS = frozenset({LogicalType.TIMESTAMP, LogicalType.TIMESTAMP_NTZ})
 
+Offsets = Callable[[int, int], Sequence[int]]
+"""Returns the offsets of a text without a zone from UTC, in seconds, between two times in seconds since 1970.
+
+It includes the offsets of a day before and after, between which Spark may choose at a transition.
+"""
 _TENTH = Decimal("0.1")
 _NOTHING = "[0-9]x\\x00"
 """Matches no number, for an empty interval."""
+
+
+@dataclass(frozen=True)
+class CalendarSyntax:
+    """How dates and timestamps are written.
+
+    No format option decides the spelling of values of `types`. `offsets` are those of timestamps without a zone.
+    """
+
+    types: frozenset[LogicalType]
+    offsets: Offsets
+
+
+def form_regex(form: str) -> str:
+    """Return an expression for texts of a form, whose n are digits.
+
+    >>> form_regex("nn:nn")
+    '[0-9][0-9]:[0-9][0-9]'
+    """
+    return form.replace("n", "[0-9]")
+
+
+def form_differences(prefix: str, form: str) -> Iterator[str]:
+    """Yield an expression for each position at which a text after a prefix can differ from a form."""
+    for character in form:
+        expected = "0-9" if character == "n" else f"\\{character}"
+        yield f"{prefix}[^{expected}]"
+        prefix += f"[{expected}]"
 
 
 def integer_spellings(fact: EqualsAny | InRange) -> tuple[list[str], list[str]]:

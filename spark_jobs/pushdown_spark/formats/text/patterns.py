@@ -111,12 +111,7 @@ def _is_narrowed(facts: AllOf, ranges: Mapping[Column, InRange]) -> bool:
 def _encode(facts: AllOf, request: ScanRequest, options: TextOptions) -> list[BytePattern]:
     if request.source.format is SourceFormat.CSV:
         return csv_patterns(facts, options.csv, request.schema.fieldNames())
-    return json_patterns(
-        facts,
-        plain_dates=options.plain_dates,
-        plain_timestamps=options.plain_timestamps,
-        offsets=options.offsets,
-    )
+    return json_patterns(facts, options.calendar)
 
 
 class _EarlyKeys:

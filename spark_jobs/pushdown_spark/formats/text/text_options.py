@@ -22,8 +22,8 @@ from pyspark.sql.types import (
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.byte_patterns.csv import CsvSyntax
+from pushdown_spark.expressions.byte_patterns.spellings import TIMESTAMPS, CalendarSyntax, Offsets
 from pushdown_spark.expressions.byte_patterns.text import BytePattern, alternation, literal
-from pushdown_spark.expressions.byte_patterns.times import Offsets
 from pushdown_spark.expressions.scope import is_char
 from pushdown_spark.expressions.session_settings import (
     RequiredSetting,
@@ -33,6 +33,7 @@ from pushdown_spark.expressions.session_settings import (
     is_option_on,
     setting,
 )
+from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.text.line_filter import LineSyntax
 from pushdown_spark.projection.nested_types import types_in
 from pushdown_spark.relations.request import ScanRequest
@@ -99,9 +100,11 @@ class TextOptions:
 
     lines: LineSyntax
     csv: CsvSyntax
-    plain_dates: bool
-    plain_timestamps: bool
-    offsets: Offsets | None = None
+
+    @property
+    def calendar(self) -> CalendarSyntax:
+        """How dates and timestamps are written, in CSV and in JSON."""
+        return self.csv.calendar
 
 
 def check_settings(spark: SparkSession, request: ScanRequest) -> None:
@@ -188,15 +191,18 @@ def text_options(
     *,
     legacy_dates: bool,
     today: date,
-    offsets: Offsets | None = None,
+    offsets: Offsets,
 ) -> TextOptions:
     """Return the options for lines that are parsed with a schema. `check_options` must have accepted them.
 
     With `legacy_dates`, Spark parses dates by the rules of Spark 2. `offsets` are those of timestamps without a zone.
     """
     is_json = source_format is SourceFormat.JSON
-    plain_dates = options.get("dateformat", "yyyy-MM-dd") == "yyyy-MM-dd" and not legacy_dates
-    plain_timestamps = not ({"timestampformat", "timestampntzformat"} & options.keys()) and not legacy_dates
+    plain_types: frozenset[LogicalType] = frozenset()
+    if not legacy_dates and options.get("dateformat", "yyyy-MM-dd") == "yyyy-MM-dd":
+        plain_types |= {LogicalType.DATE}
+    if not legacy_dates and not {"timestampformat", "timestampntzformat"} & options.keys():
+        plain_types |= TIMESTAMPS
     lines = LineSyntax(
         carriage_returns="linesep" not in options,
         header=not is_json and is_option_on(options, "header"),
@@ -212,13 +218,11 @@ def text_options(
         escape=options.get("escape", "\\"),
         empty_value=options.get("emptyvalue", ""),
         trims=is_option_on(options, "ignoreleadingwhitespace") or is_option_on(options, "ignoretrailingwhitespace"),
-        plain_dates=plain_dates,
-        plain_timestamps=plain_timestamps,
         plain_numbers=not ({"nanvalue", "positiveinf", "negativeinf"} & options.keys()),
         today=today,
-        offsets=offsets,
+        calendar=CalendarSyntax(plain_types, offsets),
     )
-    return TextOptions(lines, csv, plain_dates, plain_timestamps, offsets)
+    return TextOptions(lines, csv)
 
 
 def uses_current_date_rules(spark: SparkSession) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from pushdown_spark.expressions.byte_patterns.times import Offsets
+from pushdown_spark.expressions.byte_patterns.spellings import Offsets
 from pushdown_spark.runtime.jvm_gateway import java_class
 
 _DAY = 86_400
