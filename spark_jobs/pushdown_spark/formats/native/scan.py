@@ -18,7 +18,7 @@ from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.relations.storage import LOCAL
 from pushdown_spark.scan.base import Scan
 
-_MAX_PLANNED_LENGTH = 10_000
+MAX_PLANNED_LENGTH = 10_000
 """Maximum length of a conjunct that Spark plans for the report, in characters."""
 _MAX_PLANNED_CONJUNCTS = 32
 """Maximum number of conjuncts that Spark plans for the report."""
@@ -138,7 +138,7 @@ class NativeScan(Scan):
         conjuncts = () if predicate is None else predicate.conjunct_texts
         if self._filter_obstacle is not None:
             return tuple(unsupported_conjunct(sql, self._filter_obstacle) for sql in conjuncts)
-        short = [sql for sql in conjuncts if len(sql) <= _MAX_PLANNED_LENGTH][:_MAX_PLANNED_CONJUNCTS]
+        short = [sql for sql in conjuncts if len(sql) <= MAX_PLANNED_LENGTH][:_MAX_PLANNED_CONJUNCTS]
         planned = {
             report.sql: report for report in file_filters(self.frame(), self._request.listing.partition_columns, short)
         }

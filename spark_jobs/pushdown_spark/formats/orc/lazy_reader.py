@@ -59,7 +59,7 @@ class ColumnSet:
         self.columns = tuple(columns)
         self.schema = pa.schema([column.field for column in columns])
         self.roots = sorted(column.column for column in columns if column.column is not None)
-        self.selection = ColumnSelection.of_parts(tail, [column for match in columns for column in match.columns])
+        self.selection = ColumnSelection.of(tail, [column for match in columns for column in match.columns])
         self._row_bytes = sum(_row_bytes(tail, column) for column in self.selection.columns[1:])
         values = [
             _row_values(tail, column)

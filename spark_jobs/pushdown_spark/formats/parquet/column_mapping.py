@@ -116,10 +116,9 @@ def _check_codecs(group: pq.RowGroupMetaData, leaves: Iterable[int]) -> None:
 
 @dataclass(frozen=True)
 class _Leaf:
-    """A leaf column: its index in the file, its path joined by dots, and its description."""
+    """A leaf column: its index in the file, and its description, in which the path is joined by dots."""
 
     index: int
-    path: str
     column: pq.ColumnSchema
 
 
@@ -133,8 +132,7 @@ def _leaves_by_field(footer: pq.FileMetaData) -> dict[str, list[_Leaf]]:
             raise UnsafeInputError(f"two columns have the name {field.name}")
         leaves[field.name] = []
         for _ in range(_count_leaves(field.type)):
-            column = columns.column(index)
-            leaves[field.name].append(_Leaf(index, column.path, column))
+            leaves[field.name].append(_Leaf(index, columns.column(index)))
             index += 1
     if index != len(columns):
         raise UnsafeInputError("the fields of the file do not account for its columns")
@@ -159,7 +157,7 @@ class _Matcher:
 
     def match(self, field: pa.Field, leaves: list[_Leaf], name: str) -> tuple[int, ...]:
         """Return the leaf columns of a field. `name` is its name in the file."""
-        by_path = {leaf.path: leaf for leaf in leaves}
+        by_path = {leaf.column.path: leaf for leaf in leaves}
         if len(by_path) != len(leaves):
             raise UnsafeInputError(f"two members of column {name} have the same path")
         indexes = tuple(self._walk(field.type, name, 0, by_path))
@@ -200,11 +198,11 @@ class _Matcher:
         stored = _stored_type(column)
         if stored != kind:
             logical = "" if str(column.logical_type) == "None" else f" ({column.logical_type})"
-            raise UnsafeInputError(f"column {leaf.path} is stored as {column.physical_type}{logical}, not as {kind}")
+            raise UnsafeInputError(f"column {column.path} is stored as {column.physical_type}{logical}, not as {kind}")
         is_int96 = column.physical_type == "INT96"
         is_date = pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None)
         if is_date and not (self._has_stored_int96 if is_int96 else self._has_stored_dates):
-            raise UnsafeInputError(f"column {leaf.path} may have dates of the old calendar, which only Spark converts")
+            raise UnsafeInputError(f"column {column.path} may have dates of the old calendar, which only Spark reads")
 
 
 _PLAIN = {

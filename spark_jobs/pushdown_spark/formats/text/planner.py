@@ -283,12 +283,8 @@ class _CarrierChoice:
             self._options.lines,
             _marks(self._request, self._options),
             filters,
-            self._keys,
+            [key for key in self._patterns.early_keys if key is not None],
         )
-
-    @property
-    def _keys(self) -> list[str]:
-        return [key for key in self._patterns.early_keys if key is not None]
 
     def _parsed_by_spark(self, spark: SparkSession) -> float:
         """Return the share of the bytes that Spark's reader parses, if it rejects the lines without one pattern.
