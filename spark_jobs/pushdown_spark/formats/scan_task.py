@@ -116,16 +116,15 @@ class FileScanTask(ScanTask[Query, Metrics]):
         """Return counts of zero."""
 
     @abstractmethod
-    def split_reader(self) -> Callable[[Split, Metrics], Iterator[pa.RecordBatch]]:
-        """Return a function that reads the matching rows of a split. All splits of a task use one reader."""
+    def read(self, split: Split, metrics: Metrics) -> Iterator[pa.RecordBatch]:
+        """Yield the matching rows of a split, and add to its counts."""
 
     def run(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield the matching rows of one task."""
-        read = self.split_reader()
         metrics: dict[str, Metrics] = {}
         remaining = self.cap
         for split in self.tasks[number].splits:
-            for batch in read(split, metrics.setdefault(split.path, self.new_metrics())):
+            for batch in self.read(split, metrics.setdefault(split.path, self.new_metrics())):
                 if remaining is not None:
                     batch = batch.slice(0, remaining)
                     remaining -= batch.num_rows

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -194,15 +195,15 @@ class AvroScanTask(FileScanTask[AvroQuery, AvroMetrics]):
         """Return counts of zero."""
         return AvroMetrics()
 
-    def split_reader(self) -> Callable[[Split, AvroMetrics], Iterator[pa.RecordBatch]]:
-        """Return a function that reads the matching rows of a split. Its splits share their decoders."""
-        decoders = DecoderCache(self.query)
+    @cached_property
+    def _decoders(self) -> DecoderCache:
+        """The decoders that all splits share."""
+        return DecoderCache(self.query)
 
-        def read(split: Split, metrics: AvroMetrics) -> Iterator[pa.RecordBatch]:
-            with open_avro(split.path, split.storage, decoders, metrics, split.end) as file:
-                yield from file.batches(split.start, split.end)
-
-        return read
+    def read(self, split: Split, metrics: AvroMetrics) -> Iterator[pa.RecordBatch]:
+        """Yield the matching rows of a split."""
+        with open_avro(split.path, split.storage, self._decoders, metrics, split.end) as file:
+            yield from file.batches(split.start, split.end)
 
 
 @contextmanager

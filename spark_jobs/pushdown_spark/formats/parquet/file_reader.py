@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -230,14 +230,10 @@ class ParquetScanTask(FileScanTask[ParquetQuery, ParquetMetrics]):
         """Return counts of zero."""
         return ParquetMetrics()
 
-    def split_reader(self) -> Callable[[Split, ParquetMetrics], Iterator[pa.RecordBatch]]:
-        """Return a function that reads the matching rows of a split."""
-
-        def read(split: Split, metrics: ParquetMetrics) -> Iterator[pa.RecordBatch]:
-            with open_parquet(split.path, split.storage, self.query) as file:
-                yield from file.batches(split.start, split.end, metrics)
-
-        return read
+    def read(self, split: Split, metrics: ParquetMetrics) -> Iterator[pa.RecordBatch]:
+        """Yield the matching rows of a split."""
+        with open_parquet(split.path, split.storage, self.query) as file:
+            yield from file.batches(split.start, split.end, metrics)
 
 
 @contextmanager

@@ -33,8 +33,8 @@ from pushdown_spark.formats.text.text_options import (
     check_settings,
     text_options,
     uses_current_date_rules,
+    zone_offsets,
 )
-from pushdown_spark.formats.text.zone_offsets import zone_offsets
 from pushdown_spark.projection.nested_types import count_leaves
 from pushdown_spark.relations.hadoop_storage import HadoopStorage
 from pushdown_spark.relations.listing import InputFile

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -37,6 +37,7 @@ from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.text.line_filter import LineSyntax
 from pushdown_spark.projection.nested_types import types_in
 from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.runtime.jvm_gateway import java_class
 
 _UTF8 = frozenset({"utf-8", "utf8"})
 _LISTING = frozenset(
@@ -83,6 +84,7 @@ _HADOOP = {
     "mapreduce.input.linerecordreader.line.maxlength": "Hadoop skips longer lines",
 }
 """Hadoop settings that must not be set."""
+_DAY_SECONDS = 86_400
 _NESTED = (ArrayType, MapType, StructType, VariantType)
 _BROKEN_ESCAPE = BytePattern(
     (),
@@ -228,6 +230,25 @@ def text_options(
 def uses_current_date_rules(spark: SparkSession) -> bool:
     """Return whether dates are parsed by current rules, not by those of Spark 2."""
     return setting(spark, "spark.sql.legacy.timeParserPolicy", "CORRECTED").upper() == "CORRECTED"
+
+
+def zone_offsets(spark: SparkSession, zone: str) -> Offsets:
+    """Return the function that finds the offsets of a zone. It asks the JVM only when it is called.
+
+    Java's rules decide, because Python may know another version of them.
+    """
+
+    def offsets(low: int, high: int) -> Sequence[int]:
+        rules = java_class(spark, "org.apache.spark.sql.catalyst.util.DateTimeUtils").getZoneId(zone).getRules()
+        instant = java_class(spark, "java.time.Instant").ofEpochSecond(low - _DAY_SECONDS)
+        totals = [int(rules.getOffset(instant).getTotalSeconds())]
+        transition = rules.nextTransition(instant)
+        while transition is not None and int(transition.toEpochSecond()) <= high + _DAY_SECONDS:
+            totals.append(int(transition.getOffsetAfter().getTotalSeconds()))
+            transition = rules.nextTransition(transition.getInstant())
+        return totals
+
+    return offsets
 
 
 def _sep(options: Mapping[str, str]) -> str:
