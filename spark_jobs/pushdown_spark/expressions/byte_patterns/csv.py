@@ -13,7 +13,15 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import cache
 
-from pushdown_spark.expressions.byte_patterns.facts import AllOf, EqualsAny, Fact, HasSubstrings, InRange, NotNull
+from pushdown_spark.expressions.byte_patterns.facts import (
+    AllOf,
+    EqualsAny,
+    Fact,
+    HasSubstrings,
+    InRange,
+    NotNull,
+    intervals_of,
+)
 from pushdown_spark.expressions.byte_patterns.ranges import Period, fixed_width_regex
 from pushdown_spark.expressions.byte_patterns.spellings import (
     MAX_PERIODS,
@@ -241,19 +249,16 @@ def _minutes(fact: EqualsAny | InRange, periods: Sequence[Period], syntax: CsvSy
 
 def _far_years(fact: EqualsAny | InRange, syntax: CsvSyntax) -> list[str]:
     """Match years before 0 and after 9999, if an interval is unbounded or a time zone can lead there."""
-    before = isinstance(fact, InRange) and fact.low is None
-    latest = [fact.high] if isinstance(fact, InRange) else fact.values
     margin = timedelta(days=ZONE_DAYS if fact.column.type in TIMESTAMPS else 0)
-    after = any(day is None or date.max - day < margin for day in map(day_of, latest))
+    before = any(low is None for low, _ in intervals_of(fact))
+    after = any((last := day_of(high)) is None or date.max - last < margin for _, high in intervals_of(fact))
     return [f"{syntax.before}-[0-9]{{4}}"] * before + [f"{syntax.before}\\+?[0-9]{{5,7}}(?:-|{syntax.after})"] * after
 
 
 def _near_today(fact: EqualsAny | InRange, today: date) -> bool:
     margin = timedelta(days=4)
-    if isinstance(fact, EqualsAny):
-        return any(abs(day - today) <= margin for day in map(day_of, fact.values) if day is not None)
-    low, high = day_of(fact.low) or date.min, day_of(fact.high) or date.max
-    return today + margin >= low and today - margin <= high
+    days = [(day_of(low) or date.min, day_of(high) or date.max) for low, high in intervals_of(fact)]
+    return any(today + margin >= first and today - margin <= last for first, last in days)
 
 
 def _period(span: Period) -> list[str]:

@@ -14,6 +14,7 @@ from pushdown_spark.expressions.byte_patterns.facts import (
     EqualsAny,
     InRange,
     Scalar,
+    intervals_of,
 )
 from pushdown_spark.expressions.byte_patterns.ranges import (
     MAX_DIGITS,
@@ -109,7 +110,7 @@ def calendar_periods(fact: EqualsAny | InRange) -> tuple[Period, ...]:
     """Return the years, months and days of the dates that a fact allows. Timestamps have a margin for time zones."""
     margin = ZONE_DAYS if fact.column.type in TIMESTAMPS else 0
     spans: list[Period] = []
-    for low, high in [(fact.low, fact.high)] if isinstance(fact, InRange) else [(v, v) for v in fact.values]:
+    for low, high in intervals_of(fact):
         first, last = widen(day_of(low), day_of(high), margin)
         spans.extend(([YEAR_ZERO] if first == date.min else []) + list(periods(first, last)))
     return tuple(dict.fromkeys(spans))
@@ -170,9 +171,7 @@ def _rounding_error(bound: Decimal, fact: EqualsAny | InRange) -> Decimal:
 
 
 def _intervals(fact: EqualsAny | InRange) -> list[tuple[Decimal | None, Decimal | None]]:
-    if isinstance(fact, InRange):
-        return [(_decimal(fact.low), _decimal(fact.high))]
-    return [(_decimal(value), _decimal(value)) for value in fact.values]
+    return [(_decimal(low), _decimal(high)) for low, high in intervals_of(fact)]
 
 
 def _decimal(value: Scalar | None) -> Decimal | None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 
-from pushdown_spark.expressions.byte_patterns.facts import EqualsAny, InRange, Scalar
+from pushdown_spark.expressions.byte_patterns.facts import EqualsAny, InRange, intervals_of
 from pushdown_spark.expressions.byte_patterns.ranges import Period, fixed_width_regex
 from pushdown_spark.expressions.byte_patterns.spellings import (
     TIMESTAMPS,
@@ -72,10 +72,8 @@ def minute_spellings(
 
 def _intervals(fact: EqualsAny | InRange) -> list[_Interval] | None:
     """Return the intervals of a fact, None if one of them is open, too long or too long ago."""
-    bounds: list[tuple[Scalar | None, Scalar | None]]
-    bounds = [(fact.low, fact.high)] if isinstance(fact, InRange) else [(value, value) for value in fact.values]
     intervals: list[_Interval] = []
-    for low, high in bounds:
+    for low, high in intervals_of(fact):
         if (
             not isinstance(low, datetime)
             or not isinstance(high, datetime)
