@@ -113,5 +113,5 @@ class _FilterableReader(_Reader):
         return residual
 
 
-def no_report(number: int, metrics: object) -> None:
-    """Drop the counts of a task: Spark cannot collect those of a data source."""
+def drop_counts(number: int, metrics: object) -> None:
+    """Drop the counts of a task, because Spark cannot collect those of a data source."""

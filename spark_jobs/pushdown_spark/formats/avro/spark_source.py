@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.expressions.session_settings import check_broken_files
+from pushdown_spark.expressions.session_settings import check_broken_files, is_option_on
 from pushdown_spark.formats.calendars import DATETIMES
 
 FILE_FORMAT = "org.apache.spark.sql.avro.AvroFileFormat"
@@ -57,17 +57,13 @@ def avro_settings(spark: SparkSession, options: Mapping[str, str]) -> AvroSettin
         if option in options:
             raise UnsupportedError(reason)
     for option, reason in _SPARK_ONLY_SWITCHES.items():
-        if _is_true(options.get(option, "false")):
+        if is_option_on(options, option):
             raise UnsupportedError(reason)
     if "ignoreextension" in options:
-        any_extension = _is_true(options["ignoreextension"])
+        any_extension = is_option_on(options, "ignoreextension")
     else:
         hadoop = spark.sparkContext._jsc.hadoopConfiguration()
-        only_avro = options.get(_ONLY_AVRO_EXTENSION) or str(hadoop.get(_ONLY_AVRO_EXTENSION) or "false")
-        any_extension = not _is_true(only_avro)
+        only_avro = options.get(_ONLY_AVRO_EXTENSION) or hadoop.get(_ONLY_AVRO_EXTENSION)
+        any_extension = str(only_avro).strip().lower() != "true"
     corrected_calendar = DATETIMES.rebase_mode(spark, "avro", options) == "CORRECTED"
     return AvroSettings(options.get("avroschema"), corrected_calendar, any_extension)
-
-
-def _is_true(value: str) -> bool:
-    return value.strip().lower() == "true"
