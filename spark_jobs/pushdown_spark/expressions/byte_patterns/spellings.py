@@ -54,7 +54,7 @@ class CalendarSyntax:
 
 
 def form_regex(form: str) -> str:
-    """Return an expression for texts of a form, whose n are digits.
+    """Return an expression for strings of a form, whose n are digits.
 
     >>> form_regex("nn:nn")
     '[0-9][0-9]:[0-9][0-9]'
@@ -63,7 +63,7 @@ def form_regex(form: str) -> str:
 
 
 def form_differences(prefix: str, form: str) -> Iterator[str]:
-    """Yield an expression for each position at which a text after a prefix can differ from a form."""
+    """Yield an expression for each position at which a string after a prefix can differ from a form."""
     for character in form:
         expected = "0-9" if character == "n" else f"\\{character}"
         yield f"{prefix}[^{expected}]"
