@@ -126,8 +126,7 @@ def test_fallback_if_planning_fails(
 def test_fallback_if_a_task_fails(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, source_format: str
 ) -> None:
-    driver = {"orc": "formats.columnar_scan", "avro": "formats.columnar_scan"}.get(source_format, "formats.text.scan")
-    monkeypatch.setattr(f"pushdown_spark.{driver}.tasks_of", lambda *_, **__: (Task(("no split",)),))
+    monkeypatch.setattr("pushdown_spark.formats.worker_scan.tasks_of", lambda *_, **__: (Task(("no split",)),))
     result = _session(spark, folder, source_format, "pushdown").scan("data", columns=["id"], where="id = 11")
     assert result.report()["data"].reader == "pushdown"
     assert result.run(sorted_rows) == ["Row(id=11)"]
