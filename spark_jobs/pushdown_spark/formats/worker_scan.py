@@ -35,7 +35,7 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
         spark: SparkSession,
         request: ScanRequest,
         plan: Plan,
-        notes: tuple[str, ...] = (),
+        notes: tuple[str, ...],
         *,
         share: float = 1.0,
     ) -> None:

@@ -59,13 +59,7 @@ class OpenParquet:
         self.size = raw.size
         self._raw = raw
         self.footer = _read_footer(raw)
-        self.columns: FileColumns = match_columns(
-            self.footer,
-            query.schema,
-            corrected_dates=query.corrected_dates,
-            corrected_int96=query.corrected_int96,
-            case_sensitive=query.case_sensitive,
-        )
+        self.columns: FileColumns = self._match(query.schema)
 
     def row_groups(self, start: int, end: int) -> list[int]:
         """Return the numbers of the row groups that begin in a byte range."""
@@ -114,8 +108,7 @@ class OpenParquet:
     @cached_property
     def filter_columns(self) -> FileColumns:
         """The columns of the file that the filter reads."""
-        query = self._query
-        return match_columns(self.footer, self._filter_schema, query.calendars, case_sensitive=query.case_sensitive)
+        return self._match(self._filter_schema)
 
     def sample(self, group: int, rows: int) -> pa.RecordBatch:
         """Return the filter's columns of the first rows of a row group."""
@@ -132,6 +125,16 @@ class OpenParquet:
             for field in schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _match(self, schema: pa.Schema) -> FileColumns:
+        query = self._query
+        return match_columns(
+            self.footer,
+            schema,
+            corrected_dates=query.corrected_dates,
+            corrected_int96=query.corrected_int96,
+            case_sensitive=query.case_sensitive,
+        )
 
     def _filter_name(self, column: Column) -> str | None:
         name = column.path[0]
