@@ -29,15 +29,14 @@ from airflow_pushdown.hooks.environment import (
     find_installation,
 )
 from airflow_pushdown.hooks.exchange import Exchange
-from airflow_pushdown.hooks.java import OLDEST_JAVA, describe_java, find_java
-from airflow_pushdown.hooks.packages import (
-    GivenJars,
+from airflow_pushdown.hooks.installation import (
     jars_home,
     require_supported_spark,
     spark_jars,
     spark_version,
     submit_settings,
 )
+from airflow_pushdown.hooks.java import OLDEST_JAVA, describe_java, find_java
 from airflow_pushdown.hooks.spark_python import (
     INSTALL_COMMAND,
     SparkPython,
@@ -189,7 +188,7 @@ def _installation(hook: SparkConnectionHook, settings: Settings) -> Iterator[Fin
         return
     yield _ok("spark-submit", f"{installation.binary}, Spark {spark_version(installation) or 'of unknown version'}")
     environment = child_environment(os.environ, installation, extra={})
-    jars = GivenJars(settings.packages, None, None, {}, None)
+    given = submit_settings(installation, {})
     yield _java(environment)
     home = jars_home(installation)
     script = None if home is None else environment_script(home, environment)
@@ -198,9 +197,9 @@ def _installation(hook: SparkConnectionHook, settings: Settings) -> Iterator[Fin
     elif hook.is_cluster:
         yield _note("Spark Python", "the driver runs on the cluster, so its Python is not checked here")
     else:
-        yield from _spark_python(installation, submit_settings(jars, installation), environment)
+        yield from _spark_python(installation, given, environment)
     yield from _class_archives(installation, settings, environment)
-    yield from _optional_jars(installation, submit_settings(jars, installation), settings)
+    yield from _optional_jars(installation, given, settings)
 
 
 def _java(environment: Mapping[str, str]) -> Finding:

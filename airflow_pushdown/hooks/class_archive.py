@@ -22,10 +22,10 @@ from pathlib import Path
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.conf_directory import unmovable_file, without_directory
 from airflow_pushdown.hooks.environment import SparkInstallation, child_environment, find_installation
+from airflow_pushdown.hooks.installation import spark_jars
 from airflow_pushdown.hooks.java import find_java
 from airflow_pushdown.hooks.jvm_options import FAST_COMPILER, SUBMIT_OPTIONS
 from airflow_pushdown.hooks.output import JobOutput
-from airflow_pushdown.hooks.packages import spark_jars
 from airflow_pushdown.packaging import job_archive, package_directory
 
 DIRECTORY_VARIABLE = "AIRFLOW_PUSHDOWN_CLASS_ARCHIVES"

@@ -14,7 +14,7 @@ from pathlib import Path
 from airflow_pushdown.exceptions import config_error, exception_for
 from airflow_pushdown.hooks.conf_directory import environment_script
 from airflow_pushdown.hooks.environment import SparkInstallation
-from airflow_pushdown.hooks.packages import jars_home, spark_version
+from airflow_pushdown.hooks.installation import jars_home, spark_version
 from airflow_pushdown.packaging import job_archive
 from pushdown_spark.contract import JobError, JobSpec, SourceSpec
 from pushdown_spark.contract.versions import unsupported_spark

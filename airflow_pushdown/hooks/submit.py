@@ -24,15 +24,9 @@ from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.environment import child_environment, find_installation
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.failures import driver_killed_error, driver_lost_error, signal_of, task_killed_error
+from airflow_pushdown.hooks.installation import jars_home, require_supported_spark, submit_settings
 from airflow_pushdown.hooks.jvm_options import SUBMIT_OPTIONS, compiler_options, user_options
 from airflow_pushdown.hooks.output import JobOutput
-from airflow_pushdown.hooks.packages import (
-    GivenJars,
-    jars_home,
-    packages_for,
-    require_supported_spark,
-    submit_settings,
-)
 from airflow_pushdown.hooks.processes import JobProcess
 from airflow_pushdown.hooks.secret_settings import mask_setting, properties_text, separate_secrets, with_properties
 from airflow_pushdown.hooks.spark_python import check_driver_python
@@ -92,16 +86,12 @@ class PushdownSubmitHook(ClusterDriverHook):
             environ=os.environ,
         )
         require_supported_spark(self._installation)
-        jars = GivenJars(
-            self._packages,
-            self._jars,
-            self._driver_class_path,
+        self._settings = submit_settings(
+            self._installation,
             serialize_all(conf),
             self._properties_file,
             {**os.environ, **serialize_all(self._env)}.get(CONF_DIRECTORY),
         )
-        self._settings = submit_settings(jars, self._installation)
-        self._packages = packages_for(submission.spec, jars, self._installation)
         self._history_server = history_server(self.history_extra, serialize_all(conf).get(HISTORY_KEY))
         self._exchange = self._open_exchange()
         self._application_args = ["--spec", self._exchange.spec_location]

@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputSpec, ReaderChoice, SourceFormat
-from pushdown_spark.formats.avro.spark_source import format_name
+from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.output.writer import open_output
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
@@ -46,8 +46,7 @@ def _write_files(spark: SparkSession, directory: Path) -> Mapping[SourceFormat, 
     rows = spark.range(_ROWS).selectExpr(*_COLUMNS)
     paths = {source_format: str(directory / f"few.{source_format}") for source_format in _FORMATS}
     for source_format, path in paths.items():
-        name = format_name(spark) if source_format is SourceFormat.AVRO else source_format.value
-        rows.write.format(name).save(path)
+        rows.write.format(spark_format(source_format.value)).save(path)
     return paths
 
 

@@ -26,7 +26,7 @@ from session_settings import PUSHDOWN_OFF, session_settings
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.formats.avro.spark_source import format_name
+from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.session import PushdownSession
 
@@ -183,7 +183,7 @@ class Comparison:
 
     def _native(self) -> DataFrame:
         name = self._file.source_format.value
-        reader = self._spark.read.format(format_name(self._spark) if name == "avro" else name).options(**self._options)
+        reader = self._spark.read.format(spark_format(name)).options(**self._options)
         return (reader if self._schema is None else reader.schema(self._schema)).load(_literal(self._file.path))
 
     def _session(self, reader: str) -> PushdownSession:

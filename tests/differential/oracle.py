@@ -33,8 +33,7 @@ from pushdown_spark.expressions.scope import Fold, Scope
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_filter import LineMatcher, LineSyntax
 from pushdown_spark.formats.text.line_reader import LineReader, Window
-from pushdown_spark.formats.text.text_options import TextOptions, check_options, text_options
-from pushdown_spark.formats.text.zone_offsets import zone_offsets
+from pushdown_spark.formats.text.text_options import TextOptions, check_options, text_options, zone_offsets
 from pushdown_spark.relations.listing import Compression, Split
 
 
@@ -268,12 +267,7 @@ def byte_patterns(case: Case, asked: str, fold: Fold | None = None) -> list[Byte
     if case.source_format is SourceFormat.CSV:
         found = csv_patterns(facts, options.csv, case.schema.fieldNames(), many=1)
         return [*found, *(pattern.general for pattern in found if pattern.general)]
-    return json_patterns(
-        facts,
-        plain_dates=options.plain_dates,
-        plain_timestamps=options.plain_timestamps,
-        offsets=options.offsets,
-    )
+    return json_patterns(facts, options.calendar)
 
 
 def matches(pattern: BytePattern, line: bytes, terminator: bytes) -> bool:

@@ -14,10 +14,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from pushdown_spark.errors import UnsafeInputError, UnsupportedError
+from pushdown_spark.errors import PushdownError, UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.avro.container_file import read_header
-from pushdown_spark.formats.avro.decoder import AvroQuery, check_schema
+from pushdown_spark.formats.avro.decoder import AvroQuery, Decoder
 from pushdown_spark.formats.avro.file_reader import AvroScanTask
 from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
 from pushdown_spark.formats.avro.planner import container_files
@@ -32,8 +32,8 @@ def rows_of(query: AvroQuery, directory: Path, split: int, counts: list[AvroMetr
     files = container_files(data_files(directory, "avro"), any_extension=True)
     for file in files:
         try:
-            check_schema(read_header(file.path, LOCAL).schema, query)
-        except UnsupportedError as problem:
+            Decoder(read_header(file.path, LOCAL).schema, query)
+        except PushdownError as problem:
             raise UnsafeInputError(f"{file.path}: {problem}") from problem
     return run_tasks(AvroScanTask, query, files, split, counts)
 

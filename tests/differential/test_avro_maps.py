@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from spark_rows import sorted_rows
 
-from pushdown_spark.formats.avro.spark_source import format_name
+from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.session import PushdownSession
 
 WORDS = ("zeta", "alpha", "mid", "ä", "Ω", "日本", "🦆", "", "a b", "Aa", "BB", "AaAa", "BBBB", "AaBB", "BBAa")
@@ -80,7 +80,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _ran(spark: SparkSession, files: Path, reader: str, query: str) -> str:
     """Compare a query's rows with those of Spark's own source. Return the reader that ran."""
-    spark.read.format(format_name(spark)).load(str(files)).createOrReplaceTempView("t")
+    spark.read.format(spark_format("avro")).load(str(files)).createOrReplaceTempView("t")
     expected = sorted_rows(spark.sql(query))
     spark.catalog.dropTempView("t")
     assert expected

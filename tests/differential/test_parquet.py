@@ -14,14 +14,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
-from pushdown_spark.formats.parquet.column_mapping import datetime_calendar, int96_calendar
 from pushdown_spark.formats.parquet.file_parts import parquet_inputs
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, ParquetScanTask
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics, UnitOutcome
 from pushdown_spark.formats.readable_types import arrow_schema
 
 NIGHTLY_CASES = 150
-CALENDARS = (datetime_calendar("CORRECTED"), int96_calendar("CORRECTED"))
 
 
 class ParquetComparison(ReaderComparison[ParquetMetrics]):
@@ -43,7 +41,9 @@ class ParquetComparison(ReaderComparison[ParquetMetrics]):
     def draw_query(
         self, rng: random.Random, schema: t.StructType, fields: list[t.StructField], kept: ArrowFilter
     ) -> ParquetQuery:
-        return ParquetQuery(arrow_schema(fields), kept, CALENDARS, case_sensitive=False)
+        return ParquetQuery(
+            arrow_schema(fields), kept, corrected_dates=True, corrected_int96=True, case_sensitive=False
+        )
 
 
 def _run(spark: SparkSession, cases: int, scans: int) -> ParquetMetrics:

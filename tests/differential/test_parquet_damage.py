@@ -20,7 +20,6 @@ from pyspark.sql import SparkSession
 from session_settings import pushdown_off
 from thirds import third
 
-from pushdown_spark.formats.parquet.column_mapping import datetime_calendar, int96_calendar
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery
 
 CODECS = ("none", "snappy", "gzip", "zstd", "lz4")
@@ -41,9 +40,8 @@ SCHEMA = pa.schema(
 
 def queries() -> dict[str, ParquetQuery]:
     """Return a scan of all rows, and one with a filter."""
-    calendars = (datetime_calendar("CORRECTED"), int96_calendar("CORRECTED"))
     return {
-        name: ParquetQuery(SCHEMA, chosen, calendars, case_sensitive=False)
+        name: ParquetQuery(SCHEMA, chosen, corrected_dates=True, corrected_int96=True, case_sensitive=False)
         for name, chosen in (("all", None), ("filter", FILTER))
     }
 

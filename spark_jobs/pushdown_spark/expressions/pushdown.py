@@ -17,8 +17,7 @@ class Pushdown(Generic[Artifact]):
     """The outcome for one conjunct.
 
     `artifact` is what the source evaluates, such as a bound tree or a byte pattern; None where the conjunct is
-    unsupported. `residual` is the predicate that Spark must still evaluate; None where the source's evaluation is
-    exact. `reason` explains why the outcome is not exact.
+    unsupported. `reason` explains why the outcome is not exact, so that Spark must evaluate the conjunct again.
     """
 
     exactness: Exactness
@@ -45,11 +44,6 @@ class Pushdown(Generic[Artifact]):
     def is_exact(self) -> bool:
         """Whether Spark need not evaluate the conjunct again."""
         return self.exactness is Exactness.EXACT
-
-    @property
-    def residual(self) -> exp.Expr | None:
-        """The predicate that Spark must still evaluate."""
-        return None if self.is_exact else self.conjunct
 
     def report(self, pushed_as: str) -> ConjunctReport:
         """Return the report entry. `pushed_as` describes the artifact of a supported conjunct."""

@@ -1,9 +1,9 @@
-"""Session settings, among them those that change what Spark makes of the text of a predicate."""
+"""Session settings, among them those that must have a certain value for our readers and parsers to agree with Spark."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -13,11 +13,10 @@ from pushdown_spark.errors import UnsupportedError
 
 
 @dataclass(frozen=True)
-class _Setting:
-    """A setting that changes the meaning of a predicate.
+class RequiredSetting:
+    """A setting that must have the value `expected`, in lower case. `otherwise` is the effect of any other value.
 
-    The parser assumes the value `expected`. `otherwise` says what any other value does to predicates that contain
-    `sign`.
+    With `sign`, the value matters only for predicates that contain this string.
     """
 
     key: str
@@ -26,19 +25,20 @@ class _Setting:
     sign: str = ""
 
 
-_SETTINGS = (
-    _Setting("spark.sql.ansi.doubleQuotedIdentifiers", "false", "double quotes enclose names", '"'),
-    _Setting("spark.sql.parser.escapedStringLiterals", "false", "backslashes in literals are not escapes", "\\"),
-    _Setting(
+_OF_PREDICATES = (
+    RequiredSetting("spark.sql.ansi.doubleQuotedIdentifiers", "false", "double quotes enclose names", '"'),
+    RequiredSetting("spark.sql.parser.escapedStringLiterals", "false", "backslashes in literals are not escapes", "\\"),
+    RequiredSetting(
         "spark.sql.legacy.typeCoercion.datetimeToString.enabled", "false", "dates may be compared with strings as text"
     ),
-    _Setting("spark.sql.legacy.exponentLiteralAsDecimal.enabled", "false", "numbers with an exponent are decimals"),
-    _Setting(
+    RequiredSetting(
+        "spark.sql.legacy.exponentLiteralAsDecimal.enabled", "false", "numbers with an exponent are decimals"
+    ),
+    RequiredSetting(
         "spark.sql.legacy.literal.pickMinimumPrecision", "true", "integers compared with decimals have ten digits"
     ),
 )
-
-
+"""Settings that change the meaning of a predicate."""
 _HIDDEN = re.compile(r"\bIDENTIFIER\s*\(|\$\{", re.IGNORECASE)
 
 
@@ -91,12 +91,17 @@ def hides_names(spark: SparkSession, sql: str) -> bool:
     return has_patterns or _HIDDEN.search(sql) is not None
 
 
-def check_meaning(spark: SparkSession, where: str) -> None:
-    """Raise UnsupportedError if the session's settings give a predicate another meaning than the parser does."""
-    for item in _SETTINGS:
+def check_required(spark: SparkSession, required: Iterable[RequiredSetting], where: str = "") -> None:
+    """Raise UnsupportedError if a setting has another value than required. `where` is the predicate."""
+    for item in required:
         value = setting(spark, item.key, item.expected).lower()
         if item.sign in where and value != item.expected:
             raise UnsupportedError(f"{item.key} is {value}: {item.otherwise}")
+
+
+def check_meaning(spark: SparkSession, where: str) -> None:
+    """Raise UnsupportedError if the session's settings give a predicate another meaning than the parser does."""
+    check_required(spark, _OF_PREDICATES, where)
 
 
 def has_plain_meaning(spark: SparkSession, where: str) -> bool:

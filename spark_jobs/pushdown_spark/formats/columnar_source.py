@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql import types as t
@@ -30,6 +30,7 @@ from pushdown_spark.formats.data_source_base import (
     split_filters,
 )
 from pushdown_spark.formats.readable_types import unknown_type
+from pushdown_spark.formats.scan_task import ScanTask
 from pushdown_spark.relations.listing import InputFile
 from pushdown_spark.relations.packing import Packing, Task, pack
 
@@ -37,13 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
 _PACKING = Packing(128 << 20, 4 << 20, 2)
-
-
-class ScanCall(Protocol):
-    """Reads the tasks whose numbers are in the first column of some batches."""
-
-    def __call__(self, batches: Iterator[pa.RecordBatch], /) -> Iterator[pa.RecordBatch]:
-        """Yield the matching rows."""
 
 
 class ColumnarSource(DataSource):
@@ -74,7 +68,9 @@ class ColumnarSource(DataSource):
                 raise BadSpecError(f"column {field.name} has type {unknown.simpleString()}, which only Spark reads")
 
     @abstractmethod
-    def scan_task(self, schema: t.StructType, tasks: tuple[Task, ...], combined: ArrowFilter | None) -> ScanCall:
+    def scan_task(
+        self, schema: t.StructType, tasks: tuple[Task, ...], combined: ArrowFilter | None
+    ) -> ScanTask[Any, Any]:
         """Return a function that reads the columns of a schema. It runs in Python workers."""
 
     def reader(self, schema: t.StructType) -> DataSourceReader:
@@ -117,5 +113,5 @@ class _FilterableReader(_Reader):
         return residual
 
 
-def no_report(number: int, metrics: object) -> None:
-    """Drop the counts of a task: Spark cannot collect those of a data source."""
+def drop_counts(number: int, metrics: object) -> None:
+    """Drop the counts of a task, because Spark cannot collect those of a data source."""

@@ -9,23 +9,10 @@ from pyspark.sql import types as t
 
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.arrow_types import utc_arrow_type
+from pushdown_spark.expressions.scope import logical_type
+from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.projection.nested_types import first_type
 from pushdown_spark.relations.request import ScanRequest
-
-_ATOMS = (
-    t.BooleanType,
-    t.ByteType,
-    t.ShortType,
-    t.IntegerType,
-    t.LongType,
-    t.FloatType,
-    t.DoubleType,
-    t.DecimalType,
-    t.BinaryType,
-    t.DateType,
-    t.TimestampType,
-    t.TimestampNTZType,
-)
 
 
 def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
@@ -42,8 +29,7 @@ def _is_unknown(data_type: t.DataType) -> bool:
     """Return whether only Spark reads values of a type that contains no others."""
     if isinstance(data_type, t.StructType | t.ArrayType | t.MapType):
         return False
-    is_plain_string = type(data_type) is t.StringType and data_type.collation == "UTF8_BINARY"
-    return type(data_type) not in _ATOMS and not is_plain_string
+    return logical_type(data_type) is LogicalType.OTHER or isinstance(data_type, t.VarcharType)
 
 
 def check_columns(request: ScanRequest) -> None:

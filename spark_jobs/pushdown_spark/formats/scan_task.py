@@ -1,4 +1,4 @@
-"""The part of a columnar scan that runs in Python workers."""
+"""The part of a scan that runs in Python workers."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class FileMetrics(ABC):
         """Number of rows that were passed to Spark."""
 
     @property
-    @abstractmethod
     def units(self) -> dict[str, dict[str, int]]:
-        """The units of the format by kind and outcome."""
+        """The units of the format by kind and outcome. Text has none."""
+        return {}
 
     def count_skipped(self, bytes_total: int) -> dict[str, int]:
         """Return what was skipped in addition to files, by kind, given the bytes of all files."""
@@ -76,43 +76,55 @@ def sum_metrics(metrics: Iterable[Metrics]) -> Metrics:
     return reduce(operator.add, metrics)
 
 
+Report = Callable[[int, dict[str, Metrics]], None]
+"""Receives the number of a task and its counts by file when the task is done."""
+
+
 @dataclass(frozen=True)
-class FileScanTask(ABC, Generic[Query, Metrics]):
+class ScanTask(ABC, Generic[Query, Metrics]):
     """The tasks of a scan. Spark calls it with the numbers of the tasks to run.
 
-    `report` receives the number of a task and its counts by file when the task is done. A task stops after `cap` rows,
-    unless `cap` is None.
+    A task stops after `cap` rows, unless `cap` is None.
     """
 
     tasks: tuple[Task, ...]
     query: Query
-    report: Callable[[int, dict[str, Metrics]], None]
+    report: Report[Metrics]
     cap: int | None = None
+
+    @abstractmethod
+    def run(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task, and report its counts."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the tasks whose numbers are in the first column."""
+        # Spark runs as many tasks as there are cores, so threads in a task do not help.
+        pa.set_cpu_count(1)
+        freeze_imports()
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                with unexpected_errors_as_unsafe_input():
+                    yield from self.run(number)
+
+
+@dataclass(frozen=True)
+class FileScanTask(ScanTask[Query, Metrics]):
+    """The tasks of a columnar scan. Each split yields the rows that pass the filter."""
 
     @abstractmethod
     def new_metrics(self) -> Metrics:
         """Return counts of zero."""
 
     @abstractmethod
-    def split_reader(self) -> Callable[[Split, Metrics], Iterator[pa.RecordBatch]]:
-        """Return a function that reads the matching rows of a split. One call of the task uses one reader."""
+    def read(self, split: Split, metrics: Metrics) -> Iterator[pa.RecordBatch]:
+        """Yield the matching rows of a split, and add to its counts."""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the matching rows of the tasks whose numbers are in the first column."""
-        # Spark runs as many tasks as there are cores, so threads in a task do not help.
-        pa.set_cpu_count(1)
-        freeze_imports()
-        read = self.split_reader()
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                with unexpected_errors_as_unsafe_input():
-                    yield from self._run(number, read)
-
-    def _run(self, number: int, read: Callable[[Split, Metrics], Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    def run(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield the matching rows of one task."""
         metrics: dict[str, Metrics] = {}
         remaining = self.cap
         for split in self.tasks[number].splits:
-            for batch in read(split, metrics.setdefault(split.path, self.new_metrics())):
+            for batch in self.read(split, metrics.setdefault(split.path, self.new_metrics())):
                 if remaining is not None:
                     batch = batch.slice(0, remaining)
                     remaining -= batch.num_rows

@@ -15,7 +15,7 @@ from pushdown_spark.errors import (
     UnknownColumnError,
 )
 from pushdown_spark.expressions.session_settings import is_case_sensitive
-from pushdown_spark.formats.avro.spark_source import SHORT_NAME, format_name
+from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.output.base import Output, column_types
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
 from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
@@ -203,8 +203,7 @@ class FileOutput(Output):
 
     @property
     def _format(self) -> str:
-        name = str(self._output.format)
-        return format_name(self._spark) if name == SHORT_NAME else name
+        return spark_format(str(self._output.format))
 
     @property
     def _options(self) -> dict[str, str]:

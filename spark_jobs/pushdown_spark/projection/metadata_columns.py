@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from enum import StrEnum
 
 from pyspark.sql.types import AtomicType, LongType, StringType, StructType, TimestampType
 from sqlglot import exp
@@ -51,23 +50,15 @@ class FileMetadata:
         return self.location.rpartition("/")[2]
 
 
-class ImplicitKind(StrEnum):
-    """Whether an implicit column describes the file or one of its directories."""
-
-    FILE = "file"
-    DIRECTORY = "directory"
-
-
 @dataclass(frozen=True)
 class ImplicitColumn:
-    """An implicit column: its name in DataFrames, its type, and for a directory its level below the scan's root.
+    """An implicit column: its name in DataFrames, its type, and if it is a directory, its level below the scan's root.
 
     `builtin` is the default name of a built-in column, None for a column of a plug-in.
     """
 
     name: str
     data_type: AtomicType
-    kind: ImplicitKind = ImplicitKind.FILE
     level: int | None = None
     builtin: str | None = None
 
@@ -121,9 +112,7 @@ class BuiltInColumns(ImplicitColumns):
         level = self._level(name)
         if level is None:
             return None
-        return ImplicitColumn(
-            f"{self._prefix}{level}", StringType(), ImplicitKind.DIRECTORY, level, builtin=f"{DIRECTORY}{level}"
-        )
+        return ImplicitColumn(f"{self._prefix}{level}", StringType(), level, builtin=f"{DIRECTORY}{level}")
 
     def _level(self, name: str) -> int | None:
         if not name.lower().startswith(self._prefix.lower()):

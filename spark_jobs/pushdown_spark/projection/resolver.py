@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, DataType, StringType, StructType
 
 from pushdown_spark.errors import BadSpecError, KindMismatchError
 from pushdown_spark.expressions.names import name_key
-from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog, ImplicitColumn, ImplicitKind
+from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog, ImplicitColumn
 from pushdown_spark.projection.path_expressions import PathCompiler, PathContext, PathExpression, full_name, short_name
 from pushdown_spark.projection.path_tree import ProjectionTree, merge_paths
 from pushdown_spark.projection.paths import ColumnPath, Elements, Member, parse_paths, quote_name, sql_type
@@ -189,7 +189,7 @@ class _Resolver:
         return _Draft(path, ColumnKind.TABLE, value, (ColumnPath(value.steps),))
 
     def _implicit(self, path: ColumnPath, column: ImplicitColumn) -> _Draft:
-        kind = ColumnKind.DIRECTORY if column.kind is ImplicitKind.DIRECTORY else ColumnKind.FILE
+        kind = ColumnKind.FILE if column.level is None else ColumnKind.DIRECTORY
         if column.level is not None and column.level >= self._depth:
             self._notes[f"{path.head} is null: no file lies {column.level + 1} directories deep"] = None
             null = f"CAST(NULL AS {sql_type(column.data_type)})"

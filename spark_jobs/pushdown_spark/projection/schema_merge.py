@@ -6,7 +6,6 @@ Drill's "schema smoothing", in contrast, starts from the file that is read first
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -60,18 +59,7 @@ def merge_schemas(files: Sequence[FileSchema], rules: MergeRules) -> t.StructTyp
     Raises SchemaConflictError, which names both files and types, with `error`, and with `widen` if Spark has no
     coercion either.
     """
-    counts: Counter[str] = Counter()
-    examples: dict[str, str] = {}
-    schemas: dict[str, t.StructType] = {}
-    # Many files share one schema object, so that it is converted to JSON once.
-    distinct = {id(file.schema): file.schema for file in files}
-    json_by_id = {schema_id: schema.json() for schema_id, schema in distinct.items()}
-    for file in files:
-        key = json_by_id[id(file.schema)]
-        counts[key] += 1
-        schemas[key] = file.schema
-        examples[key] = min(file.file, examples.get(key, file.file))
-    return _merge_structs([_TypeCount(schemas[key], counts[key], examples[key]) for key in sorted(schemas)], "", rules)
+    return _merge_structs(_distinct(_TypeCount(file.schema, 1, file.file) for file in files), "", rules)
 
 
 def _merge_structs(types: Sequence[_TypeCount], path: str, rules: MergeRules) -> t.StructType:
@@ -139,9 +127,11 @@ def _nested_kind(data_type: t.DataType) -> str:
 
 def _distinct(types: Iterable[_TypeCount]) -> list[_TypeCount]:
     """Return each type once, with the files of all its occurrences, in an order that does not depend on the files."""
+    # Many files share one schema object, so that it is converted to JSON once.
+    keys: dict[int, str] = {}
     by_json: dict[str, _TypeCount] = {}
     for count in types:
-        key = count.data_type.json()
+        key = keys.get(id(count.data_type)) or keys.setdefault(id(count.data_type), count.data_type.json())
         before = by_json.get(key, _TypeCount(count.data_type, 0, count.example))
         by_json[key] = _TypeCount(count.data_type, before.files + count.files, min(before.example, count.example))
     return [by_json[key] for key in sorted(by_json)]

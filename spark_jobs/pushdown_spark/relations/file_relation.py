@@ -19,7 +19,7 @@ from pushdown_spark.errors import BadSpecError, UnsupportedError
 from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.predicate import EVERY_ROW, FILE_METADATA, Predicate
 from pushdown_spark.expressions.session_settings import is_enabled
-from pushdown_spark.formats.avro.spark_source import format_name
+from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.projection.file_locations import directories, location, max_depth, root_of, scan_root
 from pushdown_spark.projection.metadata_columns import FileMetadata
 from pushdown_spark.projection.metadata_values import ImplicitValues
@@ -158,9 +158,7 @@ class FileRelation(Relation):
         return self._reader(options).load(list(paths)).schema
 
     def _reader(self, options: Mapping[str, str]) -> DataFrameReader:
-        source_format = self.source.format
-        name = format_name(self._spark) if source_format is SourceFormat.AVRO else source_format.value
-        return self._spark.read.format(name).options(**options)
+        return self._spark.read.format(spark_format(self.source.format.value)).options(**options)
 
     def _discover_schema(self) -> TableSchema:
         """Merge the schemas of the files, and load the DataFrame again if Spark inferred another schema."""

@@ -61,7 +61,7 @@ def test_only_exact_outcomes_have_no_residual() -> None:
         Pushdown.inexact(conjunct, 1, "why"),
         Pushdown.unsupported(conjunct, "why"),
     ]
-    assert [outcome.residual for outcome in outcomes] == [None, conjunct, conjunct]
+    assert [outcome.is_exact for outcome in outcomes] == [True, False, False]
     reports = [outcome.report("a test") for outcome in outcomes]
     assert [report.exactness for report in reports] == [Exactness.EXACT, Exactness.INEXACT, Exactness.UNSUPPORTED]
     assert [report.pushed_as for report in reports] == ["a test", "a test", None]

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from session_settings import pushdown_off
 from spark_rows import sorted_rows
 
-from pushdown_spark.formats.avro.spark_source import format_name
+from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.runtime.filesystem import HadoopFiles
 from pushdown_spark.session import PushdownSession
 
@@ -41,7 +41,7 @@ def _write(spark: SparkSession, home: str, local: Path) -> None:
         "id % 3 AS k",
     )
     for name in ("orc", "avro", "parquet"):
-        frame.write.format(format_name(spark) if name == "avro" else name).save(f"{home}/{name}")
+        frame.write.format(spark_format(name)).save(f"{home}/{name}")
     frame.repartition(2).write.partitionBy("k").option("header", "true").csv(f"{home}/csv")
     lines = [
         {"id": n, "name": f"name {n % 97}", "at": {"place": "needle" if n % 500 == 7 else "hay"}} for n in range(ROWS)

@@ -36,8 +36,8 @@ TEXT = (
     "pushdown_spark.formats.text.patterns.facts_of",
     "pushdown_spark.formats.text.planner.Searcher",
     "pushdown_spark.formats.text.planner.sample",
-    "pushdown_spark.formats.text.scan.TextScan.__init__",
-    "pushdown_spark.formats.text.scan.with_constants",
+    "pushdown_spark.formats.worker_scan.WorkerScan.__init__",
+    "pushdown_spark.formats.worker_scan.with_constants",
 )
 COLUMNAR = ("pushdown_spark.formats.bound_predicate.bind", "pushdown_spark.formats.bound_predicate.check_meaning")
 STEPS = {
@@ -60,7 +60,7 @@ STEPS = {
         "pushdown_spark.formats.columnar_scan.listed_files",
         "pushdown_spark.formats.orc.planner.arrow_schema",
         "pushdown_spark.formats.orc.planner.OrcScan.task_class",
-        "pushdown_spark.formats.columnar_scan.with_constants",
+        "pushdown_spark.formats.worker_scan.with_constants",
     ),
     "avro": (
         *EVERY,
@@ -68,9 +68,9 @@ STEPS = {
         "pushdown_spark.formats.avro.planner.avro_settings",
         "pushdown_spark.formats.columnar_scan.storage_for",
         "pushdown_spark.formats.avro.planner.read_header",
-        "pushdown_spark.formats.avro.planner.check_schema",
-        "pushdown_spark.formats.avro.planner.search_label",
-        "pushdown_spark.formats.columnar_scan.with_constants",
+        "pushdown_spark.formats.avro.decoder.parse_schema",
+        "pushdown_spark.formats.avro.decoder.block_patterns",
+        "pushdown_spark.formats.worker_scan.with_constants",
     ),
 }
 ESTIMATES = {
@@ -83,13 +83,13 @@ ESTIMATES = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     """Write the same rows in every format, in two partitions."""
-    from pushdown_spark.formats.avro.spark_source import format_name
+    from pushdown_spark.formats.avro.spark_source import spark_format
 
     folder = tmp_path_factory.mktemp("fallback")
     rows = [(number, f"name {number}", date(2024, 1, 1 + number % 28), number % 2) for number in range(40)]
     frame = spark.createDataFrame(rows, f"{SCHEMA}, part int").coalesce(1)
     for name in FORMATS:
-        writer = frame.write.partitionBy("part").format(format_name(spark) if name == "avro" else name)
+        writer = frame.write.partitionBy("part").format(spark_format(name))
         writer.save(str(folder / name))
     return folder
 
@@ -126,8 +126,7 @@ def test_fallback_if_planning_fails(
 def test_fallback_if_a_task_fails(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, source_format: str
 ) -> None:
-    driver = {"orc": "formats.columnar_scan", "avro": "formats.columnar_scan"}.get(source_format, "formats.text.scan")
-    monkeypatch.setattr(f"pushdown_spark.{driver}.tasks_of", lambda *_, **__: (Task(("no split",)),))
+    monkeypatch.setattr("pushdown_spark.formats.worker_scan.tasks_of", lambda *_, **__: (Task(("no split",)),))
     result = _session(spark, folder, source_format, "pushdown").scan("data", columns=["id"], where="id = 11")
     assert result.report()["data"].reader == "pushdown"
     assert result.run(sorted_rows) == ["Row(id=11)"]

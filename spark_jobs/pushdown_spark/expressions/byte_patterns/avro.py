@@ -28,8 +28,6 @@ from pushdown_spark.expressions.bound import (
     StringTest,
 )
 from pushdown_spark.expressions.byte_patterns.avro_encoding import (
-    GREGORIAN_DAY,
-    GREGORIAN_MICROS,
     MICROS_PER_MILLI,
     EncodedColumn,
     Encoding,
@@ -39,7 +37,7 @@ from pushdown_spark.expressions.byte_patterns.avro_encoding import (
     interval,
 )
 from pushdown_spark.expressions.byte_patterns.text import alternation
-from pushdown_spark.expressions.types import LogicalType, Path, Value
+from pushdown_spark.expressions.types import GREGORIAN_DAY, GREGORIAN_MICROS, LogicalType, Path, Value
 
 _MAX_VALUES = 20_000
 _MAX_SIZE = 600_000
@@ -131,8 +129,10 @@ class _PatternVisitor:
                 return self.patterns(part, True)
             case And(parts=parts) | Or(parts=parts):
                 return self._all(parts, truth) if isinstance(node, And) is truth else self._any(parts, truth)
-            case Comparison(column=column, op=op, value=value):
-                return self._compare(column, op, value, truth)
+            case Comparison(column=column, op=Op.EQ, value=value):
+                return self._in_list(column, [value]) if truth else []
+            case Comparison() if (bound := _bound(node, truth)) is not None:
+                return self._between(*bound)
             case InList(column=column, values=values, has_nan=has_nan) if truth:
                 return [] if has_nan else self._in_list(column, values)
             case StringMatch() if truth:
@@ -166,12 +166,6 @@ class _PatternVisitor:
                 return []
             whole |= max(usable, key=lambda pattern: pattern.bits)
         return [whole]
-
-    def _compare(self, column: Column, op: Op, value: Value, truth: bool) -> list[BlockPattern]:
-        if op is Op.EQ:
-            return self._in_list(column, [value]) if truth else []
-        bound = _bounds(column, op if truth else NEGATED[op], value)
-        return [] if bound is None else self._between(column, *bound)
 
     def _between(self, column: Column, low: int, high: int) -> list[BlockPattern]:
         encoded = self._find_encoding(column)
@@ -235,20 +229,16 @@ def _flat(parts: Iterable[Node], kind: type[And | Or]) -> Iterator[Node]:
 
 
 def _bound(node: Node, truth: bool) -> tuple[Column, int, int] | None:
-    """Return the column that a comparison bounds, and its interval."""
-    if not isinstance(node, Comparison) or node.op is Op.EQ:
+    """Return the column of integers that a comparison bounds, and its interval."""
+    if not isinstance(node, Comparison) or node.op is Op.EQ or not isinstance(node.value, int):
         return None
-    bounds = _bounds(node.column, node.op if truth else NEGATED[node.op], node.value)
-    return None if bounds is None else (node.column, *bounds)
-
-
-def _bounds(column: Column, op: Op, value: Value) -> tuple[int, int] | None:
-    if column.type not in _INTEGERS or not isinstance(value, int):
+    if node.column.type not in _INTEGERS:
         return None
-    limit = 2 ** (column.storage.bit_width - 1)
+    op = node.op if truth else NEGATED[node.op]
+    limit = 2 ** (node.column.storage.bit_width - 1)
     if op in (Op.LT, Op.LE):
-        return -limit, value - (op is Op.LT)
-    return value + (op is Op.GT), limit - 1
+        return node.column, -limit, node.value - (op is Op.LT)
+    return node.column, node.value + (op is Op.GT), limit - 1
 
 
 def _matches(symbol: str, node: StringMatch) -> bool:

@@ -17,10 +17,6 @@ from enum import StrEnum
 from pushdown_spark.expressions.types import Value
 
 MICROS_PER_MILLI = 1_000
-GREGORIAN_DAY = -141_427
-"""1582-10-15 in days since 1970-01-01. Spark may read earlier dates in the Julian calendar."""
-GREGORIAN_MICROS = -2_208_988_800_000_000
-"""1900-01-01 in microseconds since 1970-01-01. Spark may read earlier times in local mean time, or as Julian."""
 _EXACT = Context(prec=80)
 """Enough digits for any decimal. Python's default of 28 would round some decimals of 38 digits."""
 

@@ -13,17 +13,25 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import cache
 
-from pushdown_spark.expressions.byte_patterns.facts import AllOf, EqualsAny, Fact, HasSubstrings, InRange, NotNull
+from pushdown_spark.expressions.byte_patterns.facts import (
+    AllOf,
+    EqualsAny,
+    Fact,
+    HasSubstrings,
+    InRange,
+    NotNull,
+    intervals_of,
+)
 from pushdown_spark.expressions.byte_patterns.ranges import Period, fixed_width_regex
 from pushdown_spark.expressions.byte_patterns.spellings import (
     MAX_PERIODS,
     TIMESTAMPS,
     ZONE_DAYS,
+    CalendarSyntax,
     calendar_periods,
     day_of,
     fraction_spellings,
     integer_spellings,
-    single_days,
     whole_years,
 )
 from pushdown_spark.expressions.byte_patterns.text import (
@@ -33,18 +41,17 @@ from pushdown_spark.expressions.byte_patterns.text import (
     character_class,
     describe,
     literal,
+    longest_run,
     patterns,
     searched_length,
-    value_summary,
 )
-from pushdown_spark.expressions.byte_patterns.times import Offsets, minute_spellings
+from pushdown_spark.expressions.byte_patterns.times import minute_spellings
 from pushdown_spark.expressions.types import FLOATING, LogicalType
 
 _BEFORE_NUMBER = "(?:^|[^0-9])"
 _NOT_DIGIT = "[^0-9]"
 _WHITE = "\\x00-\\x20\\x7f"
 _BOM = "\\xef\\xbb\\xbf"
-_MIN_RUN = 3
 _MANY_VALUES = 50
 """Lists of at least this many integers are searched for by one expression per integer, which is faster."""
 _FEW_PERIODS = 12
@@ -62,22 +69,19 @@ class CsvSyntax:
     """The options that decide how a field is written.
 
     `sep` has one or more characters, `quote` and `escape` have one. `empty_value` is the value of an empty quoted
-    field. `trims` is True where Spark strips spaces around a field. `plain_dates` and `plain_timestamps` are False
-    where a format option decides the spelling, `plain_numbers` where one declares a spelling of NaN or infinity.
-    Timestamps near `today` have no pattern, because Spark reads a time without a date as a time of today. `offsets`
-    returns those of timestamps without a zone; without it, timestamps are searched for by their days.
+    field. `trims` is True where Spark strips spaces around a field. `plain_numbers` is False where a format option
+    declares a spelling of NaN or infinity. Timestamps near `today` have no pattern, because Spark reads a time without
+    a date as a time of today.
     """
 
-    sep: str = ","
-    quote: str = '"'
-    escape: str = "\\"
-    empty_value: str = ""
-    trims: bool = False
-    plain_dates: bool = True
-    plain_timestamps: bool = True
-    plain_numbers: bool = True
-    today: date = date.min
-    offsets: Offsets | None = None
+    sep: str
+    quote: str
+    escape: str
+    empty_value: str
+    trims: bool
+    plain_numbers: bool
+    today: date
+    calendar: CalendarSyntax
 
     @property
     def before(self) -> str:
@@ -97,12 +101,12 @@ class CsvSyntax:
 
 
 def csv_patterns(
-    facts: AllOf, syntax: CsvSyntax, columns: Sequence[str] = (), *, many: int = _MANY_VALUES
+    facts: AllOf, syntax: CsvSyntax, columns: Sequence[str], *, many: int = _MANY_VALUES
 ) -> list[BytePattern]:
     """Return one pattern per usable part of the facts. Each pattern alone is a sound filter.
 
-    `columns` are the names of a line's fields in order, if they are known. Lists of at least `many` integers are
-    searched for in their usual spelling first.
+    `columns` are the names of a line's fields in order. Lists of at least `many` integers are searched for in their
+    usual spelling first.
     """
     positions = {name: number for number, name in enumerate(columns)}
 
@@ -170,12 +174,14 @@ def _fields_of(spellings: list[str], label: str, syntax: CsvSyntax) -> BytePatte
 
 def _strings(fact: Fact, syntax: CsvSyntax) -> BytePattern | None:
     unsafe = frozenset({syntax.quote, syntax.escape, "\r", "\n", "\x00", _REPLACEMENT})
+    strings: Sequence[str] = fact.substrings if isinstance(fact, HasSubstrings) else ()
     if isinstance(fact, EqualsAny):
         strings = [str(v) for v in fact.values]
         if all(text and not any(c in unsafe for c in text) for text in strings):
             return _whole_or_start(strings, _label(fact), syntax)
-        return _longest_run(strings, unsafe) if len(strings) == 1 else None
-    return _longest_run(list(fact.substrings), unsafe) if isinstance(fact, HasSubstrings) else None
+        strings = strings if len(strings) == 1 else ()
+    run = longest_run(strings, unsafe)
+    return None if run is None else BytePattern((literal(run),), label=repr(run))
 
 
 def _whole_or_start(strings: list[str], label: str, syntax: CsvSyntax) -> BytePattern:
@@ -185,12 +191,6 @@ def _whole_or_start(strings: list[str], label: str, syntax: CsvSyntax) -> BytePa
     starts = alternation(literal(text[:length]) for text in strings if len(text) > length)
     fields = [f"{syntax.before}{group}{syntax.after}" for group in whole]
     return BytePattern((*fields, *(syntax.before + group for group in starts)), (), (), label)
-
-
-def _longest_run(strings: list[str], unsafe: frozenset[str]) -> BytePattern | None:
-    runs = [run for text in strings for run in "".join("\n" if c in unsafe else c for c in text).split("\n")]
-    best = max(runs, key=lambda run: len(run.encode("utf-8")), default="")[: searched_length(1)]
-    return BytePattern((literal(best),), (), (), value_summary([repr(best)])) if len(best) >= _MIN_RUN else None
 
 
 def _numbers(positive: list[str], negative: list[str]) -> tuple[str, ...]:
@@ -217,14 +217,15 @@ def _fractions(fact: EqualsAny | InRange, syntax: CsvSyntax) -> BytePattern | No
 
 def _dates(fact: EqualsAny | InRange, syntax: CsvSyntax) -> BytePattern | None:
     timestamps = fact.column.type in TIMESTAMPS
-    if not (syntax.plain_timestamps if timestamps else syntax.plain_dates) or "-" in syntax.sep + syntax.quote:
+    if fact.column.type not in syntax.calendar.types or "-" in syntax.sep + syntax.quote:
         return None
-    years, spans = whole_years(calendar_periods(fact))
+    periods = calendar_periods(fact)
+    years, spans = whole_years(periods)
     if len(spans) > MAX_PERIODS or (timestamps and _near_today(fact, syntax.today)):
         return None
     spellings = [fixed_width_regex(first, last, 4) + _NOT_DIGIT for first, last in years]
     few = not timestamps and len(spans) <= _FEW_PERIODS
-    minutes = _minutes(fact, spans, syntax) if not years else None
+    minutes = _minutes(fact, periods, syntax)
     if minutes is not None:
         spellings += minutes
     elif not few:
@@ -235,34 +236,29 @@ def _dates(fact: EqualsAny | InRange, syntax: CsvSyntax) -> BytePattern | None:
     return BytePattern((*groups, *_far_years(fact, syntax), "GMT"), (), (), _label(fact))
 
 
-def _minutes(fact: EqualsAny | InRange, spans: Sequence[Period], syntax: CsvSyntax) -> list[str] | None:
+def _minutes(fact: EqualsAny | InRange, periods: Sequence[Period], syntax: CsvSyntax) -> list[str] | None:
     """Return spellings of the timestamps of a short interval, None if the fact has none."""
-    days = single_days(spans)
-    signs = syntax.sep + syntax.quote + syntax.escape
-    if fact.column.type not in TIMESTAMPS or days is None or syntax.offsets is None or not set(signs) <= _SAFE_SIGNS:
+    if not set(syntax.sep + syntax.quote + syntax.escape) <= _SAFE_SIGNS:
         return None
     ends = character_class(syntax.sep[0] + syntax.quote + "\n\r")
-    spellings = minute_spellings(fact, days, syntax.offsets, ends)
+    spellings = minute_spellings(fact, periods, syntax.calendar.offsets, ends)
     if spellings is None:
         return None
-    return [*spellings, *dict.fromkeys(other for span in spans for other in _unusual_days(span))]
+    return [*spellings, *dict.fromkeys(other for day in periods for other in _unusual_days(day))]
 
 
 def _far_years(fact: EqualsAny | InRange, syntax: CsvSyntax) -> list[str]:
     """Match years before 0 and after 9999, if an interval is unbounded or a time zone can lead there."""
-    before = isinstance(fact, InRange) and fact.low is None
-    latest = [fact.high] if isinstance(fact, InRange) else fact.values
     margin = timedelta(days=ZONE_DAYS if fact.column.type in TIMESTAMPS else 0)
-    after = any(day is None or date.max - day < margin for day in map(day_of, latest))
+    before = any(low is None for low, _ in intervals_of(fact))
+    after = any((last := day_of(high)) is None or date.max - last < margin for _, high in intervals_of(fact))
     return [f"{syntax.before}-[0-9]{{4}}"] * before + [f"{syntax.before}\\+?[0-9]{{5,7}}(?:-|{syntax.after})"] * after
 
 
 def _near_today(fact: EqualsAny | InRange, today: date) -> bool:
     margin = timedelta(days=4)
-    if isinstance(fact, EqualsAny):
-        return any(abs(day - today) <= margin for day in map(day_of, fact.values) if day is not None)
-    low, high = day_of(fact.low) or date.min, day_of(fact.high) or date.max
-    return today + margin >= low and today - margin <= high
+    days = [(day_of(low) or date.min, day_of(high) or date.max) for low, high in intervals_of(fact)]
+    return any(today + margin >= first and today - margin <= last for first, last in days)
 
 
 def _period(span: Period) -> list[str]:

@@ -87,6 +87,11 @@ class AllOf:
     parts: tuple[Fact | AnyOf, ...]
 
 
+def intervals_of(fact: EqualsAny | InRange) -> list[tuple[Scalar | None, Scalar | None]]:
+    """Return the closed intervals of the values that a fact allows."""
+    return [(fact.low, fact.high)] if isinstance(fact, InRange) else [(value, value) for value in fact.values]
+
+
 def facts_of(root: Node) -> AllOf:
     """Return facts that are true wherever a bound tree is true. Without any parts, nothing is implied."""
     return AllOf(_merge_ranges(_facts(root, True)))

@@ -16,11 +16,13 @@ from pushdown_spark.expressions.byte_patterns.facts import AllOf, EqualsAny, Fac
 from pushdown_spark.expressions.byte_patterns.ranges import Period, fixed_width_regex
 from pushdown_spark.expressions.byte_patterns.spellings import (
     MAX_PERIODS,
-    TIMESTAMPS,
+    CalendarSyntax,
+    Offsets,
     calendar_periods,
+    form_differences,
+    form_regex,
     fraction_spellings,
     integer_spellings,
-    single_days,
     whole_years,
 )
 from pushdown_spark.expressions.byte_patterns.text import (
@@ -28,11 +30,12 @@ from pushdown_spark.expressions.byte_patterns.text import (
     alternation,
     describe,
     literal,
+    longest_run,
     patterns,
     searched_length,
     value_summary,
 )
-from pushdown_spark.expressions.byte_patterns.times import Offsets, minute_spellings
+from pushdown_spark.expressions.byte_patterns.times import minute_spellings
 from pushdown_spark.expressions.types import FLOATING, LogicalType
 
 _SPACE = "[ \\t\\r]*"
@@ -40,7 +43,6 @@ _NOT_DIGIT = "[^0-9]"
 _QUOTE = "[\"']"
 _UNSAFE = frozenset("\"'\\/\x7f") | frozenset(map(chr, range(0x20)))
 """Characters that delimit a JSON string, or that it can or must write as a short escape."""
-_MIN_RUN = 3
 _CANONICAL_DATE = "nnnn-nn-nn"
 OVERLONG = (
     "[\\xc0\\xc1\\xf5-\\xf7\\xff]",
@@ -55,27 +57,12 @@ _SURROGATE = "\\\\u[dD][89a-fA-F]"
 _BYTE_VALUES = 256
 
 
-def json_patterns(
-    facts: AllOf, *, plain_dates: bool = True, plain_timestamps: bool = True, offsets: Offsets | None = None
-) -> list[BytePattern]:
-    """Return one pattern per usable part of the facts. Each pattern alone is a sound filter.
-
-    `plain_dates` and `plain_timestamps` are False where a format option decides the spelling. `offsets` returns those
-    of timestamps without a zone; without it, timestamps are searched for by their days.
-    """
-    types = (TIMESTAMPS if plain_timestamps else frozenset()) | ({LogicalType.DATE} if plain_dates else frozenset())
-    return patterns(facts, lambda fact: _fact(fact, _Calendar(types, offsets)))
+def json_patterns(facts: AllOf, calendar: CalendarSyntax) -> list[BytePattern]:
+    """Return one pattern per usable part of the facts. Each pattern alone is a sound filter."""
+    return patterns(facts, lambda fact: _fact(fact, calendar))
 
 
-@dataclass(frozen=True)
-class _Calendar:
-    """The types of the calendar whose spelling is known, and the offsets of timestamps without a zone."""
-
-    types: frozenset[LogicalType]
-    offsets: Offsets | None
-
-
-def _fact(fact: Fact, calendar: _Calendar) -> BytePattern | None:
+def _fact(fact: Fact, calendar: CalendarSyntax) -> BytePattern | None:
     key = fact.column.path[-1]
     if not key or any(c in _UNSAFE for c in key):
         return None
@@ -87,7 +74,7 @@ def _fact(fact: Fact, calendar: _Calendar) -> BytePattern | None:
     return _pattern(key, values.spellings, key + values.text, f"{key}: {values.label}")
 
 
-def _values(fact: Fact, calendar: _Calendar) -> _Values | None:
+def _values(fact: Fact, calendar: CalendarSyntax) -> _Values | None:
     kind = fact.column.type
     if isinstance(fact, NotNull):
         return None
@@ -141,9 +128,7 @@ def _strings(fact: EqualsAny) -> _Values | None:
         length = searched_length(len(strings))
         characters = "".join(sorted(set("".join(strings))))
         return _Values([_string(text, length) for text in strings], value_summary(strings), characters)
-    if len(strings) == 1:
-        return _longest_safe_run((strings[0],))
-    return None
+    return _longest_safe_run(strings) if len(strings) == 1 else None
 
 
 def _string(text: str, length: int) -> str:
@@ -160,14 +145,9 @@ def _substrings(fact: HasSubstrings) -> _Values | None:
     return _longest_safe_run(fact.substrings)
 
 
-def _longest_safe_run(strings: tuple[str, ...]) -> _Values | None:
-    runs = [run for text in strings for run in _safe_runs(text)]
-    best = max(runs, key=lambda run: len(run.encode("utf-8")), default="")[: searched_length(1)]
-    return _Values([], best, best, anchored=False) if len(best) >= _MIN_RUN else None
-
-
-def _safe_runs(text: str) -> list[str]:
-    return "".join("\x00" if c in _UNSAFE else c for c in text).split("\x00")
+def _longest_safe_run(strings: Sequence[str]) -> _Values | None:
+    run = longest_run(strings, _UNSAFE)
+    return None if run is None else _Values([], run, run, anchored=False)
 
 
 def _booleans(fact: EqualsAny) -> _Values:
@@ -206,24 +186,17 @@ def _fractions(fact: EqualsAny | InRange) -> _Values | None:
     return _Values(_with_terminator(*whole) + odd, describe(fact))
 
 
-def _dates(fact: EqualsAny | InRange, offsets: Offsets | None) -> _Values | None:
+def _dates(fact: EqualsAny | InRange, offsets: Offsets) -> _Values | None:
     """Match dates in canonical spelling by their prefix. Every other spelling may be any date."""
-    years, spans = whole_years(calendar_periods(fact))
-    minutes = _minutes(fact, spans, offsets) if not years else None
+    periods = calendar_periods(fact)
+    minutes = minute_spellings(fact, periods, offsets, "\"'")
     if minutes is not None:
         return _Values([*(_QUOTE + minute for minute in minutes), *_odd_dates()], describe(fact))
+    years, spans = whole_years(periods)
     if len(spans) > MAX_PERIODS:
         return None
     spellings = [_QUOTE + fixed_width_regex(first, last, 4) + "-" for first, last in years]
     return _Values([*spellings, *(_QUOTE + _period(span) for span in spans), *_odd_dates()], describe(fact))
-
-
-def _minutes(fact: EqualsAny | InRange, spans: Sequence[Period], offsets: Offsets | None) -> list[str] | None:
-    """Return spellings of the timestamps of a short interval, None if the fact has none."""
-    days = single_days(spans)
-    if fact.column.type not in TIMESTAMPS or days is None or offsets is None:
-        return None
-    return minute_spellings(fact, days, offsets, "\"'")
 
 
 def _period(span: Period) -> str:
@@ -234,10 +207,5 @@ def _period(span: Period) -> str:
 
 def _odd_dates() -> list[str]:
     """Return expressions for all values that differ from the form "nnnn-nn-nn", one per position of the difference."""
-    odd = ["[^\"' \\t\\rn]", "n[^u]"]
-    prefix = _QUOTE
-    for character in _CANONICAL_DATE:
-        expected = "0-9" if character == "n" else "\\-"
-        odd.append(f"{prefix}[^{expected}]")
-        prefix += f"[{expected}]"
-    return [*odd, f"{prefix}[0-9]"]
+    longer = f"{_QUOTE}{form_regex(_CANONICAL_DATE)}[0-9]"
+    return ["[^\"' \\t\\rn]", "n[^u]", *form_differences(_QUOTE, _CANONICAL_DATE), longer]

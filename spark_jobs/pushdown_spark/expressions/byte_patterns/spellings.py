@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 
@@ -13,6 +14,7 @@ from pushdown_spark.expressions.byte_patterns.facts import (
     EqualsAny,
     InRange,
     Scalar,
+    intervals_of,
 )
 from pushdown_spark.expressions.byte_patterns.ranges import (
     MAX_DIGITS,
@@ -30,9 +32,42 @@ ZONE_DAYS = 2
 """Days by which the date of a timestamp as written can differ from its date in UTC. One is enough; two are safe."""
 TIMESTAMPS = frozenset({LogicalType.TIMESTAMP, LogicalType.TIMESTAMP_NTZ})
 
+Offsets = Callable[[int, int], Sequence[int]]
+"""Returns the offsets of a text without a zone from UTC, in seconds, between two times in seconds since 1970.
+
+It includes the offsets of a day before and after, between which Spark may choose at a transition.
+"""
 _TENTH = Decimal("0.1")
 _NOTHING = "[0-9]x\\x00"
 """Matches no number, for an empty interval."""
+
+
+@dataclass(frozen=True)
+class CalendarSyntax:
+    """How dates and timestamps are written.
+
+    No format option decides the spelling of values of `types`. `offsets` are those of timestamps without a zone.
+    """
+
+    types: frozenset[LogicalType]
+    offsets: Offsets
+
+
+def form_regex(form: str) -> str:
+    """Return an expression for strings of a form, whose n are digits.
+
+    >>> form_regex("nn:nn")
+    '[0-9][0-9]:[0-9][0-9]'
+    """
+    return form.replace("n", "[0-9]")
+
+
+def form_differences(prefix: str, form: str) -> Iterator[str]:
+    """Yield an expression for each position at which a string after a prefix can differ from a form."""
+    for character in form:
+        expected = "0-9" if character == "n" else f"\\{character}"
+        yield f"{prefix}[^{expected}]"
+        prefix += f"[{expected}]"
 
 
 def integer_spellings(fact: EqualsAny | InRange) -> tuple[list[str], list[str]]:
@@ -75,7 +110,7 @@ def calendar_periods(fact: EqualsAny | InRange) -> tuple[Period, ...]:
     """Return the years, months and days of the dates that a fact allows. Timestamps have a margin for time zones."""
     margin = ZONE_DAYS if fact.column.type in TIMESTAMPS else 0
     spans: list[Period] = []
-    for low, high in [(fact.low, fact.high)] if isinstance(fact, InRange) else [(v, v) for v in fact.values]:
+    for low, high in intervals_of(fact):
         first, last = widen(day_of(low), day_of(high), margin)
         spans.extend(([YEAR_ZERO] if first == date.min else []) + list(periods(first, last)))
     return tuple(dict.fromkeys(spans))
@@ -136,9 +171,7 @@ def _rounding_error(bound: Decimal, fact: EqualsAny | InRange) -> Decimal:
 
 
 def _intervals(fact: EqualsAny | InRange) -> list[tuple[Decimal | None, Decimal | None]]:
-    if isinstance(fact, InRange):
-        return [(_decimal(fact.low), _decimal(fact.high))]
-    return [(_decimal(value), _decimal(value)) for value in fact.values]
+    return [(_decimal(low), _decimal(high)) for low, high in intervals_of(fact)]
 
 
 def _decimal(value: Scalar | None) -> Decimal | None:

@@ -18,6 +18,8 @@ from pushdown_spark.expressions.byte_patterns.facts import (
     NotNull,
 )
 
+_MIN_RUN = 3
+"""Shorter strings occur in most lines."""
 _MAX_STRING = 500
 _MAX_STRINGS = 40_000
 
@@ -111,6 +113,13 @@ def searched_length(strings: int) -> int:
     a string can become 16 of them.
     """
     return max(12, min(_MAX_STRING, _MAX_STRINGS // max(strings, 1)))
+
+
+def longest_run(strings: Iterable[str], unsafe: frozenset[str]) -> str | None:
+    """Return the longest part of some strings without unsafe characters, among them NUL; None if it is too short."""
+    runs = (run for text in strings for run in "".join("\0" if c in unsafe else c for c in text).split("\0"))
+    best = max(runs, key=lambda run: len(run.encode("utf-8")), default="")[: searched_length(1)]
+    return best if len(best) >= _MIN_RUN else None
 
 
 def character_class(characters: str) -> str:

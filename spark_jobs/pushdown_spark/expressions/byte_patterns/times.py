@@ -13,25 +13,25 @@ usual form gives an expression of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 
-from pushdown_spark.expressions.byte_patterns.facts import EqualsAny, InRange, Scalar
-from pushdown_spark.expressions.byte_patterns.ranges import fixed_width_regex
+from pushdown_spark.expressions.byte_patterns.facts import EqualsAny, InRange, intervals_of
+from pushdown_spark.expressions.byte_patterns.ranges import Period, fixed_width_regex
+from pushdown_spark.expressions.byte_patterns.spellings import (
+    TIMESTAMPS,
+    Offsets,
+    form_differences,
+    form_regex,
+    single_days,
+)
 from pushdown_spark.expressions.types import LogicalType
 
-Offsets = Callable[[int, int], Sequence[int]]
-"""Returns the offsets of a text without a zone from UTC, in seconds, between two times in seconds since 1970.
-
-It includes the offsets of a day before and after, between which Spark may choose at a transition.
-"""
-
-MAX_SPAN = timedelta(days=3)
+_MAX_SPAN = timedelta(days=3)
 """Longer intervals are searched for by their days."""
 _MAX_INTERVALS = 8
 _FIRST_YEAR, _LAST_YEAR = 1901, 2200
 _SEPARATOR = "[T ]"
-_DIGIT = "[0-9]"
 _TIME = "nn:nn:nn"
 _FRACTION = "(?:\\.[0-9]*)?"
 _HOUR_MINUTES = 60
@@ -41,21 +41,23 @@ _UTC_OFFSETS = ("+00:00", "-00:00")
 _Interval = tuple[datetime, datetime]
 
 
-def minute_spellings(fact: EqualsAny | InRange, days: Sequence[date], offsets: Offsets, ends: str) -> list[str] | None:
-    """Return expressions for timestamps from their year on, None if the interval is too long or too long ago.
+def minute_spellings(
+    fact: EqualsAny | InRange, periods: Sequence[Period], offsets: Offsets, ends: str
+) -> list[str] | None:
+    """Return expressions for timestamps from their year on, None if an interval is too long or too long ago.
 
-    `days` are all days that a spelling of a matching timestamp can have. `ends` are the members of a character class:
-    the bytes of which one follows the text of a value.
+    `periods` are the days that a spelling of a matching timestamp can have. `ends` are the members of a character
+    class: the bytes of which one follows the text of a value. Dates and longer periods have no such expressions.
     """
-    intervals = _intervals(fact)
-    if intervals is None:
+    days, intervals = single_days(periods), _intervals(fact)
+    if fact.column.type not in TIMESTAMPS or days is None or intervals is None:
         return None
     window = "(?:" + "|".join(_day(day) for day in days) + ")"
-    patterns = [f"{window}[^0-9T ]", *_differences(window + _SEPARATOR)]
+    patterns = [f"{window}[^0-9T ]", *form_differences(window + _SEPARATOR, _TIME)]
     if fact.column.type is LogicalType.TIMESTAMP_NTZ:
         # Spark ignores the zone of the text, or reads a text with a zone as NULL.
         return patterns + [f"{minute}:" for minute in _minutes(intervals, [0])]
-    time = window + _SEPARATOR + _form(_TIME)
+    time = window + _SEPARATOR + form_regex(_TIME)
     assumed = sorted({offset for low, high in intervals for offset in offsets(_seconds(low), _seconds(high))})
     known = dict.fromkeys(_UTC_OFFSETS, 0) | {_iso_offset(offset): offset for offset in assumed if not offset % 60}
     patterns += [f"{time}[^.Z+\\-{ends}]", f"{time}\\.[0-9]*[^0-9Z+\\-{ends}]", f"{time}{_FRACTION}Z[^{ends}]"]
@@ -70,14 +72,12 @@ def minute_spellings(fact: EqualsAny | InRange, days: Sequence[date], offsets: O
 
 def _intervals(fact: EqualsAny | InRange) -> list[_Interval] | None:
     """Return the intervals of a fact, None if one of them is open, too long or too long ago."""
-    bounds: list[tuple[Scalar | None, Scalar | None]]
-    bounds = [(fact.low, fact.high)] if isinstance(fact, InRange) else [(value, value) for value in fact.values]
     intervals: list[_Interval] = []
-    for low, high in bounds:
+    for low, high in intervals_of(fact):
         if (
             not isinstance(low, datetime)
             or not isinstance(high, datetime)
-            or not timedelta(0) <= high - low <= MAX_SPAN
+            or not timedelta(0) <= high - low <= _MAX_SPAN
         ):
             return None
         if low.year < _FIRST_YEAR or high.year > _LAST_YEAR:
@@ -92,18 +92,6 @@ def _seconds(moment: datetime) -> int:
 
 def _day(day: date) -> str:
     return day.isoformat().replace("-", "\\-")
-
-
-def _form(form: str) -> str:
-    return "".join(_DIGIT if character == "n" else character for character in form)
-
-
-def _differences(prefix: str) -> Iterator[str]:
-    """Yield an expression for each position at which a time can differ from the usual form."""
-    for character in _TIME:
-        expected = "0-9" if character == "n" else character
-        yield f"{prefix}[^{expected}]"
-        prefix += f"[{expected}]"
 
 
 def _other_strings(known: Sequence[str], ends: str) -> Iterator[str]:

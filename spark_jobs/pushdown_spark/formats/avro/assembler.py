@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.expressions.byte_patterns.avro_encoding import GREGORIAN_DAY, GREGORIAN_MICROS
+from pushdown_spark.expressions.types import GREGORIAN_DAY, GREGORIAN_MICROS
 from pushdown_spark.formats.avro.column_layout import (
     ColumnLayout,
     ConstantLayout,

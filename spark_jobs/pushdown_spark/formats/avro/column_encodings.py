@@ -22,15 +22,8 @@ _LAST_OF_VARINT = frozenset(range(128))
 _ONE_BYTE_INDEXES = 64
 """Branches or symbols whose index takes one byte."""
 _BOOLEANS = frozenset({0, 1})
-_LOGICAL_ENCODINGS = {
-    (AvroKind.INT, ""): Encoding.NUMBER,
-    (AvroKind.INT, "date"): Encoding.NUMBER,
-    (AvroKind.LONG, ""): Encoding.NUMBER,
-    (AvroKind.LONG, "timestamp-micros"): Encoding.NUMBER,
-    (AvroKind.LONG, "local-timestamp-micros"): Encoding.NUMBER,
-    (AvroKind.LONG, "timestamp-millis"): Encoding.MILLIS,
-    (AvroKind.LONG, "local-timestamp-millis"): Encoding.MILLIS,
-}
+_MILLISECONDS = frozenset({"timestamp-millis", "local-timestamp-millis"})
+"""Logical types of longs that Spark converts to microseconds."""
 _ENCODINGS = {
     AvroKind.INT: Encoding.NUMBER,
     AvroKind.LONG: Encoding.NUMBER,
@@ -135,7 +128,8 @@ def _encoded_column(value: _Value | None) -> EncodedColumn | None:
         encoding = _DECIMALS[reader.kind]
         # Writers may store a decimal longer than necessary, so bytes that repeat its sign may stand before it.
         return EncodedColumn(encoding, "" if encoding is Encoding.DECIMAL else before, after, writer.size, reader.scale)
-    plain = _LOGICAL_ENCODINGS.get((reader.kind, reader.logical), _ENCODINGS.get(writer.kind))
+    is_millis = reader.kind is AvroKind.LONG and reader.logical in _MILLISECONDS
+    plain = Encoding.MILLIS if is_millis else _ENCODINGS.get(writer.kind)
     return None if plain is None else EncodedColumn(plain, before, after, writer.size, 0, writer.symbols)
 
 

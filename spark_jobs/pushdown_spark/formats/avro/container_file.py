@@ -26,9 +26,6 @@ READ_SIZE = 1 << 20
 _MAGIC = b"Obj\x01"
 _METADATA = {"type": "map", "values": "bytes"}
 _SCHEMA, _CODEC = "avro.schema", "avro.codec"
-_SPARK_VERSION, _LEGACY_CALENDAR = "org.apache.spark.version", "org.apache.spark.legacyDateTime"
-_FIRST_GREGORIAN = b"3.0.0"
-"""The first version of Spark that writes dates in the proleptic Gregorian calendar by default."""
 _HEADER_SIZE = 1 << 16
 """Bytes that are fetched for a header."""
 _LONGEST_VARINT = 10
@@ -160,16 +157,6 @@ class AvroHeader:
     sync: bytes
     metadata: Mapping[str, bytes]
     length: int
-
-    def corrected_calendar(self, *, by_option: bool) -> bool:
-        """Return whether Spark reads old dates and timestamps as stored, without rebasing them.
-
-        The version of Spark in the metadata decides. Only for files of other writers, the option decides.
-        """
-        version = self.metadata.get(_SPARK_VERSION)
-        if version is None:
-            return by_option
-        return version >= _FIRST_GREGORIAN and _LEGACY_CALENDAR not in self.metadata
 
 
 def read_header(path: str, storage: Storage) -> AvroHeader:

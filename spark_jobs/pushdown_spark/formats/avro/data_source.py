@@ -14,7 +14,7 @@ from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import AvroScanTask
 from pushdown_spark.formats.avro.planner import container_files
-from pushdown_spark.formats.columnar_source import ColumnarSource, no_report
+from pushdown_spark.formats.columnar_source import ColumnarSource, drop_counts
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.relations.listing import InputFile
 from pushdown_spark.relations.packing import Task
@@ -55,7 +55,7 @@ class PushdownAvroSource(ColumnarSource):
             case_sensitive=self.case_sensitive,
             reader_schema=self.options.get(_READER_SCHEMA),
         )
-        return AvroScanTask(tasks, query, no_report)
+        return AvroScanTask(tasks, query, drop_counts)
 
     def schema(self) -> t.StructType:
         """Return the columns of `avroSchema` or of the first file, as Spark infers them."""

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pushdown_spark.errors import PushdownError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, filter_fields
+from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.byte_patterns.avro import block_patterns
 from pushdown_spark.formats.avro.assembler import ColumnAssembler
-from pushdown_spark.formats.avro.avro_schema import AvroType, count_values, parse_schema
+from pushdown_spark.formats.avro.avro_schema import count_values, parse_schema
 from pushdown_spark.formats.avro.block_search import BlockSearch
 from pushdown_spark.formats.avro.bytecode import Bytecode, compile_bytecode
 from pushdown_spark.formats.avro.column_encodings import locate
-from pushdown_spark.formats.avro.container_file import AvroHeader, Buffer
+from pushdown_spark.formats.avro.container_file import Buffer
 from pushdown_spark.formats.avro.executor import Executor, RecordRuns, SlotValues
 from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
 from pushdown_spark.formats.avro.resolution import NameMatcher, minimum_size
@@ -101,7 +101,7 @@ class Decoder:
         self._all = Executor(self._compile(fields))
         self._minimum_size = minimum_size(self._writer)
         self._passing_share = 0.0
-        self.search = block_search(self._writer, self._reader, query)
+        self.search = self.block_search(query.filter.root) if query.filter and query.block_search else None
         self.most_records = max(1, _BATCH_VALUES // max(len(self._all.bytecode.slots), 1))
         """Records that are decoded at a time, at most."""
 
@@ -109,6 +109,12 @@ class Decoder:
     def stored_values(self) -> int:
         """The number of values in a stored record, with one item in each array and map."""
         return count_values(self._writer)
+
+    def block_search(self, root: Node) -> BlockSearch | None:
+        """Return the search for patterns of which a block contains all if a record in it passes, None without any."""
+        locations = locate(self._writer, self._reader, self._names)
+        patterns = block_patterns(root, locations, takes_ancient=self._query.corrected_calendar)
+        return BlockSearch(patterns) if patterns else None
 
     def check(self, records: int, size: int) -> None:
         """Raise ValueError if a block of `size` bytes cannot have as many records as it claims."""
@@ -197,28 +203,3 @@ class Decoder:
 
     def _compile(self, fields: Sequence[pa.Field], *, whole: bool = True) -> Bytecode:
         return compile_bytecode(self._writer, self._reader, fields, self._names, whole=whole)
-
-
-def block_search(writer: AvroType, reader: AvroType | None, query: AvroQuery) -> BlockSearch | None:
-    """Return the search for patterns that each block with a matching record contains, or None without patterns."""
-    if query.filter is None or not query.block_search:
-        return None
-    locations = locate(writer, reader, NameMatcher(query.case_sensitive))
-    patterns = block_patterns(query.filter.root, locations, takes_ancient=query.corrected_calendar)
-    return BlockSearch(patterns) if patterns else None
-
-
-def search_label(query: AvroQuery, header: AvroHeader) -> str | None:
-    """Return the patterns that blocks are searched for, in words, or None."""
-    reader = None if query.reader_schema is None else parse_schema(query.reader_schema)
-    corrected_calendar = header.corrected_calendar(by_option=query.corrected_calendar)
-    search = block_search(parse_schema(header.schema), reader, replace(query, corrected_calendar=corrected_calendar))
-    return None if search is None else search.label
-
-
-def check_schema(schema: str, query: AvroQuery) -> None:
-    """Raise UnsupportedError if files with a writer's schema cannot be read here."""
-    try:
-        Decoder(schema, query)
-    except PushdownError as problem:
-        raise UnsupportedError(str(problem)) from problem

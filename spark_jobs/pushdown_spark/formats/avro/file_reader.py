@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -22,6 +23,7 @@ from pushdown_spark.formats.avro.container_file import (
 from pushdown_spark.formats.avro.decoder import AvroQuery, BlockGroup, Decoder, DecompressedBlock
 from pushdown_spark.formats.avro.executor import DamagedRecordError
 from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
+from pushdown_spark.formats.calendars import DATETIMES
 from pushdown_spark.formats.scan_task import FileScanTask
 from pushdown_spark.relations.listing import Split
 from pushdown_spark.relations.storage import REMEDY, RangeFile, Storage, name_storage_errors
@@ -39,7 +41,7 @@ class DecoderCache:
 
     def decoder(self, header: AvroHeader) -> Decoder:
         """Return the decoder for a file with this header. Raises the errors of Decoder."""
-        corrected_calendar = header.corrected_calendar(by_option=self.query.corrected_calendar)
+        corrected_calendar = DATETIMES.are_as_stored(header.metadata, by_option=self.query.corrected_calendar)
         key = header.schema, corrected_calendar
         if key not in self._decoders:
             self._decoders[key] = Decoder(header.schema, replace(self.query, corrected_calendar=corrected_calendar))
@@ -193,15 +195,15 @@ class AvroScanTask(FileScanTask[AvroQuery, AvroMetrics]):
         """Return counts of zero."""
         return AvroMetrics()
 
-    def split_reader(self) -> Callable[[Split, AvroMetrics], Iterator[pa.RecordBatch]]:
-        """Return a function that reads the matching rows of a split. Its splits share their decoders."""
-        decoders = DecoderCache(self.query)
+    @cached_property
+    def _decoders(self) -> DecoderCache:
+        """The decoders that all splits share."""
+        return DecoderCache(self.query)
 
-        def read(split: Split, metrics: AvroMetrics) -> Iterator[pa.RecordBatch]:
-            with open_avro(split.path, split.storage, decoders, metrics, split.end) as file:
-                yield from file.batches(split.start, split.end)
-
-        return read
+    def read(self, split: Split, metrics: AvroMetrics) -> Iterator[pa.RecordBatch]:
+        """Yield the matching rows of a split."""
+        with open_avro(split.path, split.storage, self._decoders, metrics, split.end) as file:
+            yield from file.batches(split.start, split.end)
 
 
 @contextmanager

@@ -8,17 +8,16 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import ReaderChoice
-from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.errors import PushdownError, UnsupportedError
 from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.expressions.types import DECLARED_TYPE
-from pushdown_spark.formats.avro.container_file import AvroHeader, read_header
+from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.cost import estimate
-from pushdown_spark.formats.avro.decoder import AvroQuery, check_schema, search_label
-from pushdown_spark.formats.avro.file_reader import AvroScanTask
+from pushdown_spark.formats.avro.decoder import AvroQuery, Decoder
+from pushdown_spark.formats.avro.file_reader import AvroScanTask, DecoderCache
 from pushdown_spark.formats.avro.metrics import AvroMetrics
 from pushdown_spark.formats.avro.spark_source import avro_settings
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
@@ -70,9 +69,8 @@ def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan
         case_sensitive=is_case_sensitive(spark),
         corrected_calendar=settings.corrected_calendar,
     )
-    header = read_header(first.path, first.storage)
-    check_schema(header.schema, query)
-    reports = tuple(conjunct.report(_describe_pushdown(conjunct, query, header)) for conjunct in conjuncts)
+    decoder = _decoder(first, query)
+    reports = tuple(conjunct.report(_describe_pushdown(conjunct, decoder)) for conjunct in conjuncts)
     if request.source.reader is ReaderChoice.PUSHDOWN:
         return AvroPlan(files, Choice(), reports, query, is_exact(conjuncts))
     workers = spark.sparkContext.defaultParallelism
@@ -100,10 +98,17 @@ def container_files(files: Sequence[InputFile], *, any_extension: bool) -> tuple
     )
 
 
-def _describe_pushdown(conjunct: Pushdown[Node], query: AvroQuery, header: AvroHeader) -> str:
-    """Return how our reader evaluates a conjunct in files with this header."""
+def _decoder(file: InputFile, query: AvroQuery) -> Decoder:
+    """Return the decoder of a file. Raises UnsupportedError if its schema cannot be read here."""
+    header = read_header(file.path, file.storage)
+    try:
+        return DecoderCache(query).decoder(header)
+    except PushdownError as problem:
+        raise UnsupportedError(str(problem)) from problem
+
+
+def _describe_pushdown(conjunct: Pushdown[Node], decoder: Decoder) -> str:
+    """Return how our reader evaluates a conjunct in files with the schema of a decoder."""
+    search = None if conjunct.artifact is None else decoder.block_search(conjunct.artifact)
     vector_filter = "vector filter over decoded columns"
-    if conjunct.artifact is None:
-        return vector_filter
-    label = search_label(replace(query, filter=ArrowFilter(conjunct.artifact)), header)
-    return vector_filter if label is None else f"byte pattern {label}, then {vector_filter}"
+    return vector_filter if search is None else f"byte pattern {search.label}, then {vector_filter}"

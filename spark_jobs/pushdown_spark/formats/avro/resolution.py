@@ -14,7 +14,7 @@ import pyarrow as pa
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
 from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.names import by_name_key, name_key
-from pushdown_spark.formats.avro.avro_schema import AvroField, AvroKind, AvroType, Json, leaf_spark_type
+from pushdown_spark.formats.avro.avro_schema import AvroField, AvroKind, AvroType, leaf_spark_type
 from pushdown_spark.formats.avro.column_layout import LeafLayout, SlotContent
 
 READ_BY_SPARK = "read it with reader='spark'"
@@ -114,14 +114,9 @@ def default_value(field: AvroField, requested: pa.DataType, path: str) -> pa.Sca
     is_valid = accepted is not None and isinstance(field.default, accepted)
     if not is_valid or type_.logical or (isinstance(field.default, bool) and type_.kind is not AvroKind.BOOLEAN):
         raise UnsafeInputError(f"{path} has a default of type {type_}; {READ_BY_SPARK}")
-    return pa.scalar(_default_content(field.default, type_.kind), requested)
-
-
-def _default_content(default: Json, kind: AvroKind) -> Json | bytes:
-    """Return a default as a Python value. JSON writes each byte as one character."""
-    if kind in (AvroKind.BYTES, AvroKind.FIXED):
-        return str(default).encode("latin-1")
-    return default
+    # JSON writes each byte as one character.
+    has_bytes = type_.kind in (AvroKind.BYTES, AvroKind.FIXED)
+    return pa.scalar(str(field.default).encode("latin-1") if has_bytes else field.default, requested)
 
 
 _SIZES = {AvroKind.NULL: 0, AvroKind.BOOLEAN: 1, AvroKind.FLOAT: 4, AvroKind.DOUBLE: 8}

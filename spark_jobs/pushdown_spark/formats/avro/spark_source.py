@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from pushdown_spark.errors import BadSpecError, UnsupportedError
-from pushdown_spark.expressions.session_settings import check_broken_files
-from pushdown_spark.runtime.error_classification import classify
-from pushdown_spark.runtime.jvm_gateway import has_class
+from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.expressions.session_settings import check_broken_files, is_option_on
+from pushdown_spark.formats.calendars import DATETIMES
 
-SHORT_NAME = "avro"
 FILE_FORMAT = "org.apache.spark.sql.avro.AvroFileFormat"
-"""The class of the source. It is part of Spark since 4.0. The jar adds the short name and SQL functions."""
-PACKAGE = "org.apache.spark:spark-avro_2.13"
-_UNKNOWN_FORMAT = frozenset({"AVRO_DATA_SOURCE_NOT_ENABLED", "DATA_SOURCE_NOT_FOUND"})
-
-_REBASE_MODE = "spark.sql.avro.datetimeRebaseModeInRead"
+"""The class of the source, which is part of Spark. Only the jar `spark-avro` registers its short name `avro`."""
 _ONLY_AVRO_EXTENSION = "avro.mapred.ignore.inputs.without.extension"
 """Hadoop's setting for the opposite of the option `ignoreExtension`."""
 _SPARK_ONLY_OPTIONS = {
@@ -34,35 +26,9 @@ _SPARK_ONLY_SWITCHES = {
 }
 
 
-def format_name(spark: SparkSession, names: Sequence[str] = (FILE_FORMAT, SHORT_NAME)) -> str:
-    """Return the first of the Avro source's names that this Spark knows.
-
-    The class comes first, because the search for a short name that is not registered takes a tenth of a second for each
-    query. Raises BadSpecError, which names the missing package, if Spark knows neither.
-    """
-    for name in names:
-        if has_class(spark, name) or _is_short_name(spark, name):
-            return name
-    raise BadSpecError(
-        f"format 'avro': this Spark has no Avro source; give packages={PACKAGE}:{spark.version}, or that jar in jars"
-    )
-
-
-def _is_short_name(spark: SparkSession, name: str) -> bool:
-    """Return whether Spark has a source of this short name. Spark resolves the name before everything else."""
-    try:
-        spark.read.format(name).schema("x int").load([])
-    except (AnalysisException, Py4JJavaError) as problem:
-        return classify(problem).error_class not in _UNKNOWN_FORMAT
-    return True
-
-
-def rebase_mode(spark: SparkSession, options: Mapping[str, str]) -> str:
-    """Return how Spark reads old dates and timestamps, given options with lower-case names.
-
-    `CORRECTED` reads them as stored, `LEGACY` converts them from the old calendar, `EXCEPTION` fails.
-    """
-    return (options.get("datetimerebasemode") or spark.conf.get(_REBASE_MODE) or "EXCEPTION").strip().upper()
+def spark_format(name: str) -> str:
+    """Return the name by which Spark loads and saves files of a format, without the jar `spark-avro` for Avro."""
+    return FILE_FORMAT if name == "avro" else name
 
 
 @dataclass(frozen=True)
@@ -91,16 +57,13 @@ def avro_settings(spark: SparkSession, options: Mapping[str, str]) -> AvroSettin
         if option in options:
             raise UnsupportedError(reason)
     for option, reason in _SPARK_ONLY_SWITCHES.items():
-        if _is_true(options.get(option, "false")):
+        if is_option_on(options, option):
             raise UnsupportedError(reason)
     if "ignoreextension" in options:
-        any_extension = _is_true(options["ignoreextension"])
+        any_extension = is_option_on(options, "ignoreextension")
     else:
         hadoop = spark.sparkContext._jsc.hadoopConfiguration()
-        only_avro = options.get(_ONLY_AVRO_EXTENSION) or str(hadoop.get(_ONLY_AVRO_EXTENSION) or "false")
-        any_extension = not _is_true(only_avro)
-    return AvroSettings(options.get("avroschema"), rebase_mode(spark, options) == "CORRECTED", any_extension)
-
-
-def _is_true(value: str) -> bool:
-    return value.strip().lower() == "true"
+        only_avro = options.get(_ONLY_AVRO_EXTENSION) or hadoop.get(_ONLY_AVRO_EXTENSION)
+        any_extension = str(only_avro).strip().lower() != "true"
+    corrected_calendar = DATETIMES.rebase_mode(spark, "avro", options) == "CORRECTED"
+    return AvroSettings(options.get("avroschema"), corrected_calendar, any_extension)

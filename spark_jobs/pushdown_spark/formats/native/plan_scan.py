@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from pushdown_spark.contract import ConjunctReport, Exactness, SourceReport
-from pushdown_spark.formats.native.scan import FILTER_SETTINGS
+from pushdown_spark.formats.native.scan import FILTER_SETTINGS, MAX_PLANNED_LENGTH
 from pushdown_spark.relations.catalog import is_plain_table, tables_in_plan
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.runtime.jvm_gateway import class_name, java_string
@@ -23,8 +23,6 @@ from pushdown_spark.scan.base import Scan
 
 _MAX_PLANNED_CONJUNCTS = 8
 """Maximum number of conjuncts that Spark plans for the report. A connector may read the log of its table for each."""
-_MAX_PLANNED_LENGTH = 10_000
-"""Maximum length of a conjunct that Spark plans for the report, in characters."""
 _PUSHED = re.compile(
     r"PushedFilters: \[(?P<file>.*?)\](?:, |$)|PartitionFilters: \[(?P<partition>.*?)\](?:, |$)"
     r"|\bfilters=(?P<iceberg>.*?), (?:runtimeFilters|groupedBy)=",
@@ -149,7 +147,7 @@ class SparkPlanScan(Scan):
     def _conjunct(self, sql: str, *, is_planned: bool) -> ConjunctReport:
         if not self._request.source.filter_pushdown:
             return unsupported_conjunct(sql, "turned off")
-        if not is_planned or len(sql) > _MAX_PLANNED_LENGTH:
+        if not is_planned or len(sql) > MAX_PLANNED_LENGTH:
             return unsupported_conjunct(sql, "not planned for the report")
         try:
             planned = _PlannedFilters.of(self._request.native.where(sql))

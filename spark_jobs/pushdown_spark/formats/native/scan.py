@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, CostReport, Exactness, ReaderChoice, SourceFormat, SourceReport
 from pushdown_spark.expressions.predicate import EVERY_ROW
-from pushdown_spark.formats.avro.spark_source import rebase_mode
+from pushdown_spark.formats.calendars import DATETIMES
 from pushdown_spark.formats.native.file_filters import file_filters
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.listing import decode_uri, list_entries
@@ -18,7 +18,7 @@ from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.relations.storage import LOCAL
 from pushdown_spark.scan.base import Scan
 
-_MAX_PLANNED_LENGTH = 10_000
+MAX_PLANNED_LENGTH = 10_000
 """Maximum length of a conjunct that Spark plans for the report, in characters."""
 _MAX_PLANNED_CONJUNCTS = 32
 """Maximum number of conjuncts that Spark plans for the report."""
@@ -100,7 +100,7 @@ class NativeScan(Scan):
         options, spark = self._request.source.options, self._request.native.sparkSession
         if self._request.source.format is not SourceFormat.AVRO:
             return options.get("mode", "").upper() == "FAILFAST"
-        return rebase_mode(spark, options) == "EXCEPTION"
+        return DATETIMES.rebase_mode(spark, "avro", options) == "EXCEPTION"
 
     def frame(self) -> DataFrame:
         """Return Spark's DataFrame with the requested implicit columns, computed from file metadata."""
@@ -138,7 +138,7 @@ class NativeScan(Scan):
         conjuncts = () if predicate is None else predicate.conjunct_texts
         if self._filter_obstacle is not None:
             return tuple(unsupported_conjunct(sql, self._filter_obstacle) for sql in conjuncts)
-        short = [sql for sql in conjuncts if len(sql) <= _MAX_PLANNED_LENGTH][:_MAX_PLANNED_CONJUNCTS]
+        short = [sql for sql in conjuncts if len(sql) <= MAX_PLANNED_LENGTH][:_MAX_PLANNED_CONJUNCTS]
         planned = {
             report.sql: report for report in file_filters(self.frame(), self._request.listing.partition_columns, short)
         }

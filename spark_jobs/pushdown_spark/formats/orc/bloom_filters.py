@@ -12,8 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from pushdown_spark.expressions.types import Value
-from pushdown_spark.formats.orc.column_mapping import GREGORIAN_START
+from pushdown_spark.expressions.types import GREGORIAN_DAY, Value
 from pushdown_spark.formats.orc.file_tail import OrcTypeKind
 from pushdown_spark.formats.orc.orc_proto_pb2 import BloomFilter, Footer
 
@@ -43,7 +42,7 @@ class HashedValues:
             # The two zeros are equal, but have different hashes.
             values = [*(value for value in values if value != 0.0), 0.0, -0.0]
         self._values = tuple(values)
-        if kind is OrcTypeKind.DATE and any(isinstance(v, int) and v < GREGORIAN_START for v in values):
+        if kind is OrcTypeKind.DATE and any(isinstance(v, int) and v < GREGORIAN_DAY for v in values):
             raise ValueError("dates before 1582-10-15 are stored as days of another calendar")
         if kind in _INTEGERS:
             hashes = _long_hashes([int(v) for v in values if not isinstance(v, str | bytes)])

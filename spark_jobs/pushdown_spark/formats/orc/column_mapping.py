@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
 from pushdown_spark.expressions.names import by_name_key, name_key
+from pushdown_spark.expressions.types import GREGORIAN_DAY
 from pushdown_spark.formats.orc.file_tail import FileTail, OrcTypeKind
 from pushdown_spark.formats.orc.orc_proto_pb2 import Type
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
@@ -24,8 +25,6 @@ PADDED = b"padded"
 """Metadata key of a requested field: its strings of fixed length keep their padding.
 
 Spark's reader removes the padding, and adds it again only for columns declared as char(n)."""
-GREGORIAN_START = -141_427
-"""1582-10-15 in days since 1970. Spark converts earlier dates from the Julian calendar."""
 
 _INTEGERS = {OrcTypeKind.BYTE: 8, OrcTypeKind.SHORT: 16, OrcTypeKind.INT: 32, OrcTypeKind.LONG: 64}
 _TEXT = frozenset({OrcTypeKind.STRING, OrcTypeKind.CHAR, OrcTypeKind.VARCHAR})
@@ -226,7 +225,7 @@ def to_requested_type(values: pa.Array, requested: pa.DataType, options: ReadOpt
         return pa.MapArray.from_arrays(values.offsets, keys, items, type=requested, mask=_mask(values))
     if pa.types.is_date32(requested):
         earliest = pc.min(values.cast(pa.int32())).as_py()
-        if earliest is not None and earliest < GREGORIAN_START:
+        if earliest is not None and earliest < GREGORIAN_DAY:
             raise UnsafeInputError("there are dates before 1582-10-15, which Spark reads in another calendar")
     if values.type == requested:
         return values

@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 from pushdown_spark.contract import OrcOptions
 from pushdown_spark.errors import BadSpecError, MissingPathError, UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
-from pushdown_spark.formats.columnar_source import ColumnarSource, no_report
+from pushdown_spark.formats.columnar_source import ColumnarSource, drop_counts
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
 from pushdown_spark.formats.orc.file_schema import read_schema
 from pushdown_spark.formats.orc.planner import arrow_schema, has_times
@@ -58,7 +58,7 @@ class PushdownOrcSource(ColumnarSource):
             orc.min_seek_size,
             self.case_sensitive,
         )
-        return OrcScanTask(tasks, query, no_report)
+        return OrcScanTask(tasks, query, drop_counts)
 
     def schema(self) -> t.StructType:
         """Return the schema of the first file that has rows, as Spark infers it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -151,14 +151,10 @@ class OrcScanTask(FileScanTask[OrcQuery, OrcMetrics]):
         """Return counts of zero."""
         return OrcMetrics()
 
-    def split_reader(self) -> Callable[[Split, OrcMetrics], Iterator[pa.RecordBatch]]:
-        """Return a function that reads the matching rows of a split."""
-
-        def read(split: Split, metrics: OrcMetrics) -> Iterator[pa.RecordBatch]:
-            with open_orc(split.path, split.storage, self.query, metrics) as file:
-                yield from file.batches(file.stripes(split.start, split.end))
-
-        return read
+    def read(self, split: Split, metrics: OrcMetrics) -> Iterator[pa.RecordBatch]:
+        """Yield the matching rows of a split."""
+        with open_orc(split.path, split.storage, self.query, metrics) as file:
+            yield from file.batches(file.stripes(split.start, split.end))
 
 
 @contextmanager

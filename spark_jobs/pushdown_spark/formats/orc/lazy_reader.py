@@ -59,7 +59,7 @@ class ColumnSet:
         self.columns = tuple(columns)
         self.schema = pa.schema([column.field for column in columns])
         self.roots = sorted(column.column for column in columns if column.column is not None)
-        self.selection = ColumnSelection.of_parts(tail, [column for match in columns for column in match.columns])
+        self.selection = ColumnSelection.of(tail, [column for match in columns for column in match.columns])
         self._row_bytes = sum(_row_bytes(tail, column) for column in self.selection.columns[1:])
         values = [
             _row_values(tail, column)
@@ -145,7 +145,6 @@ class LazyStripeReader:
         self._columns = columns
         self._reader = reader
         self._metrics = metrics
-        self._last: tuple[tuple[tuple[int, ...], RowGroupRange], list[StreamSlice]] | None = None
         if columns.has_times:
             columns.options.zone.check(bytes(stripe.footer.writer_timezone))
 
@@ -252,15 +251,8 @@ class LazyStripeReader:
         """Fetch the stored bytes of some row groups. Load the row indexes that locate them where necessary."""
         if any(groups.first or groups.last + 1 != self.stripe.groups for groups in ranges):
             self.stripe.load_indexes(columns.selection.columns)
-        slices = [part for groups in ranges for part in self._stream_slices(columns, groups)]
+        slices = [part for groups in ranges for part in stream_slices(self.stripe, columns.selection.columns, groups)]
         return self._reader.fetch([(part.begin, part.end) for part in slices], purpose)
-
-    def _stream_slices(self, columns: ColumnSet, groups: RowGroupRange) -> list[StreamSlice]:
-        """Return the stream slices of some row groups. The last result is cached: decoding needs it after fetching."""
-        key = (columns.selection.columns, groups)
-        if self._last is None or self._last[0] != key:
-            self._last = (key, stream_slices(self.stripe, columns.selection.columns, groups))
-        return self._last[1]
 
     def _decode(self, columns: ColumnSet, groups: RowGroupRange, fetched: FetchedRanges) -> pa.RecordBatch:
         """Decode some columns of fetched row groups."""
@@ -269,7 +261,7 @@ class LazyStripeReader:
             return _without_columns(rows)
         arrays: dict[int, pa.Array] = {}
         if columns.roots:
-            slices = self._stream_slices(columns, groups)
+            slices = stream_slices(self.stripe, columns.selection.columns, groups)
             batch = _decode_slice(self.stripe, columns.selection, rows, slices, fetched)
             if batch.num_rows != rows:
                 raise ValueError(f"{rows} rows were expected, {batch.num_rows} decoded")

@@ -129,12 +129,7 @@ class ColumnSelection:
     types: tuple[Type, ...]
 
     @classmethod
-    def of(cls, tail: FileTail, top_level: Iterable[int]) -> ColumnSelection:
-        """Select whole top-level columns."""
-        return cls.of_parts(tail, [column for root in top_level for column in tail.descendants(root)])
-
-    @classmethod
-    def of_parts(cls, tail: FileTail, requested: Iterable[int]) -> ColumnSelection:
+    def of(cls, tail: FileTail, requested: Iterable[int]) -> ColumnSelection:
         """Select some columns. Their parents must be among them. Structs keep only the selected members."""
         columns = (0, *sorted(requested))
         new = {column: number for number, column in enumerate(columns)}

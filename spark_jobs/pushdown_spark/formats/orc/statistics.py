@@ -6,8 +6,7 @@ import math
 from decimal import Decimal, InvalidOperation
 
 from pushdown_spark.expressions.statistics_evaluator import ColumnBounds
-from pushdown_spark.expressions.types import MICROSECONDS_PER_DAY, Value
-from pushdown_spark.formats.orc.column_mapping import GREGORIAN_START
+from pushdown_spark.expressions.types import GREGORIAN_DAY, MICROSECONDS_PER_DAY, Value
 from pushdown_spark.formats.orc.file_tail import FileTail, OrcTypeKind
 from pushdown_spark.formats.orc.orc_proto_pb2 import ColumnStatistics, DateStatistics, IntegerStatistics
 from pushdown_spark.formats.orc.time_zones import Zone
@@ -71,7 +70,7 @@ def _bounds_of(statistics: ColumnStatistics, kind: OrcTypeKind) -> _Ends:
         return _decimal(decimals.minimum), _decimal(decimals.maximum)
     if statistics.HasField("date_statistics"):
         days = statistics.date_statistics
-        return _UNKNOWN if days.minimum < GREGORIAN_START else _pair(days.minimum, days.maximum, days)
+        return _UNKNOWN if days.minimum < GREGORIAN_DAY else _pair(days.minimum, days.maximum, days)
     if statistics.HasField("timestamp_statistics"):
         return _times(statistics)
     if kind is OrcTypeKind.BOOLEAN and statistics.HasField("bucket_statistics"):
@@ -121,7 +120,7 @@ def _times(statistics: ColumnStatistics) -> _Ends:
     if not (ends.HasField("minimum_utc") and ends.HasField("maximum_utc")):
         return _UNKNOWN
     low, high = (ends.minimum_utc - 1) * 1000, (ends.maximum_utc + 2) * 1000
-    return _UNKNOWN if low < GREGORIAN_START * MICROSECONDS_PER_DAY else (low, high)
+    return _UNKNOWN if low < GREGORIAN_DAY * MICROSECONDS_PER_DAY else (low, high)
 
 
 def _in_zone(low: Value | None, high: Value | None) -> _Ends:

@@ -13,7 +13,6 @@ from pushdown_spark.formats.orc.file_tail import FileTail, OrcTypeKind, ReadRang
 from pushdown_spark.formats.orc.metadata import parse_message
 from pushdown_spark.formats.orc.orc_proto_pb2 import (
     BloomFilterIndex,
-    ColumnEncoding,
     RowIndex,
     StripeFooter,
     StripeInformation,
@@ -267,11 +266,13 @@ class Stripe:
         index = self.row_index(column)
         if index is None:
             raise ValueError(f"column {column} has no row index")
-        streams = {location.kind for location in self.data_streams(column)}
+        codings = _codings(OrcTypeKind(self.tail.types[column].kind), self.footer.columns[column].kind)
+        if any(location.kind == StreamKind.PRESENT for location in self.data_streams(column)):
+            codings = [(StreamKind.PRESENT, StreamCoding.BITS), *codings]
         compressed = self.tail.codec.compression is not CompressionKind.NONE
         indexes = {}
         position = 0
-        for kind, coding in self.codings(column, present=StreamKind.PRESENT in streams):
+        for kind, coding in codings:
             indexes[kind] = StreamIndex(index, coding, position, compressed)
             position += indexes[kind].numbers
         return indexes
@@ -280,14 +281,9 @@ class Stripe:
         """Return the coding of the lengths of a column's values or dictionary entries."""
         return _integers(self.footer.columns[column].kind)[1]
 
-    def codings(self, column: int, *, present: bool) -> list[tuple[int, StreamCoding]]:
-        """Return the kinds and codings of a column's indexed streams, in the order of their positions."""
-        encoding: ColumnEncoding = self.footer.columns[column]
-        codings = _codings(OrcTypeKind(self.tail.types[column].kind), encoding.kind)
-        return [(StreamKind.PRESENT, StreamCoding.BITS), *codings] if present else codings
-
 
 def _codings(kind: OrcTypeKind, encoding: int) -> list[tuple[int, StreamCoding]]:
+    """Return the kinds and codings of a column's indexed streams except PRESENT, in the order of their positions."""
     signed, unsigned = _integers(encoding)
     if kind in _TEXT and encoding in _DICTIONARY:
         return [(StreamKind.DATA, unsigned)]

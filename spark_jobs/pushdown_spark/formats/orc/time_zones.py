@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.expressions.types import GREGORIAN_MICROS
 
 UTC_ZONES = frozenset({"UTC", "GMT", "Etc/UTC", "Etc/GMT", "Zulu", "Etc/Zulu", "UCT", "Etc/UCT", "Z"})
 SLICE_TIME_ZONE = b"GMT"
@@ -22,8 +23,6 @@ _UTC_EPOCH = 1_420_070_400
 _NANOS = 1_000_000_000
 _MILLI = 999_999
 """Nanoseconds above which Java's writer stores one second too many before 1970."""
-_CALENDARS_AGREE = -2_208_988_800
-"""1900 in UTC. Before, some zones used local solar time, and Spark may read other times."""
 _LARGEST = (1 << 63) - 1
 
 
@@ -63,7 +62,7 @@ class Zone:
         ends = pc.min_max(values.cast(pa.int64())).as_py()
         if ends["min"] is None:
             return values
-        if ends["min"] // _NANOS + shift <= _CALENDARS_AGREE:
+        if ends["min"] // _NANOS + shift <= GREGORIAN_MICROS // 1_000_000:
             raise UnsafeInputError(f"there are timestamps before 1900, which Spark reads by the clocks of {self.name}")
         if ends["max"] + shift * _NANOS > _LARGEST:
             raise UnsafeInputError("there are timestamps after 2262; read it with reader='spark'")

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.expressions.names import name_key
+from pushdown_spark.expressions.names import by_name_key, name_key
+from pushdown_spark.formats.calendars import DATETIMES, INT96
 
 _LIST_LEVELS = (("list", "element"), ("list", "item"), ("bag", "array_element"), ("bag", "array"))
 """Names of the two levels below a list that all readers understand as such. Lists of two levels are ambiguous."""
 _MAP_LEVELS = ("key_value", "entries", "map")
 """Names of the level below a map by different writers."""
-_SPARK_VERSION = b"org.apache.spark.version"
 _SOUND_WRITERS = {
     "parquet-mr": (1, 10),
     "parquet-cpp-arrow": (4, 0),
@@ -38,36 +38,6 @@ Earlier versions of parquet-mr compare strings as signed bytes.
 _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4", "LZ4_RAW"})
 """Codecs that Spark reads without further libraries."""
 _VERSION = re.compile(r"(?P<name>[\w-]+)(?: version v?(?P<major>\d+)\.(?P<minor>\d+).*)?")
-
-
-@dataclass(frozen=True)
-class Calendar:
-    """A kind of dates or timestamps for which Spark may convert the calendar.
-
-    `mode` is Spark's setting for files by other writers. Spark writes such values as stored since its version
-    `first_version`, unless the footer has the key `legacy_key`.
-    """
-
-    mode: str
-    first_version: bytes
-    legacy_key: bytes
-
-    def is_stored(self, metadata: Mapping[bytes, bytes]) -> bool:
-        """Return whether Spark reads values as they are stored, given the key-value pairs of a footer."""
-        version = metadata.get(_SPARK_VERSION)
-        if version is None:
-            return self.mode == "CORRECTED"
-        return version >= self.first_version and self.legacy_key not in metadata
-
-
-def datetime_calendar(mode: str) -> Calendar:
-    """Return the calendar of dates and timestamps, given Spark's mode."""
-    return Calendar(mode, b"3.0.0", b"org.apache.spark.legacyDateTime")
-
-
-def int96_calendar(mode: str) -> Calendar:
-    """Return the calendar of timestamps that are stored in 96 bits, given Spark's mode."""
-    return Calendar(mode, b"3.1.0", b"org.apache.spark.legacyINT96")
 
 
 @dataclass(frozen=True)
@@ -89,17 +59,25 @@ class FileColumns:
 
 
 def match_columns(
-    footer: pq.FileMetaData, schema: pa.Schema, calendars: tuple[Calendar, Calendar], *, case_sensitive: bool
+    footer: pq.FileMetaData,
+    schema: pa.Schema,
+    *,
+    corrected_dates: bool,
+    corrected_int96: bool,
+    case_sensitive: bool,
 ) -> FileColumns:
-    """Match the columns of a schema by name. `calendars` are those of `datetime_calendar` and `int96_calendar`.
+    """Match the columns of a schema by name.
 
-    Raises UnsafeInputError for a column that only Spark decodes.
+    `corrected_dates` and `corrected_int96` say whether Spark reads old dates and timestamps as stored, if the file does
+    not name its writer. Raises UnsafeInputError for a column that only Spark decodes.
     """
     stored = _leaves_by_field(footer)
-    by_key: dict[str, list[str]] = {}
-    for name in stored:
-        by_key.setdefault(name_key(name, case_sensitive=case_sensitive), []).append(name)
-    matcher = _Matcher(calendars, footer.metadata or {})
+    by_key = by_name_key(stored, str, case_sensitive=case_sensitive)
+    metadata = {key.decode("utf-8", "replace"): value for key, value in (footer.metadata or {}).items()}
+    matcher = _Matcher(
+        DATETIMES.are_as_stored(metadata, by_option=corrected_dates),
+        INT96.are_as_stored(metadata, by_option=corrected_int96),
+    )
     first_group = footer.row_group(0) if footer.num_row_groups else None
     names: dict[str, str | None] = {}
     leaves: dict[str, tuple[int, ...]] = {}
@@ -138,10 +116,9 @@ def _check_codecs(group: pq.RowGroupMetaData, leaves: Iterable[int]) -> None:
 
 @dataclass(frozen=True)
 class _Leaf:
-    """A leaf column: its index in the file, its path joined by dots, and its description."""
+    """A leaf column: its index in the file, and its description, in which the path is joined by dots."""
 
     index: int
-    path: str
     column: pq.ColumnSchema
 
 
@@ -155,8 +132,7 @@ def _leaves_by_field(footer: pq.FileMetaData) -> dict[str, list[_Leaf]]:
             raise UnsafeInputError(f"two columns have the name {field.name}")
         leaves[field.name] = []
         for _ in range(_count_leaves(field.type)):
-            column = columns.column(index)
-            leaves[field.name].append(_Leaf(index, column.path, column))
+            leaves[field.name].append(_Leaf(index, columns.column(index)))
             index += 1
     if index != len(columns):
         raise UnsafeInputError("the fields of the file do not account for its columns")
@@ -174,14 +150,14 @@ def _count_leaves(kind: pa.DataType) -> int:
 class _Matcher:
     """Compares the stored types of a file with requested types."""
 
-    def __init__(self, calendars: tuple[Calendar, Calendar], metadata: Mapping[bytes, bytes]) -> None:
-        self._has_stored_dates = calendars[0].is_stored(metadata)
-        self._has_stored_int96 = calendars[1].is_stored(metadata)
+    def __init__(self, has_stored_dates: bool, has_stored_int96: bool) -> None:
+        self._has_stored_dates = has_stored_dates
+        self._has_stored_int96 = has_stored_int96
         self.in_milliseconds: set[str] = set()
 
     def match(self, field: pa.Field, leaves: list[_Leaf], name: str) -> tuple[int, ...]:
         """Return the leaf columns of a field. `name` is its name in the file."""
-        by_path = {leaf.path: leaf for leaf in leaves}
+        by_path = {leaf.column.path: leaf for leaf in leaves}
         if len(by_path) != len(leaves):
             raise UnsafeInputError(f"two members of column {name} have the same path")
         indexes = tuple(self._walk(field.type, name, 0, by_path))
@@ -222,11 +198,11 @@ class _Matcher:
         stored = _stored_type(column)
         if stored != kind:
             logical = "" if str(column.logical_type) == "None" else f" ({column.logical_type})"
-            raise UnsafeInputError(f"column {leaf.path} is stored as {column.physical_type}{logical}, not as {kind}")
+            raise UnsafeInputError(f"column {column.path} is stored as {column.physical_type}{logical}, not as {kind}")
         is_int96 = column.physical_type == "INT96"
         is_date = pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None)
         if is_date and not (self._has_stored_int96 if is_int96 else self._has_stored_dates):
-            raise UnsafeInputError(f"column {leaf.path} may have dates of the old calendar, which only Spark converts")
+            raise UnsafeInputError(f"column {column.path} may have dates of the old calendar, which only Spark reads")
 
 
 _PLAIN = {

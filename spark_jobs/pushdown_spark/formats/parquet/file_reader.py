@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +14,7 @@ from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInpu
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, filter_fields
 from pushdown_spark.expressions.bound import Column
 from pushdown_spark.formats.parquet.address import Address
-from pushdown_spark.formats.parquet.column_mapping import Calendar, FileColumns, has_sound_statistics, match_columns
+from pushdown_spark.formats.parquet.column_mapping import FileColumns, has_sound_statistics, match_columns
 from pushdown_spark.formats.parquet.file_parts import part_of
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics
 from pushdown_spark.formats.scan_task import FileScanTask
@@ -34,12 +34,13 @@ _ROWS = 1 << 16
 class ParquetQuery:
     """What a scan reads of every file.
 
-    `filter` is the filter that all rows must pass, None for all rows. `calendars` is the parameter of `match_columns`.
+    `filter` is the filter that all rows must pass, None for all rows. The others are parameters of `match_columns`.
     """
 
     schema: pa.Schema
     filter: ArrowFilter | None
-    calendars: tuple[Calendar, Calendar]
+    corrected_dates: bool
+    corrected_int96: bool
     case_sensitive: bool
 
     @property
@@ -58,9 +59,7 @@ class OpenParquet:
         self.size = raw.size
         self._raw = raw
         self.footer = _read_footer(raw)
-        self.columns: FileColumns = match_columns(
-            self.footer, query.schema, query.calendars, case_sensitive=query.case_sensitive
-        )
+        self.columns: FileColumns = self._match(query.schema)
 
     def row_groups(self, start: int, end: int) -> list[int]:
         """Return the numbers of the row groups that begin in a byte range."""
@@ -109,8 +108,7 @@ class OpenParquet:
     @cached_property
     def filter_columns(self) -> FileColumns:
         """The columns of the file that the filter reads."""
-        query = self._query
-        return match_columns(self.footer, self._filter_schema, query.calendars, case_sensitive=query.case_sensitive)
+        return self._match(self._filter_schema)
 
     def sample(self, group: int, rows: int) -> pa.RecordBatch:
         """Return the filter's columns of the first rows of a row group."""
@@ -127,6 +125,16 @@ class OpenParquet:
             for field in schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _match(self, schema: pa.Schema) -> FileColumns:
+        query = self._query
+        return match_columns(
+            self.footer,
+            schema,
+            corrected_dates=query.corrected_dates,
+            corrected_int96=query.corrected_int96,
+            case_sensitive=query.case_sensitive,
+        )
 
     def _filter_name(self, column: Column) -> str | None:
         name = column.path[0]
@@ -225,14 +233,10 @@ class ParquetScanTask(FileScanTask[ParquetQuery, ParquetMetrics]):
         """Return counts of zero."""
         return ParquetMetrics()
 
-    def split_reader(self) -> Callable[[Split, ParquetMetrics], Iterator[pa.RecordBatch]]:
-        """Return a function that reads the matching rows of a split."""
-
-        def read(split: Split, metrics: ParquetMetrics) -> Iterator[pa.RecordBatch]:
-            with open_parquet(split.path, split.storage, self.query) as file:
-                yield from file.batches(split.start, split.end, metrics)
-
-        return read
+    def read(self, split: Split, metrics: ParquetMetrics) -> Iterator[pa.RecordBatch]:
+        """Yield the matching rows of a split."""
+        with open_parquet(split.path, split.storage, self.query) as file:
+            yield from file.batches(split.start, split.end, metrics)
 
 
 @contextmanager

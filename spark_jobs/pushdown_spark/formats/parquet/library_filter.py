@@ -8,6 +8,7 @@ filter evaluates the whole tree over the rows that remain.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from functools import reduce
 
@@ -47,11 +48,11 @@ _TESTS: dict[StringTest, Callable[[Expr, Expr], Expr]] = {
     StringTest.CONTAINS: f.contains,
 }
 _OPERATORS: dict[Op, Callable[[Expr, Expr], Expr]] = {
-    Op.EQ: lambda left, right: left == right,
-    Op.LT: lambda left, right: left < right,
-    Op.LE: lambda left, right: left <= right,
-    Op.GT: lambda left, right: left > right,
-    Op.GE: lambda left, right: left >= right,
+    Op.EQ: operator.eq,
+    Op.LT: operator.lt,
+    Op.LE: operator.le,
+    Op.GT: operator.gt,
+    Op.GE: operator.ge,
 }
 
 FileName = Callable[[Column], str | None]
@@ -77,9 +78,9 @@ class _Translator:
         match node:
             case And(parts=parts):
                 translated = [part for part in map(self.superset, parts) if part is not None]
-                return reduce(lambda left, right: left & right, translated) if translated else None
+                return reduce(operator.and_, translated) if translated else None
             case Or(parts=parts):
-                return self._join(parts, self.superset, lambda left, right: left | right)
+                return self._join(parts, self.superset, operator.or_)
             case IsTrue(part=part):
                 return self.superset(part)
             case Not(part=InList(column=column, values=(), has_null=False, has_nan=False)):
@@ -97,9 +98,9 @@ class _Translator:
         """Return an expression with the node's value in three-valued logic, None if there is none."""
         match node:
             case And(parts=parts):
-                return self._join(parts, self._exact, lambda left, right: left & right)
+                return self._join(parts, self._exact, operator.and_)
             case Or(parts=parts):
-                return self._join(parts, self._exact, lambda left, right: left | right)
+                return self._join(parts, self._exact, operator.or_)
             case Not(part=part):
                 inner = self._exact(part)
                 return None if inner is None else ~inner
@@ -140,7 +141,7 @@ class _Translator:
     def _is_null(self, column: Column) -> Expr | None:
         """Test a member and every struct around it: DataFusion takes required members of a NULL struct for not NULL."""
         tests = [value.is_null() for value in self._members(column)]
-        return reduce(lambda left, right: left | right, tests) if tests else None
+        return reduce(operator.or_, tests) if tests else None
 
     def _comparison(self, node: Comparison) -> Expr | None:
         column = self._column(node.column)
@@ -194,7 +195,7 @@ class _Translator:
         tests = [f.contains(column, lit(text)) for text in node.literals]
         if node.hint is not None:
             tests.append(_TESTS[node.hint.test](column, lit(node.hint.text)))
-        return reduce(lambda left, right: left & right, tests) if tests else None
+        return reduce(operator.and_, tests) if tests else None
 
 
 def _literal(column: Column, value: Value) -> Expr:

@@ -12,11 +12,16 @@ from pushdown_spark.contract import ReaderChoice
 from pushdown_spark.errors import UnsafeInputError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.scope import Fold, is_char
-from pushdown_spark.expressions.session_settings import check_broken_files, is_case_sensitive, is_enabled
+from pushdown_spark.expressions.session_settings import (
+    RequiredSetting,
+    check_broken_files,
+    check_required,
+    is_case_sensitive,
+)
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
+from pushdown_spark.formats.calendars import DATETIMES, INT96
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, ColumnarScan, check_columnar_request, prepare_files
 from pushdown_spark.formats.parquet.address import check_store
-from pushdown_spark.formats.parquet.column_mapping import Calendar, datetime_calendar, int96_calendar
 from pushdown_spark.formats.parquet.cost import estimate
 from pushdown_spark.formats.parquet.file_parts import ParquetInput, parquet_inputs
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, ParquetScanTask, open_parquet
@@ -30,12 +35,13 @@ _LIBRARY = "datafusion"
 _CHECKED_FILES = 64
 """Number of files whose footers the driver checks. Workers check the footer of every file."""
 _OPEN_FILES = 8
-_REBASE_MODE = "spark.sql.parquet.{}RebaseModeInRead"
-_SPARK_SETTINGS = {
-    "spark.sql.parquet.fieldId.read.enabled": "columns may be matched by field ids",
-    "spark.sql.parquet.int96TimestampConversion": "timestamps of other writers are moved between time zones",
-}
-"""Settings that our reader does not follow when they are on."""
+_SPARK_SETTINGS = (
+    RequiredSetting("spark.sql.parquet.fieldId.read.enabled", "false", "columns may be matched by field ids"),
+    RequiredSetting(
+        "spark.sql.parquet.int96TimestampConversion", "false", "timestamps of other writers move between time zones"
+    ),
+    RequiredSetting("spark.sql.parquet.int96AsTimestamp", "true", "timestamps in 96 bits are read as bytes"),
+)
 _HADOOP_SETTINGS = {
     "parquet.page.verify-checksum.enabled": "checksums of pages are to be verified",
     "parquet.crypto.factory.class": "files may be encrypted",
@@ -83,11 +89,7 @@ def _check_settings(spark: SparkSession, request: ScanRequest) -> None:
     """Raise UnsupportedError for a setting that only Spark's reader follows."""
     options = request.source.options
     check_broken_files(spark, options)
-    for key, meaning in _SPARK_SETTINGS.items():
-        if is_enabled(spark, key):
-            raise UnsupportedError(f"{key} is on, so that {meaning}")
-    if not is_enabled(spark, "spark.sql.parquet.int96AsTimestamp", default=True):
-        raise UnsupportedError("spark.sql.parquet.int96AsTimestamp is off")
+    check_required(spark, _SPARK_SETTINGS)
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     for key, meaning in _HADOOP_SETTINGS.items():
         value = options.get(key, spark.conf.get(key, None)) or hadoop.get(key)
@@ -96,21 +98,14 @@ def _check_settings(spark: SparkSession, request: ScanRequest) -> None:
 
 
 def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilter | None) -> ParquetQuery:
+    options = request.source.options
     return ParquetQuery(
         arrow_schema(request.read_schema.fields),
         combined_filter,
-        _calendars(spark, request),
+        DATETIMES.rebase_mode(spark, "parquet", options) == "CORRECTED",
+        INT96.rebase_mode(spark, "parquet", options) == "CORRECTED",
         is_case_sensitive(spark),
     )
-
-
-def _calendars(spark: SparkSession, request: ScanRequest) -> tuple[Calendar, Calendar]:
-    def mode(kind: str) -> str:
-        option = request.source.options.get(f"{kind}rebasemode")
-        # Given a default, Spark would not return its own.
-        return (option or spark.conf.get(_REBASE_MODE.format(kind)) or "EXCEPTION").strip().upper()
-
-    return datetime_calendar(mode("datetime")), int96_calendar(mode("int96"))
 
 
 def _check_files(files: Sequence[ParquetInput], query: ParquetQuery) -> None:

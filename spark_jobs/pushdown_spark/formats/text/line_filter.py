@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from json import JSONDecoder
 
 import pyarrow as pa
 
 from pushdown_spark.errors import UnsafeInputError
+from pushdown_spark.formats.scan_task import FileMetrics, ScanTask
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_reader import JAVA_BLANKS, LineReader, Window, is_row
 from pushdown_spark.relations.listing import Split
-from pushdown_spark.relations.packing import Task
-from pushdown_spark.runtime.worker import freeze_imports, unexpected_errors_as_unsafe_input
 
 _BOM = b"\xef\xbb\xbf"
 _BATCH_BYTES = 2 << 20
@@ -34,30 +33,27 @@ _JSON_DECODER = JSONDecoder()
 
 
 @dataclass
-class TextCount:
-    """Counts of one file in one task: stored bytes, searched bytes, and lines passed to Spark's parser."""
+class TextMetrics(FileMetrics):
+    """Counts of one file in one task: stored bytes, searched bytes, and the lines that are passed to Spark's parser."""
 
     bytes_read: int = 0
     bytes_searched: int = 0
-    candidate_lines: int = 0
+    rows_decoded: int = 0
     candidate_bytes: int = 0
 
+    @property
+    def rows_returned(self) -> int:
+        """Number of candidate lines."""
+        return self.rows_decoded
 
-@dataclass(frozen=True)
-class TextTask:
-    """Counts of a finished task by file, and whether it read its splits to the end."""
+    def count_skipped(self, bytes_total: int) -> dict[str, int]:
+        """Return the bytes of the other lines, which are read and searched."""
+        return {"bytes never parsed": self.bytes_searched - self.candidate_bytes}
 
-    files: Mapping[str, TextCount]
-    is_exhausted: bool = True
-
-
-def total(counts: Iterable[TextCount]) -> TextCount:
-    """Return the sum of counts."""
-    return TextCount(*map(sum, zip(*map(astuple, counts), strict=True)))
-
-
-Report = Callable[[int, TextTask], None]
-"""Receives the number and the counts of a finished task."""
+    @property
+    def details(self) -> dict[str, object]:
+        """The bytes that were searched."""
+        return {"bytes_searched": self.bytes_searched}
 
 
 @dataclass(frozen=True)
@@ -78,94 +74,80 @@ class LineSyntax:
 
 
 @dataclass(frozen=True)
-class LineFilterTask:
-    """The tasks of a scan and their pattern. Spark calls it with the numbers of the tasks to run.
+class LineQuery:
+    """What a scan searches lines for.
 
-    `required` finds candidate lines. `ambiguous` finds lines that may parse differently as strings. In incremental
-    scans, a task skips its first `skip` candidates and returns the next `cap` candidates (None for all).
+    `required` finds candidate lines. `ambiguous` finds lines that may parse differently as strings.
     """
 
-    tasks: tuple[Task, ...]
     required: Searcher
     ambiguous: Searcher | None
     syntax: LineSyntax
-    report: Report
+
+
+@dataclass(frozen=True)
+class LineFilterTask(ScanTask[LineQuery, TextMetrics]):
+    """The tasks of a scan of lines, which yield candidate lines as batches of one string column.
+
+    In incremental scans, a task skips its first `skip` candidates and returns the next `cap` candidates.
+    """
+
     skip: tuple[int, ...] = ()
-    cap: int | None = None
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the candidate lines of the tasks with these numbers, as batches of one string column."""
-        freeze_imports()
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                with unexpected_errors_as_unsafe_input():
-                    yield from self._run(number)
-
-    def _run(self, number: int) -> Iterator[pa.RecordBatch]:
-        counter = _Counter(self.skip[number] if self.skip else 0, self.cap)
+    def run(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield the candidate lines of one task."""
+        candidates = _Slice(self.skip[number] if self.skip else 0, self.cap)
+        metrics: dict[str, TextMetrics] = {}
         for split in self.tasks[number].splits:
-            if counter.is_full:
+            if candidates.is_full:
                 break
-            yield from self._search(split, counter)
-        self.report(number, counter.result())
+            yield from self._search(split, candidates, metrics.setdefault(split.path, TextMetrics()))
+        self.report(number, metrics)
 
-    def _search(self, split: Split, counter: _Counter) -> Iterator[pa.RecordBatch]:
-        reader = LineReader(split, carriage_returns=self.syntax.carriage_returns)
-        matcher = LineMatcher(self.required, self.ambiguous, self.syntax)
+    def _search(self, split: Split, candidates: _Slice, metrics: TextMetrics) -> Iterator[pa.RecordBatch]:
+        query = self.query
+        reader = LineReader(split, carriage_returns=query.syntax.carriage_returns)
+        matcher = LineMatcher(query.required, query.ambiguous, query.syntax)
         lines: list[bytes] = []
         size = 0
         for window in reader.windows():
-            for line in counter.take(split.path, matcher.lines(window, split.path, at_start=split.start == 0)):
-                lines.append(line)
-                size += len(line)
+            selected = candidates.take(matcher.lines(window, split.path, at_start=split.start == 0))
+            selected_bytes = sum(map(len, selected))
+            metrics.rows_decoded += len(selected)
+            metrics.candidate_bytes += selected_bytes
+            lines += selected
+            size += selected_bytes
             if size >= _BATCH_BYTES or len(lines) >= _BATCH_LINES:
                 yield matcher.batch(lines, split.path)
                 lines, size = [], 0
-            if counter.is_full:
+            if candidates.is_full:
                 break
-        counter.add(split.path, reader)
+        metrics.bytes_read += reader.bytes_read
+        metrics.bytes_searched += reader.bytes_searched
         if lines:
             yield matcher.batch(lines, split.path)
 
 
-class _Counter:
-    """The counts of a task, and the slice of its candidates."""
+class _Slice:
+    """The candidates that a task returns: after the first `skip`, the next `cap` (None for all)."""
 
     def __init__(self, skip: int, cap: int | None) -> None:
         self._skip = skip
-        self._cap = cap
-        self._files: dict[str, TextCount] = {}
-        self._lines = 0
+        self._room = cap
 
     @property
     def is_full(self) -> bool:
         """Whether the task has all its candidates."""
-        return self._cap is not None and self._lines >= self._cap
+        return self._room == 0
 
-    def take(self, path: str, lines: Sequence[bytes]) -> Sequence[bytes]:
-        """Return the candidates that belong to the slice, and count them."""
-        dropped = min(self._skip, len(lines))
-        self._skip -= dropped
-        room = None if self._cap is None else dropped + self._cap - self._lines
-        selected = lines[dropped:room]
-        self._lines += len(selected)
-        count = self._count_of(path)
-        count.candidate_lines += len(selected)
-        count.candidate_bytes += sum(map(len, selected))
+    def take(self, lines: Sequence[bytes]) -> Sequence[bytes]:
+        """Return those of the next candidates that belong to the slice."""
+        skipped = min(self._skip, len(lines))
+        self._skip -= skipped
+        selected = lines[skipped : None if self._room is None else skipped + self._room]
+        if self._room is not None:
+            self._room -= len(selected)
         return selected
-
-    def add(self, path: str, reader: LineReader) -> None:
-        """Add the bytes of a split that was read."""
-        count = self._count_of(path)
-        count.bytes_read += reader.bytes_read
-        count.bytes_searched += reader.bytes_searched
-
-    def result(self) -> TextTask:
-        """Return the counts of the task."""
-        return TextTask(self._files, not self.is_full)
-
-    def _count_of(self, path: str) -> TextCount:
-        return self._files.setdefault(path, TextCount())
 
 
 class LineMatcher:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from pyspark.sql import SparkSession
 from sqlglot import exp
@@ -52,45 +53,35 @@ class LinePatterns:
 
 def line_patterns(spark: SparkSession, request: ScanRequest, fold: Fold, options: TextOptions) -> LinePatterns:
     """Return the byte patterns of the predicate. Raises UnsupportedError if there are none."""
-    patterns = _encode_predicate(spark, request, fold, options)
-    if not patterns.candidates:
-        raise UnsupportedError("no conjunct implies bytes that a line must contain")
-    return patterns
-
-
-def _encode_predicate(spark: SparkSession, request: ScanRequest, fold: Fold, options: TextOptions) -> LinePatterns:
     assert request.predicate is not None
     scope = scope_of(spark, request, fold)
     bound = [bind(conjunct, scope) for conjunct in request.predicate.conjuncts]
     roots = [TRUE if conjunct.artifact is None else conjunct.artifact for conjunct in bound]
+
+    # Encoding thousands of values takes time, so each set of facts is encoded once.
+    @cache
+    def encode(facts: AllOf) -> list[BytePattern]:
+        return _encode(facts, request, options)
+
     # Two half-open ranges of one column combine to one narrow range.
     combined_facts = facts_of(conjunction(roots))
-    combined_patterns = _encode(combined_facts, request, options)
-    early_keys = _EarlyKeys(spark, request)
-    if len(bound) == 1:
-        # Encoding thousands of values takes time, so it is done once.
-        pushdown = _conjunct_pushdown(bound[0].conjunct, combined_patterns)
-        early_keys.add(pushdown, combined_facts)
-        unique = tuple(dict.fromkeys(combined_patterns))
-        return LinePatterns((pushdown,), unique, early_keys.keys(unique))
     ranges = {
-        fact.column: fact
-        for fact in combined_facts.parts
-        if isinstance(fact, InRange) and _encode(AllOf((fact,)), request, options)
+        fact.column: fact for fact in combined_facts.parts if isinstance(fact, InRange) and encode(AllOf((fact,)))
     }
     conjunct_facts = [facts_of(root) for root in roots]
     pushdowns = [
-        _conjunct_pushdown(conjunct.conjunct, _encode(facts, request, options))
+        _conjunct_pushdown(conjunct.conjunct, encode(facts))
         for conjunct, facts in zip(bound, conjunct_facts, strict=True)
     ]
-    candidates = [
-        pushdown.artifact
-        for pushdown, facts in zip(pushdowns, conjunct_facts, strict=True)
-        if pushdown.artifact is not None and not _is_narrowed(facts, ranges)
-    ]
+    early_keys = _EarlyKeys(spark, request)
+    candidates: list[BytePattern] = []
     for pushdown, facts in zip(pushdowns, conjunct_facts, strict=True):
         early_keys.add(pushdown, facts)
-    unique = tuple(dict.fromkeys([*candidates, *combined_patterns]))
+        if pushdown.artifact is not None and not _is_narrowed(facts, ranges):
+            candidates.append(pushdown.artifact)
+    unique = tuple(dict.fromkeys([*candidates, *encode(combined_facts)]))
+    if not unique:
+        raise UnsupportedError("no conjunct implies bytes that a line must contain")
     return LinePatterns(tuple(pushdowns), unique, early_keys.keys(unique))
 
 
@@ -111,12 +102,7 @@ def _is_narrowed(facts: AllOf, ranges: Mapping[Column, InRange]) -> bool:
 def _encode(facts: AllOf, request: ScanRequest, options: TextOptions) -> list[BytePattern]:
     if request.source.format is SourceFormat.CSV:
         return csv_patterns(facts, options.csv, request.schema.fieldNames())
-    return json_patterns(
-        facts,
-        plain_dates=options.plain_dates,
-        plain_timestamps=options.plain_timestamps,
-        offsets=options.offsets,
-    )
+    return json_patterns(facts, options.calendar)
 
 
 class _EarlyKeys:

@@ -21,7 +21,7 @@ from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.expressions.session_settings import is_enabled, setting
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.cost import LineMarks, LineSample, TextCosts, check_size, sample
-from pushdown_spark.formats.text.line_filter import LineSyntax
+from pushdown_spark.formats.text.line_filter import LineQuery, LineSyntax
 from pushdown_spark.formats.text.line_parser import parsed_schema
 from pushdown_spark.formats.text.line_reader import header_lines
 from pushdown_spark.formats.text.patterns import LinePatterns, line_patterns
@@ -33,8 +33,8 @@ from pushdown_spark.formats.text.text_options import (
     check_settings,
     text_options,
     uses_current_date_rules,
+    zone_offsets,
 )
-from pushdown_spark.formats.text.zone_offsets import zone_offsets
 from pushdown_spark.projection.nested_types import count_leaves
 from pushdown_spark.relations.hadoop_storage import HadoopStorage
 from pushdown_spark.relations.listing import InputFile
@@ -56,11 +56,9 @@ _MAX_HEADERS = 1_000
 
 @dataclass(frozen=True)
 class TextPlan(ScanPlan):
-    """A planned scan by Python workers, which search bytes. Fields are as in `LineFilterTask`."""
+    """A planned scan by Python workers, which search bytes."""
 
-    syntax: LineSyntax
-    required: Searcher
-    ambiguous: Searcher
+    query: LineQuery
 
 
 @dataclass(frozen=True)
@@ -235,8 +233,8 @@ class _CarrierChoice:
         conjuncts = self._patterns.reports(chosen, "byte pattern")
 
         def build(choice: Choice) -> TextPlan:
-            syntax = self._options.lines
-            return TextPlan(self._inputs.files, choice, conjuncts, syntax, required, Searcher(self._ambiguous))
+            query = LineQuery(required, Searcher(self._ambiguous), self._options.lines)
+            return TextPlan(self._inputs.files, choice, conjuncts, query)
 
         yield _Candidate("workers", cost(share, hits=hits), reason, build)
 
@@ -285,12 +283,8 @@ class _CarrierChoice:
             self._options.lines,
             _marks(self._request, self._options),
             filters,
-            self._keys,
+            [key for key in self._patterns.early_keys if key is not None],
         )
-
-    @property
-    def _keys(self) -> list[str]:
-        return [key for key in self._patterns.early_keys if key is not None]
 
     def _parsed_by_spark(self, spark: SparkSession) -> float:
         """Return the share of the bytes that Spark's reader parses, if it rejects the lines without one pattern.

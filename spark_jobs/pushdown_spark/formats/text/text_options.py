@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -22,13 +22,22 @@ from pyspark.sql.types import (
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.byte_patterns.csv import CsvSyntax
+from pushdown_spark.expressions.byte_patterns.spellings import TIMESTAMPS, CalendarSyntax, Offsets
 from pushdown_spark.expressions.byte_patterns.text import BytePattern, alternation, literal
-from pushdown_spark.expressions.byte_patterns.times import Offsets
 from pushdown_spark.expressions.scope import is_char
-from pushdown_spark.expressions.session_settings import check_meaning, is_option_on, setting
+from pushdown_spark.expressions.session_settings import (
+    RequiredSetting,
+    check_broken_files,
+    check_meaning,
+    check_required,
+    is_option_on,
+    setting,
+)
+from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.text.line_filter import LineSyntax
 from pushdown_spark.projection.nested_types import types_in
 from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.runtime.jvm_gateway import java_class
 
 _UTF8 = frozenset({"utf-8", "utf8"})
 _LISTING = frozenset(
@@ -43,7 +52,7 @@ _JSON = _COMMON | {
     "primitivesasstring",
     "prefersdecimal",
     "dropfieldifallnull",
-    "inferTimestamp".lower(),
+    "infertimestamp",
 }
 _CSV = _COMMON | {
     "header",
@@ -63,21 +72,10 @@ _CSV = _COMMON | {
 }
 
 
-@dataclass(frozen=True)
-class _SafeSetting:
-    """A setting, the value with which byte search is sound, and the effect of other values."""
-
-    key: str
-    safe: str
-    effect: str
-
-
 _SETTINGS = (
-    _SafeSetting("spark.sql.json.enablePartialResults", "true", "one malformed field makes the whole line NULL"),
-    _SafeSetting("spark.sql.files.ignoreCorruptFiles", "false", "only Spark's readers skip damaged files"),
-    _SafeSetting("spark.sql.files.ignoreMissingFiles", "false", "only Spark's readers skip damaged files"),
-    _SafeSetting("spark.sql.files.archive.reader.enabled", "false", "only Spark's readers read archives"),
-    _SafeSetting(
+    RequiredSetting("spark.sql.json.enablePartialResults", "true", "one malformed field makes the whole line NULL"),
+    RequiredSetting("spark.sql.files.archive.reader.enabled", "false", "only Spark's readers read archives"),
+    RequiredSetting(
         "spark.sql.json.enableExactStringParsing", "true", "numbers and objects in string columns are rewritten"
     ),
 )
@@ -86,6 +84,7 @@ _HADOOP = {
     "mapreduce.input.linerecordreader.line.maxlength": "Hadoop skips longer lines",
 }
 """Hadoop settings that must not be set."""
+_DAY_SECONDS = 86_400
 _NESTED = (ArrayType, MapType, StructType, VariantType)
 _BROKEN_ESCAPE = BytePattern(
     (),
@@ -103,17 +102,17 @@ class TextOptions:
 
     lines: LineSyntax
     csv: CsvSyntax
-    plain_dates: bool
-    plain_timestamps: bool
-    offsets: Offsets | None = None
+
+    @property
+    def calendar(self) -> CalendarSyntax:
+        """How dates and timestamps are written, in CSV and in JSON."""
+        return self.csv.calendar
 
 
 def check_settings(spark: SparkSession, request: ScanRequest) -> None:
     """Raise UnsupportedError if the session's settings rule out byte search."""
-    for checked in _SETTINGS:
-        value = setting(spark, checked.key, checked.safe).lower()
-        if value != checked.safe:
-            raise UnsupportedError(f"{checked.key} is {value}: {checked.effect}")
+    check_broken_files(spark, request.source.options)
+    check_required(spark, _SETTINGS)
     predicate = request.predicate
     check_meaning(spark, "" if predicate is None else predicate.sql)
     hadoop = spark._jsparkSession.sessionState().newHadoopConf()
@@ -194,15 +193,18 @@ def text_options(
     *,
     legacy_dates: bool,
     today: date,
-    offsets: Offsets | None = None,
+    offsets: Offsets,
 ) -> TextOptions:
     """Return the options for lines that are parsed with a schema. `check_options` must have accepted them.
 
     With `legacy_dates`, Spark parses dates by the rules of Spark 2. `offsets` are those of timestamps without a zone.
     """
     is_json = source_format is SourceFormat.JSON
-    plain_dates = options.get("dateformat", "yyyy-MM-dd") == "yyyy-MM-dd" and not legacy_dates
-    plain_timestamps = not ({"timestampformat", "timestampntzformat"} & options.keys()) and not legacy_dates
+    plain_types: frozenset[LogicalType] = frozenset()
+    if not legacy_dates and options.get("dateformat", "yyyy-MM-dd") == "yyyy-MM-dd":
+        plain_types |= {LogicalType.DATE}
+    if not legacy_dates and not {"timestampformat", "timestampntzformat"} & options.keys():
+        plain_types |= TIMESTAMPS
     lines = LineSyntax(
         carriage_returns="linesep" not in options,
         header=not is_json and is_option_on(options, "header"),
@@ -218,18 +220,35 @@ def text_options(
         escape=options.get("escape", "\\"),
         empty_value=options.get("emptyvalue", ""),
         trims=is_option_on(options, "ignoreleadingwhitespace") or is_option_on(options, "ignoretrailingwhitespace"),
-        plain_dates=plain_dates,
-        plain_timestamps=plain_timestamps,
         plain_numbers=not ({"nanvalue", "positiveinf", "negativeinf"} & options.keys()),
         today=today,
-        offsets=offsets,
+        calendar=CalendarSyntax(plain_types, offsets),
     )
-    return TextOptions(lines, csv, plain_dates, plain_timestamps, offsets)
+    return TextOptions(lines, csv)
 
 
 def uses_current_date_rules(spark: SparkSession) -> bool:
     """Return whether dates are parsed by current rules, not by those of Spark 2."""
     return setting(spark, "spark.sql.legacy.timeParserPolicy", "CORRECTED").upper() == "CORRECTED"
+
+
+def zone_offsets(spark: SparkSession, zone: str) -> Offsets:
+    """Return the function that finds the offsets of a zone. It asks the JVM only when it is called.
+
+    Java's rules decide, because Python may know another version of them.
+    """
+
+    def offsets(low: int, high: int) -> Sequence[int]:
+        rules = java_class(spark, "org.apache.spark.sql.catalyst.util.DateTimeUtils").getZoneId(zone).getRules()
+        instant = java_class(spark, "java.time.Instant").ofEpochSecond(low - _DAY_SECONDS)
+        totals = [int(rules.getOffset(instant).getTotalSeconds())]
+        transition = rules.nextTransition(instant)
+        while transition is not None and int(transition.toEpochSecond()) <= high + _DAY_SECONDS:
+            totals.append(int(transition.getOffsetAfter().getTotalSeconds()))
+            transition = rules.nextTransition(transition.getInstant())
+        return totals
+
+    return offsets
 
 
 def _sep(options: Mapping[str, str]) -> str:

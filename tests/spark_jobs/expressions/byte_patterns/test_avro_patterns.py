@@ -30,8 +30,8 @@ from pushdown_spark.expressions.bound import (
     StringTest,
 )
 from pushdown_spark.expressions.byte_patterns.avro import block_patterns
-from pushdown_spark.expressions.byte_patterns.avro_encoding import GREGORIAN_DAY, GREGORIAN_MICROS, interval, zigzag
-from pushdown_spark.expressions.types import LogicalType
+from pushdown_spark.expressions.byte_patterns.avro_encoding import interval, zigzag
+from pushdown_spark.expressions.types import GREGORIAN_DAY, GREGORIAN_MICROS, LogicalType
 from pushdown_spark.formats.avro.avro_schema import parse_schema
 from pushdown_spark.formats.avro.block_search import BlockSearch
 from pushdown_spark.formats.avro.column_encodings import locate

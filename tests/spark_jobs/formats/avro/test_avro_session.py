@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from pushdown_spark.contract import ErrorCode, OutputSpec, SourceReport
-from pushdown_spark.errors import BadSpecError, PushdownError
-from pushdown_spark.formats.avro.spark_source import FILE_FORMAT, format_name
+from pushdown_spark.errors import PushdownError
+from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
 from pushdown_spark.output.writer import open_output
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.error_classification import classify
@@ -285,8 +285,3 @@ def test_avro_is_written_without_the_jar(spark: SparkSession, tmp_path: Path) ->
     rows, report = rows_and_report(scan(spark, tmp_path / "out", "k = 77"))
     assert rows == [Row(k=77)]
     assert report.reader == "pushdown"
-
-
-def test_the_error_names_the_missing_jar(spark: SparkSession) -> None:
-    with pytest.raises(BadSpecError, match=rf"packages=org\.apache\.spark:spark-avro_2\.13:{spark.version}"):
-        format_name(spark, names=("no_such_avro", "org.example.NoSuchFormat"))

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import Exactness
-from pushdown_spark.formats.avro.spark_source import format_name
+from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
 
@@ -25,7 +25,7 @@ def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     root = tmp_path_factory.mktemp("many")
     frame = spark.range(ROWS).selectExpr("id AS k", "concat('w', id) AS word")
     for name in FORMATS:
-        frame.write.format(format_name(spark) if name == "avro" else name).save(str(root / name))
+        frame.write.format(spark_format(name)).save(str(root / name))
     return {name: str(root / name) for name in FORMATS}
 
 

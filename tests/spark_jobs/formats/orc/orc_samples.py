@@ -66,11 +66,16 @@ def load_sample(path: Path | str) -> Sample:
     return Sample(Path(path).read_bytes())
 
 
+def select(tail: FileTail, top_level: Sequence[int]) -> ColumnSelection:
+    """Select whole top-level columns."""
+    return ColumnSelection.of(tail, [column for root in top_level for column in tail.descendants(root)])
+
+
 def cut(sample: Sample, groups: RowGroupRange, columns: Sequence[int] | None = None, stripe: int = 0) -> pa.RecordBatch:
     """Return row groups of top-level columns (all columns by default), sliced and decoded."""
     source = sample.stripe(stripe)
     chosen = list(sample.tail.types[0].subtypes) if columns is None else columns
-    selection = ColumnSelection.of(sample.tail, chosen)
+    selection = select(sample.tail, chosen)
     rows = source.rows_before(groups.last + 1) - source.rows_before(groups.first)
     slices = stream_slices(source, selection.columns, groups)
     return slice_file(source, selection, rows, slices, lambda begin, end: sample.content[begin:end]).read_stripe(0)

@@ -11,12 +11,12 @@ from decimal import Decimal
 import pyarrow as pa
 import pyorc
 import pytest
-from orc_samples import CODECS, Sample, SparkFile, cut, write_sample
+from orc_samples import CODECS, Sample, SparkFile, cut, select, write_sample
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from pushdown_spark.formats.orc.file_tail import OrcTypeKind
-from pushdown_spark.formats.orc.row_group_slice import ColumnSelection, stream_slices
+from pushdown_spark.formats.orc.row_group_slice import stream_slices
 from pushdown_spark.formats.orc.stripe import RowGroupRange, StreamKind
 
 ROWS = 1200
@@ -179,7 +179,7 @@ def test_selected_columns_are_renumbered() -> None:
     table = columns(random.Random(1), 0.0)
     tail = write_sample(table).tail
     deep = tail.top_level["deep"]
-    chosen = ColumnSelection.of(tail, [deep, tail.top_level["int"]])
+    chosen = select(tail, [deep, tail.top_level["int"]])
     assert chosen.columns == (0, tail.top_level["int"], *tail.descendants(deep))
     assert [OrcTypeKind(node.kind).name for node in chosen.types] == [
         "STRUCT",

@@ -9,19 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.formats.parquet.column_mapping import (
-    FileColumns,
-    datetime_calendar,
-    has_sound_statistics,
-    int96_calendar,
-    match_columns,
-)
+from pushdown_spark.formats.calendars import DATETIMES
+from pushdown_spark.formats.parquet.column_mapping import FileColumns, has_sound_statistics, match_columns
 
 
 def match(path: Path, table: pa.Table, wanted: pa.Schema, mode: str = "CORRECTED", **options: object) -> FileColumns:
     pq.write_table(table, path / "t.parquet", **options)
     footer = pq.read_metadata(path / "t.parquet")
-    return match_columns(footer, wanted, (datetime_calendar(mode), int96_calendar(mode)), case_sensitive=False)
+    corrected = mode == "CORRECTED"
+    return match_columns(footer, wanted, corrected_dates=corrected, corrected_int96=corrected, case_sensitive=False)
 
 
 def test_columns_have_their_names_and_leaves(tmp_path: Path) -> None:
@@ -105,14 +101,14 @@ def test_dates_of_unknown_calendars_are_rejected(tmp_path: Path, mode: str) -> N
     ("metadata", "corrected"),
     [
         ({}, True),
-        ({b"org.apache.spark.version": b"2.4.8"}, False),
-        ({b"org.apache.spark.version": b"3.0.0"}, True),
-        ({b"org.apache.spark.version": b"4.3.0", b"org.apache.spark.legacyDateTime": b""}, False),
+        ({"org.apache.spark.version": b"2.4.8"}, False),
+        ({"org.apache.spark.version": b"3.0.0"}, True),
+        ({"org.apache.spark.version": b"4.3.0", "org.apache.spark.legacyDateTime": b""}, False),
     ],
 )
-def test_spark_says_which_calendar_it_wrote(metadata: dict[bytes, bytes], corrected: bool) -> None:
-    assert datetime_calendar("CORRECTED").is_stored(metadata) is corrected
-    assert datetime_calendar("LEGACY").is_stored(metadata) is (corrected and bool(metadata))
+def test_spark_says_which_calendar_it_wrote(metadata: dict[str, bytes], corrected: bool) -> None:
+    assert DATETIMES.are_as_stored(metadata, by_option=True) is corrected
+    assert DATETIMES.are_as_stored(metadata, by_option=False) is (corrected and bool(metadata))
 
 
 def test_names_that_differ_in_case_are_rejected(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Column, Comparison, Op
 from pushdown_spark.expressions.types import LogicalType
-from pushdown_spark.formats.parquet.column_mapping import datetime_calendar, int96_calendar
 from pushdown_spark.formats.parquet.cost import ParquetSample, RowSize, estimate, reader_seconds
 from pushdown_spark.formats.parquet.file_parts import parquet_inputs
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
@@ -20,7 +19,6 @@ from pushdown_spark.relations.listing import local_files
 
 ROWS = 200_000
 COLUMNS = [f"c{number}" for number in range(60)]
-CALENDARS = (datetime_calendar("CORRECTED"), int96_calendar("CORRECTED"))
 
 
 def sample(row_share: float, hit_share: float, page_share: float = 1.0, values: float = 61) -> ParquetSample:
@@ -54,10 +52,18 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def query_of(path: Path, comparison: Comparison) -> ParquetQuery:
+    return ParquetQuery(
+        pq.read_schema(path),
+        ArrowFilter(comparison),
+        corrected_dates=True,
+        corrected_int96=True,
+        case_sensitive=False,
+    )
+
+
 def reason(path: Path, column: str, op: Op, value: int, startup: float = 0.0) -> str:
-    schema = pq.read_schema(path)
-    comparison = Comparison(Column((column,), LogicalType.INTEGER, pa.int64()), op, value)
-    query = ParquetQuery(schema, ArrowFilter(comparison), CALENDARS, case_sensitive=False)
+    query = query_of(path, Comparison(Column((column,), LogicalType.INTEGER, pa.int64()), op, value))
     return estimate(parquet_inputs(local_files([str(path)] * 8)), query, startup).reason
 
 
@@ -78,7 +84,7 @@ def test_a_sample_has_only_the_members_that_the_filter_needs(tmp_path: Path) -> 
     structs = pa.array([{"x": number, "y": "long", "z": {"x": -number}} for number in range(10)])
     pq.write_table(pa.table({"id": pa.array(range(10)), "s": structs}), tmp_path / "t.parquet")
     compared = Comparison(Column(("s", "z", "x"), LogicalType.INTEGER, pa.int64()), Op.LT, -7)
-    query = ParquetQuery(pq.read_schema(tmp_path / "t.parquet"), ArrowFilter(compared), CALENDARS, case_sensitive=False)
+    query = query_of(tmp_path / "t.parquet", compared)
     (file,) = local_files([str(tmp_path / "t.parquet")])
     with open_parquet(file.path, file.storage, query) as source:
         assert source.filter_columns.leaf_indices == (3,)

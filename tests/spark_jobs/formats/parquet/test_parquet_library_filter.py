@@ -15,13 +15,11 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.scope import Scope
-from pushdown_spark.formats.parquet.column_mapping import datetime_calendar, int96_calendar
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
 from pushdown_spark.formats.parquet.library_filter import library_filter
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics, UnitOutcome
 from pushdown_spark.relations.storage import LOCAL
 
-CALENDARS = (datetime_calendar("CORRECTED"), int96_calendar("CORRECTED"))
 STRINGS = ["a", "ab", "a%c", "", None, "ü日本", "zzz" * 30]
 TABLE = pa.table(
     {
@@ -90,7 +88,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def matching_rows(path: Path, arrow_filter: ArrowFilter, counts: ParquetMetrics) -> list[str]:
-    query = ParquetQuery(TABLE.schema, arrow_filter, CALENDARS, case_sensitive=False)
+    query = ParquetQuery(TABLE.schema, arrow_filter, corrected_dates=True, corrected_int96=True, case_sensitive=False)
     with open_parquet(str(path), LOCAL, query) as file:
         batches = list(file.batches(0, path.stat().st_size, counts))
     return list(map(repr, pa.Table.from_batches(batches, TABLE.schema).to_pylist()))

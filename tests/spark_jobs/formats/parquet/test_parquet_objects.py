@@ -14,21 +14,20 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Column, Comparison, Op
 from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.parquet.address import check_store
-from pushdown_spark.formats.parquet.column_mapping import datetime_calendar, int96_calendar
 from pushdown_spark.formats.parquet.file_parts import ParquetInput
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics, UnitOutcome
 from pushdown_spark.relations.s3_settings import KeyPair, Proxy, S3Settings
 from pushdown_spark.relations.storage import Storage
 
-CALENDARS = (datetime_calendar("CORRECTED"), int96_calendar("CORRECTED"))
 ROWS, EACH = 40_000, 5_000
 TABLE = pa.table({"id": range(ROWS), "text": [f"row {number}" for number in range(ROWS)]})
-ALL = ParquetQuery(TABLE.schema, None, CALENDARS, case_sensitive=False)
+ALL = ParquetQuery(TABLE.schema, None, corrected_dates=True, corrected_int96=True, case_sensitive=False)
 NEEDLE = ParquetQuery(
     TABLE.schema,
     ArrowFilter(Comparison(Column(("id",), LogicalType.INTEGER, pa.int64()), Op.EQ, 32_100)),
-    CALENDARS,
+    corrected_dates=True,
+    corrected_int96=True,
     case_sensitive=False,
 )
 

@@ -14,8 +14,9 @@ from pyspark.sql import types as t
 
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.expressions.byte_patterns.text import BytePattern, Fields
+from pushdown_spark.formats.scan_task import sum_metrics
 from pushdown_spark.formats.text.byte_search import Searcher
-from pushdown_spark.formats.text.line_filter import LineFilterTask, LineMatcher, LineSyntax, TextTask, total
+from pushdown_spark.formats.text.line_filter import LineFilterTask, LineMatcher, LineQuery, LineSyntax, TextMetrics
 from pushdown_spark.formats.text.line_reader import LineReader, Window
 from pushdown_spark.formats.text.text_options import unquoted_string_values
 from pushdown_spark.relations.listing import Compression, Split
@@ -131,21 +132,21 @@ def test_lines_that_parse_alike_are_accepted(line: bytes) -> None:
 
 def _scan(
     path: Path, tasks: int, skip: tuple[int, ...] = (), cap: int | None = None
-) -> tuple[list[str], list[TextTask]]:
+) -> tuple[list[str], list[TextMetrics]]:
     """Return the candidates of a file that is cut into tasks, and the counts of the tasks."""
     size = path.stat().st_size
     step = -(-size // tasks)
     cut = tuple(
         Task((Split(str(path), start, min(start + step, size), Compression.NONE),)) for start in range(0, size, step)
     )
-    counts: dict[int, TextTask] = {}
-    scan = LineFilterTask(cut, Searcher(PATTERN), None, LineSyntax(), counts.__setitem__, skip, cap)
+    counts: dict[int, dict[str, TextMetrics]] = {}
+    scan = LineFilterTask(cut, LineQuery(Searcher(PATTERN), None, LineSyntax()), counts.__setitem__, cap, skip)
 
     def numbers() -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"id": list(range(len(cut)))})
 
     found = [line for batch in scan(numbers()) for line in batch.column(0).to_pylist()]
-    return found, [counts[number] for number in range(len(cut))]
+    return found, [counts[number][str(path)] for number in range(len(cut))]
 
 
 def _number_lines(tmp_path: Path, count: int) -> Path:
@@ -157,7 +158,7 @@ def _number_lines(tmp_path: Path, count: int) -> Path:
 def test_workers_exclude_imported_modules_from_garbage_collection(spark: SparkSession, tmp_path: Path) -> None:
     path = _number_lines(tmp_path, 3)
     task = Task((Split(str(path), 0, path.stat().st_size, Compression.NONE),))
-    scan = LineFilterTask((task,), Searcher(PATTERN), None, LineSyntax(), lambda _, __: None)
+    scan = LineFilterTask((task,), LineQuery(Searcher(PATTERN), None, LineSyntax()), lambda _, __: None)
 
     def frozen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from scan(batches)
@@ -173,11 +174,10 @@ def test_a_scan_returns_every_line_once_and_counts_bytes_and_lines(tmp_path: Pat
     path = _number_lines(tmp_path, 300)
     found, counts = _scan(path, tasks)
     assert found == [f"{n} x" for n in range(0, 300, 3)]
-    done = total(count.files[str(path)] for count in counts)
-    assert done.candidate_lines == 100
+    done = sum_metrics(counts)
+    assert (done.rows_decoded, done.rows_returned) == (100, 100)
     assert done.candidate_bytes == sum(map(len, found))
     assert done.bytes_searched == path.stat().st_size
-    assert all(count.is_exhausted for count in counts)
 
 
 def test_slices_of_a_task_are_disjoint_and_complete(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_slices_of_a_task_are_disjoint_and_complete(tmp_path: Path) -> None:
     while not exhausted:
         part, (count,) = _scan(path, 1, skip=(len(joined),), cap=7)
         joined += part
-        exhausted = count.is_exhausted
+        exhausted = count.rows_decoded < 7
     assert joined == whole
 
 

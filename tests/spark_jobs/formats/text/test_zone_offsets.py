@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from pushdown_spark.formats.text.zone_offsets import zone_offsets
+from pushdown_spark.formats.text.text_options import zone_offsets
 
 TRANSITION = 1_425_798_000
 """2015-03-08T07:00:00Z, when daylight saving time began in New York."""

@@ -1,0 +1,55 @@
+"""The calendar of old dates and timestamps in files, and Spark's settings for it.
+
+Spark 2 wrote dates in the hybrid of the Julian and the Gregorian calendar, and Spark 3 writes them in the proleptic
+Gregorian calendar. Files of Spark name its version. Settings and options say how files of other writers are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    # Workers import this module, too.
+    from pyspark.sql import SparkSession
+
+_SPARK_VERSION = "org.apache.spark.version"
+
+
+@dataclass(frozen=True)
+class OldValues:
+    """A kind of values for which Spark may convert the calendar.
+
+    Spark writes them as it reads them since its version `since`, unless the file has the key `legacy_key`.
+    """
+
+    name: str
+    since: bytes
+    legacy_key: str
+
+    def are_as_stored(self, metadata: Mapping[str, bytes], *, by_option: bool) -> bool:
+        """Return whether Spark reads the values as stored, given the key-value pairs of a file.
+
+        `by_option` is the answer for files of other writers.
+        """
+        version = metadata.get(_SPARK_VERSION)
+        return by_option if version is None else version >= self.since and self.legacy_key not in metadata
+
+    def rebase_mode(self, spark: SparkSession, source: str, options: Mapping[str, str]) -> str:
+        """Return how the source `avro` or `parquet` of Spark reads the values in files of other writers.
+
+        `CORRECTED` reads them as stored, `LEGACY` converts them from the old calendar, `EXCEPTION` fails. The keys of
+        options are in lower case.
+        """
+        # Given a default, Spark would not return its own.
+        setting = options.get(f"{self.name}rebasemode") or spark.conf.get(
+            f"spark.sql.{source}.{self.name}RebaseModeInRead"
+        )
+        return (setting or "EXCEPTION").strip().upper()
+
+
+DATETIMES = OldValues("datetime", b"3.0.0", "org.apache.spark.legacyDateTime")
+"""Dates and timestamps."""
+INT96 = OldValues("int96", b"3.1.0", "org.apache.spark.legacyINT96")
+"""Timestamps that Parquet files store in 96 bits."""

@@ -1,0 +1,168 @@
+"""Scans by Python workers, in tasks: the DataFrame, incremental scans, progress, and the report."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Generic, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from pushdown_spark.contract import FileReport, SourceReport
+from pushdown_spark.contract.progress import SourceProgress
+from pushdown_spark.formats.scan_task import Metrics, Report, ScanTask, sum_metrics
+from pushdown_spark.relations.packing import Task
+from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.scan.base import IncrementalScan, Scan, batch_size
+from pushdown_spark.scan.metrics import WHOLE_SCAN, TaskCounts, by_file, most_read_files, of_batch
+from pushdown_spark.scan.plan import ScanPlan
+from pushdown_spark.scan.tasks import progress_of, tasks_of, with_constants
+
+Plan = TypeVar("Plan", bound=ScanPlan)
+
+
+class WorkerScan(Scan, Generic[Plan, Metrics]):
+    """A scan of one source by Python workers, whose tasks count what they read of each file."""
+
+    carrier: ClassVar[str | None] = None
+    """Where lines are searched, None for formats without lines."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        request: ScanRequest,
+        plan: Plan,
+        notes: tuple[str, ...],
+        *,
+        share: float = 1.0,
+    ) -> None:
+        """`share` is the share of every file that is read."""
+        self._spark = spark
+        self._request = request
+        self._plan = plan
+        self._notes = notes
+        # Not `TaskCounts[...]()`: its type argument would be pickled, and workers would import this module.
+        counts: TaskCounts[dict[str, Metrics]] = TaskCounts()
+        self._counts = spark.sparkContext.accumulator({}, counts)
+        self._tasks = tasks_of(spark, request, plan.files, share=share)
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The scan's tasks, in file order."""
+        return self._tasks
+
+    @abstractmethod
+    def run_tasks(self, tasks: tuple[Task, ...], batch: int, cap: int | None, skip: tuple[int, ...]) -> DataFrame:
+        """Return the rows of some tasks.
+
+        Each task may stop after `cap` rows, unless `cap` is None. `skip` has the number of rows of each task that were
+        returned before. It is empty if there are none.
+        """
+
+    def is_exhausted(self, batch: int, number: int, cap: int) -> bool:
+        """Return whether a task of a batch with a cap has returned all rows that the scan needs of it."""
+        return True
+
+    def frame(self) -> DataFrame:
+        """Return all rows, with the requested implicit columns."""
+        return self._all_rows
+
+    @cached_property
+    def _all_rows(self) -> DataFrame:
+        return self.run_tasks(self._tasks, WHOLE_SCAN, None, ())
+
+    def incremental(self, limit: int) -> IncrementalScan:
+        """Return the scan in batches of tasks."""
+        return _TaskBatches(self, limit)
+
+    def progress(self) -> SourceProgress:
+        """Return what the finished tasks of the whole scan have searched."""
+        counts = of_batch(self._counts.value, WHOLE_SCAN)
+        rows = sum(file.rows_returned for task in counts.values() for file in task.values())
+        return progress_of(self._tasks, counts.keys(), rows)
+
+    def report(self) -> SourceReport:
+        """Return the plan, and the counts of the tasks that have run."""
+        planned = self._plan.report(self._request, self._notes, self.carrier)
+        if not self._counts.value:
+            return planned
+        files = {path: sum_metrics(parts) for path, parts in by_file(self._counts.value.values()).items()}
+        total = sum_metrics(files.values())
+        return planned.model_copy(
+            update={
+                "files_read": len(files),
+                "bytes_read": total.bytes_read,
+                "rows_decoded": total.rows_decoded,
+                "rows_after_pushdown": total.rows_returned,
+                "skipped": {"files": self._plan.count_skipped(len(files)), **total.count_skipped(planned.bytes_total)},
+                "units": total.units,
+                "files": most_read_files(
+                    FileReport(path=path, bytes_read=file.bytes_read, rows_decoded=file.rows_decoded, units=file.units)
+                    for path, file in files.items()
+                ),
+                **total.details,
+            }
+        )
+
+    def _counter(self, batch: int) -> Report[Metrics]:
+        """Return what adds the counts of a task of a batch to those of the scan."""
+        counts = self._counts
+
+        def add(number: int, metrics: dict[str, Metrics]) -> None:
+            counts.add({(batch, number): metrics})
+
+        return add
+
+    def _map(self, task: ScanTask[Any, Metrics], schema: StructType | str) -> DataFrame:
+        """Return what a task yields, one partition for each number."""
+        count = len(task.tasks)
+        return self._spark.range(0, count, 1, max(count, 1)).mapInArrow(task, schema)
+
+    def _with_constants(self, rows: DataFrame, tasks: Sequence[Task]) -> DataFrame:
+        """Add the implicit columns and partition columns to the rows of some tasks."""
+        return with_constants(rows, self._request, [self._plan.files[task.file].uri for task in tasks])
+
+
+class _TaskBatches(IncrementalScan):
+    """A scan in growing batches of tasks, in file order. An early stop does not have to kill workers."""
+
+    def __init__(self, scan: WorkerScan[Any, Any], limit: int) -> None:
+        self._scan = scan
+        self._pending = [_TaskSlice(task, 0, max(limit, 1)) for task in scan.tasks]
+        self._batch = 0
+        self._running: list[_TaskSlice] = []
+
+    def next_frame(self) -> DataFrame | None:
+        """Return the rows of the next batch, None after the last. Batches grow and begin with unfinished tasks."""
+        self._requeue()
+        if not self._pending:
+            return None
+        size = batch_size(self._batch)
+        self._running, self._pending = self._pending[:size], self._pending[size:]
+        self._batch += 1
+        cap = max(part.cap for part in self._running)
+        tasks = tuple(part.task for part in self._running)
+        return self._scan.run_tasks(tasks, self._batch, cap, tuple(part.skip for part in self._running))
+
+    def _requeue(self) -> None:
+        """Put the unfinished tasks of the last batch first, with a higher cap."""
+        cap = max((part.cap for part in self._running), default=0)
+        unfinished = [
+            replace(part, skip=part.skip + cap, cap=cap * 8)
+            for number, part in enumerate(self._running)
+            if not self._scan.is_exhausted(self._batch, number, cap)
+        ]
+        self._pending = unfinished + self._pending
+        self._running = []
+
+
+@dataclass(frozen=True)
+class _TaskSlice:
+    """A task, the number of rows that earlier batches returned, and the maximum for the next batch."""
+
+    task: Task
+    skip: int
+    cap: int
