@@ -1,12 +1,15 @@
-"""Spark's settings directory: what it may change, and its replacement on the class path of a JVM.
+"""Spark's settings: those that spark-submit reads, and the replacement of their directory on the class path of a JVM.
 
 Java's class data sharing does not work with a directory that has files on the class path.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from airflow_pushdown.hooks.spark_installation import SparkInstallation
 
 CONF_DIRECTORY = "SPARK_CONF_DIR"
 """The variable with the directory of Spark's settings."""
@@ -14,6 +17,23 @@ _HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _DEFAULTS = "spark-defaults.conf"
 _TEMPLATE = ".template"
 _PROPERTIES, _BOTH = "--properties-file", "--load-spark-defaults"
+_PROPERTY = re.compile(r"^\s*(?P<key>[^\s#!=:]+)\s*[\s=:]\s*(?P<value>.*?)\s*$", re.MULTILINE)
+
+
+def submit_settings(
+    installation: SparkInstallation,
+    conf: Mapping[str, str],
+    properties_file: str | None = None,
+    conf_directory: str | None = None,
+) -> dict[str, str]:
+    """Return the settings that spark-submit will see: those of the properties file that it reads, and of `conf`.
+
+    That is the user's file, or that of the settings directory, which is by default the installation's.
+    """
+    directories = [Path(conf_directory)] if conf_directory else (home / "conf" for home in installation.homes())
+    files = [Path(properties_file)] if properties_file else [directory / _DEFAULTS for directory in directories]
+    text = next((file.read_text(encoding="utf-8") for file in files if file.is_file()), "")
+    return {**{match["key"]: match["value"] for match in _PROPERTY.finditer(text)}, **conf}
 
 
 def unmovable_file(home: Path, environment: Mapping[str, str]) -> Path | None:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from airflow_pushdown.exceptions import config_error, exception_for
 from airflow_pushdown.hooks.conf_directory import environment_script
-from airflow_pushdown.hooks.environment import SparkInstallation
-from airflow_pushdown.hooks.packages import jars_home, spark_version
+from airflow_pushdown.hooks.spark_installation import SparkInstallation
 from airflow_pushdown.packaging import job_archive
 from pushdown_spark.contract import JobError, JobSpec, SourceSpec
 from pushdown_spark.contract.versions import unsupported_spark
@@ -77,22 +76,22 @@ def check_driver_python(
     which Python spark-submit starts. In a file system other than this machine's, directories may be further columns,
     so that no name is certainly wrong.
     """
-    home = jars_home(installation)
+    home = installation.jars_home
     if home is None or environment_script(home, environment) is not None:
         return
     executable = driver_python(settings, environment)
     python = describe_python(executable, environment) if executable else None
     if python is None:
         return
-    require_matching_pyspark(python, installation.binary, spark_version(installation))
+    require_matching_pyspark(python, installation.binary, installation.version)
     require_libraries(python)
-    if has_local_files and _may_have_wrong_names(spec):
+    if has_local_files and _needs_name_check(spec):
         error = declared_names_error(python, environment, job_archive(), spec_path)
         if error is not None:
             raise exception_for(error)
 
 
-def _may_have_wrong_names(spec: JobSpec) -> bool:
+def _needs_name_check(spec: JobSpec) -> bool:
     """Return whether the query of a job may name columns that the declared schema of its only source lacks."""
     if spec.query is None or spec.query.source is None:
         return False

@@ -19,24 +19,19 @@ from airflow_pushdown.hooks.application import (
 from airflow_pushdown.hooks.archive_recording import start_archive
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE
 from airflow_pushdown.hooks.cluster_driver import ClusterDriverHook, Submission
-from airflow_pushdown.hooks.conf_directory import CONF_DIRECTORY, unmovable_file
+from airflow_pushdown.hooks.conf_directory import CONF_DIRECTORY, submit_settings, unmovable_file
 from airflow_pushdown.hooks.credentials import confidential
-from airflow_pushdown.hooks.environment import child_environment, find_installation
+from airflow_pushdown.hooks.environment import child_environment
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.failures import driver_killed_error, driver_lost_error, signal_of, task_killed_error
 from airflow_pushdown.hooks.jvm_options import SUBMIT_OPTIONS, compiler_options, user_options
-from airflow_pushdown.hooks.output import JobOutput
-from airflow_pushdown.hooks.packages import (
-    GivenJars,
-    jars_home,
-    packages_for,
-    require_supported_spark,
-    submit_settings,
-)
+from airflow_pushdown.hooks.packages import CLASS_PATH_KEY, JARS_KEY, PACKAGES_KEY, packages_with_avro
 from airflow_pushdown.hooks.processes import JobProcess
 from airflow_pushdown.hooks.secret_settings import mask_setting, properties_text, separate_secrets, with_properties
+from airflow_pushdown.hooks.spark_installation import find_installation
 from airflow_pushdown.hooks.spark_python import check_driver_python
 from airflow_pushdown.hooks.standalone import shared_program, standalone_command, standalone_environment
+from airflow_pushdown.hooks.submit_output import SubmitOutput
 from airflow_pushdown.hooks.yarn import run_tag
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.spark_settings import SUBMIT_DEFAULTS, serialize_all
@@ -71,7 +66,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         self._job: JobProcess | None = None
         self._has_no_driver = False
         self._reported: Application | None = None
-        self._output = JobOutput()
+        self._output = SubmitOutput()
         try:
             super().__init__(
                 conf={**SUBMIT_DEFAULTS, **serialize_all(conf)},
@@ -91,17 +86,15 @@ class PushdownSubmitHook(ClusterDriverHook):
             spark_python=submission.spark_python,
             environ=os.environ,
         )
-        require_supported_spark(self._installation)
-        jars = GivenJars(
-            self._packages,
-            self._jars,
-            self._driver_class_path,
-            serialize_all(conf),
+        self._installation.require_supported()
+        jars = {PACKAGES_KEY: self._packages, JARS_KEY: self._jars, CLASS_PATH_KEY: self._driver_class_path}
+        self._settings = submit_settings(
+            self._installation,
+            {**serialize_all(conf), **{key: value for key, value in jars.items() if value}},
             self._properties_file,
             {**os.environ, **serialize_all(self._env)}.get(CONF_DIRECTORY),
         )
-        self._settings = submit_settings(jars, self._installation)
-        self._packages = packages_for(submission.spec, jars, self._installation)
+        self._packages = packages_with_avro(submission.spec, self._installation, self._settings) or self._packages
         self._history_server = history_server(self.history_extra, serialize_all(conf).get(HISTORY_KEY))
         self._exchange = self._open_exchange()
         self._application_args = ["--spec", self._exchange.spec_location]
@@ -220,7 +213,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         """Run spark-submit with JVM options that shorten its start, and without them if the JVM refuses them."""
         fast_command, fast_environment = command, self._with_compiler(environment)
         directory = self._submission.class_archives or os.environ.get(DIRECTORY_VARIABLE) or None
-        with start_archive(directory, self._installation, fast_environment, self._class_settings) as archive:
+        with start_archive(directory, self._installation, fast_environment, self._settings) as archive:
             if archive is not None:
                 fast_command, fast_environment = archive.configure(fast_command, fast_environment)
             returncode = self._start(fast_command, fast_environment)
@@ -233,7 +226,7 @@ class PushdownSubmitHook(ClusterDriverHook):
             if returncode == 0 or not self._output.is_jvm_refused or fast_environment == environment:
                 return returncode
             self.log.warning("The job starts again without the JVM options of this provider: %s", self._output.cause)
-            self._output = JobOutput()
+            self._output = SubmitOutput()
             returncode = self._start(command, environment)
             if archive is not None and self._exchange.read_result() is not None:
                 archive.give_up()
@@ -275,16 +268,9 @@ class PushdownSubmitHook(ClusterDriverHook):
 
     def _has_local_files(self, environment: Mapping[str, str]) -> bool:
         """Return whether paths without a scheme are on this machine."""
-        home = jars_home(self._installation)
+        home = self._installation.jars_home
         is_set = any(key.endswith(_DEFAULT_FILES) for key in self._settings)
         return home is not None and not is_set and unmovable_file(home, environment) is None
-
-    @property
-    def _class_settings(self) -> Mapping[str, str]:
-        """The settings with the class path of the driver."""
-        if not self._driver_class_path:
-            return self._settings
-        return {**self._settings, "spark.driver.extraClassPath": self._driver_class_path}
 
     def _follow(self, job: JobProcess) -> None:
         """Log the job's output. On a cluster, the provider's hook extracts the ids of driver and application."""

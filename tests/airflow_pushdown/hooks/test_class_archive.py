@@ -16,7 +16,8 @@ from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.hooks.archive_recording import start_archive
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, ClassArchive, class_archive
 from airflow_pushdown.hooks.cluster_driver import Submission
-from airflow_pushdown.hooks.environment import SparkInstallation, child_environment, find_installation
+from airflow_pushdown.hooks.environment import child_environment
+from airflow_pushdown.hooks.spark_installation import SparkInstallation, find_installation
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from pushdown_spark.contract import JobSpec, QuerySpec, SourceSpec
 

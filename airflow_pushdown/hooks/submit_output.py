@@ -53,8 +53,8 @@ _FINAL_CAUSES = (
 _MAX_CAUSE = 500
 
 
-class JobOutput:
-    """The output of one job. Lines are passed in order.
+class SubmitOutput:
+    """The output of one spark-submit. Lines are passed in order.
 
     A stack trace has the level of the line before it. Frames of warnings have level DEBUG.
     """
