@@ -63,7 +63,7 @@ OPERATOR_PARAMETERS = [(operator, row) for operator in OPERATORS for row in para
 def own_parameters(operator: str) -> dict[str, inspect.Parameter]:
     parameters: dict[str, inspect.Parameter] = {}
     for level in OPERATOR_CLASSES[operator].mro():
-        if issubclass(level, PushdownBaseOperator):
+        if level.__module__.startswith("airflow_pushdown."):
             for name, parameter in inspect.signature(level.__init__).parameters.items():
                 if name != "self" and parameter.kind is not inspect.Parameter.VAR_KEYWORD:
                     parameters.setdefault(name, parameter)
