@@ -71,7 +71,7 @@ def render_report(run: TaskRun, *, in_airflow: bool = False) -> str:
         .render(
             title=f"{key.dag_id} / {key.task_id} - Pushdown report",
             run=run,
-            refresh=REFRESH_SECONDS if run.active else None,
+            refresh=REFRESH_SECONDS if run.is_active else None,
             links=Links(in_airflow=in_airflow),
             changes=changes,
             charts=drawing.history_charts(run.history, key, changes),

@@ -235,7 +235,7 @@ def test_charts_need_three_runs_and_have_dates() -> None:
     assert history_charts(runs[:2], task_key, ()) == ()
     for chart in history_charts(runs, task_key, ()):
         assert chart.dates == ("Jan 1", "Jan 2", "Jan 3")
-        assert [bar.current for bar in chart.bars] == [False, False, True]
+        assert [bar.is_current for bar in chart.bars] == [False, False, True]
     many = history_charts([past_run(number, result) for number in range(9)], task_key, ())
     assert many[0].dates == ("Jan 1", "Jan 5", "Jan 9")
 
@@ -396,7 +396,7 @@ def test_the_page_lists_the_scans_of_a_task() -> None:
         ended=None,
         try_number=1,
         result=result,
-        stored=True,
+        has_value=True,
         spark_page=None,
         history=(),
     )
