@@ -38,7 +38,11 @@ def submit_settings(
 
 def unmovable_file(home: Path, environment: Mapping[str, str]) -> Path | None:
     """Return a settings file that the JVM of spark-submit can only find on its class path, None without one."""
-    spark = [file for file in _files(_directory(home, environment)) if not _is_movable(file)]
+    spark = [
+        file
+        for file in _files(_directory(home, environment))
+        if file.name != _DEFAULTS and not file.name.endswith(_TEMPLATE)
+    ]
     hadoop = [file for name in _HADOOP if environment.get(name) for file in _files(Path(environment[name]))]
     return next(iter((*spark, *hadoop)), None)
 
@@ -70,7 +74,3 @@ def _directory(home: Path, environment: Mapping[str, str]) -> Path:
 
 def _files(directory: Path) -> list[Path]:
     return sorted(directory.iterdir()) if directory.is_dir() else []
-
-
-def _is_movable(file: Path) -> bool:
-    return file.name == _DEFAULTS or file.name.endswith(_TEMPLATE)

@@ -96,7 +96,8 @@ class PushdownSubmitHook(ClusterDriverHook):
         )
         self._packages = packages_with_avro(submission.spec, self._installation, self._settings) or self._packages
         self._history_server = history_server(self.history_extra, serialize_all(conf).get(HISTORY_KEY))
-        self._exchange = self._open_exchange()
+        # A driver on this machine needs no files that others can read.
+        self._exchange = Exchange.open_shared(*self.exchange_place) if self.is_cluster else Exchange.create_private()
         self._application_args = ["--spec", self._exchange.spec_location]
 
     def submit(self, application: str = "", **kwargs: object) -> str | None:
@@ -341,10 +342,6 @@ class PushdownSubmitHook(ClusterDriverHook):
             or self._should_track_driver_via_k8s_api()
             or self._should_track_yarn_application_via_rm_api()
         )
-
-    def _open_exchange(self) -> Exchange:
-        """Create a private directory for a local driver, otherwise open the files of the run at `exchange_dir`."""
-        return Exchange.open_shared(*self.exchange_place) if self.is_cluster else Exchange.create_private()
 
     @property
     def exchange_place(self) -> tuple[str | None, str, str | None]:

@@ -12,7 +12,7 @@ from airflow.sdk import Asset, AssetAlias, Context
 from airflow.sdk.bases.xcom import BaseXCom
 
 from airflow_pushdown.assets import inlets_of, outlet_of, record_output
-from airflow_pushdown.exceptions import config_error, exception_for
+from airflow_pushdown.exceptions import exception_for
 from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
 from airflow_pushdown.hooks.database_connections import database_connection
 from airflow_pushdown.metrics import emit
@@ -22,15 +22,9 @@ from airflow_pushdown.operators.parse_checks import check_literals
 from airflow_pushdown.operators.values import entries, naming_parameters, run_interval, switch
 from airflow_pushdown.parameters import parameters_of, renderers_for, template_fields_for
 from airflow_pushdown.progress_reports import log_group
-from airflow_pushdown.spark_settings import (
-    ParameterConflictError,
-    UnsafeSettingError,
-    refuse_unsafe_settings,
-    session_conf,
-)
+from airflow_pushdown.spark_settings import refuse_unsafe_settings, session_conf
 from pushdown_spark.contract import (
     AnySourceSpec,
-    ErrorCode,
     IntervalSpec,
     JobResult,
     JobSpec,
@@ -177,18 +171,12 @@ class PushdownBaseOperator(JobOperator):
         output = None if request.scans else output_spec(self._output_values())
         conf = entries("conf", self.conf)
         formats = frozenset(str(source.format) for source in request.sources.values())
-        try:
-            for source in request.sources.values():
-                if isinstance(source, RemoteSourceSpec):
-                    continue
+        for source in request.sources.values():
+            if not isinstance(source, RemoteSourceSpec):
                 # The table of a catalog may have files of any format.
                 files = source.format.value if isinstance(source, SourceSpec) else None
                 refuse_unsafe_settings(conf, source.options, files)
-            mapped = session_conf(self.operator_name, self._mapped_values(), conf, formats)
-        except UnsafeSettingError as error:
-            raise config_error(str(error), ErrorCode.UNSAFE_SETTING) from error
-        except ParameterConflictError as error:
-            raise config_error(str(error)) from error
+        mapped = session_conf(self.operator_name, self._mapped_values(), conf, formats)
         # Errors of scans that depend on each other name the parameter themselves.
         with naming_parameters({}):
             return JobSpec(

@@ -125,10 +125,10 @@ def _distance(left: Box, right: Box) -> float:
         _reach(one)[1] + _GAP - _reach(other)[0]
         for one in left.boxes()
         for other in right.boxes()
-        if _share_rows(one, other)
+        if _share_height(one, other)
     )
 
 
-def _share_rows(one: Box, other: Box) -> bool:
+def _share_height(one: Box, other: Box) -> bool:
     """Return whether two boxes are next to each other, with the edges and the condition under them."""
     return one.top < other.top + other.height + LEVEL_GAP and other.top < one.top + one.height + LEVEL_GAP
