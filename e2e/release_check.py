@@ -25,8 +25,8 @@ from e2e.api import AirflowApi
 from e2e.checks import REPORT_LINK
 from e2e.documentation import DATA, dag_examples, failing_dag, first_steps, wrong_inputs
 from e2e.processes import E2eError, Programs, wait_for
+from e2e.release_artifacts import check_archives, check_image, check_types, replace_paths
 from e2e.release_environments import Environments, clean_variables, output_of, rows
-from e2e.release_ways import check_archives, check_image, check_types, replace_paths
 from e2e.services import AirflowServices
 
 DAILY, MAPPED, JOIN, AVRO_TO_ORC = "daily_purchases", "purchases_by_region", "refunds_of_users", "avro_to_orc"

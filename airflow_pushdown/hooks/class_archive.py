@@ -116,7 +116,7 @@ class ClassArchive:
                 command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
             )
             for line in run.stdout.splitlines():
-                output.level_of(line)
+                output.add(line)
             if run.returncode == 0 and self._draft.is_file():
                 self.keep_draft()
             else:

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_pushdown.exceptions import config_error, exception_for
+from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.conf_directory import environment_script
+from airflow_pushdown.hooks.name_check import check_names
 from airflow_pushdown.hooks.spark_installation import SparkInstallation
-from airflow_pushdown.packaging import job_archive
-from pushdown_spark.contract import JobError, JobSpec, SourceSpec
+from pushdown_spark.contract import JobSpec
 from pushdown_spark.contract.versions import unsupported_spark
 
 REQUIRED_MODULES = ("cramjam", "hyperscan", "isal", "pyarrow", "pydantic", "sqlglot")
@@ -39,11 +39,6 @@ print(json.dumps({"version": platform.python_version(), "distributions": distrib
 """
 """The program that describes a Python. It imports no package, which would take longer than everything else."""
 _SECONDS = 60
-_LONGEST_PREDICATE = 10_000
-"""Parsing a longer predicate, such as a list of thousands of values, may take longer than the start of Spark."""
-_WORD = re.compile(r"\w+")
-_COMPARISON = re.compile(r"""\s*(\w+)\s*(?:=|<=|>=|<|>|!=)\s*(?:'[^'\\]*'|-?\d+(?:\.\d+)?)\s*""")
-_COMPARISONS = re.compile(rf"{_COMPARISON.pattern}(?:\bAND\b{_COMPARISON.pattern})*", re.IGNORECASE)
 _RELEASE = re.compile(r"\d+\.\d+")
 
 
@@ -85,20 +80,8 @@ def check_driver_python(
         return
     require_matching_pyspark(python, installation.binary, installation.version)
     require_libraries(python)
-    if has_local_files and _needs_name_check(spec):
-        error = declared_names_error(python, environment, job_archive(), spec_path)
-        if error is not None:
-            raise exception_for(error)
-
-
-def _needs_name_check(spec: JobSpec) -> bool:
-    """Return whether the query of a job may name columns that the declared schema of its only source lacks."""
-    if spec.query is None or spec.query.source is None:
-        return False
-    source = spec.sources[spec.query.source]
-    if not isinstance(source, SourceSpec) or source.schema_ddl is None:
-        return False
-    return may_have_wrong_names(source.schema_ddl, spec.query.columns or (), spec.query.where or "")
+    if has_local_files:
+        check_names(python.executable, environment, spec, spec_path)
 
 
 def driver_python(settings: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
@@ -164,43 +147,6 @@ def require_libraries(python: SparkPython) -> None:
             f"spark_python: {python.executable} lacks libraries of the job ({', '.join(python.missing)}); run "
             f"{python.executable} -m {INSTALL_COMMAND}, or set spark_python to an environment that has them"
         )
-
-
-def may_have_wrong_names(ddl: str, columns: Iterable[str], where: str) -> bool:
-    """Return whether a query has more than comparisons of words of the schema, so that its names are worth a check.
-
-    >>> may_have_wrong_names("id int, kind string", ["id"], "kind = 'x' AND id > 3")
-    False
-    >>> may_have_wrong_names("id int, kind string", ["id"], "knd = 'x'")
-    True
-    """
-    if len(where) > _LONGEST_PREDICATE:
-        return False
-    if where and not _COMPARISONS.fullmatch(where):
-        return True
-    words = set(_WORD.findall(ddl.lower()))
-    names = [*columns, *(match[1] for match in _COMPARISON.finditer(where))]
-    return any(name.lower() not in words for name in names)
-
-
-def declared_names_error(
-    python: SparkPython, environment: Mapping[str, str], code: Path, spec: Path
-) -> JobError | None:
-    """Return the error of a name that the declared schema of a job certainly lacks, None if there is none.
-
-    `code` is the archive of `pushdown_spark`, and `spec` the file of the job spec. The check belongs to the Spark side,
-    whose libraries Airflow's environment lacks. It takes about a third of a second.
-    """
-    path = os.pathsep.join(filter(None, (str(code), environment.get("PYTHONPATH"))))
-    command = [python.executable, "-m", "pushdown_spark.projection.declared_names", str(spec)]
-    try:
-        run = subprocess.run(  # noqa: S603 - runs the Python of the user
-            command, env={**environment, "PYTHONPATH": path}, capture_output=True, check=True, timeout=_SECONDS
-        )
-        return JobError.from_json(run.stdout)
-    except (OSError, subprocess.SubprocessError):
-        # The job itself checks every name and reports its own errors.
-        return None
 
 
 def _release(version: str) -> str:

@@ -279,7 +279,7 @@ class PushdownSubmitHook(ClusterDriverHook):
             if (progress := progress_of_line(line)) is not None:
                 self._report_progress(progress)
                 continue
-            level = self._output.level_of(line)
+            level = self._output.add(line)
             started = started_application(line)
             if started is not None and started != self._reported and self._submission.on_started is not None:
                 # On a cluster, spark-submit names the application several times.

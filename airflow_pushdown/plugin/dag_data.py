@@ -15,8 +15,8 @@ from airflow.sdk.bases.xcom import BaseXCom
 from sqlalchemy import Row, and_, select
 from sqlalchemy.orm import Session, aliased
 
-from airflow_pushdown.plugin.data import TaskKey, report_of
 from airflow_pushdown.plugin.links import PushdownReportLink
+from airflow_pushdown.plugin.task_data import TaskKey, report_of
 from pushdown_spark.contract import SPARK_REQUESTED, JobResult, known_sum
 
 DAYS = 30

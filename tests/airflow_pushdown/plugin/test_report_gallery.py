@@ -44,8 +44,8 @@ from report_site import (  # type: ignore[import-not-found]
 )
 from sqlalchemy import delete, update
 
-from airflow_pushdown.plugin.data import TaskKey
 from airflow_pushdown.plugin.links import PROGRESS_KEY, report_path
+from airflow_pushdown.plugin.task_data import TaskKey
 from airflow_pushdown.progress_reports import ProgressReports
 from pushdown_spark.contract.progress import Progress
 

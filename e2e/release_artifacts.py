@@ -1,4 +1,4 @@
-"""The other ways of the documentation: an image, archives of the environment and of classes, and types for DAGs."""
+"""Checks of what a release and its documentation offer besides wheels: an image, archives, and types for DAGs."""
 
 from __future__ import annotations
 

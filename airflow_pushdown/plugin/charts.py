@@ -1,4 +1,4 @@
-"""The bars of the page's charts over runs and days. The templates render them as SVG."""
+"""Charts over runs and days as bars, which the templates render as SVG, and the changes of the plan between runs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from airflow_pushdown.plugin.dag_data import Day
-from airflow_pushdown.plugin.data import PastRun, TaskKey
 from airflow_pushdown.plugin.model import UNKNOWN
+from airflow_pushdown.plugin.task_data import PastRun, TaskKey
 from pushdown_spark.contract import JobResult, JoinTree, SourceReport
 from pushdown_spark.contract.report_text import human_bytes, human_count, human_seconds, reader_name
 
