@@ -9,13 +9,10 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.conf_directory import environment_script
-from airflow_pushdown.hooks.name_check import check_names
 from airflow_pushdown.hooks.spark_installation import SparkInstallation
-from pushdown_spark.contract import JobSpec
 from pushdown_spark.contract.versions import unsupported_spark
 
 REQUIRED_MODULES = ("cramjam", "hyperscan", "isal", "pyarrow", "pydantic", "sqlglot")
@@ -56,32 +53,22 @@ class SparkPython:
     missing: tuple[str, ...]
 
 
-def check_driver_python(
-    installation: SparkInstallation,
-    settings: Mapping[str, str],
-    environment: Mapping[str, str],
-    spec: JobSpec,
-    spec_path: Path,
-    *,
-    has_local_files: bool,
-) -> None:
-    """Raise `ConfigError`, or the error of a wrong name, if a job cannot run in the Python of a driver on this machine.
+def usable_driver_python(
+    installation: SparkInstallation, settings: Mapping[str, str], environment: Mapping[str, str]
+) -> SparkPython | None:
+    """Return the Python of a driver on this machine, None if it is not certain which one spark-submit starts.
 
-    `settings` are the user's Spark settings, and `spec_path` is the file of the job spec. Passes if it is not certain
-    which Python spark-submit starts. In a file system other than this machine's, directories may be further columns,
-    so that no name is certainly wrong.
+    `settings` are the user's Spark settings. Raises `ConfigError` if a job cannot run in it.
     """
     home = installation.jars_home
     if home is None or environment_script(home, environment) is not None:
-        return
+        return None
     executable = driver_python(settings, environment)
     python = describe_python(executable, environment) if executable else None
-    if python is None:
-        return
-    require_matching_pyspark(python, installation.binary, installation.version)
-    require_libraries(python)
-    if has_local_files:
-        check_names(python.executable, environment, spec, spec_path)
+    if python is not None:
+        require_matching_pyspark(python, installation.binary, installation.version)
+        require_libraries(python)
+    return python
 
 
 def driver_python(settings: Mapping[str, str], environment: Mapping[str, str]) -> str | None:

@@ -25,11 +25,12 @@ from airflow_pushdown.hooks.environment import child_environment
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.failures import driver_killed_error, driver_lost_error, signal_of, task_killed_error
 from airflow_pushdown.hooks.jvm_options import SUBMIT_OPTIONS, compiler_options, user_options
+from airflow_pushdown.hooks.name_check import check_names
 from airflow_pushdown.hooks.packages import CLASS_PATH_KEY, JARS_KEY, PACKAGES_KEY, packages_with_avro
 from airflow_pushdown.hooks.processes import JobProcess
 from airflow_pushdown.hooks.secret_settings import mask_setting, properties_text, separate_secrets, with_properties
 from airflow_pushdown.hooks.spark_installation import find_installation
-from airflow_pushdown.hooks.spark_python import check_driver_python
+from airflow_pushdown.hooks.spark_python import usable_driver_python
 from airflow_pushdown.hooks.standalone import shared_program, standalone_command, standalone_environment
 from airflow_pushdown.hooks.submit_output import SubmitOutput
 from airflow_pushdown.hooks.yarn import run_tag
@@ -200,14 +201,10 @@ class PushdownSubmitHook(ClusterDriverHook):
             environment["PYSPARK_PYTHON"] = self._installation.python or env_vars.get("PYSPARK_PYTHON", "python3")
         if self.is_cluster:
             return self._start(command, environment)
-        check_driver_python(
-            self._installation,
-            self._settings,
-            environment,
-            self._submission.spec,
-            Path(self._exchange.spec_location),
-            has_local_files=self._has_local_files(environment),
-        )
+        python = usable_driver_python(self._installation, self._settings, environment)
+        # Directories of another file system may be further columns, so that no name is certainly wrong.
+        if python is not None and self._has_local_files(environment):
+            check_names(python.executable, environment, self._submission.spec, Path(self._exchange.spec_location))
         return self._run_with_fast_start(command, environment)
 
     def _run_with_fast_start(self, command: list[str], environment: dict[str, str]) -> int:
