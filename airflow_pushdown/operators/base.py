@@ -20,7 +20,7 @@ from airflow_pushdown.operators.job_operator import JobOperator
 from airflow_pushdown.operators.outputs import output_spec
 from airflow_pushdown.operators.parse_checks import check_literals
 from airflow_pushdown.operators.values import entries, naming_parameters, run_interval, switch
-from airflow_pushdown.parameters import parameters_of, renderers_for, template_fields_for
+from airflow_pushdown.parameters import parameters_of
 from airflow_pushdown.progress_reports import log_group
 from airflow_pushdown.spark_settings import refuse_unsafe_settings, session_conf
 from pushdown_spark.contract import (
@@ -275,9 +275,11 @@ class PushdownBaseOperator(JobOperator):
 
 def all_template_fields(operator: str) -> tuple[str, ...]:
     """Return the distinct template fields of an operator: its own and those of SparkSubmitOperator."""
-    return tuple(dict.fromkeys((*template_fields_for(operator), *SparkSubmitOperator.template_fields)))
+    own = (parameter.field for parameter in parameters_of(operator) if parameter.templated)
+    return tuple(dict.fromkeys((*own, *SparkSubmitOperator.template_fields)))
 
 
 def all_renderers(operator: str) -> dict[str, str]:
     """Return the renderers of an operator's template fields, including those of SparkSubmitOperator."""
-    return {**renderers_for(operator), "conf": "json", "env_vars": "json", "application_args": "json"}
+    own = {parameter.field: parameter.renderer for parameter in parameters_of(operator) if parameter.renderer}
+    return {**own, "conf": "json", "env_vars": "json", "application_args": "json"}
