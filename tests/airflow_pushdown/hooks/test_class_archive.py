@@ -130,7 +130,7 @@ def test_settings_of_another_directory_have_options_for_archives(
     (tmp_path / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions -XX:SharedArchiveFile=/mine.jsa\n")
     job = hook(installation, rows)
     environment = {**os.environ, OPTIONS: ""}
-    with start_archive(None, installation, environment, job._class_settings) as archive:
+    with start_archive(None, installation, environment, job._settings) as archive:
         assert archive is None
 
 
