@@ -62,10 +62,9 @@ def test_extras_of_this_provider_are_json(page: Page) -> None:
     """The install page says where they go. The form keeps them when another field is edited."""
     begin(page, "spark_extras", "yarn")
     page.get_by_text("Extra Fields JSON", exact=True).click()
-    editor = page.locator(".cm-content, .monaco-editor textarea").last
-    editor.click()
+    page.locator("[role=dialog] .monaco-editor .view-lines").click()
     page.keyboard.press("Control+A")
-    page.keyboard.insert_text('{"deploy-mode": "cluster", "exchange-dir": "/no/such/directory"}')
+    page.keyboard.type('{"deploy-mode": "cluster", "exchange-dir": "/no/such/directory"}')
     page.locator("input[name=host]").click()
     save(page, "spark_extras")
     lines = findings("spark_extras")
