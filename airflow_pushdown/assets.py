@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow.sdk import Asset, AssetAlias, Context
 from pydantic import JsonValue
 
-from airflow_pushdown.datasets import file_dataset, table_uri, written_location
+from airflow_pushdown.datasets import file_dataset, output_dataset
 from pushdown_spark.contract import JobResult, RemoteConnection
 
 _TEMPLATE_MARKS = ("{{", "{%")
@@ -38,13 +38,14 @@ def record_output(
 
     `connection` is that of the database if the output is a table.
     """
+    summary = result.output_summary
     extra: dict[str, JsonValue] = {
         "rows": result.rows,
         "bytes_read": result.bytes_read,
         "bytes_total": result.bytes_total,
-        "bytes_written": None if result.output_summary is None else result.output_summary.bytes,
-        "files_written": None if result.output_summary is None else result.output_summary.files,
-        "partitions": [] if result.output_summary is None else list(result.output_summary.partitions),
+        "bytes_written": None if summary is None else summary.bytes,
+        "files_written": None if summary is None else summary.files,
+        "partitions": [] if summary is None else list(summary.partitions),
         "seconds": result.seconds,
         "application_id": result.application_id,
     }
@@ -52,20 +53,9 @@ def record_output(
     if isinstance(outlet, Asset):
         event.extra = extra
         return
-    uri = _output_uri(result, connection)
-    if uri is not None:
-        event.add(Asset(uri=uri), extra=extra)
-
-
-def _output_uri(result: JobResult, connection: RemoteConnection | None) -> str | None:
-    """Return the URI of what was written, None if nothing was."""
-    if result.output is None or result.rows is None:
-        return None
-    if connection is not None:
-        table = result.output if result.output_summary is None else result.output_summary.table
-        return table_uri(connection, table or result.output)
-    dataset = file_dataset(written_location(result))
-    return None if dataset is None else dataset.uri
+    dataset = output_dataset(result, connection)
+    if dataset is not None:
+        event.add(Asset(uri=dataset.uri), extra=extra)
 
 
 def as_list(value: object) -> list[object]:

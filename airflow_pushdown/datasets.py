@@ -15,17 +15,19 @@ _STORES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs"}
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset by OpenLineage's naming rules: a namespace, and a name in it."""
+    """A dataset by OpenLineage's naming rules: a namespace, and a name in it. The parts of a table's name have dots."""
 
     namespace: str
     name: str
+    is_table: bool = False
 
     @property
     def uri(self) -> str:
-        """The URI of the dataset, for Airflow's assets."""
+        """The URI of the dataset for Airflow's assets, with a path for each part of the name of a table."""
         if self.namespace == "file":
             return f"file://{self.name}"
-        return f"{self.namespace}/{self.name.lstrip('/')}"
+        path = self.name.replace(".", "/") if self.is_table else self.name.lstrip("/")
+        return f"{self.namespace}/{path}"
 
 
 def file_dataset(path: str) -> Dataset | None:
@@ -46,10 +48,17 @@ def file_dataset(path: str) -> Dataset | None:
     return Dataset(f"{scheme}://{public_authority}", below)
 
 
-def written_location(result: JobResult) -> str:
-    """Return the path of the files that a job has written, or of its table in Spark's catalog."""
-    location = None if result.output_summary is None else result.output_summary.location
-    return location or result.output or ""
+def output_dataset(result: JobResult, connection: RemoteConnection | None) -> Dataset | None:
+    """Return the dataset that a job has written, None if it has written nothing.
+
+    With a `connection`, it is a table of that database, otherwise files or the directory of a table in Spark's catalog.
+    """
+    if result.output is None or result.rows is None:
+        return None
+    summary = result.output_summary
+    if connection is None:
+        return file_dataset(result.output if summary is None else summary.location or result.output)
+    return table_dataset(connection, result.output if summary is None else summary.table or result.output)
 
 
 def table_dataset(connection: RemoteConnection, table: str) -> Dataset:
@@ -59,15 +68,7 @@ def table_dataset(connection: RemoteConnection, table: str) -> Dataset:
     # In MySQL, the schema of a table is the database.
     has_database = connection.kind is DatabaseKind.MYSQL and "." in table
     name = table if has_database else f"{connection.database}.{table}"
-    return Dataset(connection.server_uri, name)
-
-
-def table_uri(connection: RemoteConnection, table: str) -> str:
-    """Return the URI of a database table for Airflow's assets, with a path for each part of its name."""
-    dataset = table_dataset(connection, table)
-    if connection.kind is DatabaseKind.SQLITE:
-        return dataset.uri
-    return f"{dataset.namespace}/{dataset.name.replace('.', '/')}"
+    return Dataset(connection.server_uri, name, is_table=True)
 
 
 def _without_glob(path: str) -> str:

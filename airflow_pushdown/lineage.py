@@ -16,7 +16,7 @@ from openlineage.client.generated.sql_job import SQLJobFacet
 from openlineage.client.generated.symlinks_dataset import Identifier, SymlinksDatasetFacet
 from openlineage_sql import parse
 
-from airflow_pushdown.datasets import Dataset, file_dataset, table_dataset, written_location
+from airflow_pushdown.datasets import Dataset, file_dataset, output_dataset, table_dataset
 from pushdown_spark.contract import (
     JobResult,
     JobSpec,
@@ -140,7 +140,7 @@ def _outputs(
     connection: RemoteConnection | None,
 ) -> list[OutputDataset]:
     """Return the output with its row count and column lineage, none if nothing was written."""
-    dataset = _output_dataset(result, connection)
+    dataset, summary = output_dataset(result, connection), result.output_summary
     if dataset is None:
         return []
     columns = {name: report.columns for name, report in result.sources.items()}
@@ -157,22 +157,12 @@ def _outputs(
             outputFacets={
                 "outputStatistics": OutputStatisticsOutputDatasetFacet(
                     rowCount=result.rows,
-                    size=None if result.output_summary is None else result.output_summary.bytes,
-                    fileCount=None if result.output_summary is None else result.output_summary.files,
+                    size=None if summary is None else summary.bytes,
+                    fileCount=None if summary is None else summary.files,
                 )
             },
         )
     ]
-
-
-def _output_dataset(result: JobResult, connection: RemoteConnection | None) -> Dataset | None:
-    """Return the dataset that was written: a table if there is a connection, otherwise files."""
-    if result.output is None or result.rows is None:
-        return None
-    if connection is None:
-        return file_dataset(written_location(result))
-    table = None if result.output_summary is None else result.output_summary.table
-    return table_dataset(connection, table or result.output)
 
 
 def _input_fields(origins: Iterable[Origin], sources: Mapping[str, tuple[Dataset, ...]]) -> list[InputField]:

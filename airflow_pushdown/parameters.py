@@ -167,14 +167,3 @@ PARAMETERS: tuple[Parameter, ...] = (
 def parameters_of(operator: str) -> tuple[Parameter, ...]:
     """Return the parameters of one operator, in the order of the table."""
     return tuple(parameter for parameter in PARAMETERS if operator in parameter.operators)
-
-
-def template_fields_for(operator: str) -> tuple[str, ...]:
-    """Return the templated attributes of an operator."""
-    return tuple(parameter.field for parameter in parameters_of(operator) if parameter.templated)
-
-
-def renderers_for(operator: str) -> dict[str, str]:
-    """Return the renderers of an operator's templated attributes."""
-    renderers = ((parameter.field, parameter.renderer) for parameter in parameters_of(operator) if parameter.templated)
-    return {name: renderer for name, renderer in renderers if renderer}

@@ -23,13 +23,14 @@ FAILED_SECONDS = 300.0
 
 
 def log_group(log: Callable[[str], object], title: str, text: str) -> None:
-    """Log lines as a group that Airflow's log page shows as its title until the user unfolds it.
+    """Log a text as a group that Airflow's log page shows as its title until the user unfolds it.
 
-    The group must end at once: the page adds the lines of other loggers to an open group, and Airflow 3.1 shows no
-    title of a group without an end. Titles of one log should differ, because Airflow 3.1 identifies groups by them.
+    The text is one entry of the log, so that a terminal does not repeat the time and the logger on each of its lines.
+    The group must end at once: the page adds the lines of other loggers to an open group, and Airflow 3.1 and 3.2 show
+    no title of a group without an end. Titles of one log should differ, because these releases identify groups by them.
     """
-    for line in (f"::group::{title}", *text.rstrip().splitlines(), "::endgroup::"):
-        log(line)
+    for entry in (f"::group::{title}", text.rstrip(), "::endgroup::"):
+        log(entry)
 
 
 class ProgressReports:

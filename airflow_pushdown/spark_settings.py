@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.parameters import PARAMETERS, Parameter, parameters_of
-
-
-class ParameterConflictError(ValueError):
-    """A `conf` entry contradicts an explicit parameter or a setting that every job needs."""
-
-
-class UnsafeSettingError(ValueError):
-    """A setting that makes Spark return wrong rows."""
+from pushdown_spark.contract import ErrorCode
 
 
 @dataclass(frozen=True)
@@ -84,8 +78,8 @@ def session_conf(
     """Return the Spark settings of the job's session.
 
     `given` maps mapped parameters to their values, or None if they were not given. `conf` has the user's own entries,
-    which win over defaults. Raises `ParameterConflictError` with parameter and key if an entry contradicts an explicit
-    parameter or a fixed setting.
+    which win over defaults. Raises `ConfigError` with parameter and key if an entry contradicts an explicit parameter
+    or a fixed setting.
     """
     settings: dict[str, str] = {}
     for parameter in parameters_of(operator):
@@ -97,15 +91,13 @@ def session_conf(
             _resolve(parameter, given.get(parameter.name), key, conf)
     for setting in FIXED_SETTINGS:
         if setting.key in conf and not _is_same(conf[setting.key], setting.value):
-            raise ParameterConflictError(
-                f"conf: {setting.key}={conf[setting.key]} is not possible ({setting.reason}); remove it"
-            )
+            raise config_error(f"conf: {setting.key}={conf[setting.key]} is not possible ({setting.reason}); remove it")
         settings[setting.key] = setting.value
     return settings
 
 
 def refuse_unsafe_settings(conf: Mapping[str, str], options: Mapping[str, str], source_format: str | None) -> None:
-    """Raise `UnsafeSettingError` if `conf` or the reader's `options` make Spark's reader return wrong rows.
+    """Raise `ConfigError` if `conf` or the reader's `options` make Spark's reader return wrong rows.
 
     A format of None stands for any format.
     """
@@ -114,7 +106,8 @@ def refuse_unsafe_settings(conf: Mapping[str, str], options: Mapping[str, str], 
         entries += [("options", key, value) for key, value in options.items() if key.lower() == setting.hadoop_key]
         for parameter, key, value in entries:
             if source_format in (None, setting.source_format) and _is_same(value, setting.value):
-                raise UnsafeSettingError(f"{parameter}: {key}={value} is not allowed ({setting.reason}); remove it")
+                message = f"{parameter}: {key}={value} is not allowed ({setting.reason}); remove it"
+                raise config_error(message, ErrorCode.UNSAFE_SETTING)
 
 
 def effective_value(name: str, given: bool | None, conf: Mapping[str, str], source_format: str) -> bool | None:
@@ -139,9 +132,7 @@ def _resolve(parameter: Parameter, given: object, key: str, conf: Mapping[str, s
     if key not in conf or (value is not None and _is_same(conf[key], value)):
         return value
     if given is not None:
-        raise ParameterConflictError(
-            f"{parameter.name}={given} contradicts conf entry {key}={conf[key]}; give only one of them"
-        )
+        raise config_error(f"{parameter.name}={given} contradicts conf entry {key}={conf[key]}; give only one of them")
     return conf[key]
 
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 from pathlib import Path
 
-from airflow_pushdown.hooks.java import OLDEST_JAVA, describe_java
+from airflow_pushdown.hooks.java import OLDEST_JAVA, describe_java, find_java
 
 LAUNCHER = """\
 #!/bin/sh
@@ -36,16 +35,13 @@ class NoJavaError(Exception):
     """No suitable Java was found. The message says what to install."""
 
 
-def find_java() -> Path | None:
+def installed_java() -> Path | None:
     """Return the home of an installed Java that is new enough, from JAVA_HOME or PATH, else None."""
-    candidates = []
-    if home := os.environ.get("JAVA_HOME"):
-        candidates.append(Path(home) / "bin" / "java")
-    if on_path := shutil.which("java"):
-        candidates.append(Path(on_path))
-    for java in candidates:
-        if (home := _usable_home(java)) is not None:
-            return Path(home)
+    on_path = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    for program in (find_java(os.environ), find_java(on_path)):
+        java = None if program is None else describe_java(program)
+        if java is not None and java.is_supported:
+            return Path(java.home)
     return None
 
 
@@ -67,16 +63,10 @@ def java_home(spark_environment: Path) -> Path:
 
     Raises NoJavaError, which says what to install, if there is neither.
     """
-    home = find_java() or packaged_java(spark_environment)
+    home = installed_java() or packaged_java(spark_environment)
     if home is None:
         raise NoJavaError(ADVICE)
     return home
-
-
-def _usable_home(java: Path) -> str | None:
-    """Return the home of a Java that is new enough, None for other programs."""
-    found = describe_java(java)
-    return found.home if found is not None and found.is_supported else None
 
 
 def main(spark_environment: str) -> int:

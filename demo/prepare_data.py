@@ -39,8 +39,8 @@ Planes = Mapping[str, Mapping[str, str | int]]
 WriteRow = Callable[[Mapping[str, str]], object]
 
 
-class LaidOut(NamedTuple):
-    """The written data: rows of each format, and files and bytes of all formats."""
+class DataSummary(NamedTuple):
+    """The rows of each format, and the files and bytes of all formats."""
 
     rows: int
     files: int
@@ -59,7 +59,7 @@ def package_data_directory() -> Path:
     raise FileNotFoundError(f"{PACKAGE} is installed without flights.csv.zip: reinstall it")
 
 
-def lay_out(source: Path, target: Path) -> LaidOut:
+def write_data(source: Path, target: Path) -> DataSummary:
     """Write `flights_json`, `flights_csv`, `flights_avro` and `related` to `target`, which is replaced.
 
     The same input gives the same bytes. The data are built in a temporary directory and renamed, so that `target` is
@@ -72,14 +72,14 @@ def lay_out(source: Path, target: Path) -> LaidOut:
         rows = _write_flights(source, building)
         for table in RELATED_TABLES:
             _write_related(source / f"{table}.csv", building / "related" / f"{table}.csv")
-        written = [path for path in building.glob("flights_*/**/*") if path.is_file()]
-        result = LaidOut(rows, len(written), sum(path.stat().st_size for path in written))
+        files = [path for path in building.glob("flights_*/**/*") if path.is_file()]
+        summary = DataSummary(rows, len(files), sum(path.stat().st_size for path in files))
         if target.exists():
             shutil.rmtree(target)
         building.rename(target)
     finally:
         shutil.rmtree(building, ignore_errors=True)
-    return result
+    return summary
 
 
 def json_record(row: Mapping[str, str], planes: Planes) -> dict[str, object]:
@@ -212,9 +212,9 @@ def _write_related(source: Path, target: Path) -> None:
 
 def main(target: str) -> None:
     """Write the data to `target` and print a summary."""
-    written = lay_out(package_data_directory(), Path(target))
+    summary = write_data(package_data_directory(), Path(target))
     print(
-        f"{written.rows:,} flights in each format, {written.files} files, {written.size / 1e6:,.0f} MB under {target}"
+        f"{summary.rows:,} flights in each format, {summary.files} files, {summary.size / 1e6:,.0f} MB under {target}"
     )
 
 

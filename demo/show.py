@@ -8,10 +8,8 @@ The exit code is 1 if the run or one of its tasks failed or has no result.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow.dataset as ds
 from airflow.models.dagrun import DagRun
@@ -25,7 +23,6 @@ from pushdown_spark.contract import JobResult
 from pushdown_spark.contract.report_text import render_text
 
 SAMPLE_ROWS = 3
-DERIVED_FIELDS = ("pushed", "residual")
 
 
 @dataclass(frozen=True)
@@ -37,8 +34,8 @@ class TaskOutcome:
     result: JobResult | None
 
     @property
-    def succeeded(self) -> bool:
-        """Return whether both Airflow and the job report success."""
+    def is_success(self) -> bool:
+        """Whether both Airflow and the job report success."""
         return self.state == TaskInstanceState.SUCCESS and self.result is not None and self.result.error is None
 
 
@@ -52,7 +49,9 @@ def last_run(dag_id: str) -> list[TaskOutcome]:
         returned = select(XComModel).where(
             XComModel.dag_id == dag_id, XComModel.run_id == run.run_id, XComModel.key == BaseXCom.XCOM_RETURN_KEY
         )
-        results = {row.task_id: _result(XComModel.deserialize_value(row)) for row in session.scalars(returned)}
+        results = {
+            row.task_id: JobResult.from_xcom(XComModel.deserialize_value(row)) for row in session.scalars(returned)
+        }
         started = [(ti.start_date, ti) for ti in run.get_task_instances(session=session) if ti.start_date is not None]
         return [
             TaskOutcome(ti.task_id, str(ti.state), results.get(ti.task_id))
@@ -71,22 +70,13 @@ def sample(output: str) -> str:
     )
 
 
-def _result(value: Mapping[str, Any]) -> JobResult:
-    """Return the JobResult of an XCom value, which also has derived lists."""
-    sources = {
-        name: {key: entry for key, entry in source.items() if key not in DERIVED_FIELDS}
-        for name, source in value["sources"].items()
-    }
-    return JobResult.model_validate({**value, "sources": sources})
-
-
 def _show(outcome: TaskOutcome) -> None:
     print(f"\n{f'--- {outcome.task_id} ({outcome.state}) ':-<100}")
     if outcome.result is None:
         print("The job has no result. The reason is in the log above.")
         return
     print(render_text(outcome.result))
-    if outcome.succeeded and outcome.result.output is not None:
+    if outcome.is_success and outcome.result.output is not None:
         print(f"\nThe first rows of {outcome.result.output}")
         print("\n".join(f"  {line}" for line in sample(outcome.result.output).splitlines()))
 
@@ -97,10 +87,10 @@ def main(dag_id: str) -> int:
     for outcome in outcomes:
         _show(outcome)
     outputs = {str(Path(o.result.output).parent) for o in outcomes if o.result is not None and o.result.output}
-    if outcomes and all(outcome.succeeded for outcome in outcomes):
+    if outcomes and all(outcome.is_success for outcome in outcomes):
         print(f"\nAll {len(outcomes)} tasks of {dag_id} succeeded. Output: {', '.join(sorted(outputs))}")
         return 0
-    failed = [outcome.task_id for outcome in outcomes if not outcome.succeeded]
+    failed = [outcome.task_id for outcome in outcomes if not outcome.is_success]
     print(f"\n{dag_id} did not succeed: {', '.join(failed) or 'no task ran'}", file=sys.stderr)
     return 1
 

@@ -32,11 +32,8 @@ _EXAMPLE = """\
 
 def message_pages() -> dict[str, str]:
     """Return the pages, and the JSON schema of job specs, by their paths in `docs/`."""
-    return {"job-spec.md": _job_spec(), "job-spec.schema.json": _schema_text(), "report.md": _report()}
-
-
-def _schema_text() -> str:
-    return json.dumps(message_schema(JobSpec), indent=2) + "\n"
+    schema = json.dumps(message_schema(JobSpec), indent=2) + "\n"
+    return {"job-spec.md": _job_spec(), "job-spec.schema.json": schema, "report.md": _report()}
 
 
 def _job_spec() -> str:

@@ -10,7 +10,6 @@ import base64
 import os
 import secrets
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -18,11 +17,11 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
 
+from e2e import ROOT
 from e2e.ports import free_port
+from e2e.signals import interrupt_on_signals
 
-ROOT = Path(__file__).resolve().parents[1]
 _PASSWORDS = (
     "POSTGRES_PASSWORD",
     "SHOP_PASSWORD",
@@ -75,8 +74,7 @@ def main(_arguments: Sequence[str] = ()) -> int:
     if shutil.which("docker") is None:
         print("docker was not found; `make e2e-local` runs the same checks without containers", file=sys.stderr)
         return 1
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+    interrupt_on_signals()
     try:
         return run_checks()
     except KeyboardInterrupt:
@@ -104,13 +102,6 @@ def run_checks() -> int:
             return 1
     print(f"e2e passed, {time.monotonic() - started:.0f} s")
     return 0
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt, and ignore further signals so that they do not interrupt the cleanup."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 def _write_secrets(path: Path) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from e2e import ROOT
 from e2e.api import AirflowApi
 from e2e.checks import Deployment, check_examples, example_dags
 from e2e.processes import E2eError, wait_for
 from e2e.remote import load_flights
 
-ROOT = Path(__file__).resolve().parents[1]
 _SECRETS = Path("/run/secrets")
 _START_SECONDS = 300.0
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+from e2e import ROOT
+
+DOCS = ROOT / "docs"
 BLOCK = re.compile(r'^ *```(\w*)(?: title="([^"]*)")?\n(.*?)^ *```$', re.MULTILINE | re.DOTALL)
 """A code block: its language, its title and its content."""
 DATA = "/data"

@@ -30,7 +30,7 @@ class Expected:
 
     @property
     def count(self) -> int:
-        """Return the expected number of rows."""
+        """The expected number of rows."""
         total = self.rows.total()
         return total if self.limit is None else min(total, self.limit)
 

@@ -41,27 +41,27 @@ class HadoopCluster:
 
     @property
     def configuration(self) -> Path:
-        """Return the HADOOP_CONF_DIR of clients."""
+        """The HADOOP_CONF_DIR of clients."""
         return self.run / "hadoop" / "conf"
 
     @property
     def root(self) -> str:
-        """Return the URI of the file system."""
+        """The URI of the file system."""
         return f"hdfs://{self._address('namenode')}"
 
     @property
     def http(self) -> str:
-        """Return the URL of the resource manager's pages and REST API."""
+        """The URL of the resource manager's pages and REST API."""
         return f"http://{self._address('resourcemanager-http')}"
 
     @property
     def web_hdfs(self) -> str:
-        """Return the host and port of WebHDFS."""
+        """The host and port of WebHDFS."""
         return self._address("namenode-http")
 
     @property
     def machines(self) -> list[str]:
-        """Return the names of the node managers, each of which stands for a machine."""
+        """The names of the node managers, each of which stands for a machine."""
         return [f"nodemanager-{number}" for number in range(1, NODES + 1)]
 
     def start(self) -> None:
@@ -139,7 +139,7 @@ class HadoopCluster:
 
     @property
     def exchange(self) -> str:
-        """Return the exchange directory of drivers on the cluster."""
+        """The exchange directory of drivers on the cluster."""
         return f"{self.root}/exchange"
 
     def exchange_files(self) -> list[str]:

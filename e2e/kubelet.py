@@ -53,7 +53,7 @@ class Kubelet:
 
     @property
     def started(self) -> list[str]:
-        """Return the names of all pods that have run."""
+        """The names of all pods that have run."""
         return sorted(self._started)
 
     def is_running(self, pod: str) -> bool:
@@ -93,11 +93,11 @@ class Kubelet:
         (container,) = pod["spec"]["containers"]
         mounts = self._mounts(name, pod, container)
         variables = {entry["name"]: self._value(name, entry) for entry in container.get("env", ())}
-        words = [_moved(word, mounts) for word in container["args"]]
+        words = [_on_this_machine(word, mounts) for word in container["args"]]
         program = self.programs.start(
             name,
             [*self.entrypoint, *words],
-            **{**self.environment, **{key: _moved(value, mounts) for key, value in variables.items()}},
+            **{**self.environment, **{key: _on_this_machine(value, mounts) for key, value in variables.items()}},
         )
         self._started.add(name)
         self._running[name] = program
@@ -130,7 +130,7 @@ class Kubelet:
         return str(entry.get("value", ""))
 
 
-def _moved(text: str, mounts: Mapping[str, Path]) -> str:
+def _on_this_machine(text: str, mounts: Mapping[str, Path]) -> str:
     """Return a text with the paths of this machine instead of those in the container."""
     for path, directory in mounts.items():
         text = text.replace(path, str(directory))

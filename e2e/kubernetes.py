@@ -32,27 +32,27 @@ class KubernetesApi:
 
     @property
     def master(self) -> str:
-        """Return the master URL for submissions."""
+        """The master URL for submissions."""
         return f"k8s://https://{HOST}:{self.port}"
 
     @property
     def kubeconfig(self) -> Path:
-        """Return the configuration of clients."""
+        """The configuration of clients."""
         return self.run / "kubeconfig.json"
 
     @property
     def audit_log(self) -> Path:
-        """Return the file with every request, one JSON document a line."""
+        """The file with every request, one JSON document a line."""
         return self.run / "audit.jsonl"
 
     @property
     def certificate(self) -> Path:
-        """Return the certificate of the API server, which signs itself."""
+        """The certificate of the API server, which signs itself."""
         return self.run / "certificates" / "apiserver.crt"
 
     @property
     def token_file(self) -> Path:
-        """Return the file with the token of the administrator."""
+        """The file with the token of the administrator."""
         return self.run / "token"
 
     def start(self) -> None:

@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -19,19 +18,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Protocol
 
 from databases import HOST, NoServerError, Server, postgresql  # type: ignore[import-not-found]
 
 from demo.java import NoJavaError, java_home
+from e2e import ROOT
 from e2e.checks import Deployment, check_examples, example_dags
 from e2e.processes import E2eError, Programs
 from e2e.remote import load_flights
 from e2e.services import AirflowServices
+from e2e.signals import interrupt_on_signals
 from e2e.spark import SparkCluster
 
-ROOT = Path(__file__).resolve().parents[1]
 SPARK_ENVIRONMENT = ROOT / ".venv-spark"
 DATA = ROOT / ".demo" / "data"
 _DROPPED_PREFIXES = ("AIRFLOW", "SPARK_", "PYSPARK_")
@@ -42,7 +41,7 @@ class Cluster(Protocol):
 
     @property
     def machines(self) -> list[str]:
-        """Return the names of the programs that run drivers and executors. Each stands for a machine."""
+        """The names of the programs that run drivers and executors. Each stands for a machine."""
 
     def start_machine(self, name: str) -> None:
         """Start one of them, again if it was killed."""
@@ -95,12 +94,12 @@ def product(dags: Path = ROOT / "dags", *, worker_cores: int = 2, worker_memory:
         }
         return Platform(cluster, cluster.start, settings, "app-")
 
-    with running("run-", dags, platform) as local:
+    with run_product("run-", dags, platform) as local:
         yield local
 
 
 @contextmanager
-def running(prefix: str, dags: Path, make_platform: Callable[[Programs, Path], Platform]) -> Iterator[Local]:
+def run_product(prefix: str, dags: Path, make_platform: Callable[[Programs, Path], Platform]) -> Iterator[Local]:
     """Run Airflow, its database and a cluster during the block, in a directory whose name has a prefix."""
     (ROOT / ".e2e").mkdir(exist_ok=True)
     run = Path(tempfile.mkdtemp(prefix=prefix, dir=ROOT / ".e2e"))
@@ -136,15 +135,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.local", description=__doc__)
     parser.add_argument("--only", nargs="*", metavar="DAG", help="run these example DAGs only")
     options = parser.parse_args(arguments)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, interrupt)
+    names = example_dags(ROOT / "dags") if options.only is None else options.only
+    return exit_code("e2e-local", lambda: run_checks(names))
+
+
+def exit_code(name: str, check: Callable[[], None]) -> int:
+    """Run checks until their end or a signal, and print why they failed. Return 0 if they pass."""
+    interrupt_on_signals()
     try:
-        run_checks(example_dags(ROOT / "dags") if options.only is None else options.only)
+        check()
     except (E2eError, NoServerError, NoJavaError) as problem:
-        print(f"\ne2e-local failed: {problem}", file=sys.stderr)
+        print(f"\n{name} failed: {problem}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\ne2e-local was interrupted; all services were stopped", file=sys.stderr)
+        print(f"\n{name} was interrupted; all services were stopped", file=sys.stderr)
         return 130
     return 0
 
@@ -208,13 +212,6 @@ def link_data(data: Path) -> None:
     for directory in DATA.iterdir():
         if directory.is_dir():
             (data / directory.name).symlink_to(directory)
-
-
-def interrupt(_signal: int, _frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt, and ignore further signals so that they do not interrupt the cleanup."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -20,12 +20,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from e2e import ROOT
 from e2e.api import AirflowApi
 from e2e.checks import REPORT_LINK
 from e2e.documentation import DATA, dag_examples, failing_dag, first_steps, wrong_inputs
 from e2e.processes import E2eError, Programs, wait_for
-from e2e.release_environments import ROOT, Environments, clean_variables, output_of, rows
-from e2e.release_ways import check_archives, check_image, check_types, moved
+from e2e.release_artifacts import check_archives, check_image, check_types, replace_paths
+from e2e.release_environments import Environments, clean_variables, output_of, rows
 from e2e.services import AirflowServices
 
 DAILY, MAPPED, JOIN, AVRO_TO_ORC = "daily_purchases", "purchases_by_region", "refunds_of_users", "avro_to_orc"
@@ -70,13 +71,13 @@ def follow_first_steps(dist: Path, run: Path, constraints: Mapping[str, Path], p
     venv.create(airflow, with_pip=True)
     (home / "dags").mkdir(parents=True)
     for name, code in files.items():
-        (home / "dags" / name).write_text(moved(code, places), encoding="utf-8")
+        (home / "dags" / name).write_text(replace_paths(code, places), encoding="utf-8")
     shell = {
         "PATH": f"{airflow / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "PIP_FIND_LINKS": f"{os.environ.get('PIP_FIND_LINKS', '')} {dist}",
         "AIRFLOW_HOME": str(home),
     }
-    programs.run("first-steps", ["bash", "-euxc", moved("\n".join(commands), places)], **shell)
+    programs.run("first-steps", ["bash", "-euxc", replace_paths("\n".join(commands), places)], **shell)
     environments = Environments(airflow / "bin" / "python", spark / "bin" / "python", shell)
     if [row["message"] for row in rows(environments.spark, data / "errors")] != ["the disk is full"]:
         raise E2eError("the first DAG wrote other rows")

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo.java import java_home
+from e2e import ROOT
 from e2e.processes import E2eError
-
-ROOT = Path(__file__).resolve().parents[1]
 
 _DROPPED_PREFIXES = ("AIRFLOW", "PYTHON", "PYSPARK", "SPARK", "VIRTUAL_ENV")
 _READ_ROWS = """

@@ -58,7 +58,7 @@ class AirflowServices:
 
     @property
     def base_url(self) -> str:
-        """Return the URL of the API."""
+        """The URL of the API."""
         return f"http://{HOST}:{self.port}"
 
     def _own_settings(self) -> dict[str, str]:

@@ -49,22 +49,22 @@ class SparkCluster:
 
     @property
     def configuration(self) -> Path:
-        """Return the SPARK_CONF_DIR for submissions to the cluster."""
+        """The SPARK_CONF_DIR for submissions to the cluster."""
         return self.run / "spark"
 
     @property
     def exchange(self) -> Path:
-        """Return the exchange directory of drivers on the cluster."""
+        """The exchange directory of drivers on the cluster."""
         return self.run / "exchange"
 
     @property
     def master(self) -> str:
-        """Return the master URL for submissions."""
+        """The master URL for submissions."""
         return f"spark://{HOST}:{self.port}"
 
     @property
     def machines(self) -> list[str]:
-        """Return the names of the workers, each of which stands for a machine."""
+        """The names of the workers, each of which stands for a machine."""
         return [f"spark-worker-{number}" for number in range(1, WORKERS + 1)]
 
     def start(self) -> None:
@@ -146,7 +146,7 @@ class SparkCluster:
 
     @property
     def _jars(self) -> str:
-        """Return the class path of Spark's jars.
+        """The class path of Spark's jars.
 
         It must precede the configuration directory, else no CDS archive is used.
         """

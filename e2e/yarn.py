@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -17,12 +16,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cryptography.fernet import Fernet
-from databases import HOST, NoServerError  # type: ignore[import-not-found]
+from databases import HOST  # type: ignore[import-not-found]
 
-from demo.java import NoJavaError
+from e2e import ROOT
 from e2e.checks import check_examples, example_dags
 from e2e.hadoop import HadoopCluster, server_jars
-from e2e.local import ROOT, SPARK_ENVIRONMENT, Local, Platform, environment, interrupt, running
+from e2e.local import SPARK_ENVIRONMENT, Local, Platform, environment, exit_code, run_product
 from e2e.processes import E2eError, Programs
 from pushdown_spark.contract.encryption import KEY_ALIAS, KEY_VARIABLE
 
@@ -69,7 +68,7 @@ def product(mode: str, dags: Path = ROOT / "dags") -> Iterator[Local]:
         }
         return Platform(cluster, start, settings, "application_")
 
-    with running("run-yarn-", dags, platform) as local:
+    with run_product("run-yarn-", dags, platform) as local:
         yield local
 
 
@@ -92,18 +91,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--mode", choices=MODES, help="check this deploy mode only")
     parser.add_argument("--only", nargs="*", metavar="DAG", help="run these example DAGs only")
     options = parser.parse_args(arguments)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, interrupt)
-    try:
+    names = example_dags(ROOT / "dags") if options.only is None else options.only
+
+    def check() -> None:
         for mode in MODES if options.mode is None else (options.mode,):
-            run_checks(mode, example_dags(ROOT / "dags") if options.only is None else options.only)
-    except (E2eError, NoServerError, NoJavaError) as problem:
-        print(f"\ne2e-yarn failed: {problem}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\ne2e-yarn was interrupted; all services were stopped", file=sys.stderr)
-        return 130
-    return 0
+            run_checks(mode, names)
+
+    return exit_code("e2e-yarn", check)
 
 
 def store_key(programs: Programs, cluster: HadoopCluster, key: str) -> str:

@@ -19,8 +19,9 @@ from pathlib import Path
 
 from airflow_pushdown.exceptions import PushdownTaskError
 from airflow_pushdown.hooks.class_archive import ClassArchive, class_archive
-from airflow_pushdown.hooks.environment import SparkInstallation
+from airflow_pushdown.hooks.conf_directory import CLASS_PATH_KEY
 from airflow_pushdown.hooks.jvm_options import user_options
+from airflow_pushdown.hooks.spark_installation import SparkInstallation
 from airflow_pushdown.packaging import private_cache
 
 OFF = "off"
@@ -56,11 +57,10 @@ class StartArchive:
 
         If a JVM with the archive has crashed without a result, no later job uses the archive.
         """
-        has_crashed = -returncode in _CRASHES
         with contextlib.suppress(OSError):
-            if self.is_recorded:
-                self.archive.keep_draft(settle=has_result)
-            elif has_crashed and not has_result:
+            if self.is_recorded and has_result:
+                self.archive.keep_draft()
+            elif not self.is_recorded and not has_result and -returncode in _CRASHES:
                 log.warning("The JVM crashed. Later jobs run without the CDS archive %s", self.archive.path)
                 self.archive.give_up()
 
@@ -109,7 +109,7 @@ def _start_archive(
     if named == OFF or (named is None and os.environ.get(_SHORT_LIVED)):
         return None
     directory = private_cache() / _DIRECTORY if named is None else Path(named)
-    own_path = settings.get("spark.driver.extraClassPath", "")
+    own_path = settings.get(CLASS_PATH_KEY, "")
     options = user_options(environment, settings)
     archive = class_archive(directory, installation, environment, class_path=own_path, options=options)
     if archive is None:

@@ -21,11 +21,11 @@ from pathlib import Path
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.conf_directory import unmovable_file, without_directory
-from airflow_pushdown.hooks.environment import SparkInstallation, child_environment, find_installation
-from airflow_pushdown.hooks.installation import spark_jars
+from airflow_pushdown.hooks.environment import child_environment
 from airflow_pushdown.hooks.java import find_java
 from airflow_pushdown.hooks.jvm_options import FAST_COMPILER, SUBMIT_OPTIONS
-from airflow_pushdown.hooks.output import JobOutput
+from airflow_pushdown.hooks.spark_installation import SparkInstallation, find_installation
+from airflow_pushdown.hooks.submit_output import SubmitOutput
 from airflow_pushdown.packaging import job_archive, package_directory
 
 DIRECTORY_VARIABLE = "AIRFLOW_PUSHDOWN_CLASS_ARCHIVES"
@@ -76,15 +76,12 @@ class ClassArchive:
         self._draft.unlink(missing_ok=True)
         (self.path.parent / _EMPTY).mkdir(exist_ok=True)
 
-    def keep_draft(self, *, settle: bool) -> None:
-        """Make the draft the archive. With `settle`, record that there is no archive if there is no draft."""
-        try:
-            if settle and self._draft.is_file():
-                self._draft.replace(self.path)
-            elif settle:
-                self.give_up()
-        finally:
-            self._draft.unlink(missing_ok=True)
+    def keep_draft(self) -> None:
+        """Make the draft the archive, or record that there is none if the JVM wrote no draft."""
+        if self._draft.is_file():
+            self._draft.replace(self.path)
+        else:
+            self.give_up()
 
     def delete_draft(self) -> None:
         """Delete the draft of a JVM that did not end its job."""
@@ -113,19 +110,19 @@ class ClassArchive:
         self.prepare()
         option = f'{FAST_COMPILER} "-XX:ArchiveClassesAtExit={self._draft}"'
         command, variables = self._with_option(_command(installation), environment, option)
-        output = JobOutput()
+        output = SubmitOutput()
         try:
             run = subprocess.run(  # noqa: S603 - runs Spark as jobs do
                 command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
             )
             for line in run.stdout.splitlines():
-                output.level_of(line)
+                output.add(line)
             if run.returncode == 0 and self._draft.is_file():
-                self._draft.replace(self.path)
+                self.keep_draft()
             else:
                 log.warning("The CDS archive could not be created: %s", output.cause)
         finally:
-            self._draft.unlink(missing_ok=True)
+            self.delete_draft()
 
     @contextmanager
     def lock(self) -> Iterator[bool]:
@@ -158,17 +155,16 @@ def class_archive(
     if any(option in options for option in _CDS_OPTIONS):
         return None
     java = find_java(environment)
-    jars = spark_jars(installation)
-    if java is None or not jars:
+    home = installation.jars_home
+    if java is None or home is None:
         return None
-    home = jars[0].parent.parent
     settings_file = unmovable_file(home, environment)
     if settings_file is not None:
         log.info("Jobs run without a CDS archive, because Java does not allow %s on the class path", settings_file)
         return None
     cache = _require_private(directory.absolute())
     digest = hashlib.sha256(class_path.encode())
-    for file in (java, *jars):
+    for file in (java, *installation.jars):
         info = file.stat()
         digest.update(f"{file} {info.st_size} {info.st_mtime_ns}\n".encode())
     return ClassArchive(cache / f"spark-{digest.hexdigest()[:16]}.jsa", home)

@@ -1,24 +1,49 @@
-"""Spark's settings directory: what it may change, and its replacement on the class path of a JVM.
+"""Spark's settings: those that spark-submit reads, and the replacement of their directory on the class path of a JVM.
 
 Java's class data sharing does not work with a directory that has files on the class path.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from airflow_pushdown.hooks.spark_installation import SparkInstallation
 
 CONF_DIRECTORY = "SPARK_CONF_DIR"
 """The variable with the directory of Spark's settings."""
 _HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _DEFAULTS = "spark-defaults.conf"
 _TEMPLATE = ".template"
+PACKAGES_KEY, JARS_KEY, CLASS_PATH_KEY = "spark.jars.packages", "spark.jars", "spark.driver.extraClassPath"
 _PROPERTIES, _BOTH = "--properties-file", "--load-spark-defaults"
+_PROPERTY = re.compile(r"^\s*(?P<key>[^\s#!=:]+)\s*[\s=:]\s*(?P<value>.*?)\s*$", re.MULTILINE)
+
+
+def submit_settings(
+    installation: SparkInstallation,
+    conf: Mapping[str, str],
+    properties_file: str | None = None,
+    conf_directory: str | None = None,
+) -> dict[str, str]:
+    """Return the settings that spark-submit will see: those of the properties file that it reads, and of `conf`.
+
+    That is the user's file, or that of the settings directory, which is by default the installation's.
+    """
+    directories = [Path(conf_directory)] if conf_directory else (home / "conf" for home in installation.homes())
+    files = [Path(properties_file)] if properties_file else [directory / _DEFAULTS for directory in directories]
+    text = next((file.read_text(encoding="utf-8") for file in files if file.is_file()), "")
+    return {**{match["key"]: match["value"] for match in _PROPERTY.finditer(text)}, **conf}
 
 
 def unmovable_file(home: Path, environment: Mapping[str, str]) -> Path | None:
     """Return a settings file that the JVM of spark-submit can only find on its class path, None without one."""
-    spark = [file for file in _files(_directory(home, environment)) if not _is_movable(file)]
+    spark = [
+        file
+        for file in _files(_directory(home, environment))
+        if file.name != _DEFAULTS and not file.name.endswith(_TEMPLATE)
+    ]
     hadoop = [file for name in _HADOOP if environment.get(name) for file in _files(Path(environment[name]))]
     return next(iter((*spark, *hadoop)), None)
 
@@ -50,7 +75,3 @@ def _directory(home: Path, environment: Mapping[str, str]) -> Path:
 
 def _files(directory: Path) -> list[Path]:
     return sorted(directory.iterdir()) if directory.is_dir() else []
-
-
-def _is_movable(file: Path) -> bool:
-    return file.name == _DEFAULTS or file.name.endswith(_TEMPLATE)

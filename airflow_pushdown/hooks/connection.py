@@ -19,7 +19,7 @@ from airflow_pushdown.hooks.drivers import (
     YarnDrivers,
 )
 from airflow_pushdown.hooks.standalone import rest_addresses
-from airflow_pushdown.hooks.yarn import TAGS_KEY, WAIT_KEY, applications, configured_address
+from airflow_pushdown.hooks.yarn import TAGS_KEY, WAIT_KEY, configured_address
 from airflow_pushdown.version_compat import AirflowNotFoundException
 
 EXCHANGE_EXTRA, EXCHANGE_CONNECTION_EXTRA = "exchange-dir", "exchange-conn-id"
@@ -131,7 +131,9 @@ class SparkConnectionHook(SparkSubmitHook):
         if self._is_yarn_cluster_mode and self._resource_manager is not None:
             uses_kerberos = bool(self._connection["keytab"] and self._connection["principal"])
             return YarnDrivers(self._resource_manager, uses_kerberos, self._yarn_rm_auth)
-        return KubernetesDrivers() if self._should_track_driver_via_k8s_api() else None
+        if self._should_track_driver_via_k8s_api():
+            return KubernetesDrivers(str(self._connection["namespace"]))
+        return None
 
     @property
     def driver_id(self) -> str | None:
@@ -192,12 +194,7 @@ class SparkConnectionHook(SparkSubmitHook):
         With `are_active`, only those that have not ended. Raises `ClusterUnreachableError`.
         """
         drivers = self.reachable_drivers()
-        if self._run_tag is None or drivers is None or isinstance(drivers, StandaloneDrivers):
-            return []
-        if isinstance(drivers, KubernetesDrivers):
-            return drivers.find_pods(str(self._connection["namespace"]), self._run_tag, are_active=are_active)
-        address = self._get_yarn_rm_base_url()
-        return applications(address, self._run_tag, self._resolved_yarn_rm_auth, are_active=are_active)
+        return [] if self._run_tag is None or drivers is None else drivers.find(self._run_tag, are_active=are_active)
 
     def tag_applications(self, tag: str) -> None:
         """Give the application on YARN, or the driver pod on Kubernetes, a tag in addition to those of the user."""

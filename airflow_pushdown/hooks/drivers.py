@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import requests
 from urllib3.exceptions import HTTPError
 
-from airflow_pushdown.exceptions import config_error
+from airflow_pushdown.exceptions import PushdownTaskError, config_error
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _TIMEOUT = (5, 30)
 """Seconds for the connection and for the response."""
+_SHORT_TIMEOUT = (3, 5)
+"""The same for a list of drivers. Airflow kills a task 5 seconds after it has asked it to end."""
 _PATIENCE_SECONDS = 300.0
 """Seconds for which a cluster manager may not respond, for example during its restart, before a task fails."""
 _POLL_SECONDS = 0.2
@@ -66,6 +68,12 @@ class Drivers(Protocol):
     def kill(self, driver_id: str) -> None:
         """Ask the cluster manager to end a driver. Raises `ClusterUnreachableError`."""
 
+    def find(self, tag: str, *, are_active: bool) -> list[str]:
+        """Return the ids of the drivers with the tag of a run, the newest first.
+
+        With `are_active`, only those that have not ended. Raises `ClusterUnreachableError`.
+        """
+
     def settings(self) -> dict[str, object]:
         """Return the arguments of the constructor, which have no credentials, as JSON values."""
 
@@ -99,6 +107,10 @@ class StandaloneDrivers:
     def kill(self, driver_id: str) -> None:
         """Ask the master to end a driver."""
         self._ask("POST", "kill", driver_id)
+
+    def find(self, tag: str, *, are_active: bool) -> list[str]:
+        """Return nothing, because drivers of a standalone cluster have no tags."""
+        return []
 
     def settings(self) -> dict[str, object]:
         """Return the addresses."""
@@ -152,6 +164,18 @@ class YarnDrivers:
         """Ask the ResourceManager to end an application."""
         self._ask("PUT", driver_id, {"state": "KILLED"})
 
+    def find(self, tag: str, *, are_active: bool) -> list[str]:
+        """Return the ids of the applications with a tag, the newest first."""
+        states = {"states": ",".join(sorted(self._ACTIVE))} if are_active else {}
+        url = f"{self._address}/ws/v1/cluster/apps?{urlencode({'applicationTags': tag, **states})}"
+        response: Any = _call("GET", url, auth=self._authentication(), timeout=_SHORT_TIMEOUT)
+        try:
+            applications = (response["apps"] or {}).get("app", ())
+            newest_first = sorted(applications, key=lambda application: int(application["startedTime"]), reverse=True)
+            return [str(application["id"]) for application in newest_first]
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise ClusterUnreachableError(f"{self._address}: not the response of a ResourceManager") from error
+
     def settings(self) -> dict[str, object]:
         """Return the address and whether Kerberos is used. An object for authentication cannot be passed on."""
         return {"address": self._address, "kerberos": self._kerberos}
@@ -189,6 +213,10 @@ class KubernetesDrivers:
     }
     _NOT_FOUND: ClassVar[int] = 404
 
+    def __init__(self, namespace: str = "") -> None:
+        """Set the namespace of the pods to find."""
+        self._namespace = namespace
+
     def status(self, driver_id: str) -> DriverStatus:
         """Return the status of a driver pod. The phase Unknown means that its node does not answer."""
         namespace, _, name = driver_id.partition(":")
@@ -204,21 +232,18 @@ class KubernetesDrivers:
         namespace, _, name = driver_id.partition(":")
         self._ask(lambda client: client.delete_namespaced_pod(name, namespace, _request_timeout=_TIMEOUT))
 
-    def find_pods(self, namespace: str, tag: str, *, are_active: bool) -> list[str]:
-        """Return the ids of the driver pods of a run, the newest first. With `are_active`, only those without an end.
-
-        Raises `ClusterUnreachableError`.
-        """
+    def find(self, tag: str, *, are_active: bool) -> list[str]:
+        """Return the ids of the driver pods with the tag of a run as their label, the newest first."""
         selector = {"label_selector": f"{RUN_LABEL}={tag}", "_request_timeout": _TIMEOUT}
-        response: Any = self._ask(lambda client: client.list_namespaced_pod(namespace, **selector))
+        response: Any = self._ask(lambda client: client.list_namespaced_pod(self._namespace, **selector))
         listed_pods = () if response is None else response.items
         pods = [pod for pod in listed_pods if not are_active or pod.status.phase not in self._PHASES]
         newest_first = sorted(pods, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)
-        return [f"{namespace}:{pod.metadata.name}" for pod in newest_first]
+        return [f"{self._namespace}:{pod.metadata.name}" for pod in newest_first]
 
     def settings(self) -> dict[str, object]:
-        """Return nothing, because the client is configured by its environment."""
-        return {}
+        """Return the namespace. The client is configured by its environment."""
+        return {"namespace": self._namespace}
 
     def _ask(self, call: Callable[[Any], object]) -> object | None:
         """Return the answer of a call with the client, None if the pod does not exist."""
@@ -300,6 +325,16 @@ def end_driver(drivers: Drivers, driver_id: str, seconds: float) -> bool:
     return True
 
 
+def end_driver_or_warn(drivers: Drivers, driver_id: str, seconds: float, log: Logger) -> None:
+    """End a driver and wait for its end at most `seconds`. Log a warning if it may still run."""
+    log.info("Ending driver %s", driver_id)
+    try:
+        if not end_driver(drivers, driver_id, seconds):
+            log.warning("Driver %s is still ending", driver_id)
+    except (ClusterUnreachableError, PushdownTaskError) as error:
+        log.warning("Driver %s cannot be ended and may still run: %s", driver_id, error)
+
+
 class _HttpStatusError(ClusterUnreachableError):
     """An HTTP error status."""
 
@@ -309,11 +344,15 @@ class _HttpStatusError(ClusterUnreachableError):
 
 
 def _call(
-    method: str, url: str, body: Mapping[str, str] | None = None, auth: AuthBase | None = None
+    method: str,
+    url: str,
+    body: Mapping[str, str] | None = None,
+    auth: AuthBase | None = None,
+    timeout: tuple[float, float] = _TIMEOUT,
 ) -> Mapping[str, object]:
     """Return the JSON object of an HTTP call. Raises `ClusterUnreachableError`."""
     try:
-        response = requests.request(method, url, json=body, auth=auth, timeout=_TIMEOUT)
+        response = requests.request(method, url, json=body, auth=auth, timeout=timeout)
     except requests.RequestException as error:
         raise ClusterUnreachableError(f"{url}: {error}") from error
     if not response.ok:

@@ -10,9 +10,10 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from glob import iglob
 from itertools import islice
+from math import inf
 from pathlib import Path
 
-from pushdown_spark.contract import JobSpec, SourceSpec
+from pushdown_spark.contract import AnySourceSpec, JobSpec, SourceSpec
 
 SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
 """The variable with JVM options that spark-submit passes to the JVM of a driver on this machine."""
@@ -78,23 +79,21 @@ def compiler_options(spec: JobSpec, java_options: str, *, has_local_files: bool)
 def is_small(spec: JobSpec) -> bool:
     """Return whether all sources are files on this machine, with so few bytes that Spark starts for longer."""
     try:
-        return _is_small(spec)
+        return sum(map(_text_bytes, spec.sources.values())) <= _SMALL
     except OSError:
         # The job itself reports files that cannot be read.
         return False
 
 
-def _is_small(spec: JobSpec) -> bool:
-    total = 0
-    for source in spec.sources.values():
-        if not isinstance(source, SourceSpec) or not all(path.startswith(_LOCAL) for path in source.path):
-            return False
-        files = list(islice(_files(source.path), _MOST_FILES + 1))
-        if len(files) > _MOST_FILES:
-            return False
-        is_text = source.format.value in _TEXT
-        total += sum(size if is_text and not name.endswith(_COMPRESSED) else _EXPANSION * size for name, size in files)
-    return total <= _SMALL
+def _text_bytes(source: AnySourceSpec) -> float:
+    """Return the size of a source as bytes of text, infinite if it is unknown or has many files."""
+    if not isinstance(source, SourceSpec) or not all(path.startswith(_LOCAL) for path in source.path):
+        return inf
+    files = list(islice(_files(source.path), _MOST_FILES + 1))
+    if len(files) > _MOST_FILES:
+        return inf
+    is_text = source.format.value in _TEXT
+    return sum(size if is_text and not name.endswith(_COMPRESSED) else _EXPANSION * size for name, size in files)
 
 
 def _files(paths: Iterable[str]) -> Iterator[tuple[str, int]]:

@@ -33,6 +33,8 @@ _DRIVER_SHARE = 0.7
 """The share of the grace time for the driver, before the other processes get a signal."""
 
 _POLL_SECONDS = 0.05
+_DISMISSAL = "done"
+"""The line that ends the guard process of a job that has ended."""
 
 
 def session_members(session: int) -> list[int]:
@@ -140,7 +142,7 @@ class _Guard:
 
     def dismiss(self) -> None:
         """Tell the guard to end without doing anything, and wait for it."""
-        self._send(_lines(_DISMISSED))
+        self._send(_lines(_DISMISSAL))
         with contextlib.suppress(BrokenPipeError):
             self._popen.communicate()
 
@@ -151,16 +153,13 @@ class _Guard:
             self._popen.stdin.flush()
 
 
-_DISMISSED = "done"
-
-
 def guard(orders: BinaryIO) -> None:
     """End the session in the first line of `orders`, and delete the directories in the others.
 
     Do nothing if the stream ends with the line that dismisses the guard.
     """
     lines = [os.fsdecode(line) for line in orders.read().splitlines()]
-    if not lines or lines[-1] == _DISMISSED:
+    if not lines or lines[-1] == _DISMISSAL:
         return
     end_session(int(lines[0]), TERM_GRACE_SECONDS)
     for directory in lines[1:]:

@@ -9,14 +9,10 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from airflow_pushdown.exceptions import config_error, exception_for
+from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.conf_directory import environment_script
-from airflow_pushdown.hooks.environment import SparkInstallation
-from airflow_pushdown.hooks.installation import jars_home, spark_version
-from airflow_pushdown.packaging import job_archive
-from pushdown_spark.contract import JobError, JobSpec, SourceSpec
+from airflow_pushdown.hooks.spark_installation import SparkInstallation
 from pushdown_spark.contract.versions import unsupported_spark
 
 REQUIRED_MODULES = ("cramjam", "hyperscan", "isal", "pyarrow", "pydantic", "sqlglot")
@@ -40,11 +36,6 @@ print(json.dumps({"version": platform.python_version(), "distributions": distrib
 """
 """The program that describes a Python. It imports no package, which would take longer than everything else."""
 _SECONDS = 60
-_LONGEST_PREDICATE = 10_000
-"""Parsing a longer predicate, such as a list of thousands of values, may take longer than the start of Spark."""
-_WORD = re.compile(r"\w+")
-_COMPARISON = re.compile(r"""\s*(\w+)\s*(?:=|<=|>=|<|>|!=)\s*(?:'[^'\\]*'|-?\d+(?:\.\d+)?)\s*""")
-_COMPARISONS = re.compile(rf"{_COMPARISON.pattern}(?:\bAND\b{_COMPARISON.pattern})*", re.IGNORECASE)
 _RELEASE = re.compile(r"\d+\.\d+")
 
 
@@ -62,44 +53,22 @@ class SparkPython:
     missing: tuple[str, ...]
 
 
-def check_driver_python(
-    installation: SparkInstallation,
-    settings: Mapping[str, str],
-    environment: Mapping[str, str],
-    spec: JobSpec,
-    spec_path: Path,
-    *,
-    has_local_files: bool,
-) -> None:
-    """Raise `ConfigError`, or the error of a wrong name, if a job cannot run in the Python of a driver on this machine.
+def usable_driver_python(
+    installation: SparkInstallation, settings: Mapping[str, str], environment: Mapping[str, str]
+) -> SparkPython | None:
+    """Return the Python of a driver on this machine, None if it is not certain which one spark-submit starts.
 
-    `settings` are the user's Spark settings, and `spec_path` is the file of the job spec. Passes if it is not certain
-    which Python spark-submit starts. In a file system other than this machine's, directories may be further columns,
-    so that no name is certainly wrong.
+    `settings` are the user's Spark settings. Raises `ConfigError` if a job cannot run in it.
     """
-    home = jars_home(installation)
+    home = installation.jars_home
     if home is None or environment_script(home, environment) is not None:
-        return
+        return None
     executable = driver_python(settings, environment)
     python = describe_python(executable, environment) if executable else None
-    if python is None:
-        return
-    require_matching_pyspark(python, installation.binary, spark_version(installation))
-    require_libraries(python)
-    if has_local_files and _may_have_wrong_names(spec):
-        error = declared_names_error(python, environment, job_archive(), spec_path)
-        if error is not None:
-            raise exception_for(error)
-
-
-def _may_have_wrong_names(spec: JobSpec) -> bool:
-    """Return whether the query of a job may name columns that the declared schema of its only source lacks."""
-    if spec.query is None or spec.query.source is None:
-        return False
-    source = spec.sources[spec.query.source]
-    if not isinstance(source, SourceSpec) or source.schema_ddl is None:
-        return False
-    return may_have_wrong_names(source.schema_ddl, spec.query.columns or (), spec.query.where or "")
+    if python is not None:
+        require_matching_pyspark(python, installation.binary, installation.version)
+        require_libraries(python)
+    return python
 
 
 def driver_python(settings: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
@@ -165,43 +134,6 @@ def require_libraries(python: SparkPython) -> None:
             f"spark_python: {python.executable} lacks libraries of the job ({', '.join(python.missing)}); run "
             f"{python.executable} -m {INSTALL_COMMAND}, or set spark_python to an environment that has them"
         )
-
-
-def may_have_wrong_names(ddl: str, columns: Iterable[str], where: str) -> bool:
-    """Return whether a query has more than comparisons of words of the schema, so that its names are worth a check.
-
-    >>> may_have_wrong_names("id int, kind string", ["id"], "kind = 'x' AND id > 3")
-    False
-    >>> may_have_wrong_names("id int, kind string", ["id"], "knd = 'x'")
-    True
-    """
-    if len(where) > _LONGEST_PREDICATE:
-        return False
-    if where and not _COMPARISONS.fullmatch(where):
-        return True
-    words = set(_WORD.findall(ddl.lower()))
-    names = [*columns, *(match[1] for match in _COMPARISON.finditer(where))]
-    return any(name.lower() not in words for name in names)
-
-
-def declared_names_error(
-    python: SparkPython, environment: Mapping[str, str], code: Path, spec: Path
-) -> JobError | None:
-    """Return the error of a name that the declared schema of a job certainly lacks, None if there is none.
-
-    `code` is the archive of `pushdown_spark`, and `spec` the file of the job spec. The check belongs to the Spark side,
-    whose libraries Airflow's environment lacks. It takes about a third of a second.
-    """
-    path = os.pathsep.join(filter(None, (str(code), environment.get("PYTHONPATH"))))
-    command = [python.executable, "-m", "pushdown_spark.projection.declared_names", str(spec)]
-    try:
-        run = subprocess.run(  # noqa: S603 - runs the Python of the user
-            command, env={**environment, "PYTHONPATH": path}, capture_output=True, check=True, timeout=_SECONDS
-        )
-        return JobError.from_json(run.stdout)
-    except (OSError, subprocess.SubprocessError):
-        # The job itself checks every name and reports its own errors.
-        return None
 
 
 def _release(version: str) -> str:

@@ -19,18 +19,26 @@ from airflow_pushdown.hooks.application import (
 from airflow_pushdown.hooks.archive_recording import start_archive
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE
 from airflow_pushdown.hooks.cluster_driver import ClusterDriverHook, Submission
-from airflow_pushdown.hooks.conf_directory import CONF_DIRECTORY, unmovable_file
+from airflow_pushdown.hooks.conf_directory import (
+    CLASS_PATH_KEY,
+    CONF_DIRECTORY,
+    JARS_KEY,
+    PACKAGES_KEY,
+    submit_settings,
+    unmovable_file,
+)
 from airflow_pushdown.hooks.credentials import confidential
-from airflow_pushdown.hooks.environment import child_environment, find_installation
+from airflow_pushdown.hooks.environment import child_environment
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.failures import driver_killed_error, driver_lost_error, signal_of, task_killed_error
-from airflow_pushdown.hooks.installation import jars_home, require_supported_spark, submit_settings
 from airflow_pushdown.hooks.jvm_options import SUBMIT_OPTIONS, compiler_options, user_options
-from airflow_pushdown.hooks.output import JobOutput
+from airflow_pushdown.hooks.name_check import check_names
 from airflow_pushdown.hooks.processes import JobProcess
 from airflow_pushdown.hooks.secret_settings import mask_setting, properties_text, separate_secrets, with_properties
-from airflow_pushdown.hooks.spark_python import check_driver_python
+from airflow_pushdown.hooks.spark_installation import find_installation
+from airflow_pushdown.hooks.spark_python import usable_driver_python
 from airflow_pushdown.hooks.standalone import shared_program, standalone_command, standalone_environment
+from airflow_pushdown.hooks.submit_output import SubmitOutput
 from airflow_pushdown.hooks.yarn import run_tag
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.spark_settings import SUBMIT_DEFAULTS, serialize_all
@@ -65,7 +73,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         self._job: JobProcess | None = None
         self._has_no_driver = False
         self._reported: Application | None = None
-        self._output = JobOutput()
+        self._output = SubmitOutput()
         try:
             super().__init__(
                 conf={**SUBMIT_DEFAULTS, **serialize_all(conf)},
@@ -85,15 +93,17 @@ class PushdownSubmitHook(ClusterDriverHook):
             spark_python=submission.spark_python,
             environ=os.environ,
         )
-        require_supported_spark(self._installation)
+        self._installation.require_supported()
+        jars = {PACKAGES_KEY: self._packages, JARS_KEY: self._jars, CLASS_PATH_KEY: self._driver_class_path}
         self._settings = submit_settings(
             self._installation,
-            serialize_all(conf),
+            {**serialize_all(conf), **{key: value for key, value in jars.items() if value}},
             self._properties_file,
             {**os.environ, **serialize_all(self._env)}.get(CONF_DIRECTORY),
         )
         self._history_server = history_server(self.history_extra, serialize_all(conf).get(HISTORY_KEY))
-        self._exchange = self._open_exchange()
+        # A driver on this machine needs no files that others can read.
+        self._exchange = Exchange.open_shared(*self.exchange_place) if self.is_cluster else Exchange.create_private()
         self._application_args = ["--spec", self._exchange.spec_location]
 
     def submit(self, application: str = "", **kwargs: object) -> str | None:
@@ -196,21 +206,17 @@ class PushdownSubmitHook(ClusterDriverHook):
             environment["PYSPARK_PYTHON"] = self._installation.python or env_vars.get("PYSPARK_PYTHON", "python3")
         if self.is_cluster:
             return self._start(command, environment)
-        check_driver_python(
-            self._installation,
-            self._settings,
-            environment,
-            self._submission.spec,
-            Path(self._exchange.spec_location),
-            has_local_files=self._has_local_files(environment),
-        )
+        python = usable_driver_python(self._installation, self._settings, environment)
+        # Directories of another file system may be further columns, so that no name is certainly wrong.
+        if python is not None and self._has_local_files(environment):
+            check_names(python.executable, environment, self._submission.spec, Path(self._exchange.spec_location))
         return self._run_with_fast_start(command, environment)
 
     def _run_with_fast_start(self, command: list[str], environment: dict[str, str]) -> int:
         """Run spark-submit with JVM options that shorten its start, and without them if the JVM refuses them."""
         fast_command, fast_environment = command, self._with_compiler(environment)
         directory = self._submission.class_archives or os.environ.get(DIRECTORY_VARIABLE) or None
-        with start_archive(directory, self._installation, fast_environment, self._class_settings) as archive:
+        with start_archive(directory, self._installation, fast_environment, self._settings) as archive:
             if archive is not None:
                 fast_command, fast_environment = archive.configure(fast_command, fast_environment)
             returncode = self._start(fast_command, fast_environment)
@@ -223,7 +229,7 @@ class PushdownSubmitHook(ClusterDriverHook):
             if returncode == 0 or not self._output.is_jvm_refused or fast_environment == environment:
                 return returncode
             self.log.warning("The job starts again without the JVM options of this provider: %s", self._output.cause)
-            self._output = JobOutput()
+            self._output = SubmitOutput()
             returncode = self._start(command, environment)
             if archive is not None and self._exchange.read_result() is not None:
                 archive.give_up()
@@ -265,16 +271,9 @@ class PushdownSubmitHook(ClusterDriverHook):
 
     def _has_local_files(self, environment: Mapping[str, str]) -> bool:
         """Return whether paths without a scheme are on this machine."""
-        home = jars_home(self._installation)
+        home = self._installation.jars_home
         is_set = any(key.endswith(_DEFAULT_FILES) for key in self._settings)
         return home is not None and not is_set and unmovable_file(home, environment) is None
-
-    @property
-    def _class_settings(self) -> Mapping[str, str]:
-        """The settings with the class path of the driver."""
-        if not self._driver_class_path:
-            return self._settings
-        return {**self._settings, "spark.driver.extraClassPath": self._driver_class_path}
 
     def _follow(self, job: JobProcess) -> None:
         """Log the job's output. On a cluster, the provider's hook extracts the ids of driver and application."""
@@ -282,7 +281,7 @@ class PushdownSubmitHook(ClusterDriverHook):
             if (progress := progress_of_line(line)) is not None:
                 self._report_progress(progress)
                 continue
-            level = self._output.level_of(line)
+            level = self._output.add(line)
             started = started_application(line)
             if started is not None and started != self._reported and self._submission.on_started is not None:
                 # On a cluster, spark-submit names the application several times.
@@ -345,10 +344,6 @@ class PushdownSubmitHook(ClusterDriverHook):
             or self._should_track_driver_via_k8s_api()
             or self._should_track_yarn_application_via_rm_api()
         )
-
-    def _open_exchange(self) -> Exchange:
-        """Create a private directory for a local driver, otherwise open the files of the run at `exchange_dir`."""
-        return Exchange.open_shared(*self.exchange_place) if self.is_cluster else Exchange.create_private()
 
     @property
     def exchange_place(self) -> tuple[str | None, str, str | None]:

@@ -14,6 +14,7 @@ from airflow_pushdown.hooks.drivers import (
     DriverWatch,
     KubernetesDrivers,
     end_driver,
+    end_driver_or_warn,
 )
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.failures import driver_unreachable_error
@@ -103,12 +104,7 @@ class TrackedDriver:
 
     def kill(self) -> None:
         """End the driver, and wait a short time for its end. Log a warning if that fails."""
-        self._log.info("Ending driver %s", self._driver_id)
-        try:
-            if not end_driver(self._drivers, self._driver_id, KILL_SECONDS):
-                self._log.warning("Driver %s is still ending", self._driver_id)
-        except ClusterUnreachableError as error:
-            self._log.warning("Driver %s cannot be ended and may still run: %s", self._driver_id, error)
+        end_driver_or_warn(self._drivers, self._driver_id, KILL_SECONDS, self._log)
 
     def delete_pod(self, result: JobResult | None) -> None:
         """Delete the pod of a driver that has succeeded, as the provider does. Failed pods keep their logs."""

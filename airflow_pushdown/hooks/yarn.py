@@ -1,25 +1,19 @@
-"""Applications on YARN, through the REST API of the resource manager."""
+"""Submissions to YARN: the settings of an application, and the address of the resource manager."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import requests
 
-from airflow_pushdown.hooks.drivers import ClusterUnreachableError
 from airflow_pushdown.hooks.webhdfs import hadoop_settings
-
-if TYPE_CHECKING:
-    from requests.auth import AuthBase
 
 TAGS_KEY = "spark.yarn.tags"
 """Spark's setting with the tags of an application."""
 WAIT_KEY = "spark.yarn.submit.waitAppCompletion"
 """Spark's setting whether spark-submit waits for the end of an application."""
-_ACTIVE = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
 _SECONDS = (3.0, 5.0)
 """The time limits to connect and to read. Airflow kills a task 5 seconds after it has asked it to end."""
 
@@ -61,21 +55,3 @@ def _answers(address: str) -> bool:
     except requests.RequestException:
         return False
     return True
-
-
-def applications(address: str, tag: str, auth: AuthBase | None, *, are_active: bool) -> list[str]:
-    """Return the ids of the applications with a tag, the newest first. Raises `ClusterUnreachableError`.
-
-    With `are_active`, only those that have not ended.
-    """
-    states = {"states": _ACTIVE} if are_active else {}
-    try:
-        response = requests.get(
-            f"{address}/ws/v1/cluster/apps", params={"applicationTags": tag, **states}, auth=auth, timeout=_SECONDS
-        )
-        response.raise_for_status()
-        applications = (response.json().get("apps") or {}).get("app", ())
-        newest_first = sorted(applications, key=lambda application: int(application["startedTime"]), reverse=True)
-        return [str(application["id"]) for application in newest_first]
-    except (requests.RequestException, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise ClusterUnreachableError(f"{address}: {error}") from error

@@ -28,9 +28,11 @@ class ClusterOperator(SparkSubmitOperator):
 
     The provider's operator submits, and stores the id of the driver for the next try. This class replaces how it asks
     for the status, because the result of the job is in the exchange directory, and because a task may be deferred.
-    """
 
-    exchange_dir: str | None
+    :param deferrable: Whether the task gives back its worker slot while its driver runs on a cluster. Needs deploy mode
+        cluster and a triggerer. By default, Airflow's setting [operators] default_deferrable, in deploy mode cluster.
+    :param kwargs: Parameters of `SparkSubmitOperator` and `BaseOperator`.
+    """
 
     def __init__(self, *, deferrable: bool | None = None, **kwargs: Any) -> None:  # noqa: ANN401 - the provider's
         super().__init__(**kwargs)

@@ -41,7 +41,7 @@ class PushdownJoinOperator(PushdownBaseOperator):
     :param kwargs: Parameters of `PushdownBaseOperator` and of Airflow's operators.
     """
 
-    table_name: ClassVar[str] = JOIN
+    operator_name: ClassVar[str] = JOIN
     template_fields: Sequence[str] = all_template_fields(JOIN)
     template_fields_renderers: ClassVar[dict[str, str]] = all_renderers(JOIN)
     ui_color = "#e8d9cf"

@@ -24,8 +24,8 @@ _SCANS = TypeAdapter(dict[str, dict[str, object]])
 _QUERY_PARAMETERS = ("columns", "where", "data_interval", "limit")
 
 
-class _Declared(NamedTuple):
-    """The parts of a scan that a user declares: its source, its query and all of its output parameters."""
+class _ScanParts(NamedTuple):
+    """The parameters of one scan: those of its source, of its query, and all of its output."""
 
     source: dict[str, object]
     query: dict[str, object]
@@ -53,7 +53,7 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
     :param kwargs: Parameters of `PushdownBaseOperator` and of Airflow's operators.
     """
 
-    table_name: ClassVar[str] = MULTI_SCAN
+    operator_name: ClassVar[str] = MULTI_SCAN
     template_fields: Sequence[str] = all_template_fields(MULTI_SCAN)
     template_fields_renderers: ClassVar[dict[str, str]] = all_renderers(MULTI_SCAN)
     ui_color = "#cfe8d5"
@@ -93,7 +93,7 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
                 )
         return JobRequest(sources=sources, scans=scans)
 
-    def _parts_by_scan(self) -> dict[str, _Declared]:
+    def _parts_by_scan(self) -> dict[str, _ScanParts]:
         """Return the parts of each scan. Raises `ConfigError` unless `scans` is a dict of dicts."""
         with naming_parameters({"": "scans"}):
             given = _SCANS.validate_python(self.scans)
@@ -101,7 +101,7 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
             raise config_error("scans: declare at least one scan, under a name of its own")
         own = (*_QUERY_PARAMETERS, *OUTPUT_PARAMETERS)
         return {
-            name: _Declared(
+            name: _ScanParts(
                 source={field: value for field, value in scan.items() if field not in own},
                 query={field: scan[field] for field in _QUERY_PARAMETERS if field in scan},
                 output=_with_defaults(name, scan, self._output_values()),
@@ -109,7 +109,7 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
             for name, scan in given.items()
         }
 
-    def _refuse_shared_tables(self, declared: Mapping[str, _Declared]) -> None:
+    def _refuse_shared_tables(self, declared: Mapping[str, _ScanParts]) -> None:
         """Raise `ConfigError` if two scans may change the same rows of a table."""
         tables = {name: parts.output for name, parts in declared.items() if parts.output["output_table"] is not None}
         for (one, first), (other, second) in combinations(tables.items(), 2):

@@ -37,7 +37,7 @@ class LazyOrcScanOperator(PushdownFilesOperator):
     :param kwargs: Parameters of `PushdownFilesOperator`, `PushdownBaseOperator` and Airflow's operators.
     """
 
-    table_name: ClassVar[str] = LAZY_ORC
+    operator_name: ClassVar[str] = LAZY_ORC
     template_fields: Sequence[str] = all_template_fields(LAZY_ORC)
     template_fields_renderers: ClassVar[dict[str, str]] = all_renderers(LAZY_ORC)
     ui_color = "#cfdde8"

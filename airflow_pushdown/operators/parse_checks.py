@@ -17,9 +17,7 @@ _PLACEHOLDER = "{{ unknown }}"
 """Stands for a value that only the run knows, such as the XCom of another task."""
 _DECISIVE = ("sources", "scans", "format")
 """Parameters whose values decide which other parameters are valid."""
-
-
-_NEVER_LEFT_OUT = ("path",)
+_ALTERNATIVES = ("path",)
 """Optional parameters that an operator needs, unless another parameter replaces them."""
 
 
@@ -29,7 +27,7 @@ def check_literals(operator: PushdownBaseOperator) -> None:
     The job spec is built twice: with templates as text, and with defaults in the place of values that a template may
     render to anything. A mistake that both find does not depend on templates, unless it is about such a value.
     """
-    own = {parameter.field: parameter for parameter in parameters_of(operator.table_name)}
+    own = {parameter.field: parameter for parameter in parameters_of(operator.operator_name)}
     given = {name: getattr(operator, name) for name in operator.template_fields}
     open_names = [name for name, value in given.items() if _is_open(value)]
     if any(name in _DECISIVE for name in open_names):
@@ -69,7 +67,7 @@ def _default(parameter: Parameter | None, text: object) -> object:
     """Return the default of a parameter, or the text of its template if the operator needs a value."""
     if parameter is None:
         return None
-    return text if parameter.required or parameter.field in _NEVER_LEFT_OUT else parameter.signature_default
+    return text if parameter.required or parameter.field in _ALTERNATIVES else parameter.signature_default
 
 
 def _without_open_values(value: object) -> object:

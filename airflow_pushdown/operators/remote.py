@@ -55,7 +55,7 @@ class RemoteScanOperator(PushdownBaseOperator):
     :param kwargs: Parameters of `PushdownBaseOperator` and of Airflow's operators.
     """
 
-    table_name: ClassVar[str] = REMOTE
+    operator_name: ClassVar[str] = REMOTE
     template_fields: Sequence[str] = all_template_fields(REMOTE)
     template_fields_renderers: ClassVar[dict[str, str]] = all_renderers(REMOTE)
     ui_color = "#e0d5ec"

@@ -24,7 +24,7 @@ class PushdownScanOperator(PushdownFilesOperator):
     :param kwargs: Parameters of `PushdownFilesOperator`, `PushdownBaseOperator` and Airflow's operators.
     """
 
-    table_name: ClassVar[str] = SCAN
+    operator_name: ClassVar[str] = SCAN
     template_fields: Sequence[str] = all_template_fields(SCAN)
     template_fields_renderers: ClassVar[dict[str, str]] = all_renderers(SCAN)
     ui_color = "#cfe8d5"

@@ -17,7 +17,6 @@ from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse
 
 from airflow_pushdown.plugin.dag_data import dag_reports, dags_with_reports
-from airflow_pushdown.plugin.data import TaskKey, task_run
 from airflow_pushdown.plugin.links import NOT_MAPPED
 from airflow_pushdown.plugin.page import (
     CONTENT_SECURITY_POLICY,
@@ -26,6 +25,7 @@ from airflow_pushdown.plugin.page import (
     render_report,
     render_runs,
 )
+from airflow_pushdown.plugin.task_data import TaskKey, task_run
 
 DAGS_OF_A_PAGE = 20
 """The number of DAGs that a page of the list of DAGs shows."""

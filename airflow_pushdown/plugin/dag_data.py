@@ -15,8 +15,8 @@ from airflow.sdk.bases.xcom import BaseXCom
 from sqlalchemy import Row, and_, select
 from sqlalchemy.orm import Session, aliased
 
-from airflow_pushdown.plugin.data import TaskKey, report_of
 from airflow_pushdown.plugin.links import PushdownReportLink
+from airflow_pushdown.plugin.task_data import TaskKey, report_of
 from pushdown_spark.contract import SPARK_REQUESTED, JobResult, known_sum
 
 DAYS = 30
@@ -41,7 +41,7 @@ class DagRunReports:
     """The reports of one DAG run."""
 
     run_id: str
-    after: datetime
+    run_after: datetime
     state: str
     reports: tuple[TaskReport, ...]
 
@@ -145,7 +145,7 @@ class DagReports:
         """The sums of each day, oldest first, also of days without a run."""
         runs_by_day: dict[date, list[DagRunReports]] = {}
         for run in self.runs:
-            runs_by_day.setdefault(run.after.date(), []).append(run)
+            runs_by_day.setdefault(run.run_after.date(), []).append(run)
         first = self.until.date() - timedelta(days=DAYS - 1)
         days = (first + timedelta(days=number) for number in range(DAYS))
         return tuple(Day(day, Sums.of(runs_by_day.get(day, []))) for day in days)
@@ -214,7 +214,7 @@ def dag_reports(session: Session, dag_id: str, until: datetime) -> DagReports:
         .limit(MOST_REPORTS + 1)
     ).all()
     runs = []
-    for (run_id, after, state), group in groupby(rows[:MOST_REPORTS], _run_of):
+    for (run_id, run_after, state), group in groupby(rows[:MOST_REPORTS], _run_of):
         values = ((row, report_of(XComModel.deserialize_value(row))) for row in group)
         reports = tuple(
             TaskReport(TaskKey(dag_id, row.task_id, run_id, row.map_index), result)
@@ -222,7 +222,7 @@ def dag_reports(session: Session, dag_id: str, until: datetime) -> DagReports:
             if result is not None
         )
         if reports:
-            runs.append(DagRunReports(run_id, after, str(state), reports))
+            runs.append(DagRunReports(run_id, run_after, str(state), reports))
     is_cut = len(rows) > MOST_REPORTS
     # The sums of a run without all of its reports would be too small.
     if is_cut and len(runs) > 1 and runs[-1].run_id == rows[MOST_REPORTS].run_id:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pushdown_spark.contract.join_tree import JoinTree
 from pushdown_spark.contract.report_text import estimate_error, relation_name
@@ -44,9 +44,7 @@ class Box:
     def move(self, right: float, down: float) -> Box:
         """Return the box and those below it at another place."""
         sides = tuple(side.move(right, down) for side in self.sides)
-        return Box(
-            self.tree, self.lines, self.condition, self.center + right, self.top + down, self.width, self.height, sides
-        )
+        return replace(self, center=self.center + right, top=self.top + down, sides=sides)
 
     @property
     def left(self) -> float:
@@ -82,10 +80,9 @@ def cells(text: str) -> int:
     >>> cells("ab"), cells("表")
     (2, 4)
     """
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
     # A font for them may be wider than two characters of the monospace font.
-    return sum(3 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text) + (
-        1 if any(unicodedata.east_asian_width(char) in "WF" for char in text) else 0
-    )
+    return len(text) + 2 * wide + bool(wide)
 
 
 def _place(tree: JoinTree, *, has_run: bool) -> Box:
@@ -128,10 +125,10 @@ def _distance(left: Box, right: Box) -> float:
         _reach(one)[1] + _GAP - _reach(other)[0]
         for one in left.boxes()
         for other in right.boxes()
-        if _share_rows(one, other)
+        if _share_height(one, other)
     )
 
 
-def _share_rows(one: Box, other: Box) -> bool:
+def _share_height(one: Box, other: Box) -> bool:
     """Return whether two boxes are next to each other, with the edges and the condition under them."""
     return one.top < other.top + other.height + LEVEL_GAP and other.top < one.top + one.height + LEVEL_GAP

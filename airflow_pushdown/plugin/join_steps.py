@@ -43,7 +43,7 @@ def join_steps(tree: JoinTree, moved: Collection[frozenset[str]]) -> tuple[JoinS
     The deeper side of a join comes first. So a list within a list has at most half of the list's relations.
     """
     if not tree.sides:
-        return (_first_step(tree, moved),)
+        return (JoinStep(name=_name(tree), rows=_rows(tree), steps=(), is_moved=tree.relations in moved),)
     *others, added = sorted(tree.sides, key=lambda side: len(side.relations), reverse=True)
     is_left = added is tree.left and len(tree.sides) == 2
     step = JoinStep(
@@ -62,10 +62,6 @@ def is_far_off(tree: JoinTree) -> bool:
     """Return whether the estimated rows of a node are wrong by a large factor."""
     ratio = estimate_ratio(tree) or 1.0
     return max(ratio, 1 / ratio) >= _LARGE_ERROR
-
-
-def _first_step(tree: JoinTree, moved: Collection[frozenset[str]]) -> JoinStep:
-    return JoinStep(name=_name(tree), rows=_rows(tree), steps=(), is_moved=tree.relations in moved)
 
 
 def _name(tree: JoinTree) -> str:

@@ -12,10 +12,10 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from airflow_pushdown.plugin import drawing, links, model
+from airflow_pushdown.plugin import charts, links, model
 from airflow_pushdown.plugin.dag_data import DAYS, MOST_REPORTS, DagReports
-from airflow_pushdown.plugin.data import TaskKey, TaskRun
 from airflow_pushdown.plugin.join_drawing import TreeDrawing, drawing_size, tree_drawings
+from airflow_pushdown.plugin.task_data import TaskKey, TaskRun
 from pushdown_spark.contract import Exactness
 from pushdown_spark.contract.progress import progress_text
 from pushdown_spark.contract.report_text import EXACTNESS_MEANINGS, human_bytes, human_seconds, human_share, joins_text
@@ -64,17 +64,17 @@ class Links:
 def render_report(run: TaskRun, *, in_airflow: bool = False) -> str:
     """Return the page of a task instance, which refreshes itself until the task ends."""
     key = run.task_key
-    changes = drawing.plan_changes(run.history)
+    changes = charts.plan_changes(run.history)
     return (
         _environment()
         .get_template("report.html")
         .render(
             title=f"{key.dag_id} / {key.task_id} - Pushdown report",
             run=run,
-            refresh=REFRESH_SECONDS if run.active else None,
+            refresh=REFRESH_SECONDS if run.is_active else None,
             links=Links(in_airflow=in_airflow),
             changes=changes,
-            charts=drawing.history_charts(run.history, key, changes),
+            charts=charts.history_charts(run.history, key, changes),
             task_page=links.airflow_task_path(key.dag_id, key.task_id, key.run_id, key.map_index),
         )
     )
@@ -88,7 +88,7 @@ def render_runs(reports: DagReports, *, in_airflow: bool = False) -> str:
         reports=reports,
         refresh=None,
         links=Links(in_airflow=in_airflow),
-        charts=drawing.day_charts(reports.days) if len(reports.runs) >= drawing.LEAST_RUNS else (),
+        charts=charts.day_charts(reports.days) if len(reports.runs) >= charts.LEAST_RUNS else (),
         dag_page=links.airflow_dag_path(reports.dag_id),
         days=DAYS,
         most_reports=MOST_REPORTS,
@@ -132,9 +132,9 @@ def _environment() -> Environment:
         style=Markup(_STYLE),  # noqa: S704
         script=Markup(_SCRIPT),  # noqa: S704
         exactness_meanings={exactness.value: EXACTNESS_MEANINGS[exactness] for exactness in Exactness},
-        chart_height=drawing.HEIGHT,
-        slot=drawing.SLOT,
-        least_runs=drawing.LEAST_RUNS,
+        chart_height=charts.HEIGHT,
+        slot=charts.SLOT,
+        least_runs=charts.LEAST_RUNS,
         airflow_run_path=links.airflow_run_path,
         bytes_or_unknown=model.bytes_or_unknown,
         conjunct_rows=model.conjunct_rows,

@@ -19,7 +19,7 @@ from airflow_pushdown.hooks.drivers import (
     DriverStatus,
     DriverWatch,
     drivers_of,
-    end_driver,
+    end_driver_or_warn,
 )
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.progress_reports import ProgressReports, store_progress
@@ -158,12 +158,7 @@ class DriverTrigger(BaseTrigger):
     def _end(self) -> None:
         """End the driver and delete its files, unless the next try of a cleared task has replaced them meanwhile."""
         result = self._result_location()
-        self.log.info("Ending driver %s", self.driver_id)
-        try:
-            if not end_driver(drivers_of(self.kind, self.settings), self.driver_id, _KILL_SECONDS):
-                self.log.warning("Driver %s is still ending", self.driver_id)
-        except (ClusterUnreachableError, PushdownTaskError) as error:
-            self.log.warning("Driver %s cannot be ended and may still run: %s", self.driver_id, error)
+        end_driver_or_warn(drivers_of(self.kind, self.settings), self.driver_id, _KILL_SECONDS, self.log)
         try:
             exchange = self._open_exchange()
             # Each job has its own result. The next try may have replaced the files before this method has begun.

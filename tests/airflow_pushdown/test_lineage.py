@@ -63,10 +63,12 @@ def test_a_relative_path_has_no_dataset_name(path: str) -> None:
 
 
 def test_the_dataset_name_of_a_table_has_no_user() -> None:
-    assert table_dataset(SHOP, "public.orders") == Dataset("postgres://db.example:5432", "shop.public.orders")
+    dataset = table_dataset(SHOP, "public.orders")
+    assert (dataset.namespace, dataset.name) == ("postgres://db.example:5432", "shop.public.orders")
+    assert dataset.uri == "postgres://db.example:5432/shop/public/orders"
     mysql = SHOP.model_copy(update={"kind": DatabaseKind.MYSQL})
-    assert table_dataset(mysql, "orders") == Dataset("mysql://db.example:3306", "shop.orders")
-    assert table_dataset(mysql, "other.orders") == Dataset("mysql://db.example:3306", "other.orders")
+    assert table_dataset(mysql, "orders") == Dataset("mysql://db.example:3306", "shop.orders", is_table=True)
+    assert table_dataset(mysql, "other.orders") == Dataset("mysql://db.example:3306", "other.orders", is_table=True)
     sqlite = RemoteConnection(kind=DatabaseKind.SQLITE, database="/d/x.db")
     assert table_dataset(sqlite, "t") == Dataset("file", "/d/x.db/t")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.java import NoJavaError, find_java, java_home
+from demo.java import NoJavaError, installed_java, java_home
 
 
 def program(path: Path, script: str) -> Path:
@@ -46,7 +46,7 @@ def test_java_home_is_used_if_it_is_new_enough(monkeypatch: pytest.MonkeyPatch, 
     home = java_of_version(tmp_path / "jdk", version)
     monkeypatch.setenv("JAVA_HOME", str(home))
 
-    assert find_java() == home
+    assert installed_java() == home
 
 
 @pytest.mark.usefixtures("bare_machine")
@@ -55,11 +55,11 @@ def test_java_on_the_path_is_used_if_java_home_is_too_old(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java_of_version(tmp_path / "old", version)))
-    assert find_java() is None
+    assert installed_java() is None
 
     new = java_of_version(tmp_path / "new", "17")
     monkeypatch.setenv("PATH", f"{os.environ['PATH']}{os.pathsep}{new / 'bin'}")
-    assert find_java() == new
+    assert installed_java() == new
 
 
 @pytest.mark.usefixtures("bare_machine")
@@ -67,7 +67,7 @@ def test_a_java_that_does_not_start_is_skipped(monkeypatch: pytest.MonkeyPatch, 
     program(tmp_path / "broken" / "bin" / "java", "exit 1")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "broken"))
 
-    assert find_java() is None
+    assert installed_java() is None
 
 
 @pytest.mark.usefixtures("bare_machine")

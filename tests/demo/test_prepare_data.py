@@ -13,7 +13,7 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from demo.prepare_data import lay_out
+from demo.prepare_data import write_data
 
 HEADER = (
     "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,tailnum,origin,"
@@ -69,7 +69,7 @@ def avro_rows(target: Path) -> list[dict[str, object]]:
 
 
 def test_all_formats_have_every_flight_by_year_and_month(source: Path, tmp_path: Path) -> None:
-    written = lay_out(source, tmp_path / "data")
+    written = write_data(source, tmp_path / "data")
 
     assert written.rows == len(FLIGHTS)
     assert written.files == 11
@@ -86,7 +86,7 @@ def test_all_formats_have_every_flight_by_year_and_month(source: Path, tmp_path:
 
 
 def test_csv_files_have_headers_and_one_is_compressed(source: Path, tmp_path: Path) -> None:
-    lay_out(source, tmp_path / "data")
+    write_data(source, tmp_path / "data")
 
     files = dict(file_contents(tmp_path / "data" / "flights_csv"))
     assert "2013/06/days-01-15.csv.gz" in files
@@ -94,7 +94,7 @@ def test_csv_files_have_headers_and_one_is_compressed(source: Path, tmp_path: Pa
 
 
 def test_json_records_have_the_plane_and_a_nested_route_with_numbers(source: Path, tmp_path: Path) -> None:
-    lay_out(source, tmp_path / "data")
+    write_data(source, tmp_path / "data")
 
     first = next(row for row in json_rows(tmp_path / "data") if row["flight"] == 1545)
     assert first["route"] == {"origin": "EWR", "dest": "IAH", "distance": 1400}
@@ -111,7 +111,7 @@ def test_json_records_have_the_plane_and_a_nested_route_with_numbers(source: Pat
 
 
 def test_missing_values_are_absent_in_json_and_empty_in_csv(source: Path, tmp_path: Path) -> None:
-    lay_out(source, tmp_path / "data")
+    write_data(source, tmp_path / "data")
 
     cancelled = next(row for row in json_rows(tmp_path / "data") if row["flight"] == 7)
     assert not {"dep_time", "dep_delay", "arr_time", "arr_delay", "air_time", "tailnum", "plane"} & cancelled.keys()
@@ -125,7 +125,7 @@ def test_missing_values_are_absent_in_json_and_empty_in_csv(source: Path, tmp_pa
 def test_each_avro_file_has_a_quarter_with_another_codec_and_nulls_for_missing_values(
     source: Path, tmp_path: Path
 ) -> None:
-    lay_out(source, tmp_path / "data")
+    write_data(source, tmp_path / "data")
 
     files = sorted((tmp_path / "data" / "flights_avro").iterdir())
     assert [path.name for path in files] == ["quarter-1.avro", "quarter-2.avro", "quarter-4.avro"]
@@ -143,27 +143,27 @@ def test_each_avro_file_has_a_quarter_with_another_codec_and_nulls_for_missing_v
 
 
 def test_related_tables_keep_their_quotes_and_have_empty_fields_for_na(source: Path, tmp_path: Path) -> None:
-    lay_out(source, tmp_path / "data")
+    write_data(source, tmp_path / "data")
 
     assert (tmp_path / "data" / "related" / "weather.csv").read_text() == 'code,name\nX,\nY,"a, b"\n'
 
 
 def test_the_same_input_gives_the_same_bytes(source: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        lay_out(source, tmp_path / name)
+        write_data(source, tmp_path / name)
 
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
 def test_a_failure_keeps_the_old_data_and_removes_partial_files(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "out" / "data"
-    lay_out(source, target)
+    write_data(source, target)
     before = contents(target)
     with zipfile.ZipFile(source / "flights.csv.zip", "w") as archive:
         archive.writestr("flights.csv", "\n".join((HEADER, FLIGHTS[0], FLIGHTS[1].replace("2013,1,16", "2013,1,x"))))
 
     with pytest.raises(ValueError, match="invalid literal"):
-        lay_out(source, target)
+        write_data(source, target)
 
     assert contents(target) == before
     assert [path.name for path in target.parent.iterdir()] == ["data"]
@@ -174,7 +174,7 @@ def test_new_data_replaces_old_data(source: Path, tmp_path: Path) -> None:
     stale.parent.mkdir(parents=True)
     stale.write_text("{}")
 
-    lay_out(source, tmp_path / "data")
+    write_data(source, tmp_path / "data")
 
     assert not stale.exists()
     assert len(json_rows(tmp_path / "data")) == len(FLIGHTS)

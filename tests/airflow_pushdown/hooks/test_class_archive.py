@@ -16,7 +16,8 @@ from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.hooks.archive_recording import start_archive
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, ClassArchive, class_archive
 from airflow_pushdown.hooks.cluster_driver import Submission
-from airflow_pushdown.hooks.environment import SparkInstallation, child_environment, find_installation
+from airflow_pushdown.hooks.environment import child_environment
+from airflow_pushdown.hooks.spark_installation import SparkInstallation, find_installation
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from pushdown_spark.contract import JobSpec, QuerySpec, SourceSpec
 
@@ -129,7 +130,7 @@ def test_settings_of_another_directory_have_options_for_archives(
     (tmp_path / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions -XX:SharedArchiveFile=/mine.jsa\n")
     job = hook(installation, rows)
     environment = {**os.environ, OPTIONS: ""}
-    with start_archive(None, installation, environment, job._class_settings) as archive:
+    with start_archive(None, installation, environment, job._settings) as archive:
         assert archive is None
 
 

@@ -26,7 +26,7 @@ from airflow_pushdown.hooks.drivers import (
     DriverWatch,
     StandaloneDrivers,
     drivers_of,
-    end_driver,
+    end_driver_or_warn,
 )
 from airflow_pushdown.hooks.standalone import SharedProgram, standalone_command, standalone_environment
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
@@ -222,11 +222,11 @@ def test_a_trigger_keeps_the_files_of_the_next_try(
     driver_id = str(hook.submit())
     following = make_hook("1 cleared", try_number=2)
 
-    def end_slowly(*arguments: object) -> bool:
+    def end_slowly(*arguments: object) -> None:
         following._exchange.prepare(following._submission.spec, SECRETS)
-        return end_driver(*arguments)  # type: ignore[arg-type]
+        end_driver_or_warn(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(trigger_module, "end_driver", end_slowly)
+    monkeypatch.setattr(trigger_module, "end_driver_or_warn", end_slowly)
     trigger = DriverTrigger(drivers.kind, drivers.settings(), driver_id, list(hook.exchange_place), 0.1)
     asyncio.run(trigger.on_kill())
 

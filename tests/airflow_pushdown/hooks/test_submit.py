@@ -9,7 +9,7 @@ import pytest
 
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError, SubmitFailedError
 from airflow_pushdown.hooks.cluster_driver import Submission
-from airflow_pushdown.hooks.environment import SparkSubmitNotFoundError
+from airflow_pushdown.hooks.spark_installation import SparkSubmitNotFoundError
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from pushdown_spark.contract import JobResult, JobSpec, QuerySpec, SecretValues, SourceSpec
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_pushdown.progress_reports import ProgressReports
+from airflow_pushdown.progress_reports import ProgressReports, log_group
 from pushdown_spark.contract.progress import Progress, progress_of_line, progress_text
 
 
@@ -51,6 +51,12 @@ def test_the_title_of_a_group_has_no_figures_if_the_total_is_not_known() -> None
     clock.now = 31
     reports(Progress(rows_found=7))
     assert lines == ["::group::Progress after 31 s", "7 rows found", "::endgroup::"]
+
+
+def test_the_text_of_a_group_is_one_entry_of_the_log() -> None:
+    entries = list[str]()
+    log_group(entries.append, "Pushdown report", "Rows: 3\n  pruned: 2\n")
+    assert entries == ["::group::Pushdown report", "Rows: 3\n  pruned: 2", "::endgroup::"]
 
 
 def test_only_known_figures_are_shown() -> None:

@@ -56,3 +56,17 @@ def test_a_connection_with_a_host_alone(page: Page) -> None:
     lines = findings("spark_local")
     assert "ok    connection        spark_local: master local[2], deploy mode client" in lines
     assert lines[-1] == "Failed checks: 0"
+
+
+def test_extras_of_this_provider_are_json(page: Page) -> None:
+    """The install page says where they go. The form keeps them when another field is edited."""
+    begin(page, "spark_extras", "yarn")
+    page.get_by_text("Extra Fields JSON", exact=True).click()
+    page.locator("[role=dialog] .monaco-editor .view-lines").click()
+    page.keyboard.press("Control+A")
+    page.keyboard.type('{"deploy-mode": "cluster", "exchange-dir": "/no/such/directory"}')
+    page.locator("input[name=host]").click()
+    save(page, "spark_extras")
+    lines = findings("spark_extras")
+    assert "ok    connection        spark_extras: master yarn, deploy mode cluster" in lines
+    assert any(line.startswith("FAIL  exchange_dir") and "/no/such/directory" in line for line in lines)

@@ -44,9 +44,9 @@ from report_site import (  # type: ignore[import-not-found]
 )
 from sqlalchemy import delete, update
 
-from airflow_pushdown.plugin.data import TaskKey
 from airflow_pushdown.plugin.links import PROGRESS_KEY, report_path
-from airflow_pushdown.progress_reports import ProgressReports
+from airflow_pushdown.plugin.task_data import TaskKey
+from airflow_pushdown.progress_reports import ProgressReports, log_group
 from pushdown_spark.contract.progress import Progress
 
 if TYPE_CHECKING:
@@ -186,12 +186,15 @@ def test_lists_and_pages_without_a_report_fit_every_width(
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_airflows_log_page_folds_the_progress(site: Site, page: Page, pictures: Path, theme: str, width: int) -> None:
+def test_airflows_log_page_folds_progress_and_report(
+    site: Site, page: Page, pictures: Path, theme: str, width: int
+) -> None:
     run = run_of(site, "sales")
     lines, seconds = [], itertools.count(0, 30)
     reports = ProgressReports(lines.append, None, lambda: float(next(seconds)))
     reports(Progress(files_done=3, files_total=12, seconds_left=40))
-    lines.append("a line after the group")
+    log_group(lines.append, "Pushdown report", "Bytes: 126.7 MiB read\n  Rows: 393 decoded")
+    lines.append("a line after the groups")
     events = [{"timestamp": START.isoformat(), "level": "info", "logger": "task", "event": line} for line in lines]
     directory = Path(conf.get("logging", "base_log_folder"), "dag_id=sales", f"run_id={unquote(run)}", "task_id=late")
     directory.mkdir(parents=True, exist_ok=True)
@@ -200,14 +203,15 @@ def test_airflows_log_page_folds_the_progress(site: Site, page: Page, pictures: 
     page.set_viewport_size({"width": width, "height": 1000})
     page.goto(f"{site.address}/dags/sales/runs/{run}/tasks/late?try_number=1")
     switch_theme(page, theme)
-    page.get_by_text("a line after the group").wait_for()
-    title = page.get_by_text("about 40 s left to scan").first
-    title.wait_for()
-    details = page.get_by_text("3 of 12 files")
-    assert not details.is_visible()
+    page.get_by_text("a line after the groups").wait_for()
     page.screenshot(path=pictures / f"log-{width}-{theme}.png")
-    title.click()
-    details.wait_for(state="visible")
+    for title, text in (("Progress after 1 min", "3 of 12 files"), ("Pushdown report", "Rows: 393 decoded")):
+        assert not page.get_by_text(text).is_visible()
+        page.get_by_text(title).last.click()
+        page.get_by_text(text).wait_for(state="visible")
+    # The lines of a text stay lines.
+    report = page.get_by_text("Rows: 393 decoded").first
+    assert report.evaluate("element => element.innerText.includes('\\n')")
 
 
 @pytest.mark.parametrize("name", ["json", "join_8", "failed_check", "runs/sales", "overview"])

@@ -11,9 +11,8 @@ from pydantic import ValidationError
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.hooks.application import Application, history_page, history_server, started_application
+from airflow_pushdown.plugin.charts import day_charts, history_charts, plan_changes
 from airflow_pushdown.plugin.dag_data import DagReports, DagRunReports, Sums, TaskReport
-from airflow_pushdown.plugin.data import PastRun, TaskKey, TaskRun
-from airflow_pushdown.plugin.drawing import day_charts, history_charts, plan_changes
 from airflow_pushdown.plugin.links import report_path, views
 from airflow_pushdown.plugin.model import (
     conjunct_rows,
@@ -26,6 +25,7 @@ from airflow_pushdown.plugin.model import (
     unit_outcomes,
 )
 from airflow_pushdown.plugin.page import render_overview, render_report
+from airflow_pushdown.plugin.task_data import PastRun, TaskKey, TaskRun
 from pushdown_spark.contract import (
     CheckReport,
     ConjunctReport,
@@ -235,7 +235,7 @@ def test_charts_need_three_runs_and_have_dates() -> None:
     assert history_charts(runs[:2], task_key, ()) == ()
     for chart in history_charts(runs, task_key, ()):
         assert chart.dates == ("Jan 1", "Jan 2", "Jan 3")
-        assert [bar.current for bar in chart.bars] == [False, False, True]
+        assert [bar.is_current for bar in chart.bars] == [False, False, True]
     many = history_charts([past_run(number, result) for number in range(9)], task_key, ())
     assert many[0].dates == ("Jan 1", "Jan 5", "Jan 9")
 
@@ -396,7 +396,7 @@ def test_the_page_lists_the_scans_of_a_task() -> None:
         ended=None,
         try_number=1,
         result=result,
-        stored=True,
+        has_value=True,
         spark_page=None,
         history=(),
     )

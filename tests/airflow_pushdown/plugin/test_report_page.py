@@ -51,9 +51,9 @@ from starlette.routing import Route
 
 from airflow_pushdown.plugin import app, dag_data
 from airflow_pushdown.plugin.dag_data import dag_reports
-from airflow_pushdown.plugin.data import TaskKey
 from airflow_pushdown.plugin.links import PROGRESS_KEY
 from airflow_pushdown.plugin.page import render_runs
+from airflow_pushdown.plugin.task_data import TaskKey
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

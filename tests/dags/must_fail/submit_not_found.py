@@ -7,7 +7,7 @@ from datetime import datetime
 
 from airflow.sdk import DAG
 
-from airflow_pushdown.hooks.environment import SparkSubmitNotFoundError
+from airflow_pushdown.hooks.spark_installation import SparkSubmitNotFoundError
 from airflow_pushdown.operators import PushdownScanOperator
 
 DATA = os.environ.get("MUST_FAIL_DATA", "/nowhere")

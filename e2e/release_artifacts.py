@@ -1,4 +1,4 @@
-"""The other ways of the documentation: an image, archives of the environment and of classes, and types for DAGs."""
+"""Checks of what a release and its documentation offer besides wheels: an image, archives, and types for DAGs."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def check_archives(run: Path, environments: Environments, programs: Programs) ->
         "/var/cache/airflow-pushdown": str(cache),
         "/opt/class-archives": str(classes),
     }
-    script = moved("\n".join(commands), places)
+    script = replace_paths("\n".join(commands), places)
     programs.run("archives", ["bash", "-euxc", script], **environments.shell)
     (archive,) = cache.glob("*.tar.gz")
     if not any(file.stat().st_size for file in classes.glob("*.jsa")):
         raise E2eError(f"there is no class archive in {classes}")
     printed = arguments.partition('archives="')[2].partition("#")[0]
-    arguments = moved(arguments, {printed: str(archive), **places})
+    arguments = replace_paths(arguments, {printed: str(archive), **places})
     ((name, code),) = first_steps()[1].items()
     # The pushdown reader runs in Python on the executors.
     code = code.replace('task_id="errors",', f'task_id="errors", reader="pushdown",\n{arguments}')
@@ -89,8 +89,8 @@ def check_types(dags: Path, airflow: Path) -> None:
     output_of(Path(sys.executable), "-m", "mypy", *options, *files, MYPYPATH=str(dags))
 
 
-def moved(text: str, places: Mapping[str, str]) -> str:
-    """Return a text with other paths than the printed ones."""
+def replace_paths(text: str, places: Mapping[str, str]) -> str:
+    """Return a text with other paths than the printed ones. `places` are the other paths by the printed ones."""
     for printed, place in places.items():
         text = text.replace(printed, place)
     return text

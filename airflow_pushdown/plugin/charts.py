@@ -1,4 +1,4 @@
-"""The bars of the page's charts over runs and days. The templates render them as SVG."""
+"""Charts over runs and days as bars, which the templates render as SVG, and the changes of the plan between runs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from airflow_pushdown.plugin.dag_data import Day
-from airflow_pushdown.plugin.data import PastRun, TaskKey
 from airflow_pushdown.plugin.model import UNKNOWN
+from airflow_pushdown.plugin.task_data import PastRun, TaskKey
 from pushdown_spark.contract import JobResult, JoinTree, SourceReport
 from pushdown_spark.contract.report_text import human_bytes, human_count, human_seconds, reader_name
 
@@ -35,8 +35,8 @@ class Bar:
     parts: tuple[float, ...]
     label: str
     is_partial: bool = False
-    failed: bool = False
-    current: bool = False
+    is_failed: bool = False
+    is_current: bool = False
     task_key: TaskKey | None = None
 
 
@@ -156,8 +156,8 @@ def _chart(
             is_partial=value is None,
             label=f"{_when(run)} {run.run_id}: {'unknown' if value is None else format_value(value)}"
             f"{', failed' if run.result.error else ''}",
-            failed=run.result.error is not None,
-            current=run.run_id == task_key.run_id,
+            is_failed=run.result.error is not None,
+            is_current=run.run_id == task_key.run_id,
             task_key=replace(task_key, run_id=run.run_id),
         )
         for number, (run, value) in enumerate(zip(runs, values, strict=True))
@@ -189,8 +189,8 @@ def _dates(dates: Sequence[str]) -> tuple[str, ...]:
 
 
 def _date(run: PastRun) -> str:
-    return f"{run.after:%b} {run.after.day}" if run.after else ""
+    return f"{run.run_after:%b} {run.run_after.day}" if run.run_after else ""
 
 
 def _when(run: PastRun) -> str:
-    return f"{run.after:%Y-%m-%d %H:%M}" if run.after else ""
+    return f"{run.run_after:%Y-%m-%d %H:%M}" if run.run_after else ""

@@ -39,7 +39,7 @@ class PastRun:
     """A run of the task with a report."""
 
     run_id: str
-    after: datetime | None
+    run_after: datetime | None
     result: JobResult
 
 
@@ -57,9 +57,9 @@ class Siblings:
 class TaskRun:
     """One task instance: its state, its report if it has one, and the runs of the task, oldest first.
 
-    `spark_page` is the address of Spark's own UI. `stored` is whether the task returned a value, which may be something
-    other than a report. `siblings` is None unless the task is mapped. `progress` are the last figures of the running
-    job, and `progress_at` is when they were stored.
+    `spark_page` is the address of Spark's own UI. `has_value` is whether the task returned a value, which may be
+    something other than a report. `siblings` is None unless the task is mapped. `progress` are the last figures of the
+    running job, and `progress_at` is when they were stored.
     """
 
     task_key: TaskKey
@@ -68,7 +68,7 @@ class TaskRun:
     ended: datetime | None
     try_number: int
     result: JobResult | None
-    stored: bool
+    has_value: bool
     spark_page: str | None
     history: tuple[PastRun, ...]
     siblings: Siblings | None = None
@@ -78,10 +78,10 @@ class TaskRun:
     @property
     def version(self) -> str:
         """A text that changes with what the page of an active task shows besides the progress."""
-        return f"{self.state} {self.try_number} {self.spark_page} {self.stored}"
+        return f"{self.state} {self.try_number} {self.spark_page} {self.has_value}"
 
     @property
-    def active(self) -> bool:
+    def is_active(self) -> bool:
         """Whether the task instance may still change."""
         return self.state not in _ENDED
 
@@ -104,7 +104,7 @@ def task_run(session: Session, task_key: TaskKey) -> TaskRun | None:
         ended=row.end_date,
         try_number=row.try_number,
         result=report_of(values.get(BaseXCom.XCOM_RETURN_KEY)),
-        stored=BaseXCom.XCOM_RETURN_KEY in values,
+        has_value=BaseXCom.XCOM_RETURN_KEY in values,
         # Every DAG author can write this XCom, so only web addresses become links.
         spark_page=page if isinstance(page, str) and is_web_address(page) else None,
         history=_history(session, task_key),

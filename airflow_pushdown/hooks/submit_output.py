@@ -53,8 +53,8 @@ _FINAL_CAUSES = (
 _MAX_CAUSE = 500
 
 
-class JobOutput:
-    """The output of one job. Lines are passed in order.
+class SubmitOutput:
+    """The output of one spark-submit. Lines are added in order.
 
     A stack trace has the level of the line before it. Frames of warnings have level DEBUG.
     """
@@ -65,8 +65,8 @@ class JobOutput:
         self._last = ""
         self._is_jvm_refused = False
 
-    def level_of(self, line: str) -> int:
-        """Return the log level of a line, and remember the line if it may be the cause of a failure."""
+    def add(self, line: str) -> int:
+        """Add the next line, which may be the cause of a failure. Return its log level."""
         if match := _LOG4J.match(line):
             self._level = _LEVELS[match.group(1)]
         elif not _FRAME.match(line) and not _CONTINUED.match(line):

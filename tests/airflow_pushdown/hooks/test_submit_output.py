@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from airflow_pushdown.hooks.output import JobOutput
+from airflow_pushdown.hooks.submit_output import SubmitOutput
 
 TRACE = """\
 26/11/21 06:09:44 WARN NativeCodeLoader: Unable to load native-hadoop library
@@ -20,22 +20,22 @@ rows: 3
 
 
 def test_each_line_is_logged_with_sparks_level() -> None:
-    output = JobOutput()
+    output = SubmitOutput()
     info, warning, error = logging.INFO, logging.WARNING, logging.ERROR
-    assert [output.level_of(line) for line in TRACE] == [warning, error, error, error, error, error, info, info]
+    assert [output.add(line) for line in TRACE] == [warning, error, error, error, error, error, info, info]
 
 
 def test_stack_frames_of_warnings_are_logged_at_debug_level() -> None:
-    output = JobOutput()
+    output = SubmitOutput()
     lines = ["26/11/21 06:09:45 WARN FileStreamSink: odd", "a.b.CException: x", "\tat a.B.c(D.java:1)", "done"]
     warning, debug = logging.WARNING, logging.DEBUG
-    assert [output.level_of(line) for line in lines] == [warning, warning, debug, logging.INFO]
+    assert [output.add(line) for line in lines] == [warning, warning, debug, logging.INFO]
 
 
 def test_a_stack_trace_keeps_the_level_of_its_line() -> None:
-    output = JobOutput()
+    output = SubmitOutput()
     lines = ["26/11/21 06:09:45 ERROR Executor: failed", "\tat a.B.c(D.java:1)", "Caused by: a.BException: x", "done"]
-    assert [output.level_of(line) for line in lines] == [logging.ERROR] * 3 + [logging.INFO]
+    assert [output.add(line) for line in lines] == [logging.ERROR] * 3 + [logging.INFO]
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ def test_a_stack_trace_keeps_the_level_of_its_line() -> None:
     ],
 )
 def test_the_cause_is_extracted_from_a_long_log(lines: list[str], cause: str) -> None:
-    output = JobOutput()
+    output = SubmitOutput()
     for line in lines:
-        output.level_of(line)
+        output.add(line)
     assert output.cause == cause
 
 
 def test_a_cause_has_a_bounded_length() -> None:
-    output = JobOutput()
-    output.level_of("ValueError: " + "x" * 10_000)
+    output = SubmitOutput()
+    output.add("ValueError: " + "x" * 10_000)
     assert len(output.cause) == 500

@@ -1,0 +1,85 @@
+"""The checks of an installation: both environments, Java, the connection to Spark, and the directories of jobs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from airflow_pushdown.doctor.directories import exchange_files, program_archive
+from airflow_pushdown.doctor.findings import Finding, failure, note, ok
+from airflow_pushdown.doctor.installation import class_archives, java, optional_jars, spark_python
+from airflow_pushdown.doctor.reachability import source_connection, spark_master
+from airflow_pushdown.doctor.requirements import airflow_packages
+from airflow_pushdown.exceptions import PushdownTaskError
+from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE
+from airflow_pushdown.hooks.conf_directory import PACKAGES_KEY, environment_script, submit_settings
+from airflow_pushdown.hooks.connection import SparkConnectionHook
+from airflow_pushdown.hooks.environment import child_environment
+from airflow_pushdown.hooks.spark_installation import find_installation
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The parameters of a task that decide where and how its job runs. The names are those of the operators."""
+
+    conn_id: str
+    spark_home: str | None = None
+    spark_python: str | None = None
+    exchange_dir: str | None = None
+    exchange_conn_id: str | None = None
+    class_archives: str | None = None
+    packages: str | None = None
+    source_conn_ids: Sequence[str] = ()
+
+
+def diagnose(settings: Settings) -> Iterator[Finding]:
+    """Yield the findings about an installation, without starting Spark."""
+    yield from airflow_packages()
+    hook, finding = _connection(settings.conn_id)
+    yield finding
+    if hook is not None:
+        yield from spark_master(hook, settings.conn_id)
+        yield from _installation(hook, settings)
+        yield exchange_files(hook, settings.exchange_dir, settings.exchange_conn_id)
+    yield program_archive()
+    for conn_id in settings.source_conn_ids:
+        yield source_connection(conn_id)
+
+
+def _connection(conn_id: str) -> tuple[SparkConnectionHook | None, Finding]:
+    try:
+        hook = SparkConnectionHook(conn_id=conn_id)
+    except PushdownTaskError as error:
+        return None, failure("connection", str(error))
+    mode = "cluster" if hook.is_cluster else "client"
+    return hook, ok("connection", f"{conn_id}: master {hook.master}, deploy mode {mode}")
+
+
+def _installation(hook: SparkConnectionHook, settings: Settings) -> Iterator[Finding]:
+    """Yield the findings about spark-submit, its Python, its Java and its jars."""
+    try:
+        installation = find_installation(
+            binary=hook.binary,
+            spark_home=settings.spark_home,
+            spark_python=settings.spark_python,
+            environ=os.environ,
+        )
+        installation.require_supported()
+    except PushdownTaskError as error:
+        yield failure("spark-submit", str(error))
+        return
+    yield ok("spark-submit", f"{installation.binary}, Spark {installation.version or 'of unknown version'}")
+    environment = child_environment(os.environ, installation, extra={})
+    spark_settings = submit_settings(installation, {PACKAGES_KEY: settings.packages} if settings.packages else {})
+    yield java(environment)
+    home = installation.jars_home
+    script = None if home is None else environment_script(home, environment)
+    if script is not None:
+        yield note("Spark Python", f"{script} may set another Python and another Java, which are not checked here")
+    elif hook.is_cluster:
+        yield note("Spark Python", "the driver runs on the cluster, so its Python is not checked here")
+    else:
+        yield from spark_python(installation, spark_settings, environment)
+    yield class_archives(installation, settings.class_archives or os.environ.get(DIRECTORY_VARIABLE), environment)
+    yield from optional_jars(installation, spark_settings)

@@ -1,0 +1,232 @@
+"""The part of the operators that runs one job: it submits the job with its files, and reads its result."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, ClassVar
+
+from airflow.sdk import BaseOperatorLink, Context
+
+from airflow_pushdown.exceptions import config_error
+from airflow_pushdown.hooks.application import Application
+from airflow_pushdown.hooks.cluster_driver import Submission
+from airflow_pushdown.hooks.failures import task_killed_error
+from airflow_pushdown.hooks.submit import PushdownSubmitHook
+from airflow_pushdown.operators.cluster import ClusterOperator
+from airflow_pushdown.operators.values import entries
+from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLink, report_path
+from airflow_pushdown.progress_reports import ProgressReports, store_progress
+from airflow_pushdown.version_compat import AirflowTaskTimeout, TaskDeferralError
+from pushdown_spark.contract import JobResult, JobSpec, SecretValues
+
+_OWN_PROGRAM = ("application", "application_args", "_java_class")
+
+
+class JobOperator(ClusterOperator):
+    """An operator that submits one packaged job. Subclasses describe the job, and report its result.
+
+    :param spark_home: Spark installation whose bin/spark-submit starts the job. By default, it is located next to
+        spark_python, then in SPARK_HOME, then on PATH. (templated)
+    :param spark_python: Python interpreter of the Spark environment. By default, AIRFLOW_PUSHDOWN_SPARK_PYTHON or
+        PYSPARK_PYTHON of the worker. (templated)
+    :param exchange_dir: Directory or URI (s3a, hdfs, gs, abfss) that both the worker and the driver can access, for the
+        job spec and the result in deploy mode cluster. By default, the extra exchange-dir of the Spark connection.
+        (templated)
+    :param exchange_conn_id: Airflow connection with which the worker accesses exchange_dir, by default the extra
+        exchange-conn-id of the Spark connection. The driver uses the credentials of the cluster. (templated)
+    :param class_archives: Directory on the worker for class data sharing archives, which shorten the start of Spark's
+        JVM, or `off`. The first task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker,
+        otherwise a private directory where the first task records its own classes. Not for deploy mode cluster.
+        (templated)
+    :param name: Name of the Spark application. (templated)
+    :param kwargs: Parameters of `ClusterOperator` and of Airflow's operators.
+    """
+
+    operator_name: ClassVar[str]
+    """The name of the operator in the parameter table."""
+    operator_extra_links: Collection[BaseOperatorLink] = (PushdownReportLink(), SparkApplicationLink())
+
+    def __init__(
+        self,
+        *,
+        spark_home: str | None = None,
+        spark_python: str | None = None,
+        exchange_dir: str | None = None,
+        exchange_conn_id: str | None = None,
+        class_archives: str | None = None,
+        name: str = "{{ ti.dag_id }}.{{ ti.task_id }}",
+        **kwargs: Any,  # noqa: ANN401 - the parameters of the base operators, under their own names
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        self.spark_home = spark_home
+        self.spark_python = spark_python
+        self.exchange_dir = exchange_dir
+        self.exchange_conn_id = exchange_conn_id
+        self.class_archives = class_archives
+        self.history_page = ""
+        self._submission: Submission | None = None
+        self._killed = False
+
+    @abstractmethod
+    def build_spec(self, run_key: str, generation: str = "") -> JobSpec:
+        """Return the job spec for the rendered parameters. `run_key` is the same for every try of the run.
+
+        `generation` differs if a user has cleared or recreated the run.
+
+        Raises `ConfigError` with the name of the invalid parameter.
+        """
+
+    @abstractmethod
+    def job_secrets(self) -> SecretValues:
+        """Return the credentials of the job, which are never part of its spec."""
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:  # noqa: ANN401
+        """Continue after a deferral. If the trigger itself failed, end its driver."""
+        try:
+            return super().resume_execution(next_method, next_kwargs, context)
+        except TaskDeferralError:
+            driver_id = self._remembered_driver(context)
+            if driver_id is not None:
+                self._prepare(context)
+                with self._job_files():
+                    self._get_hook().attach(driver_id)
+                    self.on_kill()
+            raise
+
+    def on_kill(self) -> None:
+        """Stop the Spark job, or prevent its start. `execute` then raises."""
+        is_repeated, self._killed = self._killed, True
+        if self._hook is not None and not is_repeated:
+            self._hook.on_kill()
+
+    def _run(self, context: Context) -> JobResult:
+        """Submit the job through the provider's operator, which also tracks drivers on a cluster."""
+        self._prepare(context)
+        ti = context["ti"]
+        # Airflow stores a task's links when it ends. Users want them while it runs.
+        address = report_path(ti.dag_id, ti.task_id, ti.run_id, ti.map_index)
+        ti.xcom_push(key=PushdownReportLink().xcom_key, value=address)
+        # A hook of an earlier try in this process would submit that try's job.
+        self._hook = None
+        with self._job_files():
+            super().execute(context)
+            return self._collect(context)
+
+    def _resume(self, context: Context, event: Mapping[str, Any]) -> JobResult:
+        """Read the result of a job whose driver a trigger has waited for."""
+        self._prepare(context)
+        with self._job_files():
+            self._get_hook()
+            self._take_event(event)
+            return self._collect(context)
+
+    @contextmanager
+    def _job_files(self) -> Iterator[None]:
+        """Release the files of the job at the end of a block."""
+        try:
+            yield
+        except AirflowTaskTimeout:
+            # Airflow calls on_kill too, but only when the files of the job have been released.
+            self.on_kill()
+            raise
+        finally:
+            if self._hook is not None:
+                self._pushdown_hook().release()
+
+    def _collect(self, context: Context) -> JobResult:
+        """Read the result of a job that has ended."""
+        result = self._pushdown_hook().collect()
+        self._forget_driver(context)
+        self.history_page = self._pushdown_hook().history_page(result.application_id)
+        return result
+
+    def _prepare(self, context: Context) -> None:
+        """Build the submission of this run from the rendered parameters and the connections."""
+        ti = context["ti"]
+        self._submission = Submission(
+            spec=self.build_spec(
+                f"{ti.dag_id}/{ti.task_id}/{ti.run_id}/{ti.map_index}",
+                _generation(context, self.retries or 0),
+            ),
+            secrets=self.job_secrets(),
+            spark_home=self.spark_home,
+            spark_python=self.spark_python,
+            exchange_dir=self.exchange_dir,
+            exchange_conn_id=self.exchange_conn_id,
+            class_archives=self.class_archives,
+            try_number=getattr(ti, "try_number", 1),
+            on_started=lambda started: self._link_to(context, started),
+            on_submitted=lambda driver_id: self._remember_driver(context, driver_id),
+            leaves_driver=lambda: self._leaves_driver(context),
+            on_progress=ProgressReports(self.log.info, partial(store_progress, ti) if self.do_xcom_push else None),
+        )
+
+    def _link_to(self, context: Context, started: Application) -> None:
+        """Push the link to the running application's UI. The history server's page replaces it when the job ends."""
+        self.history_page = self._pushdown_hook().history_page(started.application_id)
+        if started.ui is not None:
+            context["ti"].xcom_push(key=SparkApplicationLink().xcom_key, value=started.ui)
+
+    def _get_hook(self) -> PushdownSubmitHook:
+        """Set and return the hook of the submission. The provider's operator calls this when `conf` is complete."""
+        if self._submission is None:
+            raise config_error(f"{self.operator_name}: nothing to submit before execute")
+        # Set at once, so that its files are released although a parameter does not fit.
+        self._hook = hook = PushdownSubmitHook(
+            self._submission,
+            conf=entries("conf", self.conf),
+            conn_id=self._conn_id,
+            files=self.files,
+            py_files=self.py_files,
+            archives=self._archives,
+            driver_class_path=self.driver_class_path,
+            jars=self.jars,
+            packages=self.packages,
+            exclude_packages=self.exclude_packages,
+            repositories=self._repositories,
+            total_executor_cores=self._total_executor_cores,
+            executor_cores=self._executor_cores,
+            executor_memory=self._executor_memory,
+            driver_memory=self._driver_memory,
+            keytab=self.keytab,
+            principal=self.principal,
+            proxy_user=self.proxy_user,
+            name=self.name,
+            num_executors=self._num_executors,
+            status_poll_interval=self._status_poll_interval,
+            env_vars=self.env_vars,
+            verbose=self._verbose,
+            spark_binary=self._spark_binary,
+            properties_file=self.properties_file,
+            yarn_queue=self._yarn_queue,
+            deploy_mode=self._deploy_mode,
+            use_krb5ccache=self._use_krb5ccache,
+            post_submit_commands=self.post_submit_commands,
+            track_driver_via_k8s_api=self._track_driver_via_k8s_api,
+            yarn_track_via_rm_api=self._yarn_track_via_rm_api,
+            yarn_rm_auth=self._yarn_rm_auth,
+        )
+        # A signal that arrived earlier found no hook whose job it could end.
+        if self._killed:
+            raise task_killed_error()
+        self._follow_driver(hook)
+        return hook
+
+    def _refuse_own_program(self) -> None:
+        """Raise `ConfigError` for parameters of SparkSubmitOperator that name a program."""
+        for attribute in _OWN_PROGRAM:
+            if getattr(self, attribute):
+                raise config_error(f"{attribute.lstrip('_')}: {self.operator_name} submits its own program; remove it")
+
+
+def _generation(context: Context, retries: int) -> str:
+    """Return a text that differs when a user clears a task or recreates its DAG run, but not for a retry.
+
+    When a task is cleared, Airflow adds the number of tries so far to the maximum. `retries` are those of the task.
+    """
+    earlier_tries = getattr(context["ti"], "max_tries", retries) - retries
+    started = getattr(context.get("dag_run"), "start_date", None)
+    return f"{earlier_tries} {started or ''}"
