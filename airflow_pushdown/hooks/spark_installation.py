@@ -14,7 +14,7 @@ from pushdown_spark.contract import ErrorCode, JobError
 from pushdown_spark.contract.versions import unsupported_spark
 
 SPARK_PYTHON_VARIABLE = "AIRFLOW_PUSHDOWN_SPARK_PYTHON"
-_CORE_JAR = re.compile(r"spark-core_(?P<scala>\d+\.\d+)-(?P<spark>\d.*)\.jar")
+_CORE_JAR = re.compile(r"spark-core_\d+\.\d+-(?P<version>\d.*)\.jar")
 
 
 class SparkSubmitNotFoundError(FinalPushdownError):
@@ -54,12 +54,8 @@ class SparkInstallation:
     @property
     def version(self) -> str | None:
         """The version of Spark, None if it is unknown."""
-        return self._core_jar("spark")
-
-    @property
-    def scala_version(self) -> str | None:
-        """The version of Scala, None if it is unknown."""
-        return self._core_jar("scala")
+        matches = (_CORE_JAR.fullmatch(jar.name) for jar in self.jars)
+        return next((match["version"] for match in matches if match), None)
 
     def require_supported(self) -> None:
         """Raise `ConfigError` for an unsupported release of Spark."""
@@ -67,10 +63,6 @@ class SparkInstallation:
         if version is not None and (problem := unsupported_spark(version)):
             parameter = "spark_home" if self.home is not None else "spark_python"
             raise config_error(f"{parameter}: {self.binary}: {problem}")
-
-    def _core_jar(self, part: str) -> str | None:
-        """Return a part of the name of Spark's core jar."""
-        return next((match[part] for jar in self.jars if (match := _CORE_JAR.fullmatch(jar.name))), None)
 
 
 def find_installation(

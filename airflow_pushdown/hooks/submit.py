@@ -22,8 +22,6 @@ from airflow_pushdown.hooks.cluster_driver import ClusterDriverHook, Submission
 from airflow_pushdown.hooks.conf_directory import (
     CLASS_PATH_KEY,
     CONF_DIRECTORY,
-    JARS_KEY,
-    PACKAGES_KEY,
     submit_settings,
     unmovable_file,
 )
@@ -94,10 +92,10 @@ class PushdownSubmitHook(ClusterDriverHook):
             environ=os.environ,
         )
         self._installation.require_supported()
-        jars = {PACKAGES_KEY: self._packages, JARS_KEY: self._jars, CLASS_PATH_KEY: self._driver_class_path}
+        class_path = {CLASS_PATH_KEY: self._driver_class_path} if self._driver_class_path else {}
         self._settings = submit_settings(
             self._installation,
-            {**serialize_all(conf), **{key: value for key, value in jars.items() if value}},
+            {**serialize_all(conf), **class_path},
             self._properties_file,
             {**os.environ, **serialize_all(self._env)}.get(CONF_DIRECTORY),
         )
