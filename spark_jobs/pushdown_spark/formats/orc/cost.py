@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import astuple, dataclass
 from enum import StrEnum
-from statistics import fmean
 
 from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery, open_orc
 from pushdown_spark.formats.orc.lazy_reader import RowWidth
@@ -179,7 +178,9 @@ def _opening_seconds(files: int, row: RowWidth) -> float:
 
 
 def _mean_width(rows: Sequence[RowWidth]) -> RowWidth:
-    return RowWidth(fmean(row.columns for row in rows), fmean(row.values for row in rows))
+    """Return the mean of the files, of which there may be none."""
+    files = max(len(rows), 1)
+    return RowWidth(sum(row.columns for row in rows) / files, sum(row.values for row in rows) / files)
 
 
 def _sample(sources: Sequence[OrcFile], files: int, rows: int, row: RowWidth) -> OrcSample:

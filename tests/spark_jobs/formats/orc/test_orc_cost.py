@@ -10,7 +10,8 @@ import pytest
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import And, Column, Comparison, InList, Not, Op
 from pushdown_spark.expressions.types import LogicalType
-from pushdown_spark.formats.orc.cost import OrcReader, OrcSample, reader_seconds
+from pushdown_spark.formats.orc.cost import OrcReader, OrcSample, estimate, reader_seconds
+from pushdown_spark.formats.orc.file_reader import OrcQuery
 from pushdown_spark.formats.orc.lazy_reader import RowWidth
 
 
@@ -70,6 +71,11 @@ def test_pruned_row_groups_have_no_cost(case: Case) -> None:
     pruned = reader_seconds(replace(seen, alive_share=0.0), case.lists)
     assert pruned[SPARK] == pruned[FILTERED] < pruned[OURS]
     assert all(pruned[verdict] < whole[verdict] for verdict in OrcReader)
+
+
+def test_no_files_are_left_to_spark() -> None:
+    query = OrcQuery(pa.schema([("a", pa.int64())]), (0,), None, None, 0, case_sensitive=False)
+    assert estimate([], query, may_filter=True).reader is SPARK
 
 
 def test_nested_lists_of_a_filter_are_counted() -> None:
