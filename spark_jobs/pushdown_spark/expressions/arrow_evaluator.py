@@ -94,7 +94,7 @@ class ArrowFilter:
 
 
 def filter_fields(arrow_filter: ArrowFilter | None, fields: Iterable[pa.Field]) -> list[pa.Field]:
-    """Return the fields that a filter reads. Of a struct, they have only the members in the filter."""
+    """Return the fields that a filter reads. Structs have only the members in the filter."""
     return _fields_of(fields, arrow_filter.columns) if arrow_filter else []
 
 
