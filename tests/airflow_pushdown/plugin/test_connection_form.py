@@ -65,7 +65,7 @@ def test_extras_of_this_provider_are_json(page: Page) -> None:
     page.locator("[role=dialog] .monaco-editor .view-lines").click()
     page.keyboard.press("Control+A")
     page.keyboard.type('{"deploy-mode": "cluster", "exchange-dir": "/no/such/directory"}')
-    page.locator("input[name=host]").click()
+    page.locator("input[name=connection_id]").click()
     save(page, "spark_extras")
     lines = findings("spark_extras")
     assert "ok    connection        spark_extras: master yarn, deploy mode cluster" in lines
