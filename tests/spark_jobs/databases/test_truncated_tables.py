@@ -27,11 +27,12 @@ def writer(postgresql_server: Server) -> Iterator[psycopg.Connection]:
     """Return a connection whose transaction has a new table."""
     login = {"host": HOST, "port": postgresql_server.port, "user": USER, "password": postgresql_server.password}
     with psycopg.connect(**login, dbname=DATABASE) as connection:
-        connection.execute("DROP TABLE IF EXISTS truncated CASCADE")
         connection.execute("CREATE TABLE truncated AS SELECT generate_series(1::bigint, 1000) AS k")
         connection.execute("CREATE VIEW truncated_view AS SELECT * FROM truncated")
         connection.commit()
         yield connection
+        connection.rollback()
+        connection.execute("DROP TABLE truncated CASCADE")
 
 
 def replace_rows(writer: psycopg.Connection) -> None:

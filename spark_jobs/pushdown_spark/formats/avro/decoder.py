@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, filter_fields
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.byte_patterns.avro import block_patterns
 from pushdown_spark.formats.avro.assembler import ColumnAssembler
@@ -93,8 +93,9 @@ class Decoder:
         self._writer = parse_schema(schema)
         self._reader = parse_schema(query.reader_schema) if query.reader_schema is not None else None
         fields = list(query.schema)
-        self._filter_fields = filter_fields(query.filter, fields)
-        self._select_fields = [field for field in fields if field not in self._filter_fields]
+        filter_names = {path[0] for path in query.filter.columns} if query.filter else set()
+        self._filter_fields = [field for field in fields if field.name in filter_names]
+        self._select_fields = [field for field in fields if field.name not in filter_names]
         self._filter = Executor(self._compile(self._filter_fields)) if query.filter else None
         has_select = query.filter and self._select_fields
         self._select = Executor(self._compile(self._select_fields, whole=False)) if has_select else None
