@@ -53,20 +53,22 @@ class RowWidth:
 
 
 class ColumnSet:
-    """Some requested columns, and the columns of a file that are read for them. `row` is the width of a row in them."""
+    """Some requested columns, and the columns of a file that are read for them."""
 
     def __init__(self, tail: FileTail, columns: Sequence[MatchedColumn]) -> None:
+        self._tail = tail
         self.columns = tuple(columns)
         self.schema = pa.schema([column.field for column in columns])
         self.roots = sorted(column.column for column in columns if column.column is not None)
         self.selection = ColumnSelection.of(tail, [column for match in columns for column in match.columns])
         self._row_bytes = sum(_row_bytes(tail, column) for column in self.selection.columns[1:])
-        values = [
-            _row_values(tail, column)
-            for column in self.selection.columns[1:]
-            if tail.types[column].kind != OrcTypeKind.STRUCT
-        ]
-        self.row = RowWidth(len(values), sum(values))
+
+    @property
+    def row(self) -> RowWidth:
+        """The width of a row in these columns, for estimates."""
+        tail, columns = self._tail, self.selection.columns[1:]
+        values = [_row_values(tail, column) for column in columns if tail.types[column].kind != OrcTypeKind.STRUCT]
+        return RowWidth(len(values), sum(values))
 
     def groups_at_a_time(self, stride: int) -> int:
         """Return the number of row groups, of `stride` rows each, that are decoded at a time."""
