@@ -31,6 +31,8 @@ BEFORE_THE_JOB = {
 }
 """Failures that come before there is a job whose result could be pushed."""
 WITHOUT_RESULT = BEFORE_THE_JOB | {"driver_killed"}
+NIGHTLY = {"bad_schema", "corrupt_avro_block", "join_unknown_column", "missing_path", "truncated_gzip"}
+"""Failures of the job that reach the task in the same way as others."""
 
 pytestmark = pytest.mark.e2e
 
@@ -113,7 +115,10 @@ def listing(data: Path) -> set[str]:
     return {str(path.relative_to(data)) for path in data.rglob("*")}
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file",
+    [pytest.param(file, id=file.stem, marks=pytest.mark.nightly if file.stem in NIGHTLY else ()) for file in FILES],
+)
 def test_the_dag_fails_with_the_expected_error(file: Path, prepared: Path, register_dag: Callable[[DAG], None]) -> None:
     module = load(file)
     dag = module.dag

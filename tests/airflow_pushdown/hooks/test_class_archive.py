@@ -105,6 +105,7 @@ def test_the_second_job_starts_with_the_classes_of_the_first(
     assert mapped_share(loaded) > 0.5
 
 
+@pytest.mark.nightly
 def test_a_jvm_that_refuses_to_record_runs_the_job_anyway(
     installation: SparkInstallation,
     cache: Path,

@@ -42,9 +42,9 @@ def test_directories_from_environment_variables_are_checked(home: Path, variable
     ("given", "value"),
     [
         ([], "default"),
-        (["--properties-file", "{own}"], "own"),
+        pytest.param(["--properties-file", "{own}"], "own", marks=pytest.mark.nightly),
         (["--properties-file", "{other}"], "none"),
-        (["--properties-file", "{other}", "--load-spark-defaults"], "default"),
+        pytest.param(["--properties-file", "{other}", "--load-spark-defaults"], "default", marks=pytest.mark.nightly),
     ],
 )
 def test_spark_reads_the_same_settings(

@@ -531,7 +531,7 @@ def test_an_undeclared_table_raises(
 
 
 DEEP = {
-    "3000 alternatives": (" OR ".join(f"(k = {n * 2} AND g < {n % 20 + 8})" for n in range(3000)), "exact"),
+    "1000 alternatives": (" OR ".join(f"(k = {n * 2} AND g < {n % 20 + 8})" for n in range(1000)), "exact"),
     "a long sum": ("k + " + " + ".join("1" for _ in range(150)) + " < 400", None),
     "sums in sums": ("k - (1 - (" * 12 + "g" + "))" * 12 + " < 400", None),
     "cases in cases": ("CASE WHEN k > 3 THEN " * 15 + "g" + " ELSE 1 END" * 15 + " = 5", None),

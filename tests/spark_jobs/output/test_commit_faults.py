@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -64,11 +65,16 @@ def prepared(spark: SparkSession, place: Path, number: int, old: dict[str, str])
 @pytest.mark.parametrize("old", [OLD, {}], ids=["existing", "missing"])
 @pytest.mark.parametrize("mode", MODES)
 def test_retry_after_kill_equals_one_run(
-    spark: SparkSession, tmp_path: Path, mode: OutputMode, old: dict[str, str], store: type[InterruptedFiles]
+    spark: SparkSession,
+    tmp_path: Path,
+    mode: OutputMode,
+    old: dict[str, str],
+    store: type[InterruptedFiles],
+    operations: Iterator[int],
 ) -> None:
     if old and mode not in CHANGING:
         pytest.skip("these modes write nothing where an output exists")
-    for number in count(1):
+    for number in operations:
         target = prepared(spark, tmp_path, number, old)
         files = killed_at(number, store)
         with suppress(KilledError):
@@ -86,10 +92,10 @@ def test_retry_after_kill_equals_one_run(
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("mode", CHANGING)
 def test_other_run_after_kill_sees_old_or_new_output(
-    spark: SparkSession, tmp_path: Path, mode: OutputMode, store: type[InterruptedFiles]
+    spark: SparkSession, tmp_path: Path, mode: OutputMode, store: type[InterruptedFiles], operations: Iterator[int]
 ) -> None:
     outcomes = set()
-    for number in count(1):
+    for number in operations:
         target = prepared(spark, tmp_path, number, OLD)
         files = killed_at(number, store)
         with suppress(KilledError):
@@ -112,11 +118,11 @@ def test_other_run_after_kill_sees_old_or_new_output(
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("mode", CHANGING)
 def test_killed_repair_is_repaired(
-    spark: SparkSession, tmp_path: Path, mode: OutputMode, store: type[InterruptedFiles]
+    spark: SparkSession, tmp_path: Path, mode: OutputMode, store: type[InterruptedFiles], operations: Iterator[int]
 ) -> None:
     """The first run is killed during its renames. Its repair is killed at each operation."""
     amid = next(number for number in count(8) if _is_half_done(spark, tmp_path, mode, number, store))
-    for number in count(1):
+    for number in operations:
         target = prepared(spark, tmp_path / "repairs", number, OLD)
         with pytest.raises(KilledError):
             write(opened(spark, target, mode, "run", files=killed_at(amid, store)), NEW)
@@ -132,10 +138,12 @@ def test_killed_repair_is_repaired(
     assert number > 8
 
 
-def test_killed_undo_of_complete_moves_is_repaired(spark: SparkSession, tmp_path: Path) -> None:
+def test_killed_undo_of_complete_moves_is_repaired(
+    spark: SparkSession, tmp_path: Path, operations: Iterator[int]
+) -> None:
     """The store has recorded the end of the moves, but its answer is lost. The process is killed during the undo."""
     mode = OutputMode.OVERWRITE_PARTITIONS
-    for number in count(1):
+    for number in operations:
         target = prepared(spark, tmp_path, number, OLD)
         files = killed_at(number, UnansweredCopies)
         files.text = str(MOVES)  # type: ignore[attr-defined]
@@ -161,9 +169,11 @@ def _is_half_done(
 
 
 @pytest.mark.parametrize("mode", CHANGING)
-def test_lost_staged_rows_keep_the_old_rows(spark: SparkSession, tmp_path: Path, mode: OutputMode) -> None:
+def test_lost_staged_rows_keep_the_old_rows(
+    spark: SparkSession, tmp_path: Path, mode: OutputMode, operations: Iterator[int]
+) -> None:
     """For example, another program deletes hidden directories."""
-    for number in count(1):
+    for number in operations:
         target = prepared(spark, tmp_path, number, OLD)
         files = killed_at(number)
         with suppress(KilledError):
@@ -183,8 +193,10 @@ def test_lost_staged_rows_keep_the_old_rows(spark: SparkSession, tmp_path: Path,
 
 @pytest.mark.parametrize("times", [2, 3, 5])
 @pytest.mark.parametrize("mode", CHANGING)
-def test_next_run_completes_a_failed_undo(spark: SparkSession, tmp_path: Path, mode: OutputMode, times: int) -> None:
-    for number in count(1):
+def test_next_run_completes_a_failed_undo(
+    spark: SparkSession, tmp_path: Path, mode: OutputMode, times: int, operations: Iterator[int]
+) -> None:
+    for number in operations:
         target = prepared(spark, tmp_path, number, OLD)
         files = failing_at(number, times)
         with suppress(OSError):
@@ -201,8 +213,10 @@ def test_next_run_completes_a_failed_undo(spark: SparkSession, tmp_path: Path, m
 
 
 @pytest.mark.parametrize("mode", CHANGING)
-def test_failure_leaves_old_or_new_output(spark: SparkSession, tmp_path: Path, mode: OutputMode) -> None:
-    for number in count(1):
+def test_failure_leaves_old_or_new_output(
+    spark: SparkSession, tmp_path: Path, mode: OutputMode, operations: Iterator[int]
+) -> None:
+    for number in operations:
         target = prepared(spark, tmp_path, number, OLD)
         files = failing_at(number)
         failed = False
@@ -223,10 +237,10 @@ def test_failure_leaves_old_or_new_output(spark: SparkSession, tmp_path: Path, m
 @pytest.mark.parametrize("run", ["run", "other run"], ids=["retry", "other run"])
 @pytest.mark.parametrize("mode", CHANGING)
 def test_stalled_process_changes_nothing_after_takeover(
-    spark: SparkSession, tmp_path: Path, mode: OutputMode, run: str
+    spark: SparkSession, tmp_path: Path, mode: OutputMode, run: str, operations: Iterator[int]
 ) -> None:
     """Another run considered the process dead, and has undone its renames or completed its commit."""
-    for number in count(1):
+    for number in operations:
         target = prepared(spark, tmp_path, number, OLD)
         resumed, stalled, raised = threading.Event(), threading.Event(), []
         files = stalled_at(number, resumed, stalled)

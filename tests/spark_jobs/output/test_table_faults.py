@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -61,8 +61,8 @@ def states(database: Database) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_retry_after_kill_equals_one_run(database: Database, case: Case) -> None:
-    for step in count(1):
+def test_retry_after_kill_equals_one_run(database: Database, case: Case, operations: Iterator[int]) -> None:
+    for step in operations:
         case.prepare(database)
         child = forked(lambda step=step: write_once(database, case, connect=interrupted(step, kill_self)))  # type: ignore[misc]
         _, status = os.waitpid(child, 0)
