@@ -42,7 +42,6 @@ _SAMPLE = JobResult(
                     sql="tailnum = 'N328AA'",
                     exactness=Exactness.INEXACT,
                     pushed_as="byte pattern tailnum: N328AA",
-                    reason="Spark parses the lines that match",
                 ),
             ),
             columns=("month", "day", "tailnum"),
