@@ -76,7 +76,7 @@ class Relation(ABC):
 
     @abstractmethod
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
-        """Return what a reader must deliver for a projection and a predicate."""
+        """Return the scan request for a projection and a predicate."""
 
     @property
     def uris(self) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ class Relation(ABC):
     def query_request(
         self, tree: exp.Expr, where: str | None, words: frozenset[str]
     ) -> tuple[ScanRequest, tuple[str, ...]]:
-        """Return what a reader must deliver for a query over this relation alone, and notes for the report.
+        """Return the scan request of a query over this relation alone, and notes for the report.
 
         `where` is the predicate of the query if a reader may apply it. `words` may be names that the tree lacks.
         """
@@ -157,7 +157,7 @@ class RelationWithoutFiles(Relation):
         return projection
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
-        """Return what must be read for a projection and a predicate."""
+        """Return the scan request for a projection and a predicate."""
         predicate = None if where is None else Predicate.parse(where)
         columns = set(projection.table_columns)
         if predicate is not None:

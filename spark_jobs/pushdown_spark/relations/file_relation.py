@@ -216,7 +216,7 @@ class FileRelation(Relation):
         return f"in {file}"
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
-        """Return what a reader must deliver for a projection and a predicate."""
+        """Return the scan request for a projection and a predicate."""
         predicate = None if where is None else self._parse(where)
         tree = None if predicate is None else predicate.tree
         columns, implicit = set(projection.table_columns), set(projection.implicit)

@@ -1,4 +1,4 @@
-"""Spark's own Avro source: its name, and the options and settings of it that our reader must follow."""
+"""Spark's own Avro source: its name, and the options and settings of it that the pushdown reader must follow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def spark_format(name: str) -> str:
 
 @dataclass(frozen=True)
 class AvroSettings:
-    """Settings that our reader follows.
+    """Settings that the pushdown reader follows.
 
     `reader_schema` is the option `avroSchema`, a schema as JSON. `corrected_calendar` says whether old dates and
     timestamps are read as stored, in files that do not name their writer. `any_extension` says whether the names of

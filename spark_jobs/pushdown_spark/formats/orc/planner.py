@@ -1,4 +1,4 @@
-"""The planner of ORC scans: it decides which reader reads the files, and prepares our scan."""
+"""The planner of ORC scans: it chooses between the pushdown reader and Spark's, and plans the pushdown scan."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class LazyFilterError(UnsupportedError):
 
 
 def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan:
-    """Plan a scan by our ORC reader. Under `auto`, reads a sample of row groups of the filter columns.
+    """Plan a scan by the pushdown reader of ORC. Under `auto`, reads a sample of row groups of the filter columns.
 
-    Raises UnsupportedError if Spark's reader must take the scan, or is estimated to be faster.
+    Raises UnsupportedError if Spark's reader must read the files, or is estimated to be faster.
     """
     source = request.source
     _refuse_use_selected(spark, request)
@@ -100,8 +100,8 @@ def _refuse_use_selected(spark: SparkSession, request: ScanRequest) -> None:
 def _check_maps(spark: SparkSession, request: ScanRequest) -> None:
     """Raise UnsupportedError if Spark sorts the entries of a map.
 
-    Spark's vectorized reader returns the entries of a map as they are stored, and so does ours. Its row-based reader
-    sorts them by key (`OrcMap` is a `TreeMap`). Spark chooses it by settings and by the number of columns
+    Spark's vectorized reader and the pushdown reader return the entries of a map as they are stored. Spark's row-based
+    reader sorts them by key (`OrcMap` is a `TreeMap`). Spark chooses it by settings and by the number of columns
     (`OrcFileFormat.supportBatch`). The number here is that of complete columns, which is the most that Spark may read.
     """
     column = next((field.name for field in request.read_schema.fields if has_map(field.dataType)), None)
