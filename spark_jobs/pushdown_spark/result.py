@@ -277,7 +277,7 @@ def parses(spark: SparkSession, where: str | None) -> bool:
 
 
 def analyze(frame: Callable[[], DataFrame], parameter: str) -> DataFrame:
-    """Let Spark analyze a query now, so that its errors name the parameter. Returns the analyzed DataFrame."""
+    """Analyze a query with Spark now, so that its errors name the parameter. Returns the DataFrame."""
     try:
         return frame()
     except (AnalysisException, ParseException) as problem:

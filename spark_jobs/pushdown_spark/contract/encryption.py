@@ -15,7 +15,7 @@ KEY_WAYS = (
     f"provider with the alias {KEY_ALIAS} (conf spark.hadoop.hadoop.security.credential.provider.path), or the "
     f"variable {KEY_VARIABLE} in the environment of the cluster's drivers"
 )
-"""The ways in which a cluster passes the key to a driver, for messages."""
+"""How a cluster passes the key to a driver, for messages."""
 
 _PREFIX = "aes-256-gcm:"
 _KEY_BYTES = 32

@@ -74,7 +74,7 @@ class CostReport(Message):
     predicted: dict[str, float]
     """The estimated CPU seconds of each reader."""
     measured: float | None = None
-    """The seconds for which the tasks of the chosen reader ran. None before a run."""
+    """The total run time of the chosen reader's tasks in seconds. None before a run."""
     is_off: bool = False
     """Whether the tasks ran for at least a second, and for more than half of the estimate, longer or shorter."""
 

@@ -89,7 +89,7 @@ def _bind(conjunct: exp.Expr, scope: Scope) -> Pushdown[Node]:
 
 
 class _Binder:
-    """Binds one conjunct. `reasons` explain which parts are left out."""
+    """Binds one conjunct. `reasons` explain why parts are left out."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope

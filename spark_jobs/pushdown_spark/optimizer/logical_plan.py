@@ -232,7 +232,7 @@ def attach_conjuncts(tree: ChainTree, items: Sequence[ChainItem], conditions: It
 
 
 def heuristic_order(chain: JoinChain) -> OrderedChain:
-    """Return the order in which Spark joins a chain without statistics.
+    """Return the order of Spark's joins of a chain without statistics.
 
     Two relations keep their order. With more, the first relation is joined with the first relation that a condition
     connects it with, or with the next one if there is none. Their join is then the first relation. A condition belongs

@@ -31,9 +31,9 @@ class StoreSettings(ABC):
     """The connection settings of a bucket. Subclasses are frozen dataclasses whose repr has no secrets."""
 
     access_denied_signs: ClassVar[tuple[str, ...]]
-    """Parts of the messages with which the store denies access."""
+    """Parts of the store's messages that it denies access."""
     expired_signs: ClassVar[tuple[str, ...]]
-    """Parts of the messages with which the store denies access, perhaps because the credentials have expired."""
+    """Parts of the store's messages that it denies access, perhaps because the credentials have expired."""
 
     @abstractmethod
     def connect(self) -> pa.fs.FileSystem:

@@ -1,4 +1,4 @@
-"""The interface of file systems, as far as a job needs it."""
+"""The interface of file systems, with the operations that jobs need."""
 
 from __future__ import annotations
 

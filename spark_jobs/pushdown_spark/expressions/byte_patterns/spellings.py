@@ -29,7 +29,7 @@ from pushdown_spark.expressions.types import LogicalType
 MAX_PERIODS = 5_000
 """A fact that covers more months and days than this has no pattern."""
 ZONE_DAYS = 2
-"""Days by which the date of a timestamp as written can differ from its date in UTC. One is enough; two are safe."""
+"""Maximum days between the written date of a timestamp and its date in UTC, with a safety margin of one."""
 TIMESTAMPS = frozenset({LogicalType.TIMESTAMP, LogicalType.TIMESTAMP_NTZ})
 
 Offsets = Callable[[int, int], Sequence[int]]

@@ -33,7 +33,7 @@ _MAX_EMPTY_RECORDS = 1 << 24
 
 @dataclass(frozen=True)
 class AvroQuery:
-    """What a scan reads of every file.
+    """The columns and the filter of a scan, for the files of any writer.
 
     `schema` has the requested columns, with Spark's names and the Arrow types that Spark expects. `filter` is the
     filter that all rows must pass, None for all rows. `reader_schema` is the JSON of the Avro schema that all files are
@@ -112,7 +112,7 @@ class Decoder:
         return count_values(self._writer)
 
     def block_search(self, root: Node) -> BlockSearch | None:
-        """Return the search for patterns of which a block contains all if a record in it passes, None without any."""
+        """Return the search for patterns that every block with a passing record contains, None without patterns."""
         locations = locate(self._writer, self._reader, self._names)
         patterns = block_patterns(root, locations, takes_ancient=self._query.corrected_calendar)
         return BlockSearch(patterns) if patterns else None

@@ -27,7 +27,7 @@ _SPARK_ONLY_SWITCHES = {
 
 
 def spark_format(name: str) -> str:
-    """Return the name by which Spark loads and saves files of a format, without the jar `spark-avro` for Avro."""
+    """Return the name of a format for Spark's readers and writers. Avro's name works without the jar `spark-avro`."""
     return FILE_FORMAT if name == "avro" else name
 
 

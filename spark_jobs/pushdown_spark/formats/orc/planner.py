@@ -36,7 +36,7 @@ _VECTORIZED = (
     "spark.sql.orc.enableNestedColumnVectorizedReader",
     "spark.sql.codegen.wholeStage",
 )
-"""The settings with which Spark reads maps in batches."""
+"""The settings that must be on if Spark is to read maps in batches."""
 
 
 OrcPlan = ColumnarPlan[OrcQuery]
@@ -87,7 +87,7 @@ def _lists_null(predicate: exp.Expr | None) -> bool:
 
 
 def _refuse_use_selected(spark: SparkSession, request: ScanRequest) -> None:
-    """Raise PushdownError for a setting with which Spark's reader loses rows."""
+    """Raise PushdownError for a setting that makes Spark's reader lose rows."""
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     if "true" in (str(hadoop.get(_USE_SELECTED)).lower(), request.source.options.get(_USE_SELECTED, "").lower()):
         raise PushdownError(
@@ -141,7 +141,7 @@ def has_times(data_type: t.DataType) -> bool:
 
 
 def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
-    """Return the Arrow schema in which Spark expects some columns, with a mark for char(n), whose values are padded."""
+    """Return the Arrow schema that Spark expects for some columns, with a mark for char(n), whose values are padded."""
     return pa.schema(
         [
             pa.field(field.name, utc_arrow_type(field.dataType), metadata={PADDED: b""} if is_char(field) else None)

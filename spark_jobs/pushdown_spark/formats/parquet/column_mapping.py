@@ -223,7 +223,7 @@ _MAX_PRECISION = 38
 
 
 def _stored_type(column: pq.ColumnSchema) -> pa.DataType | None:
-    """Return the Arrow type in which Spark and DataFusion both read a leaf column, None if there is none."""
+    """Return the Arrow type that both Spark and DataFusion use for a leaf column, None if they differ."""
     physical, logical = column.physical_type, str(column.logical_type)
     if logical == "None":
         return _PLAIN.get(physical)

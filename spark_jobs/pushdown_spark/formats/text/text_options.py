@@ -1,4 +1,4 @@
-"""Reader options and session settings with which byte search is sound, and their effect on it."""
+"""Reader options and session settings: whether byte search is sound with them, and how they affect it."""
 
 from __future__ import annotations
 
