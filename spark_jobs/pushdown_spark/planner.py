@@ -104,7 +104,7 @@ def _plan_files(
     if relation.table_schema.groups:
         return _plan_groups(spark, relation, request, notes)
     if relation.source.max_malformed is not None:
-        request = _count_malformed(spark, relation, request)
+        request = _with_malformed_count(spark, relation, request)
     pruned = _pruned_json_schema(spark, request)
     if pruned is not None:
         pruned_schema = StructType([*pruned.fields, *relation.partition_schema.fields])
@@ -142,7 +142,7 @@ def _plan_groups(
     )
 
 
-def _count_malformed(spark: SparkSession, relation: FileRelation, request: ScanRequest) -> ScanRequest:
+def _with_malformed_count(spark: SparkSession, relation: FileRelation, request: ScanRequest) -> ScanRequest:
     """Return the request over a DataFrame that parses all fields of every line and counts malformed lines."""
     column = corrupt_column(spark, relation.source.options, relation.schema)
     data = StructType([*relation.data_schema.fields, Field(column, StringType())])
