@@ -77,8 +77,8 @@ class ScanRequest:
             return self.pruned
         return StructType([field for field in self.schema.fields if field.name in set(self.columns)])
 
-    def of_query(self, sql: str) -> ScanRequest:
-        """Return the request of a whole query, which only Spark's reader can serve if the query reads file metadata."""
+    def for_query(self, sql: str) -> ScanRequest:
+        """Return the request for a whole query. If the query reads file metadata, only Spark's reader can serve it."""
         return self.for_spark_only(FILE_METADATA) if reads_file_metadata(sql) else self
 
     def with_frame(self, frame: DataFrame) -> ScanRequest:
