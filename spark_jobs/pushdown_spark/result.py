@@ -148,7 +148,7 @@ class ScanResult(PushdownResult):
             return outcome
 
     def _run_with_scan_count(self, action: Callable[[DataFrame], T]) -> T:
-        """Run an action without counting the rows again, which would cost a tenth of a plain scan."""
+        """Run an action without counting the rows again, because that takes time in a scan that does little else."""
         with count_stages(self._spark) as stage_counts:
             rows = self._scan.fetch_local(None)
             outcome = action(self.df if rows is None else rows)

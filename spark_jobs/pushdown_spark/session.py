@@ -246,7 +246,7 @@ def _plan(spark: SparkSession, relation: Relation, query: QuerySpec) -> Pushdown
     projection = relation.projection(query.columns)
 
     def select(frame: DataFrame) -> DataFrame:
-        # Spark needs milliseconds to parse a projection that changes nothing.
+        # A projection that changes nothing would cost time to parse.
         return frame if projection.selects_exactly(frame.columns) else frame.selectExpr(*projection.select_items)
 
     def filter_and_select(frame: DataFrame) -> DataFrame:

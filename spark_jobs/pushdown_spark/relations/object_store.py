@@ -54,7 +54,7 @@ class StoreSettings(ABC):
 
 
 def redact(text: str, secrets: tuple[str, ...]) -> str:
-    """Return a text on one line, with `***` for each secret. Empty secrets are ignored."""
+    """Return a string on one line, with `***` for each secret. Empty secrets are ignored."""
     for secret in filter(None, secrets):
         text = text.replace(secret, "***")
     return " ".join(text.split())

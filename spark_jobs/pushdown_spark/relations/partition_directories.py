@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
 
 _MAX_DIRECTORIES = 1_000
-"""Maximum number of directories for the pushdown readers. Reading the values of one takes about a millisecond."""
+"""Maximum number of directories for the pushdown readers, because reading their values takes time."""
 _NULL = "null"
 _OURS = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.ORC, SourceFormat.AVRO, SourceFormat.PARQUET})
 

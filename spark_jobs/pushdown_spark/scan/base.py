@@ -129,7 +129,7 @@ class ProjectedScan:
 
     @cached_property
     def _native_frame(self) -> DataFrame:
-        """The DataFrame of a scan by Spark's reader, made once: Spark analyzes it for milliseconds."""
+        """The DataFrame of a scan by Spark's reader, made once, because Spark analyzes it each time."""
         return self.project(self.scan.frame())
 
     def limit(self, limit: int) -> DataFrame:

@@ -33,7 +33,7 @@ ZONE_DAYS = 2
 TIMESTAMPS = frozenset({LogicalType.TIMESTAMP, LogicalType.TIMESTAMP_NTZ})
 
 Offsets = Callable[[int, int], Sequence[int]]
-"""Returns the offsets of a text without a zone from UTC, in seconds, between two times in seconds since 1970.
+"""Returns the offsets from UTC of a timestamp without a zone, in seconds, between two times in seconds since 1970.
 
 It includes the offsets of a day before and after, between which Spark may choose at a transition.
 """

@@ -187,8 +187,8 @@ CompiledFunction = Callable[..., int]
 def compiled_interpreter() -> CompiledFunction:
     """Return `interpreter.interpret` as machine code.
 
-    The functions that it calls are inlined, and arrays are not reference-counted (`_nrt`): otherwise each call, with
-    all its arrays, takes several times as long as its work.
+    The functions that it calls are inlined, and arrays are not reference-counted (`_nrt`): otherwise passing the arrays
+    takes longer than the work of a call.
     """
     names = dict(vars(interpreter))
     names["index"] = _unsigned_index()
