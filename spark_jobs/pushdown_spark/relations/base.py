@@ -103,8 +103,8 @@ class Relation(ABC):
         implicit = self.source.catalog.references(tree, self.schema, case_sensitive=self._case_sensitive)
         required = required_columns(tree, self.schema, case_sensitive=self._case_sensitive)
         whole = merge_paths([ColumnPath((Member(name),)) for name in sorted(others)], case_sensitive=True)
-        required = required.merge(whole, case_sensitive=self._case_sensitive)
-        return self.request(replace(resolved, implicit=implicit, tree=required), where), resolved.notes
+        request = self.request(replace(resolved, implicit=implicit, tree=required.merge(whole)), where)
+        return request, resolved.notes
 
     def unqualify(self, node: exp.Expr, table: str) -> exp.Expr:
         """Return a column reference without the table's name, if Spark takes its first part for the table."""

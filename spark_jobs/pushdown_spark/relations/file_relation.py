@@ -280,9 +280,8 @@ class FileRelation(Relation):
         if predicate is not None:
             if predicate.tree is None:
                 return selected
-            required = required_columns(predicate.tree, self.schema, case_sensitive=self._case_sensitive)
-            tree = tree.merge(required, case_sensitive=self._case_sensitive)
-        return tree.prune(selected, case_sensitive=self._case_sensitive)
+            tree = tree.merge(required_columns(predicate.tree, self.schema, case_sensitive=self._case_sensitive))
+        return tree.prune(selected)
 
     def implicit_values(self) -> ImplicitValues:
         """Return the values of the implicit columns, from Spark's own listing where files are not local."""
