@@ -225,7 +225,8 @@ class JobOperator(ClusterOperator):
 def _generation(context: Context, retries: int) -> str:
     """Return a string that changes when a user clears a task or recreates its DAG run, but not for a retry.
 
-    When a task is cleared, Airflow adds the number of tries so far to the maximum. `retries` are those of the task.
+    When a task is cleared, Airflow adds the number of tries so far to the maximum. `retries` is the parameter of the
+    task.
     """
     earlier_tries = getattr(context["ti"], "max_tries", retries) - retries
     started = getattr(context.get("dag_run"), "start_date", None)

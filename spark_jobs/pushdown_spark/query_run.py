@@ -67,7 +67,7 @@ class QueryRun:
     ) -> None:
         """With `records_commit`, a retry recognizes a committed output, until `finish` is called.
 
-        `other_sources` and `other_outputs` are those of the other scans of the job, which the output must not delete.
+        `other_sources` and `other_outputs` belong to the other scans of the job. The output must not delete them.
         """
         self._application = application
         self._spark = application.spark

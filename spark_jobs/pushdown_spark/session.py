@@ -72,7 +72,7 @@ class PushdownSession:
         implicit_names: Mapping[str, str] | None = None,
         implicit_columns: Sequence[str] = (),
     ) -> None:
-        """Declare a source of files. `orc` has fields of `OrcOptions`, the other parameters are those of `SourceSpec`.
+        """Declare a source of files. `orc` has fields of `OrcOptions`, the other parameters are fields of `SourceSpec`.
 
         Raises BadSpecError for invalid values.
         """
@@ -98,7 +98,7 @@ class PushdownSession:
         self.add(name, spec)
 
     def add_table(self, name: str, table: str, **fields: object) -> None:
-        """Declare a table or view of Spark's catalog. `fields` are those of `TableSourceSpec`, such as `reader`.
+        """Declare a table or view of Spark's catalog. `fields` are fields of `TableSourceSpec`, such as `reader`.
 
         >>> session.add_table("events", "db.events", reader="pushdown")                 # doctest: +SKIP
 

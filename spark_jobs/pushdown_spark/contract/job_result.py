@@ -20,7 +20,7 @@ LONGEST_CONJUNCT = 1_000
 MOST_PARTITIONS = 100
 """Maximum number of output partitions in a result."""
 SPARK_REQUESTED = "asked for with reader='spark'"
-"""The reason for Spark's reader if the user has chosen it. Every other reason is that of a fallback."""
+"""The reason for Spark's reader if the user has chosen it. Every other reason explains a fallback."""
 _LEAST_ERROR = 1.0
 """The smallest error of a predicted time that a report shows, in seconds."""
 _DERIVED = frozenset({"pushed", "residual"})

@@ -1,6 +1,6 @@
 """The logical plan of one SELECT: relations, joins, filters and conjuncts, and chains of joins that may be reordered.
 
-A chain is a sequence of inner and cross joins with the filters between them. The rules are those of Spark's
+A chain is a sequence of inner and cross joins with the filters between them. It follows the rules of Spark's
 `ExtractFiltersAndInnerJoins`: only the left side of a join is followed, so a join on the right side is one item of the
 chain. A projection, an aggregate, an outer join or a hinted join ends the chain and is one item of it.
 """

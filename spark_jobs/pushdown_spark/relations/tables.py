@@ -102,7 +102,7 @@ class TableRelation(FileRelation):
         return tuple(map(location, self.source.paths))
 
     def load(self, options: Mapping[str, str] | None = None, schema: StructType | None = None) -> DataFrame:
-        """Return Spark's own DataFrame over the table, with additional options. The schema is that of the catalog."""
+        """Return Spark's own DataFrame over the table, with additional options and the schema of the catalog."""
         assert schema is None, "a table has the schema of the catalog"
         return load_table(self._spark, self._declared, options)
 

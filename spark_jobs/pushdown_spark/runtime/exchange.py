@@ -54,7 +54,7 @@ def read_text(name: str, path: str, advice: str = "") -> str:
 def parse_spec(text: str, path: str) -> JobSpec:
     """Parse the JSON of a spec. For an invalid one, write a result with the error for the process that waits for it.
 
-    `path` is that of the spec, for error messages.
+    `path` is the path of the spec, for error messages.
     """
     try:
         raw = json.loads(text)

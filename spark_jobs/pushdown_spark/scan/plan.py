@@ -22,7 +22,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """A planned scan of files by a pushdown reader. `conjuncts` are those that the reader gets."""
+    """A planned scan of files by a pushdown reader. `conjuncts` are the ones that the reader gets."""
 
     files: tuple[InputFile, ...]
     choice: Choice

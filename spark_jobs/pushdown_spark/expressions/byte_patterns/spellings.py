@@ -46,7 +46,8 @@ _NOTHING = "[0-9]x\\x00"
 class CalendarSyntax:
     """How dates and timestamps are written.
 
-    No format option decides the spelling of values of `types`. `offsets` are those of timestamps without a zone.
+    No format option decides the spelling of values of `types`. `offsets` returns the offsets of timestamps without a
+    zone.
     """
 
     types: frozenset[LogicalType]

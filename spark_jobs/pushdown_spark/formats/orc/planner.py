@@ -102,7 +102,7 @@ def _check_maps(spark: SparkSession, request: ScanRequest) -> None:
 
     Spark's vectorized reader and the pushdown reader return the entries of a map as they are stored. Spark's row-based
     reader sorts them by key (`OrcMap` is a `TreeMap`). Spark chooses it by settings and by the number of columns
-    (`OrcFileFormat.supportBatch`). The number here is that of complete columns, which is the most that Spark may read.
+    (`OrcFileFormat.supportBatch`). This counts complete columns, the most that Spark may read.
     """
     column = next((field.name for field in request.read_schema.fields if has_map(field.dataType)), None)
     if column is None:

@@ -45,7 +45,8 @@ class FileColumns:
     """The requested columns of one file.
 
     `names` has the file's name of each requested column, None if the file lacks it. `leaves` has the indices of the
-    leaf columns of each. `in_milliseconds` are columns of timestamps in another unit than that of the table.
+    leaf columns of each. `in_milliseconds` are columns of timestamps in milliseconds, which the table has in
+    microseconds.
     """
 
     names: Mapping[str, str | None]
