@@ -89,14 +89,16 @@ AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPAR
 covered = COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data"
 cover = --cov=$(2) --cov-report=html:.artifacts/coverage-$(1)
 
-.PHONY: help demo test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly connectors kubernetes stores e2e e2e-local e2e-yarn bench bench-orc bench-avro bench-parquet bench-auto bench-joins bench-remote bench-output \
+.PHONY: help demo install pytest test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly connectors kubernetes stores e2e e2e-local e2e-yarn bench bench-orc bench-avro bench-parquet bench-auto bench-joins bench-remote bench-output \
 	bench-projection bench-tasks profile-task docs docs-site docs-pictures lock proto release release-check java python clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo             install Airflow and Spark, scan a year of real flights, show the reports"
-	@echo "make test             lint, types and all tests of both environments"
+	@echo "make install          create both environments with the tools of the checks"
+	@echo "make pytest           some tests, in the environment of their side (TESTS=tests/spark_jobs/projection)"
 	@echo "make lint             ruff and mypy only"
+	@echo "make test             lint, types and all tests of both environments"
 	@echo "make test-versions    a slice of the tests with other releases (AIRFLOW_VERSION=3.1 SPARK_VERSION=4.0)"
 	@echo "make nightly          long test sweeps, the example DAGs, S3A and JDBC"
 	@echo "make connectors       tests of Iceberg and Delta tables, with a Spark that has connectors for them"
@@ -254,8 +256,16 @@ $(STORES)/.installed: requirements/azure.txt | $(AIRFLOW)/.installed
 # ---------------------------------------------------------------------------------------------------- the checks
 
 # -j2: installing uses one core, and the tests of both sides often wait for a JVM.
-test: python
+install: python
 	@$(MAKE) --no-print-directory -j2 $(AIRFLOW)/.checks $(SPARK)/.checks
+	@$(MAKE) --no-print-directory java
+
+# TESTS are paths of one side, and may contain options: make pytest TESTS="tests/dags -k orc"
+pytest: install
+	$(if $(filter tests/airflow_pushdown% tests/dags% tests/e2e%,$(TESTS)),$(AIRFLOW_ENV) $(AIRFLOW),$(SPARK_ENV) $(SPARK))/bin/python \
+		-m pytest -m "not nightly" $(TESTS)
+
+test: install
 	@$(MAKE) --no-print-directory -j2 lint $(SPARK)/classes.jsa $(SERVERS)
 	$(MAKE) --no-print-directory -j2 test-spark $(if $(E2E),test-airflow-and-dags,test-airflow)
 

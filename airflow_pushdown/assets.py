@@ -36,7 +36,7 @@ def record_output(
 ) -> None:
     """Add rows and bytes of a result to the asset event of a successful task.
 
-    `connection` is that of the database if the output is a table.
+    `connection` leads to the database if the output is a table.
     """
     summary = result.output_summary
     extra: dict[str, JsonValue] = {

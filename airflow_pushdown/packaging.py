@@ -32,7 +32,7 @@ def job_program() -> Path:
 
 
 def archive_bytes(package: Path) -> bytes:
-    """Return a zip of a package, in which each module has code compiled for this Python.
+    """Return a zip of a package with its modules compiled for this Python.
 
     A Python of the same release imports the compiled code, which is faster in the driver and in every worker. Other
     releases recognize its magic number and compile the source.

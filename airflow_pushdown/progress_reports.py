@@ -23,7 +23,7 @@ FAILED_SECONDS = 300.0
 
 
 def log_group(log: Callable[[str], object], title: str, text: str) -> None:
-    """Log a text as a group that Airflow's log page shows as its title until the user unfolds it.
+    """Log lines as a group. Airflow's log page shows only its title until the user unfolds it.
 
     The text is one entry of the log, so that a terminal does not repeat the time and the logger on each of its lines.
     The group must end at once: the page adds the lines of other loggers to an open group, and Airflow 3.1 and 3.2 show

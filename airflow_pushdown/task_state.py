@@ -35,7 +35,7 @@ def task_state(dag_id: str, run_id: str, task_id: str, map_index: int | None) ->
 def has_next_try(state: str | None, *, is_current: bool) -> bool:
     """Return whether a task in this state has another try after one that is ended now.
 
-    `is_current` is whether Airflow still knows the ended try as that of the task.
+    `is_current` is whether Airflow still knows the ended try as the current one.
     """
     return state in _NEXT_TRY_FOLLOWS or (state in _NEXT_TRY_HAS_STARTED and not is_current)
 

@@ -29,7 +29,7 @@ from airflow_pushdown.parameters import (
     parameters_of,
 )
 from airflow_pushdown.spark_settings import FIXED_SETTINGS, SUBMIT_DEFAULTS, UNSAFE_SETTINGS, serialize
-from docs_pages.messages import message_pages
+from docs_pages.messages import generated_from, message_pages
 
 
 @dataclass(frozen=True)
@@ -109,12 +109,20 @@ def _operator(name: str, page: _OperatorPage, dag: str) -> str:
     lines = [
         f"# {name}",
         "",
-        "`make docs` generates this page from the operator, the parameter table and an example DAG.",
+        generated_from("the operator, the parameter table and an example DAG"),
         "",
         description.partition(":param ")[0].strip(),
         "",
         f"See also: {', '.join(f'[{title}]({link})' for link, title in page.links.items())},",
         "[Writing files](../output.md), [Common settings](../parameters.md).",
+        "",
+        "## Example",
+        "",
+        f"[dags/{page.dag}](../../dags/{page.dag}), which the tests run:",
+        "",
+        "```python",
+        dag.rstrip(),
+        "```",
         "",
         "## Parameters",
         "",
@@ -130,14 +138,6 @@ def _operator(name: str, page: _OperatorPage, dag: str) -> str:
         "",
         *_inherited_table(name),
         "",
-        "## Example",
-        "",
-        f"[dags/{page.dag}](../../dags/{page.dag}), which the tests run:",
-        "",
-        "```python",
-        dag.rstrip(),
-        "```",
-        "",
     ]
     return "\n".join(lines)
 
@@ -145,9 +145,12 @@ def _operator(name: str, page: _OperatorPage, dag: str) -> str:
 def _settings() -> str:
     """Return the page of the settings that all operators have in common."""
     lines = [
-        "# Parameters",
+        "# Common settings",
         "",
-        "`make docs` generates this page from `airflow_pushdown/spark_settings.py`. Each operator has its own page:",
+        generated_from("airflow_pushdown/spark_settings.py"),
+        "",
+        "This page lists the Spark settings that all jobs have, and those that none may have. Each operator has a page",
+        "with its parameters:",
         "",
         *(f"- [{name}](operators/{page.file})" for name, page in _PAGES.items()),
         "",

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from pushdown_spark.contract import JobResult, JobSpec
+from pushdown_spark.contract import ConjunctReport, Exactness, JobResult, JobSpec, SourceReport
 from pushdown_spark.contract.message_schema import message_schema
 
 JsonSchema = Mapping[str, object]
 
-_GENERATED = "`make docs` generates this page from `pushdown_spark/contract`."
+_CONTRACT = "pushdown_spark/contract"
 _REFERENCE = "#/$defs/"
 _EXAMPLE = """\
 {
@@ -29,6 +29,37 @@ _EXAMPLE = """\
   "output": {"path": "purchases", "format": "parquet", "mode": "overwrite"}
 }"""
 
+_SAMPLE = JobResult(
+    rows=393,
+    output="s3a://marts/needle",
+    seconds=8.7,
+    sources={
+        "source": SourceReport(
+            reader="pushdown",
+            reason="asked for with reader='pushdown'",
+            conjuncts=(
+                ConjunctReport(
+                    sql="tailnum = 'N328AA'",
+                    exactness=Exactness.INEXACT,
+                    pushed_as="byte pattern tailnum: N328AA",
+                ),
+            ),
+            columns=("month", "day", "tailnum"),
+            files_total=24,
+            files_read=24,
+            bytes_total=132_853_432,
+            bytes_read=132_853_432,
+            rows_decoded=393,
+            rows_returned=393,
+        )
+    },
+)
+
+
+def generated_from(origin: str) -> str:
+    """Return a comment for authors that names where a page comes from. Readers do not see it."""
+    return f"<!-- `make docs` generates this page from {origin}. -->"
+
 
 def message_pages() -> dict[str, str]:
     """Return the pages, and the JSON schema of job specs, by their paths in `docs/`."""
@@ -40,7 +71,7 @@ def _job_spec() -> str:
     lines = [
         "# Job spec",
         "",
-        _GENERATED,
+        generated_from(_CONTRACT),
         "",
         "A job spec is a JSON document with named sources, one query and an output. The operators build one for each",
         "task. The command `pushdown` runs one that you wrote:",
@@ -68,10 +99,16 @@ def _report() -> str:
     lines = [
         "# Report",
         "",
-        _GENERATED,
+        generated_from(_CONTRACT),
         "",
         "A task returns this report as its XCom value. Other tasks [use it](xcom-results.md). People read it on the",
         "[report page](report-page.md). `pushdown run` writes the same document if the spec has a `result_path`.",
+        "",
+        "This is a part of the report of a scan:",
+        "",
+        "```json",
+        _SAMPLE.model_dump_json(indent=2, exclude_defaults=True),
+        "```",
         "",
         *_tables(message_schema(JobResult, "serialization")),
     ]

@@ -21,7 +21,7 @@ from airflow_pushdown.hooks.spark_installation import find_installation
 
 @dataclass(frozen=True)
 class Settings:
-    """The parameters of a task that decide where and how its job runs. The names are those of the operators."""
+    """The parameters of a task that decide where and how its job runs. They have the same names in the operators."""
 
     conn_id: str
     spark_home: str | None = None

@@ -120,7 +120,7 @@ class ClusterOperator(SparkSubmitOperator):
         return None if driver_id is None else str(driver_id)
 
     def _leaves_driver(self, context: Context) -> bool:
-        """Return whether a try that Airflow ends now has a next one that can continue with the driver.
+        """Return whether Airflow ends this try and starts another one, which can continue with the driver.
 
         After the end of a scheduler, another one starts the next try of its tasks, and the earlier try is ended before,
         during or after that.

@@ -35,8 +35,8 @@ class JobOperator(ClusterOperator):
     :param exchange_dir: Directory or URI (s3a, hdfs, gs, abfss) that both the worker and the driver can access, for the
         job spec and the result in deploy mode cluster. By default, the extra exchange-dir of the Spark connection.
         (templated)
-    :param exchange_conn_id: Airflow connection with which the worker accesses exchange_dir, by default the extra
-        exchange-conn-id of the Spark connection. The driver uses the credentials of the cluster. (templated)
+    :param exchange_conn_id: Airflow connection that gives the worker access to exchange_dir, by default the
+        extra exchange-conn-id of the Spark connection. The driver uses the credentials of the cluster. (templated)
     :param class_archives: Directory on the worker for class data sharing archives, which shorten the start of Spark's
         JVM, or `off`. The first task creates the archive. By default, AIRFLOW_PUSHDOWN_CLASS_ARCHIVES of the worker,
         otherwise a private directory where the first task records its own classes. Not for deploy mode cluster.
@@ -223,9 +223,10 @@ class JobOperator(ClusterOperator):
 
 
 def _generation(context: Context, retries: int) -> str:
-    """Return a text that differs when a user clears a task or recreates its DAG run, but not for a retry.
+    """Return a string that changes when a user clears a task or recreates its DAG run, but not for a retry.
 
-    When a task is cleared, Airflow adds the number of tries so far to the maximum. `retries` are those of the task.
+    When a task is cleared, Airflow adds the number of tries so far to the maximum. `retries` is the parameter of the
+    task.
     """
     earlier_tries = getattr(context["ti"], "max_tries", retries) - retries
     started = getattr(context.get("dag_run"), "start_date", None)

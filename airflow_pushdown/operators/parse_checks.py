@@ -10,7 +10,7 @@ from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.parameters import Parameter, parameters_of
 
 if TYPE_CHECKING:
-    from airflow_pushdown.operators.base import PushdownBaseOperator
+    from airflow_pushdown.operators.job_operator import JobOperator
 
 _DELIMITERS = ("{{", "{%", "{#")
 _PLACEHOLDER = "{{ unknown }}"
@@ -21,7 +21,7 @@ _ALTERNATIVES = ("path",)
 """Optional parameters that an operator needs, unless another parameter replaces them."""
 
 
-def check_literals(operator: PushdownBaseOperator) -> None:
+def check_literals(operator: JobOperator) -> None:
     """Raise `ConfigError` for mistakes that do not depend on values with templates.
 
     The job spec is built twice: with templates as text, and with defaults in the place of values that a template may
@@ -77,7 +77,7 @@ def _without_open_values(value: object) -> object:
     return {name: _without_open_values(part) for name, part in value.items() if not _is_open(part)}
 
 
-def _error(operator: PushdownBaseOperator, values: Mapping[str, object]) -> ConfigError | None:
+def _error(operator: JobOperator, values: Mapping[str, object]) -> ConfigError | None:
     """Return the error of the operator with other values of some attributes, None if its job spec is valid."""
     draft = copy.copy(operator)
     # Assigning attributes one by one would register dependencies on other tasks.

@@ -44,7 +44,7 @@ class Bar:
 class Chart:
     """Bars over an axis that starts at zero, with dates under it: of each bar, or the first, middle and last one.
 
-    `slots` is the number of bars that fit. `highest` is a text with the value of the highest bar, and `marks` are the
+    `slots` is the number of bars that fit. `highest` is the formatted value of the highest bar, and `marks` are the
     positions of changes of the reader or plan.
     """
 

@@ -67,7 +67,7 @@ class DagRunReports:
 
     @property
     def readers(self) -> dict[str, int]:
-        """The number of sources that each reader took."""
+        """The number of sources by reader."""
         counts: dict[str, int] = {}
         for report in self.reports:
             for source in report.result.sources.values():
@@ -77,9 +77,9 @@ class DagRunReports:
 
 @dataclass(frozen=True)
 class Fallback:
-    """A source that Spark's reader took although a pushdown reader was allowed to.
+    """A source that Spark's reader read although a pushdown reader was allowed.
 
-    `reason` is that of the newest run, `last`. `bytes_read` is what Spark's reader read in all runs, None if it is
+    `reason` is from the newest run, `last`. `bytes_read` is what Spark's reader read in all runs, None if it is
     unknown for one of them.
     """
 
@@ -167,7 +167,7 @@ class DagReports:
 
 
 def fallbacks_of(result: JobResult) -> Iterator[tuple[str, str, int | None]]:
-    """Yield source, reason and bytes read of each source that Spark's reader took instead of a pushdown reader."""
+    """Yield source, reason and bytes read of each source that Spark's reader read instead of a pushdown reader."""
     for name, source in result.sources.items():
         if source.reader == "spark" and source.conjuncts and source.reason != SPARK_REQUESTED:
             yield name, source.reason, source.bytes_read

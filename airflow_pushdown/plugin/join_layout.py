@@ -62,7 +62,7 @@ def layout(tree: JoinTree, *, has_run: bool) -> tuple[Box, float, float]:
 
 
 def shorten(text: str, longest: int = MOST_CHARACTERS) -> str:
-    """Return a text that is at most `longest` characters wide.
+    """Return a string that is at most `longest` characters wide.
 
     >>> shorten("a_rather_long_name", 10)
     'a_rathe...'
@@ -75,7 +75,7 @@ def shorten(text: str, longest: int = MOST_CHARACTERS) -> str:
 
 
 def cells(text: str) -> int:
-    """Return the width of a text in characters. Those of East Asian scripts take two.
+    """Return the width of a string in characters. Those of East Asian scripts take two.
 
     >>> cells("ab"), cells("表")
     (2, 4)

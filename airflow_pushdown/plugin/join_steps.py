@@ -22,7 +22,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class JoinStep:
-    """What a step joins to the result of the steps before it.
+    """The relation that a step joins to the result of the steps before it.
 
     That is the relation `name`, or without a name the result of `steps`. `join` is the kind of the join, empty for the
     first step, and `after` are the rows after it.

@@ -63,7 +63,7 @@ class UnitCount:
 
 
 def source_funnel(source: SourceReport, rows_written: int | None) -> tuple[Step, ...]:
-    """Return the steps of one source. `rows_written` are those of the job, None if it has other sources or no output.
+    """Return the steps of one source. `rows_written` is None if the job has other sources or no output.
 
     Bytes and rows have scales of their own, because rows have no share of bytes. An unknown step has no bar.
     """

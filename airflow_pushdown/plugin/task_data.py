@@ -77,7 +77,7 @@ class TaskRun:
 
     @property
     def version(self) -> str:
-        """A text that changes with what the page of an active task shows besides the progress."""
+        """A string that changes when the page of an active task must change, except for its progress."""
         return f"{self.state} {self.try_number} {self.spark_page} {self.has_value}"
 
     @property

@@ -32,7 +32,7 @@ _JOIN_QUERY = (
 
 
 def main() -> None:
-    """Scan each format with Spark's reader and with ours, join the sources, and write the results as jobs do."""
+    """Scan each format with both readers, join the sources, and write the results as jobs do."""
     spark = SparkSession.builder.appName("classes").config("spark.sql.shuffle.partitions", "2").getOrCreate()
     with tempfile.TemporaryDirectory() as directory:
         files = _write_files(spark, Path(directory))

@@ -94,7 +94,7 @@ class ExecutorMismatchError(BadSpecError):
 
 
 class AccessDeniedError(BadSpecError):
-    """Our reader's credentials may not read a file; those of Spark's reader may."""
+    """The pushdown reader's credentials may not read a file; those of Spark's reader may."""
 
 
 class UnknownColumnError(PushdownError):
@@ -160,7 +160,7 @@ class UnreadableFileError(PushdownError):
 
 
 class UnsafeInputError(PushdownError):
-    """Spark may read some bytes in a way that our reader cannot follow; Spark's own reader must take the scan."""
+    """Spark may read some bytes in a way that the pushdown reader cannot reproduce, so only Spark can read the file."""
 
     code = ErrorCode.UNSAFE_INPUT
 

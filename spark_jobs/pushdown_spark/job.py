@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pushdown_spark.query_run import QueryRun
 
 _QUERIES = "pushdown_spark.query_run"
-"""The module that runs queries. It is imported while Spark starts, because each of them takes about a second."""
+"""The module that runs queries. It is imported while Spark starts, because both take time."""
 _QUIET = {
     "spark.app.name": "airflow_pushdown",
     "spark.log.level": "WARN",
@@ -123,7 +123,7 @@ class JobRun:
         return "\n".join(f"Scan {name}\n{plan}" if name else plan for name, plan in plans.items())
 
     def _queries(self, spark: SparkSession) -> dict[str, QueryRun]:
-        """Return the scans of the job by their names, or its query under an empty name."""
+        """Return the run of each scan of the job by its name, or the run of its query under an empty name."""
         from pushdown_spark.query_run import QueryRun, SharedApplication
 
         application = SharedApplication(spark)

@@ -1,4 +1,4 @@
-"""The scan planner: our reader where it is sound and pays, Spark's own otherwise."""
+"""The scan planner: it chooses the pushdown reader where that is sound and faster, and Spark's reader elsewhere."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ Load = Callable[[Mapping[str, str]], DataFrame]
 
 @dataclass(frozen=True)
 class PlannedScan:
-    """The scan to run, and the scan that Spark analyzes the query over and falls back to.
+    """The scan to run, and Spark's own scan, for the analysis of the query and as the fallback.
 
-    `native` returns Spark's own scan, given the reason for taking it. `can_fall_back` is whether that scan can replace
-    ours. `is_understood` is whether the scan evaluates the whole predicate over columns with known types, so that Spark
-    need not analyze it. `problem` is why our reader left the scan to Spark's: the error to raise if Spark's reader
-    cannot read the files either.
+    `native` returns Spark's own scan, given the reason to use it. `can_fall_back` is whether it can replace `scan`.
+    `is_understood` is whether the scan evaluates the whole predicate over columns with known types, so that Spark need
+    not analyze it. `problem` is the error that ruled out the pushdown reader. It is raised if Spark's reader cannot
+    read the files either.
     """
 
     scan: Scan
@@ -60,7 +60,7 @@ class PlannedScan:
         return self.can_fall_back and not self.scan.is_native
 
     def fallback(self, project: Callable[[DataFrame], DataFrame]) -> Callable[[str], ProjectedScan] | None:
-        """Return what makes Spark's own scan if ours fails during a run, or None if no other scan can replace it."""
+        """Return the function that makes Spark's own scan if the scan fails in a run, None if it cannot replace it."""
         return (lambda reason: ProjectedScan(self.native(reason), project)) if self.has_fallback else None
 
 
@@ -104,7 +104,7 @@ def _plan_files(
     if relation.table_schema.groups:
         return _plan_groups(spark, relation, request, notes)
     if relation.source.max_malformed is not None:
-        request = _count_malformed(spark, relation, request)
+        request = _with_malformed_count(spark, relation, request)
     pruned = _pruned_json_schema(spark, request)
     if pruned is not None:
         pruned_schema = StructType([*pruned.fields, *relation.partition_schema.fields])
@@ -142,7 +142,7 @@ def _plan_groups(
     )
 
 
-def _count_malformed(spark: SparkSession, relation: FileRelation, request: ScanRequest) -> ScanRequest:
+def _with_malformed_count(spark: SparkSession, relation: FileRelation, request: ScanRequest) -> ScanRequest:
     """Return the request over a DataFrame that parses all fields of every line and counts malformed lines."""
     column = corrupt_column(spark, relation.source.options, relation.schema)
     data = StructType([*relation.data_schema.fields, Field(column, StringType())])
@@ -154,16 +154,16 @@ def _count_malformed(spark: SparkSession, relation: FileRelation, request: ScanR
 
 
 def _plan_format(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...], load: Load) -> PlannedScan:
-    """Return our reader's scan of files with one schema, or Spark's with the reason.
+    """Return the pushdown reader's scan of files with one schema, or Spark's with the reason.
 
-    Spark's reader takes the scan if our reader fails during planning with any error, and the reason names the error.
-    Errors that describe a mistake of the user, or a missing file, are raised.
+    If the pushdown reader fails with any error, Spark's reader is used, and the reason names the error. Errors that
+    describe a mistake of the user, or a missing file, are raised.
     """
     native = partial(NativeScan, request, notes=notes)
     problem: PushdownError | None = None
     try:
         with unexpected_errors_as_unsafe_input(UnsupportedError):
-            return PlannedScan(_plan_ours(spark, request, notes), native)
+            return PlannedScan(_plan_pushdown(spark, request, notes), native)
     except UnsupportedError as exc:
         unsupported = exc
     except PushdownError as exc:
@@ -177,15 +177,15 @@ def _plan_format(spark: SparkSession, request: ScanRequest, notes: tuple[str, ..
     return PlannedScan(native(str(unsupported)), native, problem=problem)
 
 
-def _plan_ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> Scan:
-    """Return our reader's scan. Raises UnsupportedError if Spark's reader must take it, or is estimated to be faster.
+def _plan_pushdown(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> Scan:
+    """Return the pushdown reader's scan. Raises UnsupportedError if Spark's must read the files, or may be faster.
 
-    The DataFrame of the scan is made once, so that all of planning that can fail has run.
+    Making the DataFrame here shows all errors of planning.
     """
     request = with_directories(request, case_sensitive=is_case_sensitive(spark))
     fold = cached_fold(spark)
     scan: Scan
-    # A scan imports only the reader of its format: all of them together take a tenth of a second.
+    # Only the reader of the format is imported, because importing all of them is slow.
     if request.source.format is SourceFormat.ORC:
         from pushdown_spark.formats.orc.planner import OrcScan, plan_orc
 
@@ -211,7 +211,7 @@ def _plan_ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]
 def _native_orc(
     request: ScanRequest, unsupported: UnsupportedError, notes: tuple[str, ...], load: Load
 ) -> partial[NativeScan]:
-    """Return Spark's ORC reader, with its lazy filter switched as the source or the estimate asks for."""
+    """Return Spark's ORC reader. The source or else the estimate turns its lazy filter on or off."""
     from pushdown_spark.formats.orc.planner import SARG_TO_FILTER, LazyFilterError
 
     switch = request.source.orc.sarg_to_filter

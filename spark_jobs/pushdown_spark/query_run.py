@@ -67,7 +67,7 @@ class QueryRun:
     ) -> None:
         """With `records_commit`, a retry recognizes a committed output, until `finish` is called.
 
-        `other_sources` and `other_outputs` are those of the other scans of the job, which the output must not delete.
+        `other_sources` and `other_outputs` belong to the other scans of the job. The output must not delete them.
         """
         self._application = application
         self._spark = application.spark
@@ -95,12 +95,12 @@ class QueryRun:
     def run(self) -> int | None:
         """Write the query to its output. Return the number of rows, None if mode `ignore` keeps an existing output."""
         if self._spec.output is None:
-            return self._rows(_compute_all)
+            return self._run_query(_compute_all)
         self._output = self._open_output(self._spec.output)
         if not self._output.prepare():
             return self._output.committed_rows
         with self._output.transaction():
-            rows = self._output.staged_rows = self._rows(self._output.stage)
+            rows = self._output.staged_rows = self._run_query(self._output.stage)
         return rows
 
     def finish(self) -> None:
@@ -154,7 +154,8 @@ class QueryRun:
             if isinstance(output, OutputSpec):
                 yield ReadPath(escape_glob(output.path), owner=OTHER_OUTPUT)
 
-    def _rows(self, action: Callable[[DataFrame], None]) -> int | None:
+    def _run_query(self, action: Callable[[DataFrame], None]) -> int | None:
+        """Run the query, and keep its reports. Return the number of rows."""
         in_python = [source.format for source in self._spec.sources.values() if needs_python(source)]
         is_first = not self._application.has_workers
         finish_check = start_check(self._spark.sparkContext) if in_python and is_first else None

@@ -30,7 +30,7 @@ T = TypeVar("T")
 MAX_COLLECTED_LIMIT = 100_000
 """The largest LIMIT whose rows the driver collects. Executors keep more rows on disk until the action has run."""
 _SEARCHED_ROWS = 1_000
-"""Rows that are converted to one text at a time."""
+"""Rows that are searched at a time."""
 
 
 class PushdownResult(ABC):
@@ -39,9 +39,9 @@ class PushdownResult(ABC):
     rows: int | None = None
     """Rows of the result after run(), None before."""
     _can_fall_back: bool
-    """Whether Spark's readers can replace ours."""
+    """Whether Spark's readers can replace the pushdown readers."""
     _problem: PushdownError | None
-    """Why our reader left a scan to Spark's, while the query was planned or in the first run."""
+    """The error that ruled out the pushdown reader, during planning or in the first run."""
 
     @property
     @abstractmethod
@@ -55,8 +55,8 @@ class PushdownResult(ABC):
         then nearly free. Do not set it for an action that sorts all rows: Spark reads them twice, and the count is
         wrong.
 
-        If our reader fails on the input, the action runs again over Spark's own reader. A failed action must therefore
-        leave nothing behind. The error of our reader is raised only if Spark's reader fails too.
+        If the pushdown reader fails on the input, the action runs again over Spark's own reader. A failed action must
+        therefore leave nothing behind. The error of the pushdown reader is raised only if Spark's reader fails too.
         """
         if self._can_fall_back:
             try:
@@ -76,7 +76,7 @@ class PushdownResult(ABC):
 
     @abstractmethod
     def _fall_back(self, reason: str) -> None:
-        """Replace our readers by Spark's. `reason` goes into the report."""
+        """Replace the pushdown readers by Spark's. `reason` goes into the report."""
 
     @abstractmethod
     def report(self) -> dict[str, SourceReport]:
@@ -112,10 +112,10 @@ class ScanResult(PushdownResult):
         takes_scan_count: bool = False,
         problem: PushdownError | None = None,
     ) -> None:
-        """`fallback` makes Spark's own scan, given a reason, if ours fails during a run.
+        """`fallback` makes Spark's own scan, given a reason, if the scan fails during a run.
 
-        With `takes_scan_count`, the rows that the scan counts are the rows of the result. `problem` is why our reader
-        left the scan to Spark's during planning.
+        With `takes_scan_count`, the rows that the scan counts are the rows of the result. `problem` is the error that
+        ruled out the pushdown reader during planning.
         """
         self._problem = problem
         self._takes_scan_count = takes_scan_count
@@ -148,7 +148,7 @@ class ScanResult(PushdownResult):
             return outcome
 
     def _run_with_scan_count(self, action: Callable[[DataFrame], T]) -> T:
-        """Run an action without counting the rows again, which would cost a tenth of a plain scan."""
+        """Run an action without counting the rows again, because that takes time in a scan that does little else."""
         with count_stages(self._spark) as stage_counts:
             rows = self._scan.fetch_local(None)
             outcome = action(self.df if rows is None else rows)
@@ -157,7 +157,7 @@ class ScanResult(PushdownResult):
         return outcome
 
     def _prepare_report(self, counts: StageCounts) -> Callable[[], SourceReport]:
-        """Return what makes the report after a run. Our readers count themselves. For Spark's, its metrics count."""
+        """Return the function that makes the report after a run, with Spark's metrics where the scan has no counts."""
         scan = self._scan.scan
         report = report_of_run(scan)
 
@@ -277,7 +277,7 @@ def parses(spark: SparkSession, where: str | None) -> bool:
 
 
 def analyze(frame: Callable[[], DataFrame], parameter: str) -> DataFrame:
-    """Let Spark analyze a query now, so that its errors name the parameter. Returns the analyzed DataFrame."""
+    """Analyze a query with Spark now, so that its errors name the parameter. Returns the DataFrame."""
     try:
         return frame()
     except (AnalysisException, ParseException) as problem:

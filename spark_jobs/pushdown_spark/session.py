@@ -72,7 +72,7 @@ class PushdownSession:
         implicit_names: Mapping[str, str] | None = None,
         implicit_columns: Sequence[str] = (),
     ) -> None:
-        """Declare a source of files. `orc` has fields of `OrcOptions`, the other parameters are those of `SourceSpec`.
+        """Declare a source of files. `orc` has fields of `OrcOptions`, the other parameters are fields of `SourceSpec`.
 
         Raises BadSpecError for invalid values.
         """
@@ -98,7 +98,7 @@ class PushdownSession:
         self.add(name, spec)
 
     def add_table(self, name: str, table: str, **fields: object) -> None:
-        """Declare a table or view of Spark's catalog. `fields` are those of `TableSourceSpec`, such as `reader`.
+        """Declare a table or view of Spark's catalog. `fields` are fields of `TableSourceSpec`, such as `reader`.
 
         >>> session.add_table("events", "db.events", reader="pushdown")                 # doctest: +SKIP
 
@@ -174,7 +174,7 @@ class PushdownSession:
     def _sql_planner(self) -> SqlPlanner:
         """Return the planner of SQL queries, which keeps samples of the sources."""
         if self._planner is None:
-            # What joins need takes a fifth of a second to load, and most jobs scan one source.
+            # Importing the optimizer is slow, and most jobs scan one source.
             from pushdown_spark.sql import SqlPlanner
 
             self._planner = SqlPlanner(self._spark, self._sources, self._relations)
@@ -202,7 +202,7 @@ def _check_use_selected(name: str, orc: OrcOptions, reader: ReaderChoice) -> Non
 
 @contextmanager
 def _paused_garbage_collector() -> Iterator[None]:
-    """Pause the collector, for planning: it would visit large trees again and again, none of which are garbage."""
+    """Pause the garbage collector while a query is planned: it would visit large trees many times and free nothing."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -215,7 +215,7 @@ def _paused_garbage_collector() -> Iterator[None]:
 def _whole_predicate(spark: SparkSession, query: QuerySpec) -> str | None:
     """Return the conjunction of `where` and `interval`.
 
-    Both are parsed alone before. Otherwise `where="a = 1) OR (b = 2"` would keep rows outside the interval. Raises
+    Each is first parsed on its own. Otherwise `where="a = 1) OR (b = 2"` would keep rows outside the interval. Raises
     BadPredicateError for a predicate, and BadSpecError for a column, that Spark cannot parse.
     """
     if query.interval is None:
@@ -246,7 +246,7 @@ def _plan(spark: SparkSession, relation: Relation, query: QuerySpec) -> Pushdown
     projection = relation.projection(query.columns)
 
     def select(frame: DataFrame) -> DataFrame:
-        # Spark needs milliseconds to parse a projection that changes nothing.
+        # A projection that changes nothing would cost time to parse.
         return frame if projection.selects_exactly(frame.columns) else frame.selectExpr(*projection.select_items)
 
     def filter_and_select(frame: DataFrame) -> DataFrame:
@@ -274,7 +274,7 @@ def _check_query(
     select: Callable[[DataFrame], DataFrame],
     where: str | None,
 ) -> None:
-    """Let Spark analyze a query, so that its errors name `where`. Spark's own scan keeps the DataFrame for the run."""
+    """Analyze a query with Spark, so that its errors name `where`. Spark's own scan keeps the DataFrame for the run."""
     short = None if where is None else shorten_lists(where)
     if scan.scan.is_native and short == where:
         analyze(scan.frame, "where")

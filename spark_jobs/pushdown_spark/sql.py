@@ -72,7 +72,7 @@ class SqlPlanner:
         relation = self._relations.open(source)
         where = self._where(sql, tree, relation)
         request, notes = relation.query_request(tree, where, words_outside_names(sql, tree))
-        request = request.of_query(sql)
+        request = request.for_query(sql)
 
         def run_query(frame: DataFrame) -> DataFrame:
             with self._views.shadow({source.name: frame}):

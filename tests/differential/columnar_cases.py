@@ -279,7 +279,7 @@ def check_seeds(cases: int, check_case: Callable[[int, random.Random, Path], Non
 
 
 class ReaderComparison(ABC, Generic[Metrics]):
-    """Compares the rows of one of our readers with those of Spark's, over random files."""
+    """Compares the rows of a pushdown reader with those of Spark's, over random files."""
 
     source_format: ClassVar[str]
     splits: ClassVar[tuple[int, ...]]

@@ -1,7 +1,8 @@
-"""A corpus of files by any writer: our readers against Spark's own, with predicates over the files' values.
+"""A corpus of files by any writer: the pushdown readers against Spark's own, with predicates over the files' values.
 
-Spark evaluates all predicates of one file and one setting in one job, with all filters of its readers off. Our readers
-run them in one job too, each predicate as a scan. A difference or an error is checked again in a query of its own.
+Spark evaluates all predicates of one file and one setting in one job, with all filters of its readers off. The pushdown
+readers run them in one job too, each predicate as a scan. A difference or an error is checked again in a query of its
+own.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ OURS = frozenset({"csv", "json", "avro", "orc"})
 class Table:
     """Rows by file, relative to the table's directory and without the format's suffix.
 
-    `wanted` is a condition that every row satisfies and that our readers search by. If `declared`, the sources declare
-    the schema.
+    `wanted` is a condition that every row satisfies and that the pushdown readers search by. If `declared`, the sources
+    declare the schema.
     """
 
     schema: str

@@ -1,4 +1,4 @@
-"""Rows of our Avro reader equal those of Spark's own Avro source without pushdown, as multisets."""
+"""Rows of the pushdown reader of Avro equal those of Spark's own Avro source without pushdown, as multisets."""
 
 from __future__ import annotations
 

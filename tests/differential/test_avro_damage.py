@@ -1,8 +1,8 @@
 """Damaged Avro files never crash a worker, and their rows equal those of Spark's own reader.
 
-Spark reads the files that our reader reads in one job, and stops in a file that it cannot read further. If its rows
-differ from those of the intact file, it reads the file again in a separate query, which shows whether it fails. Some
-other files would end its JVM, because it allocates the size of a damaged length.
+Spark reads the files that the pushdown reader reads in one job, and stops in a file that it cannot read further. If its
+rows differ from those of the intact file, it reads the file again in a separate query, which shows whether it fails.
+Some other files would end its JVM, because it allocates the size of a damaged length.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ NEEDLE = ArrowFilter(Comparison(ROW, Op.EQ, 100_100))
 
 
 def columns() -> t.StructType:
-    """Return all columns except the map, which our reader skips."""
+    """Return all columns except the map, which the pushdown reader skips."""
     found = spark_schema(parse_schema(json.dumps(SCHEMA)))
     return t.StructType([field for field in found.fields if field.name != "k"])
 

@@ -1,4 +1,4 @@
-"""Options of Spark's Avro source have the same effect with our reader, which may use Spark's."""
+"""Options of Spark's Avro source have the same effect with the pushdown reader, which may use Spark's."""
 
 from __future__ import annotations
 

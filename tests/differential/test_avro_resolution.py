@@ -85,7 +85,7 @@ def test_many_reader_schemas_return_sparks_rows(spark: SparkSession) -> None:
 def test_nulls_that_the_reader_schema_does_not_allow_raise(
     spark: SparkSession, tmp_path: Path, written: Avro, read: Avro
 ) -> None:
-    """Spark fails at the first null. Our reader uses Spark's for these files, because they may have none."""
+    """Spark fails at the first null. The pushdown reader uses Spark's for these files, because they may have none."""
     by_fastavro(random.Random(1), tmp_path / "a.avro", _with_column(written), [{"row": 1, "c": None}])
     schema = json.dumps(_with_column(read))
     with pytest.raises((PySparkException, Py4JJavaError)):

@@ -1,4 +1,4 @@
-"""Rows of our readers over random tables of the catalog equal those of `spark.table`, as multisets."""
+"""Rows of the pushdown readers over random tables of the catalog equal those of `spark.table`, as multisets."""
 
 from __future__ import annotations
 

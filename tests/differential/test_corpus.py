@@ -1,7 +1,7 @@
 """Every reader returns Spark's rows for every file of a corpus: a given one, and one generated from seeds.
 
 `PUSHDOWN_CORPUS` is a directory of ORC, Avro, Parquet, JSON and CSV files of any origin, with subdirectories.
-`PUSHDOWN_CORPUS_COMPARISONS` is the number of comparisons with our reader for each format (default 10,000).
+`PUSHDOWN_CORPUS_COMPARISONS` is the number of comparisons with the pushdown reader for each format (default 10,000).
 `PUSHDOWN_CORPUS_SEED` is the first seed of the generated files, the settings and the predicates.
 """
 

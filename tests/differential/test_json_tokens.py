@@ -1,4 +1,4 @@
-"""Lines that are not JSON: our reader detects the lines that Spark parses differently in files, and uses Spark's."""
+"""Lines that are not JSON: the pushdown reader detects those that Spark parses differently in files."""
 
 from __future__ import annotations
 

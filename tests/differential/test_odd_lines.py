@@ -1,4 +1,4 @@
-"""Our reader detects lines that Spark parses differently in a file, and uses Spark's. It searches the others."""
+"""The pushdown reader searches lines, but leaves files with lines that Spark parses differently to Spark's reader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOUR = "a string, b string, c int, d int"
 
 @dataclass(frozen=True)
 class Odd:
-    """A file of which Spark keeps `kept` rows. With `searched`, our reader must read it, else Spark's."""
+    """A file of which Spark keeps `kept` rows. With `searched`, the pushdown reader must read it, else Spark's."""
 
     content: bytes
     where: str

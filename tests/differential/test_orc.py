@@ -1,4 +1,4 @@
-"""Rows of our ORC reader equal those of Spark's own reader without pushdown, as multisets."""
+"""Rows of the pushdown reader of ORC equal those of Spark's own reader without pushdown, as multisets."""
 
 from __future__ import annotations
 

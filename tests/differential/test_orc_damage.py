@@ -130,7 +130,7 @@ def judge(region: str, outcome: Outcome, theirs: Rows | None, undamaged: Rows, a
     if outcome.rows == theirs:
         return "the same rows"
     if outcome.rows == undamaged:
-        # Our reader starts at a later row group with the index, so the damage before it has no effect.
+        # The pushdown reader starts at a later row group with the index, so the damage before it has no effect.
         return "the rows of the sound file"
     if region == "data" and theirs != undamaged and len(outcome.rows) <= len(theirs) and "filter" in about:
         # ORC values have no checksum. Damage beyond a row group affects other values if row groups are skipped.
@@ -147,7 +147,8 @@ def check(spark: SparkSession, rng: random.Random, codec: str, flips: int, direc
     for name, spoilt in flipped(rng, content, regions(content), flips):
         (directory / f"{name}.orc").write_bytes(spoilt)
     ours = outcomes(orc_damage.__file__, directory, queries())
-    # Damaged runs of integers can make Spark's reader loop forever, so Spark reads only files that our reader can read.
+    # Damaged runs of integers can make Spark's reader loop forever, so Spark reads only files that the pushdown reader
+    # can read.
     gave_rows = [name for name, found in ours.items() if not found["all"].error]
     with tolerant(spark):
         theirs = spark_rows(spark, sorted(directory / name for name in gave_rows))

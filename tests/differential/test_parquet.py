@@ -1,4 +1,4 @@
-"""Rows of our Parquet reader equal those of Spark's own reader without pushdown, as multisets."""
+"""Rows of the pushdown reader of Parquet equal those of Spark's own reader without pushdown, as multisets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged JSON and CSV files with and without compression: our reader returns Spark's rows, or both fail.
+"""Damaged JSON and CSV files with and without compression: the pushdown reader returns Spark's rows, or both fail.
 
 `PUSHDOWN_CORPUS_FLIPS` is the number of flipped bits for each codec in nightly runs (default 200).
 """

@@ -23,7 +23,7 @@ WIDE = "\u00e9" * 5_000
 
 @dataclass(frozen=True)
 class Trap:
-    """A predicate or a query, and lines of which Spark keeps `kept`. With `searched`, our reader must read them."""
+    """A predicate or query and lines. Spark keeps `kept` of them. If `searched`, the pushdown reader must read them."""
 
     where: str
     lines: tuple[str, ...]

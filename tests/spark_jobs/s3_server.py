@@ -15,15 +15,24 @@ from threading import Thread
 from urllib.request import Request, urlopen
 
 import boto3
+import pytest
 from moto.server import ThreadedMotoServer
+from pyspark.sql import SparkSession
 
 from pushdown_spark.relations.s3_settings import KeyPair, S3Settings
 from pushdown_spark.relations.storage import Storage
+from pushdown_spark.runtime.jvm_gateway import has_class
 
 HOST = "127.0.0.1"
 REGION = "eu-central-1"
 ROOT = KeyPair("AKIAROOTOFTESTS", "secret+of/the=root", "token+of/the=root")
 """The credentials of clients while the server does not check credentials."""
+
+
+def require_s3a(spark: SparkSession) -> None:
+    """Skip the test if Spark was started without Hadoop's S3A."""
+    if not has_class(spark, "org.apache.hadoop.fs.s3a.S3AFileSystem"):
+        pytest.skip("Spark was started without hadoop-aws: `make nightly` brings it")
 
 
 class _Requests(logging.Handler):
@@ -59,6 +68,18 @@ class ObjectStore:
             aws_access_key_id=ROOT.access_key,
             aws_secret_access_key=ROOT.secret_key,
         )
+
+    def hadoop_keys(self, bucket: str) -> dict[str, str]:
+        """Return the settings with which Hadoop's S3A reads and writes a bucket."""
+        settings = {
+            "access.key": ROOT.access_key,
+            "secret.key": ROOT.secret_key,
+            "session.token": ROOT.token,
+            "endpoint": f"http://{self.host}",
+            "endpoint.region": REGION,
+            "path.style.access": "true",
+        }
+        return {f"fs.s3a.bucket.{bucket}.{key}": value for key, value in settings.items()}
 
     def bucket(self) -> str:
         """Create an empty bucket and return its name."""

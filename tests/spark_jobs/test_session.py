@@ -339,6 +339,18 @@ def test_constants_beyond_python_or_ansi_do_not_fail_the_plan(spark: SparkSessio
     assert report.reader == "spark"
 
 
+@pytest.mark.parametrize("source_format", ["json", "parquet", "orc"])
+def test_a_predicate_that_only_spark_parses_may_need_any_struct_member(
+    spark: SparkSession, tmp_path: Path, source_format: str
+) -> None:
+    frame = spark.sql("SELECT named_struct('b', id, 'c', id + 1) AS m FROM range(5)")
+    frame.write.format(source_format).save(str(tmp_path / "data"))
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(tmp_path / "data"), format=source_format, schema="m struct<b: bigint, c: bigint>")
+    scan = session.scan("t", columns=["m.b"], where="m.c = 3 AND 'a' 'b' = 'ab'")
+    assert [row.b for row in scan.df.collect()] == [2]
+
+
 @pytest.mark.nightly
 def test_long_predicates_are_planned(spark: SparkSession, folder: Path) -> None:
     session = text_session(spark, folder, SCHEMA, "pushdown", recursiveFileLookup="true")

@@ -1,4 +1,4 @@
-"""The file by which a driver and the next try of its task decide which of them owns a submission.
+"""The file that decides whether a driver or the next try of its task owns a submission.
 
 A worker may die after the cluster has accepted a driver and before the worker knows its id. The next try cannot ask the
 cluster, which does not know to which task a driver belongs. So whichever comes first creates this file: the driver with

@@ -15,7 +15,7 @@ KEY_WAYS = (
     f"provider with the alias {KEY_ALIAS} (conf spark.hadoop.hadoop.security.credential.provider.path), or the "
     f"variable {KEY_VARIABLE} in the environment of the cluster's drivers"
 )
-"""The ways in which a cluster passes the key to a driver, for messages."""
+"""How a cluster passes the key to a driver, for messages."""
 
 _PREFIX = "aes-256-gcm:"
 _KEY_BYTES = 32
@@ -23,11 +23,11 @@ _NONCE_BYTES = 12
 
 
 class DecryptionError(Exception):
-    """A text cannot be decrypted. The message does not contain the text or the key."""
+    """A string cannot be decrypted. The message contains neither the string nor the key."""
 
 
 def encrypt(text: str, key: str, context: str) -> str:
-    """Return a text encrypted with a key, which only decrypts in the same context.
+    """Return a string encrypted with a key, which only decrypts in the same context.
 
     `key` is 32 random bytes in URL-safe base64, as `Fernet.generate_key()` returns them. `context` is not encrypted.
     Raises `ValueError` for another key.
@@ -45,7 +45,7 @@ def is_encrypted(text: str) -> bool:
 
 
 def decrypt(text: str, key: str, context: str) -> str:
-    """Return a text that `encrypt` encrypted with the same key and context.
+    """Decrypt the result of `encrypt` with the same key and context.
 
     Raises `DecryptionError` for another key, another context or a damaged text, and `ValueError` for an invalid key.
     """

@@ -20,7 +20,7 @@ LONGEST_CONJUNCT = 1_000
 MOST_PARTITIONS = 100
 """Maximum number of output partitions in a result."""
 SPARK_REQUESTED = "asked for with reader='spark'"
-"""The reason for Spark's reader if the user has chosen it. Every other reason is that of a fallback."""
+"""The reason for Spark's reader if the user has chosen it. Every other reason explains a fallback."""
 _LEAST_ERROR = 1.0
 """The smallest error of a predicted time that a report shows, in seconds."""
 _DERIVED = frozenset({"pushed", "residual"})
@@ -74,7 +74,7 @@ class CostReport(Message):
     predicted: dict[str, float]
     """The estimated CPU seconds of each reader."""
     measured: float | None = None
-    """The seconds for which the tasks of the chosen reader ran. None before a run."""
+    """The total run time of the chosen reader's tasks in seconds. None before a run."""
     is_off: bool = False
     """Whether the tasks ran for at least a second, and for more than half of the estimate, longer or shorter."""
 

@@ -31,7 +31,7 @@ def problems_of(error: ValidationError) -> list[str]:
 
 
 def shorten(text: str, longest: int) -> str:
-    """Return a text of at most this number of characters. A longer one ends with an ellipsis.
+    """Return a string of at most this number of characters. A longer one ends with an ellipsis.
 
     >>> shorten("level = 'ERROR'", 10)
     'level =...'

@@ -14,7 +14,7 @@ JsonSchema = dict[str, object]
 
 
 def message_schema(message: type[Message], mode: Literal["validation", "serialization"] = "validation") -> JsonSchema:
-    """Return the JSON schema of a message. `mode` is that of pydantic.
+    """Return the JSON schema of a message. `mode` is pydantic's parameter.
 
     The descriptions of fields are read from the source code at this time, because jobs do not need them.
     """

@@ -27,9 +27,9 @@ class SourceProgress(Message):
 class Progress(Message):
     """The progress of a job. A figure that is unknown is None.
 
-    Files and bytes are those of all sources whose reader counts them. `rows_found` is None for several sources. The
-    tasks are those of Spark's running stages. `seconds_left` is the estimated time until the scan has ended. `scan` is
-    the name of the running scan if the job has several, `scan_number` counts them from 1.
+    Files and bytes count all sources whose reader counts them. `rows_found` is None for several sources. The tasks
+    belong to Spark's running stages. `seconds_left` is the estimated time until the scan has ended. `scan` is the name
+    of the running scan if the job has several, `scan_number` counts them from 1.
     """
 
     files_done: int | None = None

@@ -49,7 +49,7 @@ def reader_name(source: SourceReport) -> str:
 
 
 def human_bytes(count: int) -> str:
-    """Return a number of bytes in the largest binary unit of which there is at least one.
+    """Return a number of bytes in the binary unit that fits its size.
 
     >>> human_bytes(1_000), human_bytes(1_048_570)
     ('1000 B', '1.0 MiB')
@@ -299,7 +299,7 @@ def estimate_ratio(tree: JoinTree) -> float | None:
 
 
 def estimate_error(tree: JoinTree) -> str:
-    """Return by which factor the estimated rows of a node are wrong, an empty string if that is unknown.
+    """Return the factor between the estimated and the actual rows of a node, an empty string if it is unknown.
 
     >>> estimate_error(JoinTree(relation="a", estimated=30, actual=10))
     '3.0 times too high'

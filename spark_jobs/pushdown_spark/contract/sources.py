@@ -41,7 +41,7 @@ class SourceFormat(StrEnum):
 CONNECTOR_FORMATS: Final = frozenset({SourceFormat.ICEBERG, SourceFormat.DELTA})
 """Formats of tables that only their own Spark connectors read."""
 FORMATS_WITHOUT_FILES: Final = CONNECTOR_FORMATS | {SourceFormat.TABLE, SourceFormat.REMOTE}
-"""Formats of sources whose files our readers do not know. The catalog's tables of files have the formats of files."""
+"""Formats of sources that only Spark or a database reads. Catalog tables of files have the formats of their files."""
 
 
 class ReaderChoice(StrEnum):

@@ -89,7 +89,7 @@ def _bind(conjunct: exp.Expr, scope: Scope) -> Pushdown[Node]:
 
 
 class _Binder:
-    """Binds one conjunct. `reasons` explain which parts are left out."""
+    """Binds one conjunct. `reasons` explain why parts are left out."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
@@ -164,7 +164,7 @@ class _Binder:
     def _comparison(self, node: exp.Binary) -> Node:
         op = _OPERATORS[type(node)]
         left, right = node.left.unnest(), node.right.unnest()
-        if column_path(left) is None:
+        if column_path(left) is None and (column_path(right) is not None or left.find(exp.Column) is None):
             left, right, op = right, left, FLIPPED[op]
         column = self._column(left)
         null_safe = isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ)
@@ -252,7 +252,7 @@ def _has_unread_arguments(node: exp.Expr) -> bool:
 
 
 def _unknown(node: exp.Expr) -> UnsupportedError:
-    return UnsupportedError(f"{short_sql(node)} is beyond the evaluator")
+    return UnsupportedError(f"{short_sql(node)} cannot be pushed down")
 
 
 def _escape_character(node: exp.Expr) -> str:

@@ -48,7 +48,7 @@ class StringTest(StrEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """A column or struct member, with its names as in the schema and the Arrow type in which values are compared."""
+    """A column or struct member, with its names in the schema and the Arrow type of its values in comparisons."""
 
     path: Path
     type: LogicalType

@@ -275,7 +275,7 @@ def _same_float(value: float, constant: Literal) -> bool:
 
 
 def _float_compare(column: Column, op: Op, value: float) -> Node:
-    """Return a test in which NaN equals itself and is the largest value."""
+    """Return a comparison where NaN equals itself and is the largest value."""
     if value != value:
         is_nan = Comparison(column, Op.EQ, value)
         return {

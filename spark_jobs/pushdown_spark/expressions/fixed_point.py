@@ -46,7 +46,7 @@ NOTHING = Interval(1, 0)
 
 
 def exact_interval(domain: FixedPointDomain, op: Op, value: Fraction | int | Decimal) -> Interval:
-    """Return the multiples for which `multiple op value` is true."""
+    """Return the multiples that satisfy `multiple op value`."""
     multiple = Fraction(value) * 10**domain.scale
     if op is Op.EQ:
         return Interval(multiple.numerator, multiple.numerator) if multiple.denominator == 1 else NOTHING
@@ -56,7 +56,7 @@ def exact_interval(domain: FixedPointDomain, op: Op, value: Fraction | int | Dec
 
 
 def rounded_interval(domain: FixedPointDomain, op: Op, value: float) -> Interval:
-    """Return the multiples for which `op` is true after rounding them to the nearest double."""
+    """Return the multiples that satisfy `op` after they are rounded to the nearest double."""
     if math.isnan(value) or math.isinf(value):
         is_low = value < 0
         is_everything = op in (Op.GT, Op.GE) if is_low else op in (Op.LT, Op.LE)

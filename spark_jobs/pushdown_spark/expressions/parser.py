@@ -1,6 +1,6 @@
 """Parses Spark SQL predicates into syntax trees.
 
-A text that sqlglot and Spark may read differently has no tree: Spark then evaluates the whole predicate. Long lists of
+SQL that sqlglot and Spark may read differently has no tree: Spark then evaluates the whole predicate. Long lists of
 integers are taken out of the text before it is parsed, because parsers need about ten microseconds for each literal.
 """
 
@@ -67,7 +67,7 @@ def with_intervals_grouped(tree: Tree) -> Tree:
 
 
 def read_alike(text: str) -> bool:
-    """Return whether Spark and sqlglot split a text into the same tokens. May raise SqlglotError for invalid SQL.
+    """Return whether Spark and sqlglot split SQL into the same tokens. May raise SqlglotError for invalid SQL.
 
     Spark differs from sqlglot in five ways. It reads SYMMETRIC and ASYMMETRIC after BETWEEN as names. It replaces
     `${...}` by settings. It ends a `--` comment at a carriage return, but not after a backslash. It reads two quotes
@@ -116,7 +116,7 @@ def _one_of_each_type(numbers: str) -> list[int]:
 
 
 class LongLists:
-    """The long lists of a text, and the text with a placeholder for each."""
+    """The long lists of SQL text, and the SQL with a placeholder for each."""
 
     def __init__(self, text: str) -> None:
         self._lists: dict[str, list[str]] = {}

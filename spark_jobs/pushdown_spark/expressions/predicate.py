@@ -41,7 +41,7 @@ class Predicate:
 
     @classmethod
     def parse(cls, sql: str) -> Predicate:
-        """Parse a text. Never raises: Spark's parser decides whether it is valid."""
+        """Parse a predicate. Never raises: Spark's parser decides whether it is valid."""
         return cls(sql, parse_predicate(sql))
 
     @cached_property

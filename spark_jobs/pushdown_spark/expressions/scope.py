@@ -1,4 +1,4 @@
-"""What a predicate is bound to: the source's columns, by name and type, and the session settings that matter."""
+"""The scope that a predicate is bound to: the columns of the source with their types, and the session settings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _STORAGE = {
     LogicalType.STRING: pa.string(),
     LogicalType.OTHER: pa.null(),
 }
-"""Arrow types in which columns are compared, where these differ from the type of the column."""
+"""Arrow types that values have in comparisons, for columns of another Arrow type."""
 
 
 @dataclass(frozen=True)

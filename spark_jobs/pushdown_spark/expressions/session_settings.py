@@ -1,4 +1,4 @@
-"""Session settings, among them those that must have a certain value for our readers and parsers to agree with Spark."""
+"""Session settings, and the values that they must have for the pushdown readers and parsers to agree with Spark."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _PREFILTER_ROWS = 16_384
 _PREFILTER_BITS = range(12, 21)
 """Low bits of a value that select its entry in the prefilter."""
 _PREFILTER_SPARSITY = 64
-"""Entries of the prefilter for each value of the set, as far as `_PREFILTER_BITS` allows."""
+"""Entries of the prefilter for each value of the set, if `_PREFILTER_BITS` allows as many."""
 _PREFILTER_PASS = 4
 """The prefilter is not used if it lets more than one in this many values through."""
 

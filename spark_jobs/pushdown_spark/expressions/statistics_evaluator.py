@@ -262,7 +262,7 @@ def _lookups(node: Node, truth: bool) -> Iterator[tuple[Column, tuple[Value, ...
 
 
 def _values(node: Comparison | InList) -> tuple[Value, ...] | None:
-    """Return the values of which a column must have one, as a bloom filter stores them; None for other tests."""
+    """Return the values that satisfy an equality or a list, as a bloom filter stores them; None for other tests."""
     values = node.values if isinstance(node, InList) else (node.value,)
     is_range = isinstance(node, Comparison) and node.op is not Op.EQ
     has_nan = any(isinstance(value, float) and math.isnan(value) for value in values)

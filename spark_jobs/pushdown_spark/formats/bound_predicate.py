@@ -17,7 +17,7 @@ from pushdown_spark.relations.request import ScanRequest
 
 
 def scope_of(spark: SparkSession, request: ScanRequest, fold: Fold) -> Scope:
-    """Return the scope to which the request's predicate is bound. `fold` evaluates constants that need Spark."""
+    """Return the scope for binding the predicate of a request. `fold` evaluates constants that need Spark."""
     return Scope(
         request.schema,
         case_sensitive=is_case_sensitive(spark),

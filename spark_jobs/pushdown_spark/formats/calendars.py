@@ -19,7 +19,7 @@ _SPARK_VERSION = "org.apache.spark.version"
 
 @dataclass(frozen=True)
 class OldValues:
-    """A kind of values for which Spark may convert the calendar.
+    """A kind of values that Spark may convert from one calendar to another.
 
     Spark writes them as it reads them since its version `since`, unless the file has the key `legacy_key`.
     """

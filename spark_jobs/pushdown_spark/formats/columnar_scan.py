@@ -63,9 +63,9 @@ class ColumnarScan(WorkerScan[ColumnarPlan[Query], Metrics], Generic[Query, Metr
 
 
 def check_columnar_request(request: ScanRequest, *, needs_predicate: bool = True) -> None:
-    """Raise UnsupportedError if no columnar reader of ours can take a scan.
+    """Raise UnsupportedError if no columnar pushdown reader can run a scan.
 
-    With `needs_predicate`, a scan without predicate is left to Spark's reader unless the user asks for ours.
+    With `needs_predicate`, a scan without a predicate needs Spark's reader, unless the user set reader='pushdown'.
     """
     request.check_allowed()
     if needs_predicate and request.predicate is None and request.source.reader is ReaderChoice.AUTO:
@@ -77,7 +77,7 @@ def check_columnar_request(request: ScanRequest, *, needs_predicate: bool = True
 def prepare_files(
     spark: SparkSession, request: ScanRequest, fold: Fold
 ) -> tuple[list[Pushdown[Node]], tuple[InputFile, ...]]:
-    """Bind the conjuncts and list the files of a scan. Raises UnsupportedError if Spark's reader must take it."""
+    """Bind the conjuncts and list the files of a scan. Raises UnsupportedError if Spark's reader must read them."""
     conjuncts = bound_conjuncts(spark, request, fold)
     if request.predicate is not None and not any(conjunct.artifact is not None for conjunct in conjuncts):
         raise UnsupportedError(f"no conjunct can be evaluated over columns: {first_reason(conjuncts)}")

@@ -16,7 +16,7 @@ from pushdown_spark.relations.request import ScanRequest
 
 
 def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
-    """Return the Arrow schema in which Spark expects some columns."""
+    """Return the Arrow schema that Spark expects for some columns."""
     return pa.schema([pa.field(field.name, utc_arrow_type(field.dataType)) for field in fields])
 
 

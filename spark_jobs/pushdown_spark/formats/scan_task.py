@@ -16,7 +16,7 @@ from pushdown_spark.relations.packing import Task
 from pushdown_spark.runtime.worker import freeze_imports, unexpected_errors_as_unsafe_input
 
 Query = TypeVar("Query")
-"""The part of a scan that the format's reader needs."""
+"""The part of a plan that the reader of a format needs."""
 
 
 @dataclass
@@ -48,7 +48,7 @@ class FileMetrics(ABC):
         return {}
 
     def count_skipped(self, bytes_total: int) -> dict[str, int]:
-        """Return what was skipped in addition to files, by kind, given the bytes of all files."""
+        """Return the skipped amounts by kind, except whole files. `bytes_total` are the bytes of all files."""
         # Footers and the bytes between two reads can be read more than once.
         return {"bytes never read": max(bytes_total - self.bytes_read, 0)}
 
@@ -77,7 +77,7 @@ def sum_metrics(metrics: Iterable[Metrics]) -> Metrics:
 
 
 Report = Callable[[int, dict[str, Metrics]], None]
-"""Receives the number of a task and its counts by file when the task is done."""
+"""Called when a task has ended, with its number and its counts by file."""
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
         return _TaskBatches(self, limit)
 
     def progress(self) -> SourceProgress:
-        """Return what the finished tasks of the whole scan have searched."""
+        """Return the progress of the finished tasks of the whole scan."""
         counts = of_batch(self._counts.value, WHOLE_SCAN)
         rows = sum(file.rows_returned for task in counts.values() for file in task.values())
         return progress_of(self._tasks, counts.keys(), rows)
@@ -108,7 +108,7 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
         )
 
     def _counter(self, batch: int) -> Report[Metrics]:
-        """Return what adds the counts of a task of a batch to those of the scan."""
+        """Return the function that adds the counts of a task to those of the scan."""
         counts = self._counts
 
         def add(number: int, metrics: dict[str, Metrics]) -> None:
@@ -117,7 +117,7 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
         return add
 
     def _map(self, task: ScanTask[Any, Metrics], schema: StructType | str) -> DataFrame:
-        """Return what a task yields, one partition for each number."""
+        """Return the rows of the tasks, one partition for each."""
         count = len(task.tasks)
         return self._spark.range(0, count, 1, max(count, 1)).mapInArrow(task, schema)
 
@@ -148,7 +148,7 @@ class _TaskBatches(IncrementalScan):
         return self._scan.run_tasks(tasks, self._batch, cap, tuple(part.skip for part in self._running))
 
     def _requeue(self) -> None:
-        """Put the unfinished tasks of the last batch first, with a higher cap."""
+        """Put the unfinished tasks of the last batch back at the front, with a higher cap."""
         cap = max((part.cap for part in self._running), default=0)
         unfinished = [
             replace(part, skip=part.skip + cap, cap=cap * 8)

@@ -21,7 +21,7 @@ from pushdown_spark.runtime.jvm_gateway import (
 )
 
 MAX_BROADCAST_BYTES = 64 << 20
-"""Bytes in memory up to which a relation is hinted, unless its conditions are very selective."""
+"""Maximum bytes in memory of a relation that is hinted, unless its conditions are very selective."""
 _UNFILTERED_FACTOR = 2.0
 """A filtered relation may have this many times the limit without its filter, in case the selectivity is wrong."""
 _FILTERED_MARGIN = 4.0

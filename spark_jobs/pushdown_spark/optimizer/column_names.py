@@ -9,7 +9,7 @@ from sqlglot import exp
 from pushdown_spark.optimizer.sql_reader import referenced_cte
 
 _MAX_NESTING = 20
-"""Nesting of sub-queries down to which column names are resolved."""
+"""Maximum nesting of sub-queries whose column names are resolved."""
 
 
 class ColumnNameResolver:

@@ -230,7 +230,7 @@ class _DataFrameJoins:
     def _decide(self, chain: CatalystChain) -> ReorderDecision | None:
         """Return the order and hints of a chain, or None if it stays as it is."""
         plans = {name: str(item.toString()) for name, item in zip(chain.names, chain.items, strict=True)}
-        # Spark would drop a hint inside of an item next to ours.
+        # Spark would drop a hint inside of an item that gets another hint.
         has_hints = any("ResolvedHint" in plan for plan in plans.values())
         settings = replace(self._settings, broadcast_bytes=-1) if has_hints else self._settings
 

@@ -1,4 +1,4 @@
-"""Chains of joins in Spark's logical plans, in the form in which the optimizer orders them."""
+"""Chains of joins in Spark's logical plans, converted for the optimizer."""
 
 from __future__ import annotations
 

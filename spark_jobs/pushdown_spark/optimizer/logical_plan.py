@@ -1,6 +1,6 @@
 """The logical plan of one SELECT: relations, joins, filters and conjuncts, and chains of joins that may be reordered.
 
-A chain is a sequence of inner and cross joins with the filters between them. The rules are those of Spark's
+A chain is a sequence of inner and cross joins with the filters between them. It follows the rules of Spark's
 `ExtractFiltersAndInnerJoins`: only the left side of a join is followed, so a join on the right side is one item of the
 chain. A projection, an aggregate, an outer join or a hinted join ends the chain and is one item of it.
 """
@@ -232,7 +232,7 @@ def attach_conjuncts(tree: ChainTree, items: Sequence[ChainItem], conditions: It
 
 
 def heuristic_order(chain: JoinChain) -> OrderedChain:
-    """Return the order in which Spark joins a chain without statistics.
+    """Return the order of Spark's joins of a chain without statistics.
 
     Two relations keep their order. With more, the first relation is joined with the first relation that a condition
     connects it with, or with the next one if there is none. Their join is then the first relation. A condition belongs

@@ -114,7 +114,7 @@ class QueryOptimizer:
             return QueryResult(query, list(context.scans.values()), context.reordered.joins)
 
     def _read(self, sql: str, tree: exp.Query, options: JoinOptions) -> QueryContext:
-        """Open the sources of a query, and replace their names by those of private views."""
+        """Open the sources of a query, and replace their names by the names of private views."""
         tables = dict(enumerate(named_tables(tree)))
         if not tables:
             declared_names = ", ".join(sorted(self._sources))
@@ -185,7 +185,7 @@ class QueryOptimizer:
     def _scan(self, name: str, relation: Relation, source: AnySource, sql: str, reason: str) -> QueryScan:
         """Return a scan of all columns and rows of a source."""
         projection = relation.projection(None)
-        request = relation.request(projection, None).of_query(sql)
+        request = relation.request(projection, None).for_query(sql)
         planned = plan_scan(self._spark, relation, request, (*projection.notes, reason))
         return QueryScan(source.name, name, planned, planned.scan)
 

@@ -1,4 +1,4 @@
-"""Push predicates down to the relations of a SELECT as far as this does not change its result.
+"""Push predicates down to the relations of a SELECT where this does not change its result.
 
 A predicate above a join may only go below it on a side that the join does not extend with null rows. A predicate in the
 ON clause of an outer join may only go to the side that the join does extend.
@@ -182,7 +182,7 @@ def with_implied(conditions: Iterable[Conjunct], columns: RelationColumns) -> tu
 
 
 def implied_predicates(condition: Conjunct, columns: RelationColumns) -> Iterator[Conjunct]:
-    """Return what a condition over several relations implies for each of them alone.
+    """Return the predicates on single relations that a condition over several relations implies.
 
     >>> import sqlglot
     >>> condition = sqlglot.condition("(a.x = 1 AND b.y = 2) OR (a.x = 3 AND b.y = 4)")

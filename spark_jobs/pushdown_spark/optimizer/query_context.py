@@ -165,7 +165,7 @@ class QueryContext:
         metadata = tuple(sorted({*request.implicit, *required.metadata}))
         if metadata:
             request = replace(request, implicit=metadata, implicit_values=relation.implicit_values())
-        request = request.of_query(self.sql)
+        request = request.for_query(self.sql)
         notes = tuple(semi_join.note for semi_join in semi_joins)
         planned = plan_scan(self.spark, relation, request, (*projection.notes, *notes))
         return QueryScan(reference.key, reference.view, planned, planned.scan)

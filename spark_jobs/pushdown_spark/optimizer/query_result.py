@@ -87,7 +87,7 @@ class QueryResult(PushdownResult):
         return self._query.with_frames(frames)
 
     def _prepare_reports(self, stage_counts: Callable[[], StageCounts]) -> Callable[[], dict[str, SourceReport]]:
-        """Return what makes the reports after a run.
+        """Return the function that makes the reports after a run.
 
         Spark counts the bytes of all its readers together, so they belong to a scan only if it is the only one.
         """

@@ -1,7 +1,7 @@
 """Dynamic semi-join reduction: the keys of a small, filtered relation become a predicate on those joined with it.
 
-A Spark job reads the keys while the query is planned, if that pays. `join_order/static_semi_joins.py` has the static
-reduction.
+A Spark job reads the keys while the query is planned, if that is worthwhile. `join_order/static_semi_joins.py` has the
+static reduction.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from pushdown_spark.optimizer.statistics.source_statistics import StatisticsRequ
 from pushdown_spark.projection.paths import quote_name
 
 MAX_DYNAMIC_KEYS = 1_000
-"""Keys that a dynamic semi-join lists at most."""
+"""Maximum number of keys in the list of a dynamic semi-join."""
 _MAX_SMALL_BYTES = 32 << 20
 _MIN_SIZE_RATIO = 16
 """The large side has at least this many times the bytes of the small side, which is read twice."""
 _MIN_LARGE_BYTES = 256 << 20
-"""Bytes of the large side from which on a job that reads the keys of the small side pays."""
+"""Minimum bytes of the large side. For less, a job that reads the keys of the small side is not worthwhile."""
 _MIN_KEY_RATIO = 10
 """The large side has at least this many times the keys of the small side."""
 _UNLISTED = frozenset("'\\\ufffd")
@@ -98,7 +98,7 @@ class _DynamicReduction:
         }
 
     def semi_joins(self) -> Iterator[SemiJoin]:
-        """Yield the semi-joins that pay. This runs Spark jobs that read keys."""
+        """Yield the worthwhile semi-joins. This runs Spark jobs that read keys."""
         predicates = self._push(self._block.plan)
         for small, candidates in self._equated_columns():
             conditions = predicates[small.name]

@@ -36,7 +36,7 @@ from pushdown_spark.optimizer.statistics.relation_statistics import RelationStat
 from pushdown_spark.optimizer.statistics.source_statistics import StatisticsRequest
 
 _MAX_REFERENCES = 4
-"""References to a large source from which on its scans are assumed to share generated code."""
+"""Above this number of references to a large source, its scans are assumed to share generated code."""
 _LARGE_SOURCE_BYTES = 32 << 20
 
 
@@ -213,7 +213,7 @@ class _BlockChains:
         return plan
 
     def _with_ordered_chain(self, plan: Plan, above: tuple[Conjunct, ...]) -> Plan:
-        """Return the left side of a preserving join in order. Conditions above that join connect its relations too."""
+        """Return the left side of a preserving join in order. Conditions above the join also connect its relations."""
         plan = self._with_inner_chains(plan, above)
         chain = extract_chain(plan)
         if chain is None:
@@ -231,8 +231,8 @@ class _BlockChains:
     def _order(self, chain: JoinChain) -> OrderedChain | None:
         """Return the order of a chain, or None if it stays as it is written.
 
-        The order has what conditions over several relations imply for each of these. Spark infers that as well, but
-        Spark 4.3.0 does not push it through every join.
+        The order includes the predicates on single relations that conditions over several relations imply. Spark 4.3.0
+        infers them too, but does not push them through every join.
         """
         block = self._block
         check = partial(check_block, block, chain, self._types, ansi=self._settings.ansi)

@@ -172,7 +172,7 @@ def _join_kind(join: exp.Join) -> JoinKind:
 
 
 def write_plan(block: SelectBlock, plan: Plan, broadcast: Collection[str]) -> None:
-    """Replace FROM, WHERE and hints of a block's SELECT by those of a plan, in place.
+    """Write the FROM, WHERE and hints of a plan into a block's SELECT, in place.
 
     `broadcast` names relations to hint. A bare star becomes one star per relation in the original order, so that the
     output columns stay the same.

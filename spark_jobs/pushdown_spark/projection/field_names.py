@@ -10,6 +10,9 @@ from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 from pushdown_spark.errors import BadSpecError, UnknownColumnError
 from pushdown_spark.expressions.names import by_name_key, name_key
 
+_SHOWN_NAMES = 10
+"""Maximum number of column names in a message."""
+
 
 class FieldIndex:
     """The fields of a struct by name."""
@@ -63,6 +66,7 @@ def _member_paths(struct: StructType, prefix: str = "") -> Iterator[str]:
             yield from _member_paths(inner, f"{prefix}{field.name}.")
 
 
-def _some_names(struct: StructType, limit: int = 10) -> str:
-    names = [field.name for field in struct.fields]
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+def _some_names(struct: StructType) -> str:
+    names = struct.fieldNames()
+    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    return ", ".join(names[:_SHOWN_NAMES]) + more

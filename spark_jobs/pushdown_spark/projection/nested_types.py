@@ -31,7 +31,7 @@ def count_leaves(data_type: t.DataType) -> int:
 
 
 def _parts(data_type: t.DataType) -> list[t.DataType]:
-    """Return the types of which a type is made."""
+    """Return the types of the direct parts of a type."""
     if isinstance(data_type, t.StructType):
         return [field.dataType for field in data_type.fields]
     if isinstance(data_type, t.MapType):

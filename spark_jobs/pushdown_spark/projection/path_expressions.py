@@ -50,7 +50,7 @@ class PathContext:
     """The schema that paths are resolved against.
 
     `origin` returns where the type of a top-level column comes from (a file, the declared schema), for errors.
-    `implicit` are names that an error may suggest in addition to those of the schema.
+    `implicit` are names that an error may suggest besides the columns of the schema.
     """
 
     schema: StructType

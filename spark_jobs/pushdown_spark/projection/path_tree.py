@@ -35,9 +35,13 @@ class ProjectionNode:
 
 @dataclass(frozen=True)
 class ProjectionTree:
-    """The required parts of a table: a node for each top-level column, in the order of the first request."""
+    """The required parts of a table: a node for each top-level column, in the order of the first request.
+
+    Names that differ only in case are the same column unless `case_sensitive`.
+    """
 
     nodes: tuple[ProjectionNode, ...]
+    case_sensitive: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -47,22 +51,63 @@ class ProjectionTree:
     def __str__(self) -> str:
         return ", ".join(map(str, self.nodes))
 
-    def merge(self, other: ProjectionTree, *, case_sensitive: bool) -> ProjectionTree:
+    def merge(self, other: ProjectionTree) -> ProjectionTree:
         """Return the parts that either of two trees requires."""
-        return ProjectionTree(_merge_nodes([*self.nodes, *other.nodes], case_sensitive))
+        return replace(self, nodes=self._merge_nodes([*self.nodes, *other.nodes]))
 
-    def prune(self, schema: StructType, *, case_sensitive: bool) -> StructType:
+    def prune(self, schema: StructType) -> StructType:
         """Return the required columns with their required members, in the order and spelling of the table."""
-        return _prune_struct(schema, self.nodes, case_sensitive)
+        return self._prune_struct(schema, self.nodes)
+
+    def _key(self, name: str) -> str:
+        return name_key(name, case_sensitive=self.case_sensitive)
+
+    def _merge_nodes(self, nodes: Iterable[ProjectionNode]) -> tuple[ProjectionNode, ...]:
+        by_name: dict[str, ProjectionNode] = {}
+        for node in nodes:
+            normal = replace(node, members=self._merge_nodes(node.members))
+            key = self._key(node.name)
+            by_name[key] = self._union(by_name[key], normal) if key in by_name else normal
+        return tuple(by_name.values())
+
+    def _union(self, left: ProjectionNode, right: ProjectionNode) -> ProjectionNode:
+        both_narrow = bool(left.members and right.members)
+        members = self._merge_nodes([*left.members, *right.members]) if both_narrow else ()
+        united = (_unite(one, other) for one, other in zip(left.selectors, right.selectors, strict=False))
+        selectors = tuple(both for both in takewhile(lambda both: both is not None, united) if both is not None)
+        return ProjectionNode(left.name, members, selectors)
+
+    def _prune_struct(self, schema: StructType, nodes: Sequence[ProjectionNode]) -> StructType:
+        fields = []
+        required = {self._key(node.name): node for node in reversed(nodes)}
+        for field in schema.fields:
+            node = required.get(self._key(field.name))
+            if node is not None:
+                pruned = self._prune_type(field.dataType, node.members)
+                fields.append(StructField(field.name, pruned, field.nullable, field.metadata))
+        return StructType(fields)
+
+    def _prune_type(self, data_type: DataType, members: Sequence[ProjectionNode]) -> DataType:
+        """Return a type with only some struct members. The members of an array or map are those of its structs."""
+        if not members:
+            return data_type
+        if isinstance(data_type, StructType):
+            pruned = self._prune_struct(data_type, members)
+            return pruned if pruned.fields else data_type
+        if isinstance(data_type, ArrayType):
+            return ArrayType(self._prune_type(data_type.elementType, members), data_type.containsNull)
+        if isinstance(data_type, MapType):
+            value = self._prune_type(data_type.valueType, members)
+            return MapType(data_type.keyType, value, data_type.valueContainsNull)
+        return data_type
 
 
 def merge_paths(paths: Iterable[ColumnPath], *, case_sensitive: bool = False) -> ProjectionTree:
     """Merge paths without wildcards into a tree.
 
     A path to a whole column includes all paths into it. Array positions and map keys of the same dimension are united.
-    Names that differ only in case are the same column unless `case_sensitive`.
     """
-    return ProjectionTree(_merge_nodes([_node(path.steps) for path in paths], case_sensitive))
+    return ProjectionTree((), case_sensitive).merge(ProjectionTree(tuple(_node(path.steps) for path in paths)))
 
 
 def same_name(left: str, right: str, *, case_sensitive: bool) -> bool:
@@ -73,35 +118,16 @@ def same_name(left: str, right: str, *, case_sensitive: bool) -> bool:
 def _node(steps: Sequence[Step]) -> ProjectionNode:
     first, *rest = steps
     assert isinstance(first, Member)
-    selectors = tuple(step for step in takewhile(_narrows, rest) if isinstance(step, Selector))
-    rest = rest[len(selectors) :]
+    selectors: list[Selector] = []
+    while rest and isinstance(rest[0], Selector):
+        selectors.append(rest[0])
+        rest = rest[1:]
     members: tuple[ProjectionNode, ...] = ()
     if rest and isinstance(rest[0], Group):
         members = tuple(_node(path.steps) for path in rest[0].members)
     elif rest:
         members = (_node(rest),)
-    return ProjectionNode(first.name, members, selectors)
-
-
-def _narrows(step: Step) -> bool:
-    return isinstance(step, Selector)
-
-
-def _merge_nodes(nodes: Iterable[ProjectionNode], case_sensitive: bool) -> tuple[ProjectionNode, ...]:
-    by_name: dict[str, ProjectionNode] = {}
-    for node in nodes:
-        normal = replace(node, members=_merge_nodes(node.members, case_sensitive))
-        key = name_key(node.name, case_sensitive=case_sensitive)
-        by_name[key] = _union(by_name[key], normal, case_sensitive) if key in by_name else normal
-    return tuple(by_name.values())
-
-
-def _union(left: ProjectionNode, right: ProjectionNode, case_sensitive: bool) -> ProjectionNode:
-    both_narrow = bool(left.members and right.members)
-    members = _merge_nodes([*left.members, *right.members], case_sensitive) if both_narrow else ()
-    united = (_unite(one, other) for one, other in zip(left.selectors, right.selectors, strict=False))
-    selectors = tuple(both for both in takewhile(lambda both: both is not None, united) if both is not None)
-    return ProjectionNode(left.name, members, selectors)
+    return ProjectionNode(first.name, members, tuple(selectors))
 
 
 def _unite(left: Selector, right: Selector) -> Selector | None:
@@ -111,29 +137,3 @@ def _unite(left: Selector, right: Selector) -> Selector | None:
     if isinstance(left, Entry) and isinstance(right, Entry):
         return Entry(tuple(dict.fromkeys((*left.keys, *right.keys))))
     return None
-
-
-def _prune_struct(schema: StructType, nodes: Sequence[ProjectionNode], case_sensitive: bool) -> StructType:
-    fields = []
-    required = {name_key(node.name, case_sensitive=case_sensitive): node for node in reversed(nodes)}
-    for field in schema.fields:
-        node = required.get(name_key(field.name, case_sensitive=case_sensitive))
-        if node is not None:
-            pruned = _prune_type(field.dataType, node.members, case_sensitive)
-            fields.append(StructField(field.name, pruned, field.nullable, field.metadata))
-    return StructType(fields)
-
-
-def _prune_type(data_type: DataType, members: Sequence[ProjectionNode], case_sensitive: bool) -> DataType:
-    """Return a type with only some struct members. The members of an array or map are those of the structs in it."""
-    if not members:
-        return data_type
-    if isinstance(data_type, StructType):
-        pruned = _prune_struct(data_type, members, case_sensitive)
-        return pruned if pruned.fields else data_type
-    if isinstance(data_type, ArrayType):
-        return ArrayType(_prune_type(data_type.elementType, members, case_sensitive), data_type.containsNull)
-    if isinstance(data_type, MapType):
-        value = _prune_type(data_type.valueType, members, case_sensitive)
-        return MapType(data_type.keyType, value, data_type.valueContainsNull)
-    return data_type

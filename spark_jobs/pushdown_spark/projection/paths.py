@@ -112,7 +112,7 @@ def sql_text(text: str) -> str:
 
 
 def render_steps(steps: Sequence[Step]) -> str:
-    """Return the text that parses to these steps."""
+    """Return the string that parses to these steps."""
     text = ""
     for step in steps:
         match step:

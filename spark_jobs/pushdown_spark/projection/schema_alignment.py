@@ -211,7 +211,7 @@ def _align_struct(value: str, read: t.StructType, table: t.StructType, rules: Me
 
 def select_columns(schema: t.StructType, required: t.StructType, rules: MergeRules) -> t.StructType:
     """Return the columns that another schema has too, with only the struct members that it has too."""
-    return ProjectionTree(_nodes(required)).prune(schema, case_sensitive=rules.case_sensitive)
+    return ProjectionTree(_nodes(required), rules.case_sensitive).prune(schema)
 
 
 def _nodes(data_type: t.DataType) -> tuple[ProjectionNode, ...]:

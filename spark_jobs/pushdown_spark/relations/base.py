@@ -76,7 +76,7 @@ class Relation(ABC):
 
     @abstractmethod
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
-        """Return what a reader must deliver for a projection and a predicate."""
+        """Return the scan request for a projection and a predicate."""
 
     @property
     def uris(self) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ class Relation(ABC):
     def query_request(
         self, tree: exp.Expr, where: str | None, words: frozenset[str]
     ) -> tuple[ScanRequest, tuple[str, ...]]:
-        """Return what a reader must deliver for a query over this relation alone, and notes for the report.
+        """Return the scan request of a query over this relation alone, and notes for the report.
 
         `where` is the predicate of the query if a reader may apply it. `words` may be names that the tree lacks.
         """
@@ -103,8 +103,8 @@ class Relation(ABC):
         implicit = self.source.catalog.references(tree, self.schema, case_sensitive=self._case_sensitive)
         required = required_columns(tree, self.schema, case_sensitive=self._case_sensitive)
         whole = merge_paths([ColumnPath((Member(name),)) for name in sorted(others)], case_sensitive=True)
-        required = required.merge(whole, case_sensitive=self._case_sensitive)
-        return self.request(replace(resolved, implicit=implicit, tree=required), where), resolved.notes
+        request = self.request(replace(resolved, implicit=implicit, tree=required.merge(whole)), where)
+        return request, resolved.notes
 
     def unqualify(self, node: exp.Expr, table: str) -> exp.Expr:
         """Return a column reference without the table's name, if Spark takes its first part for the table."""
@@ -157,7 +157,7 @@ class RelationWithoutFiles(Relation):
         return projection
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
-        """Return what must be read for a projection and a predicate."""
+        """Return the scan request for a projection and a predicate."""
         predicate = None if where is None else Predicate.parse(where)
         columns = set(projection.table_columns)
         if predicate is not None:

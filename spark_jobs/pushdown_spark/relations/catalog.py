@@ -1,4 +1,4 @@
-"""How Spark reads a table of its catalog: the analyzed plan of the table, and the facts in it that our readers need."""
+"""Spark's analyzed plan of a catalog table, and the facts in it that the pushdown readers need."""
 
 from __future__ import annotations
 

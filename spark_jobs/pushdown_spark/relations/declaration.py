@@ -24,9 +24,9 @@ from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog
 class Source:
     """A named source of files, or a table or view of Spark's catalog.
 
-    `options` have Spark's names in lower case. `cold` is whether the session has just started, so that our readers
-    would wait for the first Python workers. `table` is the name of a table. Its format is `table` until the table is
-    opened, and then that of its files if the catalog has a table of files.
+    `options` have Spark's names in lower case. `cold` is whether the session has just started, so that the pushdown
+    readers would wait for the first Python workers. `table` is the name of a table. Its format is `table` until the
+    table is opened, and then that of its files if the catalog has a table of files.
     """
 
     name: str

@@ -12,7 +12,6 @@ from functools import cache, cached_property, partial
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
-from sqlglot import exp
 
 from pushdown_spark.contract import ErrorCode, OnMissingColumn, SourceFormat
 from pushdown_spark.errors import BadSpecError, UnsupportedError
@@ -30,12 +29,7 @@ from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.csv_fields import required_field_count
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.listing import (
-    Listing,
-    decode_uri,
-    file_columns,
-    list_entries,
-)
+from pushdown_spark.relations.listing import Listing, decode_uri, file_columns, list_entries
 from pushdown_spark.relations.parquet_schema import footer_schema
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.schema_discovery import TYPED_FORMATS, TableSchema, discover_schema
@@ -216,37 +210,34 @@ class FileRelation(Relation):
         return f"in {file}"
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
-        """Return what a reader must deliver for a projection and a predicate."""
+        """Return the scan request for a projection and a predicate."""
         predicate = None if where is None else self._parse(where)
-        tree = None if predicate is None else predicate.tree
         columns, implicit = set(projection.table_columns), set(projection.implicit)
-        if predicate is not None and tree is None:
+        if predicate is not None and predicate.tree is None:
+            # It may refer to any column.
             columns |= set(self.schema.fieldNames())
-        known = set(projection.table_columns)
-        if tree is not None:
-            known |= self.referenced_columns(tree)
-            columns |= known
+        elif predicate is not None and predicate.tree is not None:
+            columns |= self.referenced_columns(predicate.tree)
             catalog = self.source.catalog
-            implicit |= set(catalog.references(tree, self.schema, case_sensitive=self._case_sensitive))
+            implicit |= set(catalog.references(predicate.tree, self.schema, case_sensitive=self._case_sensitive))
         spark_only = None
         try:
             self._check_any_reader(predicate)
         except UnsupportedError as problem:
             spark_only = str(problem)
-        data = self.data_schema
-        pruned = self._prune_members(data, columns, known, projection, tree)
+        pruned = self._prune_members(columns, projection, predicate)
         if self.source.on_missing_column is OnMissingColumn.ERROR:
             self.table_schema.require(pruned)
         return ScanRequest(
-            self.source,
-            lambda: self.listing,
-            data,
-            tuple(name for name in self.schema.fieldNames() if name in columns),
-            tuple(sorted(implicit)),
-            predicate,
-            pruned,
-            self.implicit_values() if implicit else None,
-            spark_only,
+            source=self.source,
+            load_listing=lambda: self.listing,
+            schema=self.data_schema,
+            columns=tuple(name for name in self.schema.fieldNames() if name in columns),
+            implicit=tuple(sorted(implicit)),
+            predicate=predicate,
+            pruned=pruned,
+            implicit_values=self.implicit_values() if implicit else None,
+            spark_only=spark_only,
         )
 
     def _check_any_reader(self, predicate: Predicate | None) -> None:
@@ -280,22 +271,17 @@ class FileRelation(Relation):
         functions = set() if predicate.tree is None else {name.lower() for name in function_names(predicate.tree)}
         return Predicate(where, None) if functions & {name.lower() for name in self.schema.fieldNames()} else predicate
 
-    def _prune_members(
-        self, data: StructType, columns: set[str], known: set[str], projection: Projection, predicate: exp.Expr | None
-    ) -> StructType:
-        """Return the columns to read, without struct members that neither projection nor predicate needs.
-
-        `known` are the columns whose required members are known.
-        """
-        selected = StructType([field for field in data.fields if field.name in columns])
-        prunes = is_enabled(self._spark, "spark.sql.optimizer.nestedSchemaPruning.enabled", default=True)
-        if not prunes or not columns.issubset(known):
+    def _prune_members(self, columns: set[str], projection: Projection, predicate: Predicate | None) -> StructType:
+        """Return the columns to read, without struct members that neither projection nor predicate needs."""
+        selected = StructType([field for field in self.data_schema.fields if field.name in columns])
+        if not is_enabled(self._spark, "spark.sql.optimizer.nestedSchemaPruning.enabled", default=True):
             return selected
         tree = projection.tree
         if predicate is not None:
-            required = required_columns(predicate, self.schema, case_sensitive=self._case_sensitive)
-            tree = tree.merge(required, case_sensitive=self._case_sensitive)
-        return tree.prune(selected, case_sensitive=self._case_sensitive)
+            if predicate.tree is None:
+                return selected
+            tree = tree.merge(required_columns(predicate.tree, self.schema, case_sensitive=self._case_sensitive))
+        return tree.prune(selected)
 
     def implicit_values(self) -> ImplicitValues:
         """Return the values of the implicit columns, from Spark's own listing where files are not local."""

@@ -118,7 +118,7 @@ def _read_or_error(read: Callable[[InputFile], T], file: InputFile) -> T | Excep
 
 
 def _infer_by_spark(file: InputFile, infer_schema: InferSchema, problem: Exception | None = None) -> t.StructType:
-    """Return the schema that Spark infers for a file. Raises our error if Spark cannot read the file either."""
+    """Return the schema that Spark infers for a file. Raises the first error if Spark cannot read the file either."""
     try:
         return infer_schema([escape_glob(decode_uri(file.uri))])
     except (PushdownError, PySparkException, Py4JError) as spark_problem:

@@ -29,7 +29,7 @@ _INERT_VALUES: Mapping[str, frozenset[str]] = {
     "inputstream.support.gzip.encoding.enable": frozenset({"false"}),
     "client.type": frozenset({"http_api_client", "storage_client"}),
 }
-"""Values with which a key does not change how objects are read. Other values of these keys do."""
+"""Values that do not change how objects are read, by key. Other values of these keys do."""
 _INERT_PREFIXES = (
     *("application.name.suffix", "batch.threads", "block.size", "bucket.delete.", "bidi.", "cloud.logging."),
     *("copy.", "create.", "fadvise.", "glob.", "grpc.", "hierarchical.namespace.", "http.", "implicit.dir."),

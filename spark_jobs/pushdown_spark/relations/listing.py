@@ -177,7 +177,7 @@ def file_columns(frame: DataFrame) -> tuple[str, ...]:
 
 
 def _table(frame: DataFrame) -> tuple[JavaObject, bool]:
-    """Return Spark's description of the files of a DataFrame, and whether it is that of a data source of version 2."""
+    """Return Spark's description of the files of a DataFrame, and whether it is a data source of version 2."""
     # Spark pads CHAR columns in a node above the only leaf.
     relation = frame._jdf.queryExecution().analyzed().collectLeaves().head()
     is_v2 = relation.nodeName() == "DataSourceV2Relation"

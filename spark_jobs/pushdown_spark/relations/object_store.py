@@ -31,9 +31,9 @@ class StoreSettings(ABC):
     """The connection settings of a bucket. Subclasses are frozen dataclasses whose repr has no secrets."""
 
     access_denied_signs: ClassVar[tuple[str, ...]]
-    """Parts of the messages with which the store denies access."""
+    """Parts of the store's messages that it denies access."""
     expired_signs: ClassVar[tuple[str, ...]]
-    """Parts of the messages with which the store denies access, perhaps because the credentials have expired."""
+    """Parts of the store's messages that it denies access, perhaps because the credentials have expired."""
 
     @abstractmethod
     def connect(self) -> pa.fs.FileSystem:
@@ -54,7 +54,7 @@ class StoreSettings(ABC):
 
 
 def redact(text: str, secrets: tuple[str, ...]) -> str:
-    """Return a text on one line, with `***` for each secret. Empty secrets are ignored."""
+    """Return a string on one line, with `***` for each secret. Empty secrets are ignored."""
     for secret in filter(None, secrets):
         text = text.replace(secret, "***")
     return " ".join(text.split())

@@ -27,10 +27,10 @@ _MAX_THREADS = 4
 _CACHED_FORMATS = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.ORC, SourceFormat.PARQUET})
 """Formats whose relations are cached. Which Avro files are read depends on Hadoop's settings, which may change."""
 _MAX_FILES = 2_000
-"""Number of files up to which looking at each takes less time than Spark's listing."""
+"""Maximum number of files to check one by one. Spark's listing is faster for more."""
 _MAX_DEPTH = 20
 _WILD = frozenset("*?[]{}\\%")
-"""Characters with which a path may not be the path of a file."""
+"""A path with one of these characters may not be the path of a file."""
 
 
 def open_relation(spark: SparkSession, source: AnySource) -> Relation:
@@ -87,7 +87,7 @@ class RelationCache:
             return others | {name: relation.result() for name, relation in pending.items()}
 
     def _version(self, source: AnySource) -> _Version | None:
-        """Return what the relation of a source depends on, None if it is not known."""
+        """Return the state of the files that a relation depends on, None if it is unknown."""
         if not isinstance(source, Source) or source.format not in _CACHED_FORMATS or has_unnamed_fields(source):
             return None
         files = _file_versions(source.paths)

@@ -18,7 +18,7 @@ _IRRELEVANT_OPTIONS = frozenset({"compression", "datetimerebasemode", "int96reba
 _GLOB_CHARACTERS = frozenset("*?[]{}\\")
 _SUMMARY_FILES = ("_metadata", "_common_metadata")
 _MAX_OBJECTS = 100
-"""Number of objects in a store from which on Spark's own inference is as fast. Each takes three calls of the JVM."""
+"""Maximum number of objects in a store. For more, Spark's own inference is as fast."""
 
 
 def footer_schema(spark: SparkSession, source: Source) -> JavaObject | None:

@@ -1,4 +1,4 @@
-"""Partition pruning for our readers: Spark selects the `key=value` directories, and our readers add their values."""
+"""Partition pruning for the pushdown readers: Spark selects `key=value` directories, the readers add their values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
 
 _MAX_DIRECTORIES = 1_000
-"""Maximum number of directories for our readers. Reading the values of one takes about a millisecond."""
+"""Maximum number of directories for the pushdown readers, because reading their values takes time."""
 _NULL = "null"
 _OURS = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.ORC, SourceFormat.AVRO, SourceFormat.PARQUET})
 
@@ -64,7 +64,7 @@ _PRUNING_NODES = (
 def with_directories(request: ScanRequest, *, case_sensitive: bool) -> ScanRequest:
     """Return the request with pruned partitions and without the conjuncts that pruned them.
 
-    If our readers cannot know the values of partition columns, the request is for Spark's reader only.
+    If the pushdown readers cannot know the values of partition columns, the request is for Spark's reader only.
     """
     names = () if _is_spark_only(request) else request.listing.partition_columns
     if not names:
@@ -81,7 +81,7 @@ def with_directories(request: ScanRequest, *, case_sensitive: bool) -> ScanReque
 
 
 def _is_spark_only(request: ScanRequest) -> bool:
-    """Return whether Spark's reader takes the scan in any case. It prunes partitions itself."""
+    """Return whether Spark's reader reads the source in any case. It prunes partitions itself."""
     source = request.source
     is_unfiltered = request.predicate is None and (
         source.format in (SourceFormat.JSON, SourceFormat.CSV)

@@ -39,8 +39,8 @@ class ScanRequest:
     predicate, which Spark re-evaluates. `pruned` are the columns with only the required struct members, None if all
     members are required; readers use `read_schema`. `implicit_values` has the values of the implicit columns, None
     without any. `spark_only` is the reason why only Spark's reader can scan the source, None if any reader can.
-    `directories` are the partitions for our readers; the tree of `predicate` then lacks the conjuncts that pruned
-    partitions. `malformed` counts malformed lines, None if they are not counted.
+    `directories` are the partitions for the pushdown readers; the tree of `predicate` then lacks the conjuncts that
+    pruned partitions. `malformed` counts malformed lines, None if they are not counted.
     """
 
     source: Source
@@ -77,8 +77,8 @@ class ScanRequest:
             return self.pruned
         return StructType([field for field in self.schema.fields if field.name in set(self.columns)])
 
-    def of_query(self, sql: str) -> ScanRequest:
-        """Return the request of a whole query, which only Spark's reader can serve if the query reads file metadata."""
+    def for_query(self, sql: str) -> ScanRequest:
+        """Return the request for a whole query. If the query reads file metadata, only Spark's reader can serve it."""
         return self.for_spark_only(FILE_METADATA) if reads_file_metadata(sql) else self
 
     def with_frame(self, frame: DataFrame) -> ScanRequest:
@@ -94,7 +94,7 @@ class ScanRequest:
         return replace(self, spark_only=self.spark_only or reason)
 
     def check_allowed(self) -> None:
-        """Raise UnsupportedError if the user turned our readers off, or if only Spark can parse the predicate."""
+        """Raise UnsupportedError if the user chose Spark's reader, or if only Spark can parse the predicate."""
         if self.source.reader is ReaderChoice.SPARK:
             raise UnsupportedError(SPARK_REQUESTED)
         if not self.source.filter_pushdown:

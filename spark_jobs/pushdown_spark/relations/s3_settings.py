@@ -39,7 +39,7 @@ _INERT_VALUES: Mapping[str, frozenset[str]] = {
     "endpoint.fips": frozenset({"false"}),
     "http.signer.enabled": frozenset({"false"}),
 }
-"""Values with which a key does not change how objects are read. Other values of these keys do.
+"""Values that do not change how objects are read, by key. Other values of these keys do.
 
 The store decrypts what it encrypted. Only encryption keys that a request must have (SSE-C) or that the client uses
 change a read.

@@ -31,7 +31,7 @@ _AVRO_SCHEMA_OPTIONS = frozenset(
         "enablestableidentifiersforuniontype",
     }
 )
-"""Avro options that make the columns of a table differ from those of its files."""
+"""Avro options that can give a table other columns than its files."""
 _CORRUPT_RECORD = "_corrupt_record"
 """The default name of the column of corrupt records."""
 _INTEGERS = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)

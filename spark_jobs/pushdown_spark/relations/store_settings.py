@@ -17,7 +17,7 @@ _CREDENTIAL_FILES = "hadoop.security.credential.provider.path"
 
 
 def store_settings(spark: SparkSession, scheme: str, authority: str, options: Mapping[str, str]) -> StoreSettings:
-    """Return the settings with which Spark's own reader would connect to a bucket or container.
+    """Return the settings that Spark's own reader would use to connect to a bucket or container.
 
     The `options` of the source override Hadoop's settings, as in Spark. Raises UnsupportedError, with a reason that
     names the key and never a secret, if only Hadoop can open it.

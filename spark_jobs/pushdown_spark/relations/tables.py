@@ -1,8 +1,8 @@
-"""Relations of tables and views of Spark's catalog: tables of files that our readers read too, and all others.
+"""Relations of tables and views of Spark's catalog: tables of files that the pushdown readers read too, and all others.
 
 The catalog decides what Spark reads: the columns and their types, the options, the partitions and the directories of
-the files. The relation of a table of files takes all of this from Spark's own plan of the table, so that our readers
-read the same files with the same schema.
+the files. The relation of a table of files takes all of this from Spark's own plan of the table, so that the pushdown
+readers read the same files with the same schema.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class TableRelation(FileRelation):
         return tuple(map(location, self.source.paths))
 
     def load(self, options: Mapping[str, str] | None = None, schema: StructType | None = None) -> DataFrame:
-        """Return Spark's own DataFrame over the table, with additional options. The schema is that of the catalog."""
+        """Return Spark's own DataFrame over the table, with additional options and the schema of the catalog."""
         assert schema is None, "a table has the schema of the catalog"
         return load_table(self._spark, self._declared, options)
 
@@ -110,7 +110,7 @@ class TableRelation(FileRelation):
         return f"in table {self.source.table}"
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
-        """Return what a reader must deliver, from the partitions that can have matching rows."""
+        """Return the scan request over the partitions that can have matching rows."""
         request = super().request(projection, where)
         try:
             level = self.native.storageLevel
@@ -204,6 +204,6 @@ class SparkRelation(RelationWithoutFiles):
         return f"in {self.source.table or self.source.paths[0]}"
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
-        """Return what Spark must deliver for a projection and a predicate."""
+        """Return the scan request for a projection and a predicate."""
         request = super().request(projection, where)
         return request.for_spark_only(self._reason)

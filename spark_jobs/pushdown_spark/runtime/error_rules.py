@@ -330,7 +330,7 @@ def _condition_or_kind(chain: Sequence[Link]) -> str:
 
 
 def truncate_middle(text: str, size: int) -> str:
-    """Return at most `size` bytes of a text: the first quarter and the last three quarters of them."""
+    """Return at most `size` bytes of a string: the first quarter and the last three quarters of them."""
     data = text.encode()
     if len(data) <= size:
         return text

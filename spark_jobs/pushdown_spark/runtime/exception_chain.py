@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
 
 BRACKETED_CONDITION = re.compile(r"^\s*\[([A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]\s*")
-"""The condition with which messages of Spark's errors begin."""
+"""The error condition at the start of the messages of Spark's errors."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ _REMOTE = re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def read_text(name: str, path: str, advice: str = "") -> str:
-    """Return the text of a file. `name` is the parameter or field with its path or URI, for error messages.
+    """Return the content of a file. `name` is the parameter or field with its path or URI, for error messages.
 
     Raises `BadSpecError` with the advice if the file cannot be read.
     """
@@ -52,9 +52,9 @@ def read_text(name: str, path: str, advice: str = "") -> str:
 
 
 def parse_spec(text: str, path: str) -> JobSpec:
-    """Return the spec of a text. For an invalid one, write a result with the error for the process that waits for it.
+    """Parse the JSON of a spec. For an invalid one, write a result with the error for the process that waits for it.
 
-    `path` is that of the spec, for error messages.
+    `path` is the path of the spec, for error messages.
     """
     try:
         raw = json.loads(text)

@@ -1,7 +1,7 @@
-"""The fallback to Spark's reader after an error of our readers, and the error to raise if Spark's reader fails too.
+"""The fallback from the pushdown reader to Spark's, and the error to raise if both fail.
 
-Spark's reader decides whether a file is readable. An error of our readers about a file is only raised if Spark's reader
-fails as well. It is raised instead of Spark's error, because it names the file and the byte.
+Spark's reader decides whether a file is readable. An error of the pushdown readers about a file is only raised if
+Spark's reader fails as well. It is raised instead of Spark's error, because it names the file and the byte.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ABOUT_FILES = frozenset({ErrorCode.UNREADABLE_FILE, ErrorCode.SCHEMA_CONFLICT, 
 
 
 def recoverable_error(exc: BaseException) -> PushdownError | None:
-    """Return the error of our reader that Spark's reader may recover from, None if the exception ends the query."""
+    """Return the error of the pushdown reader if Spark's reader may succeed, None if the exception ends the query."""
     problem = pushdown_error(exc)
     if problem is None:
         return None
@@ -27,7 +27,7 @@ def recoverable_error(exc: BaseException) -> PushdownError | None:
 
 @contextmanager
 def prefer_reader_error(problem: PushdownError | None) -> Iterator[None]:
-    """Raise the error of our reader about a file instead of an error of Spark's reader."""
+    """Raise the error of the pushdown reader about a file instead of an error of Spark's reader."""
     try:
         yield
     except Exception as exc:

@@ -1,4 +1,4 @@
-"""The interface of file systems, as far as a job needs it."""
+"""The interface of file systems, with the operations that jobs need."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Files(Protocol):
         """Move a file or directory to a path of the same file system that does not exist."""
 
     def create(self, path: str, text: str) -> bool:
-        """Create a file with a text. Return False if another process has created it first.
+        """Create a file with this content. Return False if another process has created it first.
 
         The text may become visible after the file does.
         """
@@ -63,4 +63,4 @@ class Files(Protocol):
         """Write a file so that readers see the whole text or the previous file."""
 
     def read_text(self, path: str) -> str | None:
-        """Return the text of a file, None if it does not exist."""
+        """Return the content of a file, None if it does not exist."""

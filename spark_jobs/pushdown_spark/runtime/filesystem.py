@@ -131,7 +131,7 @@ class HadoopFiles:
             self._system(directory).delete(self._path(directory), False)
 
     def create(self, path: str, text: str) -> bool:
-        """Create a file with a text. Return False if another process has created it first."""
+        """Create a file with this content. Return False if another process has created it first."""
         builder = self._system(path).createFile(self._path(path)).recursive().overwrite(False)
         try:
             _write(builder.opt(_CREATE_IF_ABSENT, True).build(), text)
@@ -154,7 +154,7 @@ class HadoopFiles:
             self.rename(draft, path)
 
     def read_text(self, path: str) -> str | None:
-        """Return the text of a small file, None if it does not exist."""
+        """Return the content of a small file, None if it does not exist."""
         if not self.exists(path):
             return None
         try:
@@ -181,7 +181,7 @@ class HadoopFiles:
 
 
 def _write(stream: JavaObject, text: str) -> None:
-    """Write a text to a stream and close it."""
+    """Write a string to a stream and close it."""
     try:
         stream.write(bytearray(text.encode()))
     finally:

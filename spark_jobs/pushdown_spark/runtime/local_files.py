@@ -105,7 +105,7 @@ class LocalFiles:
             _checksum(old).replace(_checksum(new))
 
     def create(self, path: str, text: str) -> bool:
-        """Create a file with a text. Return False if another process has created it first."""
+        """Create a file with this content. Return False if another process has created it first."""
         target = _local(path)
 
         def create() -> bool:
@@ -126,7 +126,7 @@ class LocalFiles:
         draft.replace(target)
 
     def read_text(self, path: str) -> str | None:
-        """Return the text of a file, None if it does not exist."""
+        """Return the content of a file, None if it does not exist."""
         try:
             return _local(path).read_text(encoding="utf-8")
         except FileNotFoundError:

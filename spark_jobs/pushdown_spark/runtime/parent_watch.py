@@ -11,7 +11,7 @@ _GATEWAY = "PYSPARK_GATEWAY_PORT"
 """The variable that a JVM sets for the Python program that it starts."""
 _POLL_SECONDS = 1.0
 _NOTICE_SECONDS = 5.0
-"""The time in which the program itself usually notices that its JVM has ended."""
+"""The time that the program itself usually needs to notice the end of its JVM."""
 _CLEANUP_SECONDS = 20.0
 
 

@@ -108,7 +108,7 @@ class RowCount:
 
 @dataclass(frozen=True)
 class StageCounts:
-    """The seconds for which the tasks of some stages ran, and the input that Spark's readers counted in them."""
+    """The run time of the tasks of some stages in seconds, and the input that Spark's readers counted in them."""
 
     seconds: float
     bytes_read: int

@@ -1,4 +1,4 @@
-"""Work of Python workers around the tasks of our readers. Workers import this module, so it imports little."""
+"""Work of Python workers around the tasks of the pushdown readers. Workers import this module, so it imports little."""
 
 from __future__ import annotations
 

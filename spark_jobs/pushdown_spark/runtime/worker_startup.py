@@ -38,7 +38,7 @@ _READERS: dict[str, str] = {
 
 
 def startup_cost(spark: SparkSession, source: Source) -> float:
-    """Return the CPU seconds for which all processors wait for the first workers, 0 if workers are running."""
+    """Return the CPU seconds that all processors together wait for the first workers, 0 if workers are running."""
     return _SECONDS[source.format] * max(spark.sparkContext.defaultParallelism, 1) if source.cold else 0.0
 
 

@@ -17,7 +17,7 @@ _SMALL_FILE = 256 << 10
 _MANY_GROUPS = 10
 """The number of row groups from which pruning can pay."""
 _FEW_ROWS = 0.05
-"""The share of the decoded rows up to which an order of the rows would let statistics prune most of them."""
+"""Sorting helps if at most this share of the decoded rows matches."""
 _COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between)
 _SPELLINGS = (exp.Upper, exp.Lower, exp.Trim)
 

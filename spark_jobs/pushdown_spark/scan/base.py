@@ -57,7 +57,7 @@ class Scan(ABC):
         """Return the plan and, after an action over the DataFrame, the counts of the run."""
 
     def progress(self) -> SourceProgress | None:
-        """Return what the finished tasks have read, None if the scan does not know it. Another thread calls this."""
+        """Return the progress of the finished tasks, None if it is unknown. Another thread calls this."""
         return None
 
     @property
@@ -77,7 +77,7 @@ class Scan(ABC):
 
     @property
     def is_mixed(self) -> bool:
-        """Whether Spark's readers count some of the rows and our readers the others."""
+        """Whether Spark's readers count some of the rows, and the pushdown readers the others."""
         return False
 
     @property
@@ -129,7 +129,7 @@ class ProjectedScan:
 
     @cached_property
     def _native_frame(self) -> DataFrame:
-        """The DataFrame of a scan by Spark's reader, made once: Spark analyzes it for milliseconds."""
+        """The DataFrame of a scan by Spark's reader, made once, because Spark analyzes it each time."""
         return self.project(self.scan.frame())
 
     def limit(self, limit: int) -> DataFrame:
@@ -144,9 +144,10 @@ class ProjectedScan:
 
 
 def report_of_run(scan: Scan) -> Callable[[], SourceReport]:
-    """Return what makes the report of the run that has just ended.
+    """Return the function that makes the report of the run that has just ended.
 
-    A report that later runs do not change is made when somebody asks for it. Spark optimizes the predicate for it.
+    If later runs change the report, it is made now. Otherwise it is made on demand, because that takes time: Spark
+    optimizes the predicate for it.
     """
     if scan.has_fixed_report:
         return scan.report

@@ -1,4 +1,4 @@
-"""Plans of scans by our readers: the files, why our reader takes them, and the conjuncts."""
+"""Plans of scans by the pushdown readers: the files, the conjuncts, and the reason for the choice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _READER = "pushdown"
 
 @dataclass(frozen=True)
 class Choice:
-    """Why our reader takes a scan. `predicted` are the CPU seconds of the readers, if an estimate chose it."""
+    """Why the pushdown reader was chosen. `predicted` are the CPU seconds of the readers, if an estimate chose it."""
 
     reason: str = "asked for with reader='pushdown'"
     predicted: Mapping[str, float] = field(default_factory=dict)
@@ -22,7 +22,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """A planned scan of files by one of our readers. `conjuncts` are those that the reader gets."""
+    """A planned scan of files by a pushdown reader. `conjuncts` are the ones that the reader gets."""
 
     files: tuple[InputFile, ...]
     choice: Choice

@@ -1,4 +1,4 @@
-"""Tasks of our readers: packing of files, and columns that are constant in a file."""
+"""Tasks of the pushdown readers: packing of files, and columns that are constant in a file."""
 
 from __future__ import annotations
 

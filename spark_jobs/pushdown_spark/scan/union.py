@@ -116,7 +116,7 @@ class UnionScan(Scan):
 
     @property
     def is_mixed(self) -> bool:
-        """Whether Spark's readers count some of the rows and our readers the others."""
+        """Whether Spark's readers count some of the rows, and the pushdown readers the others."""
         return len({group.scan.is_native for group in self._groups}) > 1
 
     @property

@@ -12,9 +12,8 @@ from itertools import count
 
 import pytest
 from interrupted_files import KilledError, KilledHadoopFiles
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
-from s3_server import REGION, ROOT, ObjectStore
+from s3_server import ObjectStore, require_s3a
 
 from pushdown_spark.contract import OutputMode, OutputSpec
 from pushdown_spark.errors import BadSpecError, OutputConflictError
@@ -67,26 +66,15 @@ class HalfMovedFiles(HadoopFiles):
 
 @pytest.fixture
 def bucket(spark: SparkSession, store: ObjectStore) -> Iterator[str]:
-    try:
-        loader = spark._jvm.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
-        loader.loadClass("org.apache.hadoop.fs.s3a.S3AFileSystem")
-    except Py4JError:
-        pytest.skip("Spark was started without hadoop-aws: `make nightly` brings it")
+    require_s3a(spark)
     name = store.bucket()
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
-    keys = {
-        "access.key": ROOT.access_key,
-        "secret.key": ROOT.secret_key,
-        "session.token": ROOT.token,
-        "endpoint": f"http://{store.host}",
-        "endpoint.region": REGION,
-        "path.style.access": "true",
-    }
+    keys = store.hadoop_keys(name)
     for key, value in keys.items():
-        hadoop.set(f"fs.s3a.bucket.{name}.{key}", value)
+        hadoop.set(key, value)
     yield name
     for key in keys:
-        hadoop.unset(f"fs.s3a.bucket.{name}.{key}")
+        hadoop.unset(key)
 
 
 @pytest.fixture

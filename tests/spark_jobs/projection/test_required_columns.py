@@ -40,4 +40,4 @@ def test_predicates_require_the_members_that_they_name(
     required = required_columns(sqlglot.parse_one(predicate, read="spark"), schema, case_sensitive=False)
     assert sorted(str(required).split(", ")) == sorted(tree.split(", "))
     if pruned is not None:
-        assert required.prune(schema, case_sensitive=False).simpleString() == pruned
+        assert required.prune(schema).simpleString() == pruned

@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -15,9 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, Row, SparkSession
-from s3_server import REGION, ROOT, ObjectStore, session_proxy
+from s3_server import ROOT, ObjectStore, require_s3a, session_proxy
 
 from pushdown_spark.contract import SourceReport
 from pushdown_spark.result import PushdownResult
@@ -77,35 +75,20 @@ def bucket(request: pytest.FixtureRequest, spark: SparkSession, store: ObjectSto
     The mount lets Spark list and read `s3a:` paths without the classes of S3A and Amazon's library. Python workers read
     from the server in both cases.
     """
-    if request.param == "s3a" and not _has_s3a(spark):
-        pytest.skip("Spark was started without hadoop-aws: `make nightly` brings it")
+    if request.param == "s3a":
+        require_s3a(spark)
     name = store.bucket()
     for file, content in {**FILES, **HIDDEN_FILES}.items():
         store.put(name, f"data/{file}", content)
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
-    keys = {
-        "access.key": ROOT.access_key,
-        "secret.key": ROOT.secret_key,
-        "session.token": ROOT.token,
-        "endpoint": f"http://{store.host}",
-        "endpoint.region": REGION,
-        "path.style.access": "true",
-    }
-    entries = {f"fs.s3a.bucket.{name}.{key}": value for key, value in keys.items()}
-    for key, value in entries.items():
+    keys = store.hadoop_keys(name)
+    for key, value in keys.items():
         hadoop.set(key, value)
     if request.param == "mounted":
         _mount(spark, name, tmp_path)
     yield Bucket(store, name, request.param == "mounted")
-    for key in entries:
+    for key in keys:
         hadoop.unset(key)
-
-
-def _has_s3a(spark: SparkSession) -> bool:
-    with suppress(Py4JError):
-        loader = spark._jvm.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
-        return loader.loadClass("org.apache.hadoop.fs.s3a.S3AFileSystem") is not None
-    return False
 
 
 def _mount(spark: SparkSession, bucket: str, folder: Path) -> None:

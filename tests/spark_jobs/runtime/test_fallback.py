@@ -1,4 +1,4 @@
-"""If our reader fails, Spark's reader takes the scan and the report names the exception."""
+"""If the pushdown reader fails, Spark's reader takes the scan and the report names the exception."""
 
 from __future__ import annotations
 

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
-from s3_server import REGION, ROOT, ObjectStore
+from s3_server import ObjectStore, require_s3a
 
 from pushdown_spark.contract import JobResult
 from pushdown_spark.contract.encryption import KEY_VARIABLE, encrypt
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.runtime.exchange import read_secrets, read_text, write_result
-from pushdown_spark.runtime.jvm_gateway import has_class, java_class
+from pushdown_spark.runtime.jvm_gateway import java_class
 
 pytestmark = pytest.mark.nightly
 
@@ -27,22 +27,14 @@ KEY = base64.urlsafe_b64encode(os.urandom(32)).decode()
 @pytest.fixture
 def bucket(spark: SparkSession, store: ObjectStore) -> Iterator[str]:
     """Return a bucket that the settings of spark-submit give access to."""
-    if not has_class(spark, "org.apache.hadoop.fs.s3a.S3AFileSystem"):
-        pytest.skip("Spark was started without hadoop-aws: `make nightly` brings it")
+    require_s3a(spark)
     system, name = java_class(spark, "java.lang.System"), store.bucket()
-    settings = {
-        "access.key": ROOT.access_key,
-        "secret.key": ROOT.secret_key,
-        "session.token": ROOT.token,
-        "endpoint": f"http://{store.host}",
-        "endpoint.region": REGION,
-        "path.style.access": "true",
-    }
-    for key, value in settings.items():
-        system.setProperty(f"spark.hadoop.fs.s3a.bucket.{name}.{key}", value)
+    keys = store.hadoop_keys(name)
+    for key, value in keys.items():
+        system.setProperty(f"spark.hadoop.{key}", value)
     yield name
-    for key in settings:
-        system.clearProperty(f"spark.hadoop.fs.s3a.bucket.{name}.{key}")
+    for key in keys:
+        system.clearProperty(f"spark.hadoop.{key}")
 
 
 def test_an_exchange_on_s3a_keeps_the_last_result_and_no_secrets(

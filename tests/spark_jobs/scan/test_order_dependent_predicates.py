@@ -36,7 +36,7 @@ def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 def scan_rows(
     spark: SparkSession, path: Path, name: str, where: str, **options: object
 ) -> tuple[list[str], SourceReport]:
-    """Return the keys that our reader or its fallback returns, and the report."""
+    """Return the keys that the pushdown reader or its fallback returns, and the report."""
     session = PushdownSession(spark)
     given: dict[str, Any] = {"reader": "pushdown", **options}
     session.add_source("t", path=str(path / name), format=name, schema=SCHEMA, **given)

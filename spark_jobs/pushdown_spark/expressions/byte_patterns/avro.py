@@ -47,7 +47,7 @@ _MIN_BITS = 14.0
 _ENOUGH_BITS = 24.0
 """Patterns with more bits omit the class of bytes that may follow, which makes Hyperscan three times as fast."""
 _MAX_SHIFT = 2 * 86_400 * 1_000_000
-"""Microseconds by which local mean time can shift a time; this is an upper bound."""
+"""An upper bound of the shift of a time by local mean time, in microseconds."""
 _FIRST_UNSHIFTED = {LogicalType.DATE: GREGORIAN_DAY, LogicalType.TIMESTAMP: GREGORIAN_MICROS + _MAX_SHIFT}
 """From these values on, Spark reads values as written, and shifts no earlier value into this range."""
 _LENGTH_END = "[\\x00-\\x7f]"
@@ -119,7 +119,7 @@ class _PatternVisitor:
         self._first_unshifted = first_unshifted
 
     def patterns(self, node: Node, truth: bool) -> list[BlockPattern]:
-        """Return the patterns of blocks with a record for which a node has a truth value."""
+        """Return the patterns of blocks that have a record where a node has a truth value."""
         match node:
             case BooleanConstant(value=value):
                 return [] if value is truth else [_NEVER]

@@ -98,7 +98,7 @@ def facts_of(root: Node) -> AllOf:
 
 
 def _facts(node: Node, truth: bool) -> list[Fact | AnyOf]:
-    """Return what is implied if a node is true (or false). An empty list implies nothing."""
+    """Return the facts that hold if a node is true (or false), an empty list if there are none."""
     match node:
         case Not(part=part):
             return _facts(part, not truth)

@@ -71,7 +71,7 @@ class _ExpressionParser:
         self._position = 0
 
     def parse(self) -> _Part:
-        """Return what is known about the whole expression."""
+        """Return the strings of the whole expression."""
         part = self._alternatives()
         assert self._position == len(self._text), f"cannot parse {self._text[self._position :]!r}"
         return part

@@ -29,11 +29,11 @@ from pushdown_spark.expressions.types import LogicalType
 MAX_PERIODS = 5_000
 """A fact that covers more months and days than this has no pattern."""
 ZONE_DAYS = 2
-"""Days by which the date of a timestamp as written can differ from its date in UTC. One is enough; two are safe."""
+"""Maximum days between the written date of a timestamp and its date in UTC, with a safety margin of one."""
 TIMESTAMPS = frozenset({LogicalType.TIMESTAMP, LogicalType.TIMESTAMP_NTZ})
 
 Offsets = Callable[[int, int], Sequence[int]]
-"""Returns the offsets of a text without a zone from UTC, in seconds, between two times in seconds since 1970.
+"""Returns the offsets from UTC of a timestamp without a zone, in seconds, between two times in seconds since 1970.
 
 It includes the offsets of a day before and after, between which Spark may choose at a transition.
 """
@@ -46,7 +46,8 @@ _NOTHING = "[0-9]x\\x00"
 class CalendarSyntax:
     """How dates and timestamps are written.
 
-    No format option decides the spelling of values of `types`. `offsets` are those of timestamps without a zone.
+    No format option decides the spelling of values of `types`. `offsets` returns the offsets of timestamps without a
+    zone.
     """
 
     types: frozenset[LogicalType]

@@ -26,7 +26,7 @@ _MAX_STRINGS = 40_000
 
 @dataclass(frozen=True)
 class Fields:
-    """The fields of a line of separated values in which a match counts, by their positions from 0.
+    """The fields of a CSV line where a match counts, by their positions from 0.
 
     The field of a match is found by counting `sep` (one byte) before it. This works unless a byte of `guards` (quote
     and escape, which can hide a separator) occurs before the match.

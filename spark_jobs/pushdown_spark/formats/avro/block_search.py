@@ -16,7 +16,7 @@ _FLAGS = hyperscan.HS_FLAG_DOTALL | hyperscan.HS_FLAG_SINGLEMATCH
 _MAX_PATTERNS = 2
 """Patterns that are searched for: the rarest ones. A third would rarely skip a block that these do not skip."""
 _TRIAL = 32
-"""Blocks by which the search is judged."""
+"""Number of blocks after which the search decides whether to pause."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 128, 1024
 """Blocks that are not searched after a trial that skipped too few. Each failed trial doubles the pause."""
 _MAX_MATCHING_SHARE = 0.6

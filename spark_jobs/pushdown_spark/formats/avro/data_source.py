@@ -1,4 +1,4 @@
-"""`spark.read.format("pushdown_avro")`: our Avro reader as a data source. See `formats.columnar_source`."""
+"""`spark.read.format("pushdown_avro")`: the pushdown reader of Avro as a data source. See `formats.columnar_source`."""
 
 from __future__ import annotations
 

@@ -26,14 +26,14 @@ from pushdown_spark.formats.avro.resolution import NameMatcher, minimum_size
 _BATCH_VALUES = 2 << 20
 """Values (records times columns) that are decoded at a time. It bounds the memory."""
 _DENSE = 0.3
-"""The share of passing records above which all columns are decoded at once."""
+"""If more than this share of the records passes, all columns are decoded at once."""
 _MAX_EMPTY_RECORDS = 1 << 24
-"""Records without bytes that a block may have. Such a block consists of nothing but the number of its records."""
+"""Maximum records of a block whose records have no bytes. Such a block has nothing but the number of its records."""
 
 
 @dataclass(frozen=True)
 class AvroQuery:
-    """What a scan reads of every file.
+    """The columns and the filter of a scan, for the files of any writer.
 
     `schema` has the requested columns, with Spark's names and the Arrow types that Spark expects. `filter` is the
     filter that all rows must pass, None for all rows. `reader_schema` is the JSON of the Avro schema that all files are
@@ -104,7 +104,7 @@ class Decoder:
         self._passing_share = 0.0
         self.search = self.block_search(query.filter.root) if query.filter and query.block_search else None
         self.most_records = max(1, _BATCH_VALUES // max(len(self._all.bytecode.slots), 1))
-        """Records that are decoded at a time, at most."""
+        """Maximum number of records that are decoded at a time."""
 
     @property
     def stored_values(self) -> int:
@@ -112,7 +112,7 @@ class Decoder:
         return count_values(self._writer)
 
     def block_search(self, root: Node) -> BlockSearch | None:
-        """Return the search for patterns of which a block contains all if a record in it passes, None without any."""
+        """Return the search for patterns that every block with a passing record contains, None without patterns."""
         locations = locate(self._writer, self._reader, self._names)
         patterns = block_patterns(root, locations, takes_ancient=self._query.corrected_calendar)
         return BlockSearch(patterns) if patterns else None

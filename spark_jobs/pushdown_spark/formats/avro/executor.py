@@ -32,9 +32,9 @@ Numbers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 _ITEMS_PER_LIST = 2
-"""Items that lists are expected to have on average. Where they have more, the records are read again."""
+"""Expected items of a list on average. If lists have more, the records are read again with larger slots."""
 _COMPILED_FROM = 1_000_000
-"""Instructions that Python executes before machine code is loaded. Loading takes about as long."""
+"""Number of instructions after which machine code is loaded. Loading takes about as long as Python takes for them."""
 _MESSAGES = {
     Status.PAST_END: "a value continues after the end of its block",
     Status.BAD_NUMBER: "a number is longer than its type allows",
@@ -124,15 +124,15 @@ def _run_compiled(
     table = np.array(_slot_table(capacities), np.int64)
     size = sum(capacities) + 1
     values, valid = np.empty(size, np.int64), np.empty(size, np.uint8)
-    starts, reached = np.empty(runs.records, np.int64), np.zeros(1, np.int64)
+    starts, cursor = np.empty(runs.records, np.int64), np.zeros(1, np.int64)
     stack = np.zeros(FRAME_WIDTH * MAX_DEPTH, np.int64)
     array = np.frombuffer(data, np.uint8)
     array.flags.writeable = False
     code, jumps = np.array(bytecode.code, np.int64), np.array(bytecode.jumps or [0], np.int64)
-    status = compiled_interpreter()(array, runs.numbers, code, jumps, table, values, valid, starts, stack, reached)
+    status = compiled_interpreter()(array, runs.numbers, code, jumps, table, values, valid, starts, stack, cursor)
     spans = _slot_spans(table.tolist())
     views = tuple(values[span] for span in spans), tuple(valid[span] for span in spans)
-    return Status(status), SlotValues(array, starts, int(reached[0]), *views)
+    return Status(status), SlotValues(array, starts, int(cursor[0]), *views)
 
 
 def _run_interpreted(
@@ -141,14 +141,14 @@ def _run_interpreted(
     table = _slot_table(capacities)
     size = sum(capacities) + 1
     values, valid = [0] * size, [0] * size
-    starts, reached, stack = [0] * runs.records, [0], [0] * (FRAME_WIDTH * MAX_DEPTH)
+    starts, cursor, stack = [0] * runs.records, [0], [0] * (FRAME_WIDTH * MAX_DEPTH)
     numbers = runs.numbers.tolist()
-    status = interpret(data, numbers, bytecode.code, bytecode.jumps, table, values, valid, starts, stack, reached)
+    status = interpret(data, numbers, bytecode.code, bytecode.jumps, table, values, valid, starts, stack, cursor)
     spans = _slot_spans(table)
     slots = SlotValues(
         np.frombuffer(data, np.uint8),
         np.array(starts, np.int64),
-        reached[0],
+        cursor[0],
         tuple(np.array(values[span], np.int64) for span in spans),
         tuple(np.array(valid[span], np.uint8) for span in spans),
     )
@@ -187,8 +187,8 @@ CompiledFunction = Callable[..., int]
 def compiled_interpreter() -> CompiledFunction:
     """Return `interpreter.interpret` as machine code.
 
-    The functions that it calls are inlined, and arrays are not reference-counted (`_nrt`): otherwise each call, with
-    all its arrays, takes several times as long as its work.
+    The functions that it calls are inlined, and arrays are not reference-counted (`_nrt`): otherwise passing the arrays
+    takes longer than the work of a call.
     """
     names = dict(vars(interpreter))
     names["index"] = _unsigned_index()

@@ -20,10 +20,11 @@ from operator import index
 #   valid   One flag for each element of `values`: 0 for nulls and for placeholders below a null.
 #   starts  The offset of each record.
 #   stack   FRAME_WIDTH numbers for each open array or map: the items left in its chunk, and its items so far.
-#   reached One number: the offset after the last record, or the start of the record that is damaged.
+#   cursor  One number: the offset after the last record, or the start of the record that is damaged.
 #
 # Python runs these functions over lists, for few records. The executor compiles the same functions to machine code, for
-# many. Therefore they use only integers and sequences. A negative offset is an error: a Status with its sign changed.
+# many. Therefore they use only integers and sequences. A function that returns an offset returns a negative Status for
+# an error.
 # `index` does nothing in Python. The executor replaces it by a conversion to an unsigned number, to avoid checks for
 # negative indexes.
 
@@ -32,7 +33,7 @@ RUN_WIDTH = 4
 SLOT_WIDTH = 3
 FRAME_WIDTH = 2
 MAX_DEPTH = 64
-"""Levels of nested arrays and maps, at most."""
+"""Maximum levels of nested arrays and maps."""
 
 
 class Opcode(IntEnum):
@@ -81,12 +82,13 @@ class Status(IntEnum):
 _END, _BYTES, _FIXED, _WORD = Opcode.END.value, Opcode.BYTES.value, Opcode.FIXED.value, Opcode.WORD.value
 _JUMP, _PAD, _ITEMS, _UNION = Opcode.JUMP.value, Opcode.PAD.value, Opcode.ITEMS.value, Opcode.UNION.value
 _FULL, _PAST_END, _BAD_NUMBER = -Status.FULL.value, -Status.PAST_END.value, -Status.BAD_NUMBER.value
-_BAD_LENGTH, _BAD_BRANCH, _LEFT_OVER = -Status.BAD_LENGTH.value, -Status.BAD_BRANCH.value, Status.LEFT_OVER.value
+_BAD_LENGTH, _BAD_BRANCH = -Status.BAD_LENGTH.value, -Status.BAD_BRANCH.value
+_LEFT_OVER = Status.LEFT_OVER.value
 _LONGEST_INT, _LONGEST_LONG = 5, 10
 MAX_FIFTH_BYTE, MAX_TENTH_BYTE = 0x0F, 0x01
 """The last byte of the longest varints: the fifth byte of an int has four bits, the tenth byte of a long has one."""
 _MAX_EMPTY_ITEMS = 0xFFFFFF
-"""Items of an array whose items have no bytes, at most."""
+"""Maximum items of an array whose items have no bytes."""
 
 
 def interpret(
@@ -99,7 +101,7 @@ def interpret(
     valid: MutableSequence[int],
     starts: MutableSequence[int],
     stack: MutableSequence[int],
-    reached: MutableSequence[int],
+    cursor: MutableSequence[int],
 ) -> int:
     """Read the records of some runs into the slots. Return a Status."""
     record = 0
@@ -107,13 +109,13 @@ def interpret(
         pos = runs[run]
         stop = runs[run + 1]
         for _ in range(runs[run + 2]):
-            reached[0] = pos
+            cursor[0] = pos
             starts[index(record)] = pos
             record += 1
             pos = read_record(data, pos, stop, code, jumps, table, values, valid, stack)
             if pos < 0:
                 return -pos
-        reached[0] = pos
+        cursor[0] = pos
         if runs[run + 3] > 0 and pos != stop:
             return _LEFT_OVER
     return 0

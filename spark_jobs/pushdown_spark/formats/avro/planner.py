@@ -1,4 +1,4 @@
-"""The planner of Avro scans: it decides whether our reader or Spark's reads the files, and prepares our scan."""
+"""The planner of Avro scans: it chooses between the pushdown reader and Spark's, and plans the pushdown scan."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class AvroScan(ColumnarScan[AvroQuery, AvroMetrics]):
 
 
 def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan:
-    """Plan a scan by our Avro reader. Reads the first file's header and, under `auto`, a sample of blocks.
+    """Plan a scan by the pushdown reader of Avro. Reads the first file's header and, under `auto`, a sample of blocks.
 
-    Raises UnsupportedError if Spark's reader must take the scan, or is estimated to be faster.
+    Raises UnsupportedError if Spark's reader must read the files, or is estimated to be faster.
     """
     check_columnar_request(request, needs_predicate=False)
     _check_columns(request)
@@ -108,7 +108,7 @@ def _decoder(file: InputFile, query: AvroQuery) -> Decoder:
 
 
 def _describe_pushdown(conjunct: Pushdown[Node], decoder: Decoder) -> str:
-    """Return how our reader evaluates a conjunct in files with the schema of a decoder."""
+    """Return how the pushdown reader evaluates a conjunct in files with the schema of a decoder."""
     search = None if conjunct.artifact is None else decoder.block_search(conjunct.artifact)
     vector_filter = "vector filter over decoded columns"
     return vector_filter if search is None else f"byte pattern {search.label}, then {vector_filter}"

@@ -1,6 +1,6 @@
 """Schema resolution: which of the writer's fields a column comes from, and how its values become Arrow values.
 
-The rules are those of Avro's Java library. Cases that the library treats in a special way, or that only Spark converts,
+They follow Avro's Java library. Cases that the library treats in a special way, or that only Spark converts,
 raise UnsafeInputError.
 """
 

@@ -1,4 +1,4 @@
-"""Spark's own Avro source: its name, and the options and settings of it that our reader must follow."""
+"""Spark's own Avro source: its name, and the options and settings of it that the pushdown reader must follow."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _SPARK_ONLY_SWITCHES = {
 
 
 def spark_format(name: str) -> str:
-    """Return the name by which Spark loads and saves files of a format, without the jar `spark-avro` for Avro."""
+    """Return the name of a format for Spark's readers and writers. Avro's name works without the jar `spark-avro`."""
     return FILE_FORMAT if name == "avro" else name
 
 
 @dataclass(frozen=True)
 class AvroSettings:
-    """Settings that our reader follows.
+    """Settings that the pushdown reader follows.
 
     `reader_schema` is the option `avroSchema`, a schema as JSON. `corrected_calendar` says whether old dates and
     timestamps are read as stored, in files that do not name their writer. `any_extension` says whether the names of

@@ -38,7 +38,7 @@ _ROW_BY_ROW = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.AVRO}
 
 
 class NativeScan(Scan):
-    """A scan by Spark's reader. `reason` is why it takes the scan."""
+    """A scan by Spark's reader. `reason` is why it was chosen."""
 
     is_native = True
     has_fixed_report = True

@@ -1,4 +1,4 @@
-"""Compressed chunks, in which ORC stores its streams and metadata.
+"""Compressed chunks. ORC stores its streams and its metadata in them.
 
 A chunk has a header of three bytes, and content. The header has the length of the content and a bit that marks
 uncompressed content.

@@ -25,7 +25,7 @@ from pushdown_spark.relations.storage import REMEDY, Storage, name_storage_error
 
 @dataclass(frozen=True)
 class OrcQuery:
-    """What a scan reads of every file: the columns to read, and their positions in the table.
+    """The columns and the filter of a scan, for all of its files. `positions` are those of the columns in the table.
 
     `filter` is the filter that all rows must pass, None for all rows. `partial_reads` is the parameter of `plan_reads`,
     `min_seek` a number of bytes, `zone` the JVM's time zone, and `table_width` the parameter of `match_columns`.

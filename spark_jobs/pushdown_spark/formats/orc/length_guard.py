@@ -6,7 +6,7 @@ import re
 from functools import cache
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.formats.orc.rle_seek import WIDTHS, StreamCoding, run_at, unzigzag, varint
+from pushdown_spark.formats.orc.rle_seek import WIDTHS, StreamCoding, patched_header, run_at, unzigzag, varint
 
 # ORC files have no checksums. ORC's C++ library, which decodes them, allocates the sum of all lengths and does not
 # check whether the allocation succeeded: a damaged length ends the process. So the sum of each run of lengths is
@@ -87,11 +87,8 @@ def _run_v2(data: bytes, position: int) -> RunHeader:
 
 
 def _patched_run(data: bytes, position: int, width: int, count: int) -> RunHeader:
-    third, fourth = data[position + 2], data[position + 3]
-    base_bytes, patch_width = (third >> 5) + 1, WIDTHS[third & 31]
-    gap_width, patches = (fourth >> 5) + 1, fourth & 31
-    entry = next((fixed for fixed in WIDTHS if fixed >= gap_width + patch_width), 64)
-    stop = position + 4 + base_bytes + (width * count + 7) // 8 + (entry * patches + 7) // 8
+    base_bytes, patch_width, entry, patches = patched_header(data, position)
+    stop = position + 4 + base_bytes + (width * count + 7) // 8 + ((entry or 64) * patches + 7) // 8
     negative = data[position + 4] >= 128
     return stop, count, base_bytes <= 2 and width + patch_width <= _PATCHED and not negative
 

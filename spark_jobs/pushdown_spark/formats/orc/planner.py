@@ -1,4 +1,4 @@
-"""The planner of ORC scans: it decides which reader reads the files, and prepares our scan."""
+"""The planner of ORC scans: it chooses between the pushdown reader and Spark's, and plans the pushdown scan."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _VECTORIZED = (
     "spark.sql.orc.enableNestedColumnVectorizedReader",
     "spark.sql.codegen.wholeStage",
 )
-"""The settings with which Spark reads maps in batches."""
+"""The settings that must be on if Spark is to read maps in batches."""
 
 
 OrcPlan = ColumnarPlan[OrcQuery]
@@ -53,9 +53,9 @@ class LazyFilterError(UnsupportedError):
 
 
 def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan:
-    """Plan a scan by our ORC reader. Under `auto`, reads a sample of row groups of the filter columns.
+    """Plan a scan by the pushdown reader of ORC. Under `auto`, reads a sample of row groups of the filter columns.
 
-    Raises UnsupportedError if Spark's reader must take the scan, or is estimated to be faster.
+    Raises UnsupportedError if Spark's reader must read the files, or is estimated to be faster.
     """
     source = request.source
     _refuse_use_selected(spark, request)
@@ -87,7 +87,7 @@ def _lists_null(predicate: exp.Expr | None) -> bool:
 
 
 def _refuse_use_selected(spark: SparkSession, request: ScanRequest) -> None:
-    """Raise PushdownError for a setting with which Spark's reader loses rows."""
+    """Raise PushdownError for a setting that makes Spark's reader lose rows."""
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     if "true" in (str(hadoop.get(_USE_SELECTED)).lower(), request.source.options.get(_USE_SELECTED, "").lower()):
         raise PushdownError(
@@ -100,9 +100,9 @@ def _refuse_use_selected(spark: SparkSession, request: ScanRequest) -> None:
 def _check_maps(spark: SparkSession, request: ScanRequest) -> None:
     """Raise UnsupportedError if Spark sorts the entries of a map.
 
-    Spark's vectorized reader returns the entries of a map as they are stored, and so does ours. Its row-based reader
-    sorts them by key (`OrcMap` is a `TreeMap`). Spark chooses it by settings and by the number of columns
-    (`OrcFileFormat.supportBatch`). The number here is that of complete columns, which is the most that Spark may read.
+    Spark's vectorized reader and the pushdown reader return the entries of a map as they are stored. Spark's row-based
+    reader sorts them by key (`OrcMap` is a `TreeMap`). Spark chooses it by settings and by the number of columns
+    (`OrcFileFormat.supportBatch`). This counts complete columns, the most that Spark may read.
     """
     column = next((field.name for field in request.read_schema.fields if has_map(field.dataType)), None)
     if column is None:
@@ -141,7 +141,7 @@ def has_times(data_type: t.DataType) -> bool:
 
 
 def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
-    """Return the Arrow schema in which Spark expects some columns, with a mark for char(n), whose values are padded."""
+    """Return the Arrow schema that Spark expects for some columns, with a mark for char(n), whose values are padded."""
     return pa.schema(
         [
             pa.field(field.name, utc_arrow_type(field.dataType), metadata={PADDED: b""} if is_char(field) else None)

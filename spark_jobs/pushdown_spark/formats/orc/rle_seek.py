@@ -194,9 +194,7 @@ def _to_signed(value: int) -> int:
 
 
 def _patched_run(data: bytes, position: int, width: int, count: int, signed: bool) -> tuple[Values, int]:
-    third, fourth = data[position + 2], data[position + 3]
-    base_bytes, patch_width = (third >> 5) + 1, WIDTHS[third & 31]
-    gap_width, patches = (fourth >> 5) + 1, fourth & 31
+    base_bytes, patch_width, entry, patches = patched_header(data, position)
     start = position + 4
     base = int.from_bytes(_slice(data, start, start + base_bytes), "big")
     sign = 1 << (base_bytes * 8 - 1)
@@ -205,7 +203,6 @@ def _patched_run(data: bytes, position: int, width: int, count: int, signed: boo
     start += base_bytes
     stop = start + (width * count + 7) // 8
     values: list[int] = _unpack(_slice(data, start, stop), width, count).tolist()
-    entry = next((fixed for fixed in WIDTHS if fixed >= gap_width + patch_width), 0)
     if not entry:
         raise ValueError("a run's patches are wider than 64 bits")
     end = stop + (entry * patches + 7) // 8
@@ -215,6 +212,18 @@ def _patched_run(data: bytes, position: int, width: int, count: int, signed: boo
         # A patch of zero bridges a gap that is too long for one entry.
         values[index] |= (patch & ((1 << patch_width) - 1)) << width
     return _stored_values([base + value for value in values], signed), end
+
+
+def patched_header(data: bytes, position: int) -> tuple[int, int, int, int]:
+    """Return the rest of the header of the patched run at a position, after the width and the count.
+
+    These are the bytes of the base, the bits of a patch, the bits of a packed patch with its gap (0 if they exceed 64),
+    and the number of patches.
+    """
+    third, fourth = data[position + 2], data[position + 3]
+    patch_width, gap_width = WIDTHS[third & 31], (fourth >> 5) + 1
+    entry = next((fixed for fixed in WIDTHS if fixed >= gap_width + patch_width), 0)
+    return (third >> 5) + 1, patch_width, entry, fourth & 31
 
 
 def _delta(data: bytes, position: int, width: int, count: int, signed: bool) -> tuple[Values, int]:

@@ -1,4 +1,4 @@
-"""The bounds of a column from ORC's statistics, in the form in which predicates are evaluated over them."""
+"""The bounds of a column from ORC's statistics, in the form that the statistics evaluator needs."""
 
 from __future__ import annotations
 

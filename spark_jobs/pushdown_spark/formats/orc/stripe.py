@@ -43,7 +43,7 @@ _VERSION_2 = frozenset({2, 3})
 
 _TEXT = frozenset({OrcTypeKind.STRING, OrcTypeKind.CHAR, OrcTypeKind.VARCHAR})
 _SIGNED_DATA = frozenset({OrcTypeKind.SHORT, OrcTypeKind.INT, OrcTypeKind.LONG, OrcTypeKind.DATE})
-_NUMBERS_OF_POSITIONS = {StreamCoding.RAW: 0, StreamCoding.BITS: 2, StreamCoding.BYTES: 1}
+_POSITION_COUNTS = {StreamCoding.RAW: 0, StreamCoding.BITS: 2, StreamCoding.BYTES: 1}
 
 
 @dataclass(frozen=True)
@@ -80,19 +80,19 @@ class RowGroupStart:
 class StreamIndex:
     """Where the row groups of a stream begin, from the row index of its column.
 
-    An entry of a row index has the positions of all streams of the column, one after another. `position` is the index
-    of this stream's first position.
+    An entry of a row index has the positions of all streams of the column, one after another. `first_position` is the
+    index of this stream's first position.
     """
 
     index: RowIndex
     coding: StreamCoding
-    position: int
+    first_position: int
     compressed: bool
 
     @property
-    def numbers(self) -> int:
+    def position_count(self) -> int:
         """The number of positions of this stream in an entry."""
-        return (2 if self.compressed else 1) + _NUMBERS_OF_POSITIONS.get(self.coding, 1)
+        return (2 if self.compressed else 1) + _POSITION_COUNTS.get(self.coding, 1)
 
     def entry(self, group: int) -> RowGroupStart:
         """Return where a row group begins. Raises ValueError for an index with too few positions.
@@ -102,10 +102,10 @@ class StreamIndex:
         if group == 0:
             return RowGroupStart(0, 0, SeekPosition())
         positions = self.index.entry[group].positions
-        stop = self.position + self.numbers
+        stop = self.first_position + self.position_count
         if len(positions) < stop:
             raise ValueError("a row index has too few positions")
-        chunk, byte, *start = [*([] if self.compressed else [0]), *positions[self.position : stop]]
+        chunk, byte, *start = [*([] if self.compressed else [0]), *positions[self.first_position : stop]]
         return RowGroupStart(chunk, byte, SeekPosition(*start))
 
     def extent(self, first: int, last: int, length: int, block: int) -> tuple[int, int]:
@@ -130,7 +130,7 @@ class StreamIndex:
     def _next_chunk(self, chunk: int, group: int, length: int) -> int:
         """Return the offset of a later chunk: the next one in which a row group begins, or the end of the stream."""
         for number in range(group, len(self.index.entry)):
-            start = self.index.entry[number].positions[self.position]
+            start = self.index.entry[number].positions[self.first_position]
             if start > chunk:
                 return int(start)
         return length
@@ -274,7 +274,7 @@ class Stripe:
         position = 0
         for kind, coding in codings:
             indexes[kind] = StreamIndex(index, coding, position, compressed)
-            position += indexes[kind].numbers
+            position += indexes[kind].position_count
         return indexes
 
     def lengths_coding(self, column: int) -> StreamCoding:

@@ -18,7 +18,7 @@ from pushdown_spark.expressions.types import GREGORIAN_MICROS
 
 UTC_ZONES = frozenset({"UTC", "GMT", "Etc/UTC", "Etc/GMT", "Zulu", "Etc/Zulu", "UCT", "Etc/UCT", "Z"})
 SLICE_TIME_ZONE = b"GMT"
-"""The writer's zone in the footers of row group slices, for every zone in which a stripe was written."""
+"""The writer's zone in the footers of row group slices. The stripe itself may have any zone."""
 _UTC_EPOCH = 1_420_070_400
 _NANOS = 1_000_000_000
 _MILLI = 999_999

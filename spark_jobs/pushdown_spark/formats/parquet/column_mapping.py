@@ -45,7 +45,8 @@ class FileColumns:
     """The requested columns of one file.
 
     `names` has the file's name of each requested column, None if the file lacks it. `leaves` has the indices of the
-    leaf columns of each. `in_milliseconds` are columns of timestamps in another unit than that of the table.
+    leaf columns of each. `in_milliseconds` are columns of timestamps in milliseconds, which the table has in
+    microseconds.
     """
 
     names: Mapping[str, str | None]
@@ -223,7 +224,7 @@ _MAX_PRECISION = 38
 
 
 def _stored_type(column: pq.ColumnSchema) -> pa.DataType | None:
-    """Return the Arrow type in which Spark and DataFusion both read a leaf column, None if there is none."""
+    """Return the Arrow type that both Spark and DataFusion use for a leaf column, None if they differ."""
     physical, logical = column.physical_type, str(column.logical_type)
     if logical == "None":
         return _PLAIN.get(physical)

@@ -32,7 +32,7 @@ _ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class ParquetQuery:
-    """What a scan reads of every file.
+    """The columns and the filter of a scan, for all of its files.
 
     `filter` is the filter that all rows must pass, None for all rows. The others are parameters of `match_columns`.
     """
@@ -45,7 +45,7 @@ class ParquetQuery:
 
     @property
     def filtered_structs(self) -> frozenset[str]:
-        """Top-level columns of which the filter needs members."""
+        """Structs whose members the filter reads."""
         return frozenset(path[0] for path in self.filter.columns if len(path) > 1) if self.filter else frozenset()
 
 
@@ -139,7 +139,7 @@ class OpenParquet:
         return None if name in self.columns.in_milliseconds else self.columns.names[name]
 
     def _stored_schema(self, names: dict[str, str]) -> pa.Schema:
-        """Return the file's columns under its names, in the types in which DataFusion reads them."""
+        """Return the columns of the file with its names, and the types that DataFusion gives them."""
         fields = []
         for name, stored in names.items():
             kind = self._query.schema.field(name).type

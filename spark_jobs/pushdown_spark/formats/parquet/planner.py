@@ -1,4 +1,4 @@
-"""The planner of Parquet scans: it decides whether our reader or Spark's reads the files, and prepares our scan."""
+"""The planner of Parquet scans: it chooses between the pushdown reader and Spark's, and plans the pushdown scan."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class ParquetScan(ColumnarScan[ParquetQuery, ParquetMetrics]):
 
 
 def plan_parquet(spark: SparkSession, request: ScanRequest, fold: Fold) -> ParquetPlan:
-    """Plan a scan by our Parquet reader. Reads footers and, under `auto`, filter columns of a few row groups.
+    """Plan a scan by the pushdown reader. Reads footers and, under `auto`, filter columns of a few row groups.
 
-    Raises UnsupportedError if Spark's reader must take the scan, or is estimated to be faster.
+    Raises UnsupportedError if Spark's reader must read the files, or is estimated to be faster.
     """
     check_columnar_request(request)
     _check_columns(request)

@@ -75,7 +75,7 @@ class LineSyntax:
 
 @dataclass(frozen=True)
 class LineQuery:
-    """What a scan searches lines for.
+    """The search of a scan.
 
     `required` finds candidate lines. `ambiguous` finds lines that may parse differently as strings.
     """
@@ -141,7 +141,7 @@ class _Slice:
         return self._room == 0
 
     def take(self, lines: Sequence[bytes]) -> Sequence[bytes]:
-        """Return those of the next candidates that belong to the slice."""
+        """Return the candidates among the next lines that belong to the slice."""
         skipped = min(self._skip, len(lines))
         self._skip -= skipped
         selected = lines[skipped : None if self._room is None else skipped + self._room]

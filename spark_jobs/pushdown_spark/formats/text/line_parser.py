@@ -24,7 +24,7 @@ def parse_lines(spark: SparkSession, request: ScanRequest, lines: DataFrame) -> 
 
 
 def parsed_schema(request: ScanRequest) -> StructType:
-    """Return the schema with which Spark parses lines.
+    """Return the schema for Spark's parser of lines.
 
     JSON has only the required columns. CSV has all columns, because they go by position. The others are strings.
     """

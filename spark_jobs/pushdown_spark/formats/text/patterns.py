@@ -29,8 +29,8 @@ from pushdown_spark.relations.request import ScanRequest
 class LinePatterns:
     """The byte pattern of each conjunct, and the candidate patterns. A candidate may combine several conjuncts.
 
-    `early_keys` has the key of each candidate with which Spark's JSON parser can reject a line before its end, None
-    without such a key.
+    For each candidate, `early_keys` has the key that lets Spark's JSON parser reject a line before its end, None if
+    there is none.
     """
 
     conjuncts: tuple[Pushdown[BytePattern], ...]

@@ -1,6 +1,6 @@
 """The planner of scans that search lines before Spark parses them, by Python workers or inside the JVM.
 
-It decides whether a search is sound and takes less time than Spark's reader, where it runs, and its pattern.
+It decides whether a search is sound and faster than Spark's reader, where the search runs, and what it searches for.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from pushdown_spark.relations.storage import storage_for
 from pushdown_spark.scan.plan import Choice, ScanPlan
 
 CARRIER_SETTING = "spark.airflow_pushdown.carrier"
-"""The setting with which tests and benchmarks choose where lines are searched: `workers` or `jvm`."""
+"""The setting by which tests and benchmarks choose where lines are searched: `workers` or `jvm`."""
 _GENERAL_PATTERN_SHARE = 0.01
-"""Share of matching lines from which the general form of a pattern is sampled too.
+"""If more than this share of the lines match the short form of a pattern, its general form is sampled too.
 
 The short form matches every line with an unusual spelling.
 """
@@ -75,7 +75,7 @@ class JvmTextPlan(ScanPlan):
 
 @dataclass(frozen=True)
 class _Input:
-    """The files of a scan, as the driver opens them. `only_jvm` is why Python workers cannot read them, if so."""
+    """The files of a scan. `only_jvm` is the reason why Python workers cannot read them, None if they can."""
 
     files: tuple[InputFile, ...]
     only_jvm: str | None = None
@@ -96,7 +96,7 @@ def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan
 
 
 def _check_request(spark: SparkSession, request: ScanRequest) -> None:
-    """Raise UnsupportedError if Spark's reader must take the scan."""
+    """Raise UnsupportedError if only Spark's reader can read the source."""
     source = request.source
     if source.format not in (SourceFormat.JSON, SourceFormat.CSV) and source.reader is not ReaderChoice.SPARK:
         raise UnsupportedError(f"format {source.format} is read by Spark only")
@@ -111,7 +111,7 @@ def _check_request(spark: SparkSession, request: ScanRequest) -> None:
 
 
 def _skips_fields(spark: SparkSession, request: ScanRequest) -> bool:
-    """Return whether the CSV parser of Spark's reader would skip fields. With our reader, it parses all of them."""
+    """Return whether Spark's reader would skip fields of CSV lines. The pushdown reader parses all of them."""
     if request.source.format is not SourceFormat.CSV or len(request.read_schema) == len(request.schema):
         return False
     return is_enabled(spark, "spark.sql.csv.parser.columnPruning.enabled", default=True)
@@ -127,7 +127,7 @@ def _text_options(spark: SparkSession, request: ScanRequest) -> TextOptions:
 
 
 def _marks(request: ScanRequest, options: TextOptions) -> LineMarks:
-    """Return the bytes whose occurrences in a sample show the number of values of a line."""
+    """Return the bytes that are counted in a sample to estimate the number of values of a line."""
     if request.source.format is SourceFormat.JSON:
         return LineMarks(b'":')
     return LineMarks(options.csv.sep.encode(), options.csv.quote.encode())
@@ -156,7 +156,7 @@ def _ambiguous_pattern(spark: SparkSession, request: ScanRequest, options: TextO
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A plan that may be chosen, where it searches, and its cost in CPU seconds."""
+    """A possible plan: its carrier, its cost in CPU seconds, the reason for it, and the function that builds it."""
 
     carrier: str
     seconds: float
@@ -287,9 +287,9 @@ class _CarrierChoice:
         )
 
     def _parsed_by_spark(self, spark: SparkSession) -> float:
-        """Return the share of the bytes that Spark's reader parses, if it rejects the lines without one pattern.
+        """Return the share of the bytes that Spark's reader parses before its own pushdown rejects a line.
 
-        For CSV, it is the share of the lines whose values are converted.
+        For CSV, Spark splits every line, and this is the share of the lines whose values it converts.
         """
         sampled = self._sampled
         if self._request.source.format is SourceFormat.CSV:

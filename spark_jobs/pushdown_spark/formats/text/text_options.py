@@ -1,4 +1,4 @@
-"""Reader options and session settings with which byte search is sound, and their effect on it."""
+"""Reader options and session settings: whether byte search is sound with them, and how they affect it."""
 
 from __future__ import annotations
 
@@ -197,7 +197,8 @@ def text_options(
 ) -> TextOptions:
     """Return the options for lines that are parsed with a schema. `check_options` must have accepted them.
 
-    With `legacy_dates`, Spark parses dates by the rules of Spark 2. `offsets` are those of timestamps without a zone.
+    With `legacy_dates`, Spark parses dates by the rules of Spark 2. `offsets` returns the offsets of timestamps without
+    a zone.
     """
     is_json = source_format is SourceFormat.JSON
     plain_types: frozenset[LogicalType] = frozenset()

@@ -55,18 +55,18 @@ from pushdown_spark.optimizer.statistics.derived_statistics import StatisticsOf,
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 
 _MIN_UNIQUENESS = 0.95
-"""Share of distinct values among the rows of a dimension that its key must have at least."""
+"""Minimum share of distinct key values among the rows of a dimension."""
 _FACT_TABLE_MARGIN = 0.9
-"""Share of the fact table's rows from which on another relation may be the fact table as well."""
+"""A relation with at least this share of the fact table's rows may be the fact table instead."""
 _MAX_COST_SHARE = 0.9
-"""Share of the cost of the written order that another order may have at most."""
+"""Maximum cost of another order, relative to the cost of the written order."""
 _STAGE_ROWS = 500_000.0
-"""Rows that a processor joins in the time that Spark needs for a stage without rows. Measured with TPC-H and TPC-DS."""
+"""Rows that a processor joins in the time of an empty stage. Measured with TPC-H and TPC-DS."""
 
 
 @dataclass(frozen=True)
 class ReorderSettings:
-    """What the join order of a query depends on besides the query and its statistics.
+    """Settings that affect the join order of a query.
 
     Relations of at most `broadcast_bytes` in memory may be hinted, none with -1. Spark broadcasts relations in files of
     up to `broadcast_threshold` bytes without a hint. `processors` run Spark's tasks. `obstacle` is the reason not to
@@ -99,7 +99,7 @@ class ReorderSettings:
 
 @dataclass(frozen=True)
 class ReorderDecision:
-    """The order of a chain, the sets of relations whose joins are to be broadcast, and the report.
+    """The order of a chain, the sets of relations to broadcast, and the report.
 
     `changes_conditions` means that redundant conditions were dropped or key predicates added.
     """

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pushdown_spark.optimizer.logical_plan import ChainTree, JoinNode
 
 MAX_PAIRS = 50_000
-"""Pairs of sets that dynamic programming visits at most, about 0.3 seconds."""
+"""Maximum number of pairs of sets that dynamic programming visits, to limit its time."""
 
 IsAllowed = Callable[[int], bool]
 """Returns whether the join of a set of relations may be part of the tree."""

@@ -32,7 +32,7 @@ _End = tuple[ColumnKey, exp.Column]
 
 @dataclass(frozen=True)
 class JoinColumn:
-    """A column by which relations are joined, with the number of its relation."""
+    """A join key: a column, with the number of its relation."""
 
     relation: int
     key: ColumnKey

@@ -1,4 +1,4 @@
-"""The columns that leave each join of a chain, on which the cost of an order depends."""
+"""The columns that each join of a chain returns. The cost of an order depends on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pushdown_spark.optimizer.select_block import SelectBlock, merges_columns
 
 
 class RequiredOutputColumns:
-    """The columns that leave the joins of a chain. Spark drops the columns that nothing above a join needs."""
+    """The columns that the joins of a chain return. Spark drops the columns that nothing above a join needs."""
 
     def __init__(self, block: SelectBlock, chain: JoinChain, classes: Iterable[Sequence[JoinColumn]]) -> None:
         """Collect the columns of a block. `classes` are equal columns, any of which may become a join key."""
@@ -34,10 +34,7 @@ class RequiredOutputColumns:
         self._needs_all = _has_star_or_merged_columns(block)
 
     def columns(self, mask: int, number: int) -> frozenset[str] | None:
-        """Return the lower-case columns of an item that leave the join of a set of items.
-
-        Return None if all columns that are read do.
-        """
+        """Return the lower-case columns of an item that the join of a set of items returns, None for all of them."""
         name = self._names[number]
         if name is None or self._needs_all:
             return None

@@ -16,13 +16,13 @@ from pushdown_spark.optimizer.statistics.cardinality import joined_bounds
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 
 _MAX_LISTED_KEYS = 400
-"""Keys that a static semi-join lists at most. Spark compiles longer lists to hash sets (inSetSwitchThreshold)."""
+"""Maximum number of listed keys. Spark compiles longer lists to hash sets (inSetSwitchThreshold)."""
 _MAX_KEPT_SHARE = 0.5
-"""Share of a relation's keys that a static semi-join keeps at most."""
+"""Maximum share of the keys of a relation that pass a static semi-join."""
 _MAX_STEPS = 4
-"""Relations through which keys are propagated."""
+"""Maximum number of relations in a chain of propagated keys."""
 _MIN_SKIPPED_ROWS = 50_000.0
-"""Rows that a static semi-join skips at least. Analyzing a longer query takes Spark time as well."""
+"""Minimum number of rows that a static semi-join skips, because Spark needs time to analyze the longer query."""
 
 
 @dataclass(frozen=True)
@@ -69,15 +69,15 @@ def reduce_statically(
     is_table: Callable[[JoinColumn], bool],
     statistics_with: StatisticsWith,
 ) -> tuple[list[RelationStatistics], tuple[KeyPredicate, ...]]:
-    """Return the static semi-joins that pay, and the statistics of the relations with these applied.
+    """Return the worthwhile static semi-joins, and the statistics of the relations after them.
 
     `is_table` returns whether a column's relation is a table, whose reader can skip rows.
     """
     reduced, propagated = _propagate(relations, classes, statistics_with)
-    paying = list(_find_worthwhile(relations, reduced, classes, is_table))
-    if not paying:
+    worthwhile = list(_find_worthwhile(relations, reduced, classes, is_table))
+    if not worthwhile:
         return list(relations), ()
-    predicates = propagated | {predicate.member: predicate for predicate in paying}
+    predicates = propagated | {predicate.member: predicate for predicate in worthwhile}
     return _apply(reduced, predicates.values()), tuple(predicates.values())
 
 

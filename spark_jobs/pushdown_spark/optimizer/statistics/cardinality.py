@@ -165,7 +165,7 @@ class CardinalityEstimator:
         return selectivity
 
     def _composite_key_corrections(self) -> Iterator[tuple[int, float]]:
-        """Yield pairs of relations, and the factor by which several classes between them underestimate their join."""
+        """Yield pairs of relations with a composite key, and the factor that corrects the estimate of their join."""
         for left, right in combinations(range(len(self._relations)), 2):
             counts = [
                 (self._class_distinct(group, left), self._class_distinct(group, right)) for group in self._classes

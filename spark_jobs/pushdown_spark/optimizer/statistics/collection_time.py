@@ -1,4 +1,4 @@
-"""Whether collecting statistics pays: it may take a twentieth of the estimated time of the query."""
+"""The limit of the time to collect statistics: a twentieth of the estimated time of the query."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _RELATION_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class AnalysisCosts:
-    """Seconds that collecting statistics takes for a relation: `cached` if its files were sampled before, else `new`.
+    """Seconds to collect statistics for a relation: `cached` if its files were sampled before, else `new`.
 
-    `warmup` is the additional time of the first query of a session, in which the JVM loads classes. The values are
+    `warmup` is the additional time of the first query of a session, when the JVM loads classes. The values are
     estimated from TPC-H and the Join Order Benchmark.
     """
 
@@ -44,7 +44,7 @@ def check_statistics_time(
     new: int,
     processors: int,
 ) -> None:
-    """Raise UnsupportedError if collecting statistics does not pay for a query. With an unknown size, it pays.
+    """Raise UnsupportedError if collecting statistics would take too long. Sources of unknown size set no limit.
 
     `sizes` are the formats and bytes of all references to sources. `new` sources have not been sampled before.
     """

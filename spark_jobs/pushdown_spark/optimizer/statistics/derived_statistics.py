@@ -252,7 +252,7 @@ def _columns_of(block: SelectBlock, name: str, columns: Iterable[exp.Expr]) -> f
 
 
 def item_statistics(block: SelectBlock, plan: Plan, statistics_of: StatisticsOf) -> RelationStatistics | None:
-    """Return the statistics of an item of a chain. Those of a join are those of the side that it preserves."""
+    """Return the statistics of an item of a chain. A join has the statistics of the side that it preserves."""
     if isinstance(plan, RelationLeaf):
         return statistics_of(block, plan.name, ())
     if not isinstance(plan, Join):

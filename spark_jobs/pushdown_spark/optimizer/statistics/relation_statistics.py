@@ -1,4 +1,4 @@
-"""Statistics of relations and of the columns that they are joined by."""
+"""Statistics of relations and of their join keys."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class RelationStatistics:
         return max(min(expected, self.filtered_rows), 1.0)
 
     def non_null_share(self, key: ColumnKey) -> float:
-        """Return the share of rows in which a column is not null."""
+        """Return the share of rows with a value of a column that is not null."""
         column = self.columns.get(key)
         return 1.0 if column is None else 1.0 - column.null_share
 

@@ -22,7 +22,7 @@ from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.relations.listing import Compression, InputFile
 
 MAX_WHOLE_ROWS = 200_000
-"""Rows up to which columnar sources are read completely."""
+"""Columnar sources with at most this number of rows are read completely."""
 _POSITIONS = 6
 _ROWS_PER_POSITION = 6_000
 _MAX_FOOTERS = 32

@@ -1,4 +1,4 @@
-"""With the short name `avro` registered, as by Spark's jar, our readers use the same source."""
+"""With the short name `avro` registered, as by Spark's jar, the pushdown readers use the same source."""
 
 from __future__ import annotations
 
