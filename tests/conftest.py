@@ -116,7 +116,7 @@ def spark_python() -> str:
     """Return the Python of the Spark environment: the operators' choice, or the one that `make` installs."""
     python = os.environ.get("AIRFLOW_PUSHDOWN_SPARK_PYTHON") or str(ROOT / ".venv-spark" / "bin" / "python")
     if not Path(python).is_file():
-        pytest.fail("set AIRFLOW_PUSHDOWN_SPARK_PYTHON to the Python of the Spark environment, or run `make test`")
+        pytest.fail("set AIRFLOW_PUSHDOWN_SPARK_PYTHON to the Python of the Spark environment, or run `make install`")
     return python
 
 
