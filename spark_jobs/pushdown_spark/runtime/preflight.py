@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pushdown_spark.contract import AnySourceSpec
 
-_WAIT_SECONDS = 60.0
+WAIT_SECONDS = 60.0
 """The time limit for the first executor. The check passes if none has started by then."""
 
 _TAG = "airflow_pushdown-preflight"
@@ -72,24 +72,24 @@ def needs_python(source: AnySourceSpec) -> bool:
     return source.format not in _WITHOUT_PYTHON and getattr(source, "reader", None) != "spark"
 
 
-def check_executors(context: SparkContext) -> None:
+def check_executors(context: SparkContext, wait_seconds: float = WAIT_SECONDS) -> None:
     """Raise ExecutorMismatchError, which says what to change, if executors lack the driver's versions.
 
-    Local sessions pass. The check also passes if no executor starts within `_WAIT_SECONDS`.
+    Local sessions pass. The check also passes if no executor starts within `wait_seconds`.
     """
     if _LOCAL_MASTER.match(context.master or "local"):
         return
     driver = local_versions()
-    executors = _executor_versions(context)
+    executors = _executor_versions(context, wait_seconds)
     problems = sorted({problem for executor in executors for problem in differences(driver, executor)})
     if problems:
         raise ExecutorMismatchError(f"executors: {'; '.join(problems)}: {_ADVICE}")
 
 
-def start_check(context: SparkContext) -> Callable[[], None]:
+def start_check(context: SparkContext, wait_seconds: float = WAIT_SECONDS) -> Callable[[], None]:
     """Start the check in the background. The returned function waits for its end and raises its error."""
     thread = ThreadPoolExecutor(1)
-    check = thread.submit(check_executors, context)
+    check = thread.submit(check_executors, context, wait_seconds)
     thread.shutdown(wait=False)
     if os.environ.get("PYSPARK_PIN_THREAD", "true").lower() == "false":
         # Threads then share the tags of jobs, so a cancelled check would cancel jobs of the planner as well.
@@ -107,7 +107,7 @@ def differences(driver: Versions, executor: Versions) -> Iterator[str]:
         yield f"{version} on {executor.host}, {required} on the driver"
 
 
-def _executor_versions(context: SparkContext) -> list[Versions]:
+def _executor_versions(context: SparkContext, wait_seconds: float) -> list[Versions]:
     """Return the versions of the executors that ran a task, none if no executor started in time."""
     tasks = max(1, min(context.defaultParallelism, _MAX_TASKS))
     context.addJobTag(_TAG)
@@ -118,7 +118,7 @@ def _executor_versions(context: SparkContext) -> list[Versions]:
         context.cancelJobsWithTag(_TAG)
 
     # Without an executor, a job waits forever.
-    timer = threading.Timer(_WAIT_SECONDS, cancel)
+    timer = threading.Timer(wait_seconds, cancel)
     timer.start()
     try:
         return context.parallelize(range(tasks), tasks).map(local_versions).collect()
