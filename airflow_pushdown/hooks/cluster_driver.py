@@ -114,6 +114,8 @@ class ClusterDriverHook(SparkConnectionHook):
         """End the driver of a killed task. Return False if there is none, or if spark-submit itself waits for it."""
         driver = self.tracked_driver()
         if driver is not None:
+            # YARN names an application before it is submitted.
+            self.end_submission()
             driver.kill()
             self._run_post_submit_commands()
         return driver is not None

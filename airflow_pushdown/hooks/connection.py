@@ -8,7 +8,7 @@ from typing import Any
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseHook
 
-from airflow_pushdown.exceptions import config_error
+from airflow_pushdown.exceptions import PushdownTaskError, config_error
 from airflow_pushdown.hooks.application import HISTORY_EXTRA
 from airflow_pushdown.hooks.drivers import (
     RUN_LABEL,
@@ -18,6 +18,7 @@ from airflow_pushdown.hooks.drivers import (
     StandaloneDrivers,
     YarnDrivers,
 )
+from airflow_pushdown.hooks.processes import JobProcess
 from airflow_pushdown.hooks.standalone import rest_addresses
 from airflow_pushdown.hooks.yarn import TAGS_KEY, WAIT_KEY, configured_address
 from airflow_pushdown.version_compat import AirflowNotFoundException
@@ -48,6 +49,9 @@ _MASTERS = ("local", "spark", "yarn", "k8s")
 
 class SparkConnectionHook(SparkSubmitHook):
     """A hook that resolves a connection to Spark. A missing connection raises instead of meaning YARN."""
+
+    _job: JobProcess | None = None
+    """The spark-submit of this hook."""
 
     def __init__(self, *, conn_id: str = "spark_default", **options: Any) -> None:  # noqa: ANN401 - the provider's
         """Resolve the connection. Raises `ConfigError` with the name of the invalid parameter."""
@@ -167,14 +171,17 @@ class SparkConnectionHook(SparkSubmitHook):
         Applications of YARN are killed through the REST API of the resource manager, because workers rarely have
         Hadoop's commands. The provider's hook starts `yarn`. On Kubernetes, it deletes the pod whose name it has read.
         """
-        if self.is_standalone_cluster or self.reachable_drivers() is None:
+        if self.reachable_drivers() is None:
             super().on_kill()
             return
-        if self._submit_sp is not None and self._submit_sp.poll() is None:
-            # It could submit the application after the list of applications was read.
-            self._submit_sp.kill()
+        self.end_submission()
         self.end_applications()
         self._run_post_submit_commands()
+
+    def end_submission(self) -> None:
+        """End spark-submit, which could submit a driver after the drivers of the run were ended."""
+        if self._job is not None:
+            self._job.kill()
 
     def end_applications(self) -> None:
         """End the run's drivers on YARN or Kubernetes that have not ended, also those that an earlier try has left."""
@@ -185,7 +192,7 @@ class SparkConnectionHook(SparkSubmitHook):
             for driver_id in self.tagged_drivers(are_active=True):
                 self.log.info("Driver %s of this run is ended", driver_id)
                 drivers.kill(driver_id)
-        except ClusterUnreachableError as error:
+        except (ClusterUnreachableError, PushdownTaskError) as error:
             self.log.warning("Drivers of this run may still run on the cluster: %s", error)
 
     def tagged_drivers(self, *, are_active: bool) -> list[str]:

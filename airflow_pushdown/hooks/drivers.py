@@ -89,6 +89,8 @@ class StandaloneDrivers:
         "FAILED": DriverPhase.FAILED,
         "ERROR": DriverPhase.FAILED,
     }
+    _NOT_ACTIVE: ClassVar[str] = "Current state is not alive"
+    """The beginning of the message of a master that is not the active one."""
 
     def __init__(self, addresses: list[str]) -> None:
         """Set the addresses of the REST servers of all masters, of which one is active."""
@@ -117,7 +119,7 @@ class StandaloneDrivers:
         return {"addresses": self._addresses}
 
     def _ask(self, method: str, action: str, driver_id: str) -> Mapping[str, object]:
-        """Return the answer of the active master. The others answer with a message that has no state."""
+        """Return the answer of the active master."""
         problem = "there is no address of a Spark master"
         for address in self._addresses:
             try:
@@ -125,9 +127,10 @@ class StandaloneDrivers:
             except ClusterUnreachableError as error:
                 problem = str(error)
                 continue
-            if response.get("success") or not response.get("message") or action == "kill":
+            message = str(response.get("message") or "")
+            if "success" in response and self._NOT_ACTIVE not in message:
                 return response
-            problem = f"{address}: {response['message']}"
+            problem = f"{address}: {message or 'not the response of a Spark master'}"
         raise ClusterUnreachableError(problem)
 
 

@@ -113,7 +113,9 @@ class JobProcess:
 
         Signal handlers may call it, because it takes no lock that the interrupted code may hold.
         """
-        end_session(self.session, TERM_GRACE_SECONDS)
+        # After the end of the session, another one may get its id.
+        if self._reaper.is_alive():
+            end_session(self.session, TERM_GRACE_SECONDS)
 
     def _reap(self) -> None:
         """Wait for spark-submit, then end the remaining processes, so that the output stream ends."""

@@ -68,7 +68,6 @@ class PushdownSubmitHook(ClusterDriverHook):
         `conf` is the user's Spark configuration and `py_files` are the user's archives, as in the provider's hook.
         """
         self._submission = submission
-        self._job: JobProcess | None = None
         self._has_no_driver = False
         self._reported: Application | None = None
         self._output = SubmitOutput()
@@ -84,7 +83,6 @@ class PushdownSubmitHook(ClusterDriverHook):
         if self._is_yarn:
             # A second driver would find no credentials, and replace the result of the first. Airflow retries the task.
             self._conf.setdefault("spark.yarn.maxAppAttempts", "1")
-        self.tag_applications(run_tag(submission.spec.run_key))
         self._installation = find_installation(
             binary=self.binary,
             spark_home=submission.spark_home,
@@ -103,6 +101,8 @@ class PushdownSubmitHook(ClusterDriverHook):
         # A driver on this machine needs no files that others can read.
         self._exchange = Exchange.open_shared(*self.exchange_place) if self.is_cluster else Exchange.create_private()
         self._application_args = ["--spec", self._exchange.spec_location]
+        if self.is_cluster:
+            self.tag_applications(run_tag(self._exchange.spec_location))
 
     def submit(self, application: str = "", **kwargs: object) -> str | None:
         """Submit the job, wait for spark-submit, and return the id of the driver if the cluster has one.
@@ -179,8 +179,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         is_own = not self._leave_driver()
         if is_own and not self._kill_driver() and self.is_cluster:
             super().on_kill()
-        if self._job is not None:
-            self._job.kill()
+        self.end_submission()
         if is_own and self.is_standalone_cluster and self.driver_id is None:
             # The master may have accepted a driver before spark-submit was killed.
             self._attach_to_earlier_driver()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from airflow_pushdown.exceptions import PushdownTaskError
 from airflow_pushdown.hooks.drivers import (
     ClusterUnreachableError,
     DriverPhase,
@@ -111,5 +112,5 @@ class TrackedDriver:
         if isinstance(self._drivers, KubernetesDrivers) and result is not None and result.error is None:
             try:
                 self._drivers.kill(self._driver_id)
-            except ClusterUnreachableError as error:
+            except (ClusterUnreachableError, PushdownTaskError) as error:
                 self._log.warning("The pod %s was not deleted: %s", self._driver_id, error)

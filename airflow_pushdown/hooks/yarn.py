@@ -18,9 +18,12 @@ _SECONDS = (3.0, 5.0)
 """The time limits to connect and to read. Airflow kills a task 5 seconds after it has asked it to end."""
 
 
-def run_tag(run_key: str) -> str:
-    """Return the tag of all drivers of a run, by which they are found although their ids are not known."""
-    return f"airflow-pushdown-{hashlib.sha256(run_key.encode()).hexdigest()[:32]}"
+def run_tag(spec_location: str) -> str:
+    """Return the tag of all drivers of a run, by which they are found although their ids are not known.
+
+    The same DAG may run in several deployments of Airflow on one cluster. Their runs have different exchange files.
+    """
+    return f"airflow-pushdown-{hashlib.sha256(spec_location.encode()).hexdigest()[:32]}"
 
 
 def configured_address() -> str | None:

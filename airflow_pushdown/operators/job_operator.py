@@ -88,12 +88,13 @@ class JobOperator(ClusterOperator):
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except TaskDeferralError:
-            driver_id = self._remembered_driver(context)
-            if driver_id is not None:
-                self._prepare(context)
-                with self._job_files():
-                    self._get_hook().attach(driver_id)
-                    self.on_kill()
+            self._prepare(context)
+            with self._job_files():
+                hook = self._get_hook()
+                # Without the id, the driver is found by its tag or by its files.
+                if (driver_id := self._remembered_driver(context)) is not None:
+                    hook.attach(driver_id)
+                self.on_kill()
             raise
 
     def on_kill(self) -> None:

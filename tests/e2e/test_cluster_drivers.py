@@ -24,6 +24,7 @@ from test_cluster_kills import SLOW_ROWS, is_one, set_pace  # type: ignore[impor
 from e2e import local as standalone
 from e2e import yarn
 from e2e.local import Local, open_connections
+from pushdown_spark.contract.encryption import KEY_VARIABLE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 
@@ -113,7 +114,7 @@ def local(request: pytest.FixtureRequest) -> Iterator[Local]:
         running.database.execute(*SLOW_ROWS)
         wait_for_dags(running.deployment, DAGS)
         yield running
-        assert_no_password(running)
+        assert_no_secret(running)
 
 
 @pytest.fixture
@@ -147,11 +148,13 @@ def assert_nothing_left(local: Local) -> None:
     assert not list((local.deployment.data_dir / "output").glob("*/.*.pushdown/staging-*/*"))
 
 
-def assert_no_password(local: Local) -> None:
-    """Check that no log, event, program or other file of all runs has the password of the database."""
-    password = str(local.database.connection()["password"]).encode()
-    files = (path for path in local.deployment.data_dir.parent.rglob("*") if path.is_file())
-    assert [path for path in files if password in path.read_bytes()] == []
+def assert_no_secret(local: Local) -> None:
+    """Check that no log, event, program or other file has the password of the database or the key of the exchange."""
+    secrets = [str(local.database.connection()["password"])]
+    # A standalone cluster has no key, because its exchange directory is private.
+    secrets += [value for name, value in local.services.settings.items() if name == KEY_VARIABLE]
+    files = [path for path in local.deployment.data_dir.parent.rglob("*") if path.is_file()]
+    assert [path for path in files if any(secret.encode() in path.read_bytes() for secret in secrets)] == []
 
 
 def ended_by_kill(run: Run, *parts: str) -> None:

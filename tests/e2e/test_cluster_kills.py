@@ -24,14 +24,17 @@ pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 
 SCAN, COPY, TASK = "slow_scan", "slow_copy", "scan"
 SLOW_ROWS = (
-    "CREATE TABLE pace AS SELECT 0.0::double precision AS seconds",
+    "CREATE SEQUENCE pace MINVALUE 0 START 0",
     "CREATE TABLE stored AS SELECT number, 'row ' || number AS label FROM generate_series(1, 2500) AS number",
     "ANALYZE stored",
     "CREATE FUNCTION delayed(number integer) RETURNS integer LANGUAGE plpgsql VOLATILE AS "
-    "'BEGIN PERFORM pg_sleep(seconds) FROM pace; RETURN number; END'",
+    "'BEGIN PERFORM pg_sleep(last_value / 1000.0) FROM pace; RETURN number; END'",
     "CREATE VIEW slow_rows AS SELECT number, label, delayed(number) AS moment FROM stored",
 )
-"""The function looks at the pace for each row, so that rows can be slow before a kill and quick after it."""
+"""The function looks at the pace for each row, so that rows can be slow before a kill and quick after it.
+
+The pace is the value of a sequence, because that is not part of the snapshot of a read.
+"""
 SECONDS_PER_ROW = 0.1
 START_SECONDS = 300.0
 END_SECONDS = 180.0
@@ -152,7 +155,7 @@ def slowly(local: Local, undisturbed: Counter[Row]) -> Iterator[None]:
 
 def set_pace(local: Local, seconds: float) -> None:
     """Set the time per row of the table."""
-    local.database.execute(f"UPDATE pace SET seconds = {seconds}")
+    local.database.execute(f"SELECT setval('pace', {round(seconds * 1000)})")
 
 
 def is_one(process: psutil.Process, *parts: str) -> bool:

@@ -135,7 +135,7 @@ def test_a_driver_pod_has_the_program_the_tag_and_a_reference_to_the_key(
     pod = api.pods()[name]
     labels: dict[str, str] = pod["metadata"]["labels"]  # type: ignore[assignment]
     assert labels["spark-role"] == "driver"
-    assert labels[RUN_LABEL] == run_tag(str(tmp_path))
+    assert labels[RUN_LABEL] == run_tag(hook._exchange.spec_location)
     (container,) = pod["spec"]["containers"]  # type: ignore[misc]
     assert container["image"] == "pushdown:test"
     reference = {"name": KEY_ENTRY[0], "key": KEY_ENTRY[1]}

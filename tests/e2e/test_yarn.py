@@ -26,6 +26,7 @@ from airflow_pushdown.exceptions import (
 )
 from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.cluster_driver import Submission
+from airflow_pushdown.hooks.drivers import DriverPhase, YarnDrivers
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.hooks.webhdfs import open_webhdfs
@@ -106,6 +107,8 @@ def submission(
         on_started: Callable[[Application], None] | None = None,
         exchange_dir: str = f"{cluster.root}/exchange",
         exchange_conn_id: str | None = None,
+        on_submitted: Callable[[str], None] | None = None,
+        output: str = "out",
         **options: object,
     ) -> PushdownSubmitHook:
         monkeypatch.setenv(
@@ -115,7 +118,7 @@ def submission(
             run_key=str(tmp_path),
             sources={"lines": SourceSpec.model_validate(source)},
             query=QuerySpec(source="lines", where="k = 77"),
-            output=OutputSpec(path=f"{cluster.root}/out{tmp_path}"),
+            output=OutputSpec(path=f"{cluster.root}/{output}{tmp_path}"),
         )
         return PushdownSubmitHook(
             Submission(
@@ -125,6 +128,7 @@ def submission(
                 exchange_dir=exchange_dir,
                 exchange_conn_id=exchange_conn_id,
                 on_started=on_started,
+                on_submitted=on_submitted,
             ),
             conn_id="yarn",
             conf={
@@ -158,6 +162,13 @@ def finish(hook: PushdownSubmitHook, check: Callable[[], None] = lambda: None) -
     assert result.rows == 1
     assert (result.application_id or "").startswith("application_")
     assert [source.reader for source in result.sources.values()] == ["pushdown"]
+
+
+def test_a_run_without_a_driver_has_none(cluster: HadoopCluster) -> None:
+    drivers = YarnDrivers(cluster.http)
+    for are_active in (True, False):
+        assert drivers.find("airflow-pushdown-none", are_active=are_active) == []
+    assert drivers.status("application_1_0001").phase is DriverPhase.MISSING
 
 
 def test_a_reader_of_the_exchange_sees_whole_files(cluster: HadoopCluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,10 +366,10 @@ class Submitted:
         wait_for(f"an application in {states}", lambda: bool(self._in(states)), SECONDS, poll_seconds=0.05)
         return self._in(states)[0]
 
-    def ends(self) -> PushdownTaskError:
-        """Wait for the end of the submission, which must have failed."""
+    def ends(self) -> PushdownTaskError | None:
+        """Wait for the end of the job. Return its error, None if it has succeeded."""
         self._thread.join(SECONDS)
-        assert self.error is not None
+        assert not self._thread.is_alive()
         return self.error
 
     def _in(self, states: tuple[str, ...]) -> list[str]:
@@ -386,6 +397,36 @@ def test_a_killed_task_kills_its_application(
     assert isinstance(job.ends(), DriverKilledError)
     wait_for("the end of the application", lambda: not cluster.running_applications(), SECONDS)
     assert cluster.applications()[application]["state"] == "KILLED"
+
+
+def test_a_kill_before_spark_submit_has_submitted_leaves_no_application(
+    submission: Submit, cluster: HadoopCluster, provider: str
+) -> None:
+    """YARN gives out an id before that. The command takes as long as a submission."""
+    hook = submission(
+        "cluster",
+        with_provider(provider),
+        on_submitted=lambda _driver_id: hook.on_kill(),
+        post_submit_commands=["sleep 20"],
+    )
+    assert hook.track_application()
+    earlier = cluster.applications()
+    with pytest.raises(DriverKilledError):
+        hook.submit()
+    hook.release()
+    assert cluster.applications() == earlier
+
+
+def test_the_same_run_of_another_deployment_does_not_kill_the_application(
+    submission: Submit, cluster: HadoopCluster, provider: str
+) -> None:
+    conf = with_provider(provider)
+    job = Submitted(submission("cluster", conf), cluster)
+    application = job.reaches("RUNNING")
+    finish(submission("cluster", conf, exchange_dir=f"{cluster.root}/other-exchange", output="other-out"))
+    assert job.ends() is None
+    assert cluster.applications()[application]["finalStatus"] == "SUCCEEDED"
+    assert cluster.files("/other-exchange") == []
 
 
 def test_the_next_try_kills_the_application_that_a_killed_worker_has_left(

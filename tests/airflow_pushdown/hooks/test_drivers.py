@@ -6,10 +6,11 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -28,8 +29,10 @@ from airflow_pushdown.hooks.drivers import (
     drivers_of,
     end_driver_or_warn,
 )
+from airflow_pushdown.hooks.processes import JobProcess, session_members
 from airflow_pushdown.hooks.standalone import SharedProgram, standalone_command, standalone_environment
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
+from airflow_pushdown.hooks.yarn import TAGS_KEY
 from airflow_pushdown.operators import PushdownScanOperator
 from airflow_pushdown.triggers import driver as trigger_module
 from airflow_pushdown.triggers.driver import DriverEvent, DriverTrigger
@@ -43,6 +46,7 @@ from pushdown_spark.contract.job_result import ErrorCode
 from pushdown_spark.contract.progress import Progress, progress_path
 
 START_SECONDS = 120.0
+OTHER_HOST = "127.0.0.2"
 SPEC = JobSpec(
     run_key="d/t/r/-1",
     sources={"s": SourceSpec.model_validate({"format": "json", "path": ["/x"]})},
@@ -56,32 +60,58 @@ MakeHook = Callable[..., PushdownSubmitHook]
 @pytest.fixture(scope="module")
 def drivers(spark_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneDrivers]:
     """Run a Spark master with a REST server, and return its drivers."""
-    environment = Path(spark_python).parents[1]
-    programs = Programs(
-        tmp_path_factory.mktemp("master"),
-        {
-            **os.environ,
-            "PYSPARK_PYTHON": spark_python,
-            "SPARK_MASTER_OPTS": f"{jvm.jvm_options(environment)} -Dspark.master.rest.enabled=true "
-            f"-Dspark.master.rest.host={HOST} -Dspark.master.rest.port={(rest_port := free_port())}",
-        },
-    )
-    launcher = environment / "bin" / "spark-class"
-    ports = ("--port", str(free_port()), "--webui-port", str(free_port()))
-    programs.start("master", [str(launcher), "org.apache.spark.deploy.master.Master", "--host", HOST, *ports])
-    made = StandaloneDrivers([f"http://{HOST}:{rest_port}"])
-
-    def is_up() -> bool:
-        try:
-            return made.status("none").phase is DriverPhase.MISSING
-        except ClusterUnreachableError:
-            return False
-
+    programs = Programs(tmp_path_factory.mktemp("master"), dict(os.environ))
     try:
-        wait_for("the Spark master", is_up, START_SECONDS, programs.check)
+        made = StandaloneDrivers([start_master(programs, spark_python, HOST, free_port())])
+        wait_for("the Spark master", lambda: is_active(made), START_SECONDS, programs.check)
         yield made
     finally:
         programs.stop()
+
+
+def start_master(programs: Programs, spark_python: str, host: str, rest_port: int, *options: str) -> str:
+    """Start a Spark master with options of its JVM. Return the address of its REST server."""
+    environment = Path(spark_python).parents[1]
+    rest = (f"-Dspark.master.rest.{name}" for name in ("enabled=true", f"host={host}", f"port={rest_port}"))
+    ports = ("--port", str(free_port()), "--webui-port", str(free_port()))
+    launcher = str(environment / "bin" / "spark-class")
+    programs.start(
+        f"master-{host}",
+        [launcher, "org.apache.spark.deploy.master.Master", "--host", host, *ports],
+        PYSPARK_PYTHON=spark_python,
+        SPARK_LOCAL_IP=host,
+        SPARK_MASTER_OPTS=" ".join((jvm.jvm_options(environment), *rest, *options)),
+    )
+    return f"http://{host}:{rest_port}"
+
+
+def is_active(drivers: StandaloneDrivers) -> bool:
+    """Return whether a master responds and is the active one."""
+    try:
+        return drivers.status("none").phase is DriverPhase.MISSING
+    except ClusterUnreachableError:
+        return False
+
+
+def is_standby(drivers: StandaloneDrivers) -> bool:
+    """Return whether a master responds and is not the active one."""
+    try:
+        drivers.status("none")
+    except ClusterUnreachableError as error:
+        return "STANDBY" in str(error)
+    return False
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, addresses: Sequence[str]) -> None:
+    """Define the connection `cluster` to the masters with these REST servers."""
+    parts = [urlsplit(address) for address in addresses]
+    connection = {
+        "conn_type": "spark",
+        "host": f"spark://{':7077,'.join(str(part.hostname) for part in parts)}",
+        "port": 7077,
+        "extra": {"deploy-mode": "cluster", "rest-port": parts[0].port},
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
 
 
 @pytest.fixture
@@ -89,13 +119,7 @@ def make_hook(
     drivers: StandaloneDrivers, spark_python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> MakeHook:
     """Return a function that makes a hook for the cluster."""
-    (address,) = drivers.settings()["addresses"]  # type: ignore[misc,attr-defined]
-    port = str(address).rpartition(":")[2]
-    monkeypatch.setenv(
-        "AIRFLOW_CONN_CLUSTER",
-        f'{{"conn_type": "spark", "host": "spark://{HOST}", "port": 7077, '
-        f'"extra": {{"deploy-mode": "cluster", "rest-port": {port}}}}}',
-    )
+    connect(monkeypatch, drivers.settings()["addresses"])  # type: ignore[arg-type]
 
     def make(
         generation: str = "",
@@ -356,9 +380,13 @@ def make_yarn_hook(spark_python: str, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("AIRFLOW_CONN_YARN", json.dumps(connection))
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
 
-    def make(try_number: int, *, is_polled: bool = True) -> PushdownSubmitHook:
-        submission = Submission(spec=SPEC, spark_python=spark_python, exchange_dir=str(tmp_path), try_number=try_number)
-        hook = PushdownSubmitHook(submission, conn_id="yarn")
+    def make(
+        try_number: int, *, is_polled: bool = True, exchange_dir: Path = tmp_path, **options: str
+    ) -> PushdownSubmitHook:
+        submission = Submission(
+            spec=SPEC, spark_python=spark_python, exchange_dir=str(exchange_dir), try_number=try_number
+        )
+        hook = PushdownSubmitHook(submission, conn_id="yarn", **options)
         assert not is_polled or hook.track_application()
         return hook
 
@@ -376,6 +404,28 @@ def test_a_retry_submits_nothing_while_it_is_not_known_whether_an_earlier_driver
         retry.submit()
     assert "check that workers reach the cluster manager" in str(it.value)
     assert retry._exchange.read_spec() is None
+
+
+def test_the_deployments_of_airflow_on_one_cluster_tag_their_drivers_differently(
+    make_yarn_hook: MakeHook, tmp_path: Path
+) -> None:
+    (tmp_path / "staging").mkdir()
+    tags = [
+        make_yarn_hook(number, exchange_dir=tmp_path / directory)._conf[TAGS_KEY]
+        for number, directory in ((1, "."), (2, "."), (1, "staging"))
+    ]
+    assert tags[0] == tags[1] != tags[2]
+
+
+def test_a_kill_without_access_to_the_cluster_ends_spark_submit(
+    make_yarn_hook: MakeHook, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The package for Kerberos is not installed here."""
+    hook = make_yarn_hook(1, is_polled=False, keytab="/airflow.keytab", principal="airflow")
+    hook._job = JobProcess(["sleep", "600"], {"PATH": os.defpath})
+    hook.on_kill()
+    assert session_members(hook._job.session) == []
+    assert "may still run on the cluster: conn_id: the connection uses Kerberos" in capsys.readouterr().out
 
 
 def test_files_of_an_earlier_try_show_that_its_driver_may_run(make_yarn_hook: MakeHook) -> None:
@@ -450,14 +500,17 @@ def scan_on_cluster(exchange: Path, spark_python: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize("is_stored", [True, False], ids=["stored", "before Airflow 3.3"])
 def test_a_trigger_that_failed_leaves_no_driver(
-    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path, spark_python: str
+    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path, spark_python: str, is_stored: bool
 ) -> None:
-    driver_id = str(make_hook().submit())
+    hook = make_hook()
+    driver_id = str(hook.submit())
+    claim(hook._exchange.result_location, driver_id)
     operator = PushdownScanOperator(**scan_on_cluster(tmp_path, spark_python), deferrable=True)
     context = {
         "ti": SimpleNamespace(dag_id="d", task_id="t", run_id="r", map_index=-1),
-        "task_state_store": {operator.external_id_key: driver_id},
+        "task_state_store": {operator.external_id_key: driver_id} if is_stored else None,
     }
     with pytest.raises(TaskDeferralError):
         operator.resume_execution("__fail__", {"error": "the trigger failed"}, context)  # type: ignore[arg-type]
@@ -527,6 +580,47 @@ def test_a_second_master_is_asked_if_the_first_one_is_away(drivers: StandaloneDr
     (address,) = drivers.settings()["addresses"]  # type: ignore[misc,attr-defined]
     both = drivers_of("standalone", {"addresses": [f"http://{HOST}:{free_port()}", address]})
     assert both.status("driver-1").phase is DriverPhase.MISSING
+
+
+@pytest.fixture
+def masters(spark_python: str, tmp_path: Path) -> Iterator[tuple[StandaloneDrivers, StandaloneDrivers]]:
+    """Run two masters, one of which ZooKeeper makes the active one. Return the drivers of the other one and of this."""
+    jars = next(Path(spark_python).parents[1].glob("lib/python3.*/site-packages/pyspark/jars"))
+    zookeeper, rest_port = free_port(), free_port()
+    election = ("recoveryMode=ZOOKEEPER", f"zookeeper.url={HOST}:{zookeeper}")
+    options = [f"-Dspark.deploy.{option}" for option in election]
+    programs = Programs(tmp_path, dict(os.environ))
+    try:
+        server = ["-cp", f"{jars}/*", "-Dzookeeper.admin.enableServer=false"]
+        server += ["org.apache.zookeeper.server.ZooKeeperServerMain", str(zookeeper), str(tmp_path / "zookeeper")]
+        programs.start("zookeeper", [f"{os.environ['JAVA_HOME']}/bin/java", *server])
+        active = StandaloneDrivers([start_master(programs, spark_python, HOST, rest_port, *options)])
+        wait_for("the active master", lambda: is_active(active), START_SECONDS, programs.check)
+        standby = StandaloneDrivers([start_master(programs, spark_python, OTHER_HOST, rest_port, *options)])
+        wait_for("the standby", lambda: is_standby(standby), START_SECONDS, programs.check)
+        yield standby, active
+    finally:
+        programs.stop()
+
+
+def test_the_active_master_ends_a_driver_although_the_standby_is_asked_first(
+    masters: tuple[StandaloneDrivers, StandaloneDrivers],
+    make_hook: MakeHook,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    standby, active = masters
+    connect(monkeypatch, [address for drivers in masters for address in drivers.settings()["addresses"]])  # type: ignore[attr-defined]
+    hook = make_hook()
+    driver_id = str(hook.submit())
+    assert active.status(driver_id).phase is DriverPhase.ACTIVE
+    with pytest.raises(ClusterUnreachableError, match="STANDBY"):
+        standby.kill(driver_id)
+
+    hook.on_kill()
+    hook.release()
+
+    assert active.status(driver_id).state == "KILLED"
 
 
 def test_the_command_runs_python_through_a_java_class() -> None:

@@ -170,6 +170,15 @@ def test_sigkill_of_a_task_ends_its_job_and_deletes_its_private_files(tmp_path: 
     wait_for("the end of the guard", lambda: not private.exists(), 10)
 
 
+def test_a_kill_after_the_end_of_a_job_spares_the_session_that_got_its_id(stubborn: JobProcess) -> None:
+    job = start("print('done')")
+    list(job.lines())
+    assert job.wait() == 0
+    job.popen.pid = stubborn.session
+    job.kill()
+    assert len(session_members(stubborn.session)) == 3
+
+
 def test_no_guard_process_remains_after_a_job() -> None:
     job = start("print('done')")
     list(job.lines())

@@ -1,14 +1,17 @@
-"""The address of YARN's resource manager in Hadoop's configuration."""
+"""The address of YARN's resource manager in Hadoop's configuration, and what is not the response of one."""
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from airflow_pushdown.hooks.drivers import ClusterUnreachableError, StandaloneDrivers, YarnDrivers
 from airflow_pushdown.hooks.yarn import configured_address
 from e2e.ports import HOST, free_port
 
@@ -37,6 +40,37 @@ def server() -> Iterator[str]:
     yield f"{HOST}:{server.server_port}"
     server.shutdown()
     server.server_close()
+
+
+@pytest.fixture
+def serve(server: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[object], str]:
+    """Return a function that lets the server respond to everything with a JSON document, and returns its address."""
+
+    def respond(document: object) -> str:
+        def do_get(handler: BaseHTTPRequestHandler) -> None:
+            handler.send_response(HTTPStatus.OK)
+            handler.end_headers()
+            handler.wfile.write(json.dumps(document).encode())
+
+        monkeypatch.setattr(BaseHTTPRequestHandler, "do_GET", do_get, raising=False)
+        return f"http://{server}"
+
+    return respond
+
+
+@pytest.mark.parametrize("document", [{}, [], "", {"apps": [{}]}, {"apps": {"app": {"id": "a"}}}, {"app": None}])
+def test_the_response_of_another_server_does_not_mean_that_there_is_no_driver(
+    serve: Callable[[object], str], document: object
+) -> None:
+    address = serve(document)
+    calls: list[Callable[[], object]] = [
+        lambda: YarnDrivers(address).find("tag", are_active=True),
+        lambda: YarnDrivers(address).status("application_1_1"),
+        lambda: StandaloneDrivers([address]).status("driver-1"),
+    ]
+    for call in calls:
+        with pytest.raises(ClusterUnreachableError, match="not the response of a"):
+            call()
 
 
 @pytest.mark.parametrize(
