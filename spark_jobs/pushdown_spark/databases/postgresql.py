@@ -39,12 +39,23 @@ _LOST_SNAPSHOT = re.compile(r"invalid snapshot identifier|snapshot \S+ does not 
 """PostgreSQL's messages for a snapshot whose connection is closed: before version 17, and since."""
 _BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _REPLACED = """
-SELECT c.oid::regclass::text FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_class c ON c.oid = l.relation
-WHERE l.pid = pg_catalog.pg_backend_pid() AND l.locktype = 'relation' AND c.relkind = 'r'
-AND c.relfilenode <> 0 AND c.relfilenode <> pg_catalog.pg_relation_filenode(c.oid)
+SELECT l.relation::regclass::text
+FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_class c ON c.oid = l.relation
+WHERE l.pid = pg_catalog.pg_backend_pid() AND l.locktype = 'relation' AND (
+    c.relkind IN ('r', 'm') AND c.relfilenode <> 0 AND c.relfilenode <> pg_catalog.pg_relation_filenode(c.oid)
+    OR c.oid IS NULL AND pg_catalog.pg_get_indexdef(l.relation) IS NULL
+        AND coalesce(pg_catalog.pg_partition_root(l.relation) = l.relation, true)
+    OR c.relkind = 'p' AND EXISTS (
+        SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid
+        AND pg_catalog.pg_partition_root(i.inhrelid) IS DISTINCT FROM pg_catalog.pg_partition_root(c.oid)))
 """
-"""The tables that the transaction has read and whose file was replaced after its snapshot. The catalog's row is that of
-the snapshot, the function returns the current file. TRUNCATE does that, and the snapshot has no row of the new file."""
+"""The relations that the transaction has read and of which its snapshot may miss rows. The catalog's rows are those of
+the snapshot, the functions return the current state. In this order:
+
+- The file was replaced, as TRUNCATE does. The snapshot has no row of the new file.
+- The snapshot does not know the relation, because another one got its name. New partitions and indexes do no harm.
+- A partition was detached or dropped.
+"""
 _BATCH_BYTES = 4 << 20
 _CSV_BYTES = 1 << 20
 LONG_DIGITS = 18
@@ -137,11 +148,11 @@ class PostgresqlClient:
         self.rows("COMMIT")
 
     def _check_replaced(self, tables: Sequence[Row]) -> None:
-        """Raise LostConnectionError if tables were truncated after the snapshot, so that a new snapshot is read."""
+        """Raise LostConnectionError if relations were replaced after the snapshot, so that a new snapshot is read."""
         if tables:
             names = ", ".join(str(name) for (name,) in tables)
             raise LostConnectionError(
-                f"{self._address.display_name}: {names} was truncated or rewritten during the read; run the task again"
+                f"{self._address.display_name}: {names} was truncated or replaced during the read; run the task again"
             )
 
     def close(self) -> None:

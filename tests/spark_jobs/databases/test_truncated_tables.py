@@ -1,10 +1,10 @@
-"""Tables of PostgreSQL that are truncated during a read: a snapshot from before the TRUNCATE has none of their rows."""
+"""Tables of PostgreSQL that are truncated or replaced during a read: an older snapshot has none of their rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import psycopg
 import pyarrow as pa
@@ -41,6 +41,18 @@ def replace_rows(writer: psycopg.Connection) -> None:
     writer.execute("INSERT INTO truncated SELECT unnest(%s::bigint[])", [NEW])
 
 
+def replace_table(writer: psycopg.Connection) -> None:
+    """Give the name to a new table, without a commit."""
+    writer.execute("DROP VIEW truncated_view")
+    writer.execute("ALTER TABLE truncated RENAME TO truncated_before")
+    writer.execute("CREATE TABLE truncated AS SELECT unnest(%s::bigint[]) AS k", [NEW])
+    writer.execute("CREATE VIEW truncated_view AS SELECT * FROM truncated")
+    writer.execute("DROP TABLE truncated_before")
+
+
+REPLACING = pytest.mark.parametrize("replace", [replace_rows, replace_table])
+
+
 def read(server: Server, settings: ConnectionSettings, retries: list[int], relation: str = "truncated") -> list[int]:
     address = address_of(RemoteConnection.model_validate(server.connection()))
 
@@ -52,13 +64,18 @@ def read(server: Server, settings: ConnectionSettings, retries: list[int], relat
     return [key for batch in batches for key in batch.column(0).to_pylist()]
 
 
+@REPLACING
 @pytest.mark.parametrize("relation", ["truncated", "truncated_view"])
 @pytest.mark.parametrize("few", [True, False], ids=["csv", "binary"])
-def test_read_that_waits_for_a_truncate_returns_the_new_rows(
-    postgresql_server: Server, writer: psycopg.Connection, few: bool, relation: str
+def test_read_that_waits_for_other_rows_returns_them(
+    postgresql_server: Server,
+    writer: psycopg.Connection,
+    few: bool,
+    relation: str,
+    replace: Callable[[psycopg.Connection], None],
 ) -> None:
     """COPY takes its snapshot before it waits for the lock of the table."""
-    replace_rows(writer)
+    replace(writer)
     retries: list[int] = []
     with ThreadPoolExecutor(1) as threads:
         rows = threads.submit(read, postgresql_server, ConnectionSettings(few=few), retries, relation)
@@ -68,16 +85,73 @@ def test_read_that_waits_for_a_truncate_returns_the_new_rows(
     assert retries == [1]
 
 
-def test_snapshot_from_before_a_truncate_is_an_error(postgresql_server: Server, writer: psycopg.Connection) -> None:
-    address = address_of(RemoteConnection.model_validate(postgresql_server.connection()))
+@contextmanager
+def exported_snapshot(server: Server) -> Iterator[ConnectionSettings]:
+    """Yield the settings of connections that read a snapshot."""
+    address = address_of(RemoteConnection.model_validate(server.connection()))
     with closing(connect(address, ConnectionSettings())) as exporter:
         assert isinstance(exporter, PostgresqlClient)
-        settings = ConnectionSettings(snapshot=exporter.export_snapshot())
+        yield ConnectionSettings(snapshot=exporter.export_snapshot())
+
+
+@REPLACING
+def test_snapshot_from_before_other_rows_is_an_error(
+    postgresql_server: Server, writer: psycopg.Connection, replace: Callable[[psycopg.Connection], None]
+) -> None:
+    with exported_snapshot(postgresql_server) as settings:
         assert len(read(postgresql_server, settings, [])) == 1000
-        replace_rows(writer)
+        replace(writer)
         writer.commit()
-        with pytest.raises(LostConnectionError, match="truncated was truncated or rewritten during the read"):
+        with pytest.raises(LostConnectionError, match="truncated was truncated or replaced during the read"):
             read(postgresql_server, settings, [])
+
+
+def test_snapshot_from_before_a_refresh_is_an_error(postgresql_server: Server, writer: psycopg.Connection) -> None:
+    writer.execute("CREATE MATERIALIZED VIEW refreshed AS SELECT k FROM truncated")
+    writer.commit()
+    with exported_snapshot(postgresql_server) as settings:
+        assert len(read(postgresql_server, settings, [], "refreshed")) == 1000
+        writer.execute("DELETE FROM truncated WHERE k > 3")
+        writer.execute("REFRESH MATERIALIZED VIEW refreshed")
+        writer.commit()
+        with pytest.raises(LostConnectionError, match="refreshed was truncated or replaced"):
+            read(postgresql_server, settings, [], "refreshed")
+
+
+@pytest.mark.parametrize(
+    ("change", "is_error"),
+    [
+        ("ALTER TABLE parted DETACH PARTITION parted_1", True),
+        ("DROP TABLE parted_1", True),
+        ("ALTER TABLE parted DETACH PARTITION parted_1; ALTER TABLE parted ATTACH PARTITION other DEFAULT", True),
+        ("CREATE TABLE parted_3 PARTITION OF parted FOR VALUES IN (3)", False),
+        ("CREATE INDEX ON parted (k)", False),
+        ("INSERT INTO parted VALUES (1), (2)", False),
+    ],
+)
+def test_snapshot_from_before_partitions_change(
+    postgresql_server: Server, writer: psycopg.Connection, change: str, is_error: bool
+) -> None:
+    """Rows of a partition that has gone are missing. New partitions had no rows at the time of the snapshot."""
+    writer.execute("CREATE TABLE parted (k bigint) PARTITION BY LIST (k)")
+    writer.execute("CREATE TABLE parted_1 PARTITION OF parted FOR VALUES IN (1)")
+    writer.execute("CREATE TABLE parted_2 PARTITION OF parted FOR VALUES IN (2)")
+    writer.execute("INSERT INTO parted VALUES (1), (2)")
+    writer.execute("CREATE TABLE other (k bigint)")
+    writer.commit()
+    try:
+        with exported_snapshot(postgresql_server) as settings:
+            assert sorted(read(postgresql_server, settings, [], "parted")) == [1, 2]
+            writer.execute(change.encode())
+            writer.commit()
+            if is_error:
+                with pytest.raises(LostConnectionError, match="parted was truncated or replaced"):
+                    read(postgresql_server, settings, [], "parted")
+            else:
+                assert sorted(read(postgresql_server, settings, [], "parted")) == [1, 2]
+    finally:
+        writer.execute("DROP TABLE IF EXISTS parted, parted_1, other")
+        writer.commit()
 
 
 @pytest.mark.parametrize("few", [True, False], ids=["csv", "binary"])
