@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _PART = "part-"
+_UNFINISHED = "/_temporary/"
+"""The directory of files of tasks that have not ended."""
 _OVERWRITE_OPTION = "partitionoverwritemode"
 _OVERWRITE_SETTING = "spark.sql.sources.partitionOverwriteMode"
 _WHOLE = ""
@@ -158,7 +160,7 @@ class FileOutput(Output):
                 if self._mode is OutputMode.OVERWRITE_PARTITIONS:
                     self._guard.check(self.name, [*partitions, *emptied])
                 summary = self._summarize(staged, partitions)
-                names = tuple(entry.path.removeprefix(self.paths.rows) for entry in staged)
+                names = tuple(map(self._below_rows, staged))
                 self._write_record(names, summary, is_complete=False)
                 self._log.commit(self._journal(staged, partitions, emptied))
                 self.summary = summary
@@ -220,7 +222,11 @@ class FileOutput(Output):
 
     def _staged_files(self) -> list[FileEntry]:
         """Return the staged data files."""
-        return [entry for entry in self._files.files(self.paths.rows) if _is_data(entry)]
+        return [entry for entry in self._files.files(self.paths.rows) if _is_data(self._below_rows(entry))]
+
+    def _below_rows(self, staged: FileEntry) -> str:
+        """Return the path of a staged file below the directory of the rows, with a slash at its start."""
+        return staged.path.removeprefix(self.paths.rows)
 
     def _exists(self) -> bool:
         """Return whether the output exists, for modes that do not change it."""
@@ -273,7 +279,7 @@ class FileOutput(Output):
 
     def _partition_of(self, staged: FileEntry) -> str:
         """Return the directory of a staged file, relative to the staged rows; empty without partitions."""
-        return staged.path.removeprefix(self.paths.rows).rpartition("/")[0].strip("/")
+        return self._below_rows(staged).rpartition("/")[0].strip("/")
 
     def _journal(self, staged: list[FileEntry], partitions: list[str], emptied: Sequence[str]) -> Journal:
         if not (self._keeps_partitions and self._files.exists(self.paths.output)):
@@ -318,7 +324,7 @@ class FileOutput(Output):
         for entry in staged:
             partition = self._partition_of(entry)
             folder = f"{self.paths.output}/{partition}".rstrip("/")
-            hidden = entry.path.removeprefix(self.paths.rows).strip("/")
+            hidden = self._below_rows(entry).strip("/")
             yield Move(hidden=hidden, output=f"{folder}/{self._name_in_output(entry)}", is_inward=True)
 
     def _check_spelling(self, partitions: list[str]) -> None:
@@ -388,5 +394,9 @@ def effective_mode(spark: SparkSession, output: OutputSpec) -> OutputMode:
     return output.mode
 
 
-def _is_data(entry: FileEntry) -> bool:
-    return entry.path.rpartition("/")[2].startswith(_PART)
+def _is_data(path: str) -> bool:
+    """Return whether a path below the staged rows is that of a file with rows.
+
+    A task that Spark has given up may still write, after the job that committed the files of the others.
+    """
+    return path.rpartition("/")[2].startswith(_PART) and not path.startswith(_UNFINISHED)

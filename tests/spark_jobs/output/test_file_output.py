@@ -228,6 +228,24 @@ def test_a_commit_returns_rows_files_and_bytes(target: Path, frame: Frame, write
         assert output.summary.bytes == sum(path.stat().st_size for path in files)
 
 
+@pytest.mark.parametrize("mode", [OutputMode.APPEND, OutputMode.OVERWRITE_PARTITIONS])
+def test_file_of_a_task_that_still_writes_is_not_committed(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], mode: OutputMode
+) -> None:
+    write(writer(OutputMode.OVERWRITE_PARTITIONS), frame(1, 2))
+    output = writer(mode, "run 2", partition_by=["odd"])
+    assert output.prepare()
+    with output.transaction():
+        output.stage(frame(3, 4))
+        unfinished = Path(output.paths.rows.removeprefix("file:")) / "_temporary" / "0" / "attempt" / "odd=1"
+        unfinished.mkdir(parents=True)
+        (unfinished / "part-00000.json").write_text('{"id":')
+    assert not list(target.rglob("_temporary"))
+    assert output.summary is not None
+    assert output.summary.partitions == ("odd=0", "odd=1")
+    assert ids(spark, target) == ([1, 2, 3, 4] if mode is OutputMode.APPEND else [3, 4])
+
+
 def test_unknown_partition_column_raises(frame: Frame, writer: Callable[..., FileOutput]) -> None:
     with pytest.raises(UnknownColumnError, match="partition_by: the result has no column 'day'; it has id, odd"):
         writer(OutputMode.OVERWRITE, partition_by=["day"]).stage(frame(1))
