@@ -5,14 +5,19 @@ so that the rows of one attempt count, whatever number of attempts Spark starts.
 recorded undoes its transaction. The driver gives each attempt of a run tables of its own, so that tasks of an earlier
 attempt cannot add rows.
 
+Spark may accept another attempt than the recorded one, if an executor is lost before it can report. If the rows of a
+query are distributed by chance, the rows of the two may differ. Each attempt therefore returns the end of its name,
+which is recorded too, and the driver compares them.
+
 In MySQL, MariaDB and SQLite, the staging table stays empty: each attempt of a task creates a part of its own, a table
-like it, and records the end of its name with the partition. In SQLite, a part is a file next to the database.
+like it, whose name ends so. In SQLite, a part is a file next to the database.
 
 Workers import this module, so it must not import the packages that only the driver needs.
 """
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -29,9 +34,11 @@ from pushdown_spark.databases.write_connection import WriteConnection, connect_t
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.runtime.worker import freeze_imports
 
-LOADED = "partition int, row_count bigint"
+LOADED = "partition int, row_count bigint, suffix string"
 """The columns that a task returns."""
-_SCHEMA = pa.schema([("partition", pa.int32()), ("row_count", pa.int64())])
+_SCHEMA = pa.schema([("partition", pa.int32()), ("row_count", pa.int64()), ("suffix", pa.string())])
+_REPORT_SECONDS = 5
+"""How long an attempt whose rows do not count waits, so that the recorded one reports first. Spark then ends it."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +63,21 @@ class PartitionWriter:
         assert context is not None
         partition = context.partitionId()
         try:
-            rows = self.load(partition, batches)
+            suffix, rows, is_recorded = self.load(partition, batches)
         except PushdownError as problem:
             # The cause is the driver's own error, whose message may contain secrets.
             raise problem from None
-        yield pa.RecordBatch.from_pylist([{"partition": partition, "row_count": rows}], _SCHEMA)
+        if not is_recorded:
+            time.sleep(_REPORT_SECONDS)
+        yield pa.RecordBatch.from_pylist([{"partition": partition, "row_count": rows, "suffix": suffix}], _SCHEMA)
 
-    def load(self, partition: int, batches: Iterator[pa.RecordBatch]) -> int:
-        """Load the rows of a partition, unless another attempt has, and return their number."""
-        suffix = f"_{uuid.uuid4().hex[:8]}" if self.has_parts else ""
-        table, rows, is_recorded = with_suffix(self.table, suffix), 0, False
+    def load(self, partition: int, batches: Iterator[pa.RecordBatch]) -> tuple[str, int, bool]:
+        """Load the rows of a partition, unless another attempt has.
+
+        Return the end of this attempt's name, the number of its rows, and whether they count.
+        """
+        suffix = f"_{uuid.uuid4().hex[:8]}"
+        table, rows, is_recorded = with_suffix(self.table, suffix if self.has_parts else ""), 0, False
         with closing(self.connect(self.address)) as connection:
             try:
                 if self.has_parts:
@@ -84,7 +96,7 @@ class PartitionWriter:
                     for undo in (connection.rollback, partial(connection.drop, table)):
                         with suppress(PushdownError):
                             undo()
-        return rows
+        return suffix, rows, is_recorded
 
 
 def _with_short_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -96,7 +96,9 @@ class DatabaseOutput(Output):
         if self._attempt.target.dialect is Dialect.SQLITE:
             rows = rows.coalesce(_MOST_FILES)
         loaded = rows.mapInArrow(writer, LOADED).collect()
-        self._partitions = len({row["partition"] for row in loaded})
+        accepted = {row["partition"]: row["suffix"] for row in loaded}
+        self._partitions = len(accepted)
+        self._attempt.require_accepted(accepted)
         self._attempt.gather()
 
     def check(self) -> None:

@@ -102,6 +102,11 @@ class StagingTables:
         names = [name for name in _names(connection, self.target) if name.startswith(self.name)]
         _drop_unused(connection, self.target, names)
 
+    def suffixes(self, connection: WriteConnection) -> dict[int, str]:
+        """Return the ends of the names of the recorded attempts by partition."""
+        rows = connection.rows(f"SELECT partition_id, suffix FROM {self.partitions}")  # noqa: S608
+        return {int(str(partition)): str(suffix) for partition, suffix in rows}
+
     def gather(self, connection: WriteConnection) -> None:
         """Copy the rows of all parts to the table of rows."""
         parts = self._parts(connection)
@@ -117,8 +122,9 @@ class StagingTables:
         return self._parts(connection) if self.is_split else [self.rows]
 
     def _parts(self, connection: WriteConnection) -> list[str]:
-        statement = f"SELECT suffix FROM {self.partitions} ORDER BY partition_id"  # noqa: S608
-        return [connection.attach(with_suffix(self.rows, str(suffix))) for (suffix,) in connection.rows(statement)]
+        return [
+            connection.attach(with_suffix(self.rows, suffix)) for _, suffix in sorted(self.suffixes(connection).items())
+        ]
 
     def totals(self, connection: WriteConnection) -> tuple[int, int]:
         """Return the number of recorded partitions and of their rows.

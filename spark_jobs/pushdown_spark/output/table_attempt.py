@@ -13,7 +13,7 @@ it within a transaction. The comment of the table shows a later attempt that the
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 
@@ -138,6 +138,19 @@ class TableAttempt:
         self._change = TableChange(staging, self._output.mode, tuple(column.name for column in columns), keys)
         has_parts = self.target.has_parts
         return PartitionWriter(self._address, staging.rows, staging.record, columns, has_parts, self._connect)
+
+    def require_accepted(self, accepted: Mapping[int, str]) -> None:
+        """Raise RemoteFailedError unless the rows that count are those of the task attempts that Spark has accepted.
+
+        `accepted` has the ends of their names by partition.
+        """
+        with closing(self._connect(self._address)) as connection:
+            recorded = self._require_change().staging.suffixes(connection)
+        if lost := [partition for partition, suffix in accepted.items() if recorded.get(partition) != suffix]:
+            raise RemoteFailedError(
+                f"an executor was lost after it had loaded partition {lost[0]}, whose rows may differ from those of "
+                "the next attempt; run the task again"
+            )
 
     def gather(self) -> None:
         """Collect the rows of all tasks in one table, if a later step reads one and tasks have loaded parts."""

@@ -76,16 +76,31 @@ def test_second_attempt_of_a_partition_adds_nothing(database: Database, mode: Ou
 
     def slow() -> Iterator[pa.RecordBatch]:
         yield batch(NEW[0][:1])
-        assert writer.load(0, iter([batch(other)])) == 1
+        assert writer.load(0, iter([batch(other)]))[1:] == (1, True)
         yield batch(NEW[0][1:])
 
-    writer.load(0, slow())
+    assert writer.load(0, slow())[1:] == (2, False)
     writer.load(1, iter([batch(NEW[1])]))
     writer.load(1, iter([batch(other)]))
     attempt.gather()
     attempt.commit(2, OutputSummary(mode=case.mode, columns={}))
     assert sorted(database.rows("SELECT id, day, x FROM t")) == sorted([*other, *NEW[1]])
     assert database.tables() == ["t"]
+
+
+def test_rows_of_a_task_whose_report_was_lost_are_not_committed(database: Database) -> None:
+    """The rows of a partition may be others in the next attempt, which finds the partition recorded."""
+    case = Case(OutputMode.APPEND, has_table=True)
+    case.prepare(database)
+    attempt = TableAttempt(database.address, case.spec, "run")
+    assert attempt.prepare()
+    writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
+    lost, *_ = writer.load(0, iter([batch(NEW[0])]))
+    accepted, *_ = writer.load(0, iter([batch(NEW[1])]))
+    other, *_ = writer.load(1, iter([batch(NEW[1])]))
+    with pytest.raises(RemoteFailedError, match="loaded partition 0"):
+        attempt.require_accepted({0: accepted, 1: other})
+    attempt.require_accepted({0: lost, 1: other})
 
 
 @pytest.mark.parametrize(
@@ -288,7 +303,7 @@ def test_sqlite_is_not_locked_while_tasks_load(tmp_path: Path, has_table: bool, 
         assert part.stat().st_mode == path.stat().st_mode
         yield batch(NEW[1])
 
-    assert writer.load(0, loading()) == 3
+    assert writer.load(0, loading())[1:] == (3, True)
     with pytest.raises(ValueError, match="disturbed"):
         writer.load(1, disturbed())
     attempt.gather()
