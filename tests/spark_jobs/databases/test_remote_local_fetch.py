@@ -87,6 +87,14 @@ def test_locally_fetched_rows_equal_rows_read_by_tasks(
     assert here.report()["t"].rows_decoded == there.report()["t"].rows_decoded
 
 
+def test_a_result_without_rows_has_columns_of_times(spark: SparkSession, server: Server) -> None:
+    session = PushdownSession(spark)
+    session.add_remote("q", server.connection(), query="SELECT k, CURRENT_TIMESTAMP AS moment FROM t WHERE k < 0")
+    result = session.scan("q")
+    assert rows_of(result) == []
+    assert fetched(result)
+
+
 def test_a_small_table_is_fetched_completely(over: Callable[..., PushdownSession]) -> None:
     result = over().scan("t", columns=["s", "k"])
     assert result.run(lambda frame: frame.columns) == ["s", "k"]
