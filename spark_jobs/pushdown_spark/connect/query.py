@@ -131,8 +131,7 @@ def _plan_scan(spark: SparkSession, source: Source, query: QuerySpec) -> Connect
         # Each condition is parsed alone, so that no parenthesis of one of them can change the other.
         for condition in filter(None, (interval, query.where)):
             frame = frame.where(condition)
-        if not projection.selects_exactly(frame.columns):
-            frame = frame.selectExpr(*projection.select_items)
+        frame = frame.selectExpr(*projection.select_items)
         return frame if query.limit is None else frame.limit(query.limit)
 
     whole = f"{interval} AND (\n{query.where}\n)" if interval and query.where else interval or query.where

@@ -6,7 +6,7 @@ filter uses Spark's `contains`, headers and a sample are read by small queries, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -75,15 +75,16 @@ def plan_text(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...])
     if not filters:
         raise UnsupportedError(NO_STRING)
     uris = request.native.inputFiles()
-    _check_directories(uris)
-    shares = _matching_shares(spark, request, filters, uris[:_SAMPLE_FILES])
+    _check_files(uris, options.lines)
+    shares, in_headers = _probe(spark, request, options.lines, filters, uris)
     strings = min(shares, key=lambda candidate: (shares[candidate], candidate.searches))
+    if strings in in_headers:
+        raise UnsupportedError("the header of a file has a string of the predicate")
     reason = f"about {shares[strings]:.2%} of the lines have the strings (a sample of the first lines)"
     if request.source.reader is not ReaderChoice.AUTO:
         reason = f"{Choice.reason}; {reason}"
     elif shares[strings] > _LARGEST_SHARE:
         raise UnsupportedError(f"{reason}, so that Spark parses most lines in any case")
-    _check_headers(spark, request, options.lines, strings, uris)
     plan = JvmTextPlan(
         (),
         Choice(f"{reason}; Spark Connect has no JVM gateway for other readers"),
@@ -105,8 +106,15 @@ def _check_session(spark: SparkSession) -> None:
         raise UnsupportedError(f"strings have the collation {collation}")
 
 
-def _check_directories(uris: Iterable[str]) -> None:
-    """Raise UnsupportedError if files may be in partitions, whose values only Spark's own reader knows."""
+def _check_files(uris: Sequence[str], lines: LineSyntax) -> None:
+    """Raise UnsupportedError without files, for too many headers, and for files that may be in partitions.
+
+    Only Spark's own reader knows the values of partition columns.
+    """
+    if not uris:
+        raise UnsupportedError("there are no files")
+    if lines.header and len(uris) > _MAX_HEADERS:
+        raise UnsupportedError(f"more than {_MAX_HEADERS} files have headers, which Spark's text source reads as rows")
     for uri in uris:
         directory = location(decode_uri(uri)).rpartition("/")[0]
         if "=" in directory:
@@ -121,39 +129,32 @@ def _text_lines(spark: SparkSession, request: ScanRequest, paths: Sequence[str])
 
 
 def _first_lines(spark: SparkSession, request: ScanRequest, uris: Sequence[str]) -> Iterator[DataFrame]:
-    """Yield the lines of each file. The file may be far away from the paths of the source, without their options."""
+    """Yield the lines of each file."""
     for uri in uris:
         yield _text_lines(spark, request, [escape_glob(decode_uri(uri))])
 
 
-def _matching_shares(
-    spark: SparkSession, request: ScanRequest, filters: Sequence[StringFilter], uris: Sequence[str]
-) -> dict[StringFilter, float]:
-    """Return the share of lines that match each filter, in a sample of the first lines of some files."""
-    samples = [lines.limit(_SAMPLE_LINES) for lines in _first_lines(spark, request, uris)]
-    if not samples:
-        return dict.fromkeys(filters, 0.0)
-    counts = [f.count_if(matches_filter(spark, f.col(LINE), strings)) for strings in filters]
-    with temporary_settings(spark, _ONE_SPLIT):
-        row = reduce(DataFrame.unionAll, samples).agg(f.count(f.lit(1)), *counts).head()
-    assert row is not None
-    total, *matching = row
-    return {strings: count / max(total, 1) for strings, count in zip(filters, matching, strict=True)}
+def _probe(
+    spark: SparkSession,
+    request: ScanRequest,
+    lines: LineSyntax,
+    filters: Sequence[StringFilter],
+    uris: Sequence[str],
+) -> tuple[dict[StringFilter, float], set[StringFilter]]:
+    """Return the share of lines that match each filter in a sample, and the filters that a header matches.
 
-
-def _check_headers(
-    spark: SparkSession, request: ScanRequest, lines: LineSyntax, strings: StringFilter, uris: Sequence[str]
-) -> None:
-    """Raise UnsupportedError if a header may pass the filter. Spark's text source has no headers."""
-    if not lines.header or not uris:
-        return
-    if len(uris) > _MAX_HEADERS:
-        raise UnsupportedError(f"more than {_MAX_HEADERS} files have headers, which Spark's text source reads as rows")
-    is_row = ~f.rlike(f.col(LINE), f.lit(BLANK))
-    if lines.comment:
-        is_row &= ~f.col(LINE).startswith(lines.comment.decode())
-    headers = [frame.where(is_row).limit(1) for frame in _first_lines(spark, request, uris)]
+    The sample has the first lines of some files. One query reads it and all headers.
+    """
+    matches = [matches_filter(spark, f.col(LINE), strings).cast("int") for strings in filters]
+    files = list(_first_lines(spark, request, uris))
+    samples = [frame.limit(_SAMPLE_LINES) for frame in files[:_SAMPLE_FILES]]
+    queries = [reduce(DataFrame.unionAll, samples).agg(f.count(f.lit(1)), *map(f.sum, matches))]
+    if lines.header:
+        is_row = ~f.rlike(f.col(LINE), f.lit(BLANK))
+        if lines.comment:
+            is_row &= ~f.col(LINE).startswith(lines.comment.decode())
+        queries += [frame.where(is_row).limit(1).select(f.lit(1), *matches) for frame in files]
     with temporary_settings(spark, _ONE_SPLIT):
-        matching = reduce(DataFrame.unionAll, headers).where(matches_filter(spark, f.col(LINE), strings)).head()
-    if matching is not None:
-        raise UnsupportedError(f"a header has a string of the predicate: {matching[0][:60]!r}")
+        (total, *counts), *headers = reduce(DataFrame.unionAll, queries).collect()
+    shares = {strings: (count or 0) / max(total, 1) for strings, count in zip(filters, counts, strict=True)}
+    return shares, {strings for _, *found in headers for strings, has in zip(filters, found, strict=True) if has}
