@@ -52,7 +52,7 @@ class PushdownConnectHook(LoggingMixin):
         env_vars: Mapping[str, object] | None = None,
     ) -> None:
         """`conf` are the user's settings. Raises `ConfigError` with the name of the invalid parameter."""
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         if submission.secrets.hadoop:
             raise config_error(
                 "source_conn_id: a Spark Connect server reads object stores with its own credentials; remove it"

@@ -18,6 +18,7 @@ from pushdown_spark.formats.native.scan import FILTER_SETTINGS
 from pushdown_spark.optimizer.sql_reader import named_tables, parse_query
 from pushdown_spark.output.checks import RowObserver
 from pushdown_spark.planner import refuse_lost_columns
+from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.result import PushdownResult, plan_lines
@@ -190,7 +191,7 @@ def _plan_sql(spark: SparkSession, sources: Mapping[str, Source], sql: str) -> C
             raise BadSpecError(f"query: no source is named {name!r}; there are {', '.join(sorted(sources))}")
     reason = f"{_NO_GATEWAY}, so the query runs as written"
     for name, source in sources.items():
-        ConnectRelation.open(spark, source).native.createOrReplaceTempView(name)
+        ConnectRelation.open(spark, source).native.createOrReplaceTempView(quote_name(name))
     frame = spark.sql(sql)
     _analyze(frame, "query")
     reports = {name: SourceReport(reader="spark", reason=reason) for name in sources}

@@ -6,7 +6,7 @@ filter uses Spark's `contains`, headers and a sample are read by small queries, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -50,8 +50,20 @@ _ONE_SPLIT = {"spark.sql.files.maxPartitionBytes": str(1 << 62), "spark.sql.file
 class ConnectTextScan(JvmTextScan):
     """A string-search scan of one source by the text source of a Spark Connect server."""
 
+    def __init__(
+        self,
+        spark: SparkSession,
+        request: ScanRequest,
+        plan: JvmTextPlan,
+        notes: tuple[str, ...],
+        paths: Sequence[str],
+    ) -> None:
+        """`paths` are those whose lines are read."""
+        super().__init__(spark, request, plan, notes)
+        self._paths = paths
+
     def _lines(self) -> DataFrame:
-        return _text_lines(self._spark, self._request, self._request.source.paths)
+        return _text_lines(self._spark, self._request, self._paths)
 
     @cached_property
     def _rows(self) -> DataFrame:
@@ -93,7 +105,9 @@ def plan_text(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...])
         strings,
         ambiguous_pattern(spark, request, options),
     )
-    return ConnectTextScan(spark, request, plan, notes)
+    # A file that appears later may have any header.
+    paths = _paths(uris) if options.lines.header else request.source.paths
+    return ConnectTextScan(spark, request, plan, notes, paths)
 
 
 def _check_session(spark: SparkSession) -> None:
@@ -128,10 +142,9 @@ def _text_lines(spark: SparkSession, request: ScanRequest, paths: Sequence[str])
     return reader.load(list(paths)).select(LINE)
 
 
-def _first_lines(spark: SparkSession, request: ScanRequest, uris: Sequence[str]) -> Iterator[DataFrame]:
-    """Yield the lines of each file."""
-    for uri in uris:
-        yield _text_lines(spark, request, [escape_glob(decode_uri(uri))])
+def _paths(uris: Iterable[str]) -> list[str]:
+    """Return the paths of files for a reader."""
+    return [escape_glob(decode_uri(uri)) for uri in uris]
 
 
 def _probe(
@@ -146,15 +159,22 @@ def _probe(
     The sample has the first lines of some files. One query reads it and all headers.
     """
     matches = [matches_filter(spark, f.col(LINE), strings).cast("int") for strings in filters]
-    files = list(_first_lines(spark, request, uris))
+    read = uris if lines.header else uris[:_SAMPLE_FILES]
+    files = [_text_lines(spark, request, [path]) for path in _paths(read)]
     samples = [frame.limit(_SAMPLE_LINES) for frame in files[:_SAMPLE_FILES]]
     queries = [reduce(DataFrame.unionAll, samples).agg(f.count(f.lit(1)), *map(f.sum, matches))]
     if lines.header:
         is_row = ~f.rlike(f.col(LINE), f.lit(BLANK))
         if lines.comment:
             is_row &= ~f.col(LINE).startswith(lines.comment.decode())
-        queries += [frame.where(is_row).limit(1).select(f.lit(1), *matches) for frame in files]
+        queries += [frame.where(is_row).limit(1).select(f.lit(None), *matches) for frame in files]
     with temporary_settings(spark, _ONE_SPLIT):
-        (total, *counts), *headers = reduce(DataFrame.unionAll, queries).collect()
-    shares = {strings: (count or 0) / max(total, 1) for strings, count in zip(filters, counts, strict=True)}
-    return shares, {strings for _, *found in headers for strings, has in zip(filters, found, strict=True) if has}
+        rows = reduce(DataFrame.unionAll, queries).collect()
+    shares, in_headers = {}, set()
+    for lines_read, *counts in rows:
+        counted = dict(zip(filters, counts, strict=True))
+        if lines_read is None:
+            in_headers |= {strings for strings, count in counted.items() if count}
+        else:
+            shares = {strings: (count or 0) / max(lines_read, 1) for strings, count in counted.items()}
+    return shares, in_headers

@@ -36,8 +36,8 @@ def connect_session(url: str, settings: Mapping[str, str]) -> Iterator[SparkSess
             f'spark_python: {problem}; run pip install "pushdown-spark[spark,connect]" in its environment'
         ) from problem
     try:
-        if problem := unsupported_spark(spark.version):
-            raise BadSpecError(f"conn_id: the Spark Connect server: {problem}")
+        if reason := unsupported_spark(spark.version):
+            raise BadSpecError(f"conn_id: the Spark Connect server: {reason}")
         for key, value in settings.items():
             try:
                 spark.conf.set(key, value)
@@ -51,7 +51,7 @@ def connect_session(url: str, settings: Mapping[str, str]) -> Iterator[SparkSess
 
 
 def _check_reachable(url: str) -> None:
-    import grpc
+    import grpc  # type: ignore[import-untyped]
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
     builder = DefaultChannelBuilder(url)
