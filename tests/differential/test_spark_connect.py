@@ -96,7 +96,11 @@ def random_case(ask: Ask, source_format: SourceFormat, seed: int, path: Path, pr
     settings = {"spark.sql.ansi.enabled": str(case.ansi).lower(), **case.settings}
     searched = 0
     for predicate in case.predicates:
-        answer = check(ask, source, {"where": predicate}, **settings)
+        answer = ask(source, {"where": predicate}, **settings)
+        # A reader may drop the row at which the predicate fails.
+        if isinstance(answer["native"], str):
+            continue
+        assert answer["ours"] == answer["native"], (seed, predicate, case.options, settings)
         searched += isinstance(answer["report"], dict) and answer["report"]["reader"] == "pushdown"
     return searched
 

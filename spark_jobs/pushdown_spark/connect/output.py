@@ -79,7 +79,8 @@ class _ReadFilesGuard:
             file = one_spelling(decode_uri(uri))
             if any(file.startswith(directory) for directory in replaced):
                 raise BadSpecError(
-                    f"output: overwriting {name} would delete {file}, which the job reads; write to another directory"
+                    f"output: overwriting {name} would delete {file.removeprefix('file:')}, which the job reads; write "
+                    "to another directory"
                 )
 
 
