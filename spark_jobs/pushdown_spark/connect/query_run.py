@@ -43,7 +43,7 @@ class ConnectQueryRun(QueryRun):
         for source in self._sources().values():
             yield from ConnectRelation.open(self._spark, source).native.inputFiles()
 
-    def _rows(self, action: Callable[[DataFrame], None]) -> int | None:
+    def _run_query(self, action: Callable[[DataFrame], None]) -> int | None:
         query = self.plan()
         self.sources = query.report()
         try:
