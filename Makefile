@@ -11,6 +11,7 @@ AIRFLOW := .venv-airflow
 SPARK := .venv-spark
 STEP := $(PYTHON) -m demo.step
 SPARK_REQUIREMENTS := spark_jobs/pushdown_spark/requirements.txt
+CONNECT_REQUIREMENTS := spark_jobs/pushdown_spark/requirements-connect.txt
 LOGS := .demo/logs
 
 # $(call venv,DIRECTORY) creates an environment if it does not exist. $(call install,DIRECTORY) installs packages into it.
@@ -159,9 +160,9 @@ $(AIRFLOW)/.installed: requirements/airflow.txt requirements/constraints-airflow
 		$(call install,$(AIRFLOW)) -r requirements/airflow.txt -c requirements/constraints-airflow.txt -e ./spark_jobs -e .'
 	@touch $@
 
-$(SPARK)/.installed: $(SPARK_REQUIREMENTS) spark_jobs/pyproject.toml requirements/constraints-spark.txt | python
+$(SPARK)/.installed: $(SPARK_REQUIREMENTS) $(CONNECT_REQUIREMENTS) spark_jobs/pyproject.toml requirements/constraints-spark.txt | python
 	@$(STEP) "Spark environment" $(LOGS)/spark-environment.log -- sh -c '$(call venv,$(SPARK)) && \
-		$(call install,$(SPARK)) -e "./spark_jobs[spark]" -c requirements/constraints-spark.txt'
+		$(call install,$(SPARK)) -e "./spark_jobs[spark,connect]" -c requirements/constraints-spark.txt'
 	@touch $@
 
 # If the machine has no Java, a runtime from PyPI is installed into the Spark environment.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 
-from airflow_pushdown.exceptions import PushdownTaskError, retryable_error
+from airflow_pushdown.exceptions import PushdownTaskError, config_error, retryable_error
 from airflow_pushdown.hooks.drivers import DriverStatus
+from airflow_pushdown.hooks.submit_output import SubmitOutput
 from pushdown_spark.contract import ErrorCode
 
 _SHELL_SIGNAL_BASE = 128
@@ -31,6 +32,20 @@ def driver_killed_error(number: signal.Signals, returncode: int) -> PushdownTask
         f"the Spark driver was killed by {number.name} (exit code {returncode}) before it wrote a result; {advice}",
         ErrorCode.DRIVER_KILLED,
     )
+
+
+def check_exit(returncode: int, output: SubmitOutput, *, has_result: bool, program: str = "spark-submit") -> None:
+    """Raise the error of a program that has ended, unless it succeeded or the job wrote a result."""
+    number = signal_of(returncode)
+    # A driver whose JVM was killed may have written a result with a less precise error.
+    if number is not None and (returncode < 0 or not has_result):
+        raise driver_killed_error(number, returncode)
+    if has_result:
+        return
+    if returncode and (message := output.final_error):
+        raise config_error(message)
+    if returncode:
+        raise retryable_error(f"{program} failed with exit code {returncode}: {output.cause}")
 
 
 def driver_lost_error(driver_id: str, status: DriverStatus) -> PushdownTaskError:

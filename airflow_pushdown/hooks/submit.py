@@ -28,7 +28,7 @@ from airflow_pushdown.hooks.conf_directory import (
 from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.environment import child_environment
 from airflow_pushdown.hooks.exchange import Exchange
-from airflow_pushdown.hooks.failures import driver_killed_error, driver_lost_error, signal_of, task_killed_error
+from airflow_pushdown.hooks.failures import check_exit, driver_lost_error, task_killed_error
 from airflow_pushdown.hooks.jvm_options import SUBMIT_OPTIONS, compiler_options, user_options
 from airflow_pushdown.hooks.name_check import check_names
 from airflow_pushdown.hooks.processes import JobProcess
@@ -316,18 +316,10 @@ class PushdownSubmitHook(ClusterDriverHook):
         """Raise unless spark-submit succeeded or the job wrote a result."""
         if self._killed:
             raise task_killed_error()
-        number = signal_of(returncode)
-        # A driver whose JVM was killed may have written a result with a less precise error.
-        if number is not None and returncode < 0:
-            raise driver_killed_error(number, returncode)
-        if self._exchange.read_result() is not None:
+        has_result = self._exchange.read_result() is not None
+        check_exit(returncode, self._output, has_result=has_result)
+        if has_result:
             return
-        if number is not None:
-            raise driver_killed_error(number, returncode)
-        if returncode and (message := self._output.final_error):
-            raise config_error(message)
-        if returncode:
-            raise retryable_error(f"spark-submit failed with exit code {returncode}: {self._output.cause}")
         if self._spark_exit_code:
             raise retryable_error(f"the driver pod ended with exit code {self._spark_exit_code}: {self._output.cause}")
         if self._tracked_after_submit and self.driver_id is None:

@@ -6,13 +6,14 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, cast
 
 from airflow.sdk import BaseOperatorLink, Context
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.cluster_driver import Submission
+from airflow_pushdown.hooks.connect import CONNECTION_TYPE, PushdownConnectHook, uses_spark_connect
 from airflow_pushdown.hooks.failures import task_killed_error
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.operators.cluster import ClusterOperator
@@ -23,6 +24,23 @@ from airflow_pushdown.version_compat import AirflowTaskTimeout, TaskDeferralErro
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues
 
 _OWN_PROGRAM = ("application", "application_args", "_java_class")
+_FOR_SUBMISSION = (
+    *("spark_home", "exchange_dir", "exchange_conn_id", "class_archives", "deferrable", "_deploy_mode"),
+    *("files", "py_files", "_archives", "driver_class_path", "jars", "packages", "exclude_packages", "_repositories"),
+    *("_total_executor_cores", "_executor_cores", "_executor_memory", "_driver_memory", "_num_executors"),
+    *("keytab", "principal", "proxy_user", "_use_krb5ccache", "properties_file", "_yarn_queue", "_yarn_rm_auth"),
+    *("post_submit_commands", "_track_driver_via_k8s_api", "_yarn_track_via_rm_api"),
+)
+"""Attributes of parameters that only matter to spark-submit."""
+
+
+class _JobHook(Protocol):
+    """The common interface of the hooks that run a job."""
+
+    def collect(self) -> JobResult: ...
+    def history_page(self, application_id: str | None, /) -> str: ...
+    def release(self) -> None: ...
+    def on_kill(self) -> None: ...
 
 
 class JobOperator(ClusterOperator):
@@ -113,7 +131,10 @@ class JobOperator(ClusterOperator):
         # A hook of an earlier try in this process would submit that try's job.
         self._hook = None
         with self._job_files():
-            super().execute(context)
+            if uses_spark_connect(self._conn_id):
+                self._submit_over_spark_connect()
+            else:
+                super().execute(context)
             return self._collect(context)
 
     def _resume(self, context: Context, event: Mapping[str, Any]) -> JobResult:
@@ -135,13 +156,13 @@ class JobOperator(ClusterOperator):
             raise
         finally:
             if self._hook is not None:
-                self._pushdown_hook().release()
+                self._job_hook().release()
 
     def _collect(self, context: Context) -> JobResult:
         """Read the result of a job that has ended."""
-        result = self._pushdown_hook().collect()
+        result = self._job_hook().collect()
         self._forget_driver(context)
-        self.history_page = self._pushdown_hook().history_page(result.application_id)
+        self.history_page = self._job_hook().history_page(result.application_id)
         return result
 
     def _prepare(self, context: Context) -> None:
@@ -167,9 +188,31 @@ class JobOperator(ClusterOperator):
 
     def _link_to(self, context: Context, started: Application) -> None:
         """Push the link to the running application's UI. The history server's page replaces it when the job ends."""
-        self.history_page = self._pushdown_hook().history_page(started.application_id)
+        self.history_page = self._job_hook().history_page(started.application_id)
         if started.ui is not None:
             context["ti"].xcom_push(key=SparkApplicationLink().xcom_key, value=started.ui)
+
+    def _job_hook(self) -> _JobHook:
+        return cast("_JobHook", self._hook)
+
+    def _submit_over_spark_connect(self) -> None:
+        """Run the job on the server of the connection. Raises `ConfigError` for a parameter of spark-submit."""
+        for attribute in _FOR_SUBMISSION:
+            if getattr(self, attribute):
+                raise config_error(
+                    f"{attribute.lstrip('_')}: a connection of type {CONNECTION_TYPE} uses a server that runs already, "
+                    "without spark-submit; remove it"
+                )
+        assert self._submission is not None
+        hook = PushdownConnectHook(
+            self._submission, conn_id=self._conn_id, conf=entries("conf", self.conf), env_vars=self.env_vars
+        )
+        # The provider's operator only knows its own hook.
+        self._hook = cast("PushdownSubmitHook", hook)
+        # A signal that arrived earlier found no hook whose job it could end.
+        if self._killed:
+            raise task_killed_error()
+        hook.submit()
 
     def _get_hook(self) -> PushdownSubmitHook:
         """Set and return the hook of the submission. The provider's operator calls this when `conf` is complete."""

@@ -36,6 +36,7 @@ from pushdown_spark.runtime.exchange import (
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.parent_watch import watch_parent
 from pushdown_spark.runtime.progress_thread import publish_progress
+from pushdown_spark.runtime.spark_connect import connect_session, has_jvm
 
 if TYPE_CHECKING:
     from pushdown_spark.query_run import QueryRun
@@ -92,22 +93,27 @@ class JobRun:
 
     @contextlib.contextmanager
     def session(self, *, keep_secrets: bool = False) -> Iterator[SparkSession]:
-        """Start a Spark session with the settings of the spec. Secrets are only set in its Hadoop configuration.
+        """Start a Spark session with the settings of the spec, or open one of the Spark Connect server of the secrets.
 
-        The file of secrets is deleted before Spark starts, unless `keep_secrets`.
+        Other secrets are only set in its Hadoop configuration. The file of secrets is deleted before Spark starts,
+        unless `keep_secrets`.
         """
         if problem := unsupported_spark(pyspark_version):
             raise BadSpecError(f"spark_python: {problem}")
         if self._spec.secrets_path is not None:
             self._secrets = read_secrets(self._spec.secrets_path, self._text, keep=keep_secrets)
+        if self._secrets.spark_connect is not None:
+            with connect_session(self._secrets.spark_connect, self._spec.conf) as spark:
+                self._announce(spark.conf.get("spark.app.id"), None)
+                yield spark
+            return
         with ThreadPoolExecutor(1) as pool:
             queries = pool.submit(import_module, _QUERIES)
             spark = _start_spark(self._spec.conf)
         try:
             queries.result()
             context = spark.sparkContext
-            self._application_id = context.applicationId
-            print(f"airflow_pushdown: application {context.applicationId}, UI {context.uiWebUrl or 'off'}", flush=True)
+            self._announce(context.applicationId, context.uiWebUrl)
             configuration = context._jsc.hadoopConfiguration()
             for key, value in self._secrets.hadoop.items():
                 configuration.set(key, value)
@@ -116,6 +122,11 @@ class JobRun:
             # Stopping a JVM that has ended fails, which must not hide the reason of its end.
             with contextlib.suppress(Exception):
                 spark.stop()
+
+    def _announce(self, application_id: str | None, ui: str | None) -> None:
+        """Print a line by which the task links to the application."""
+        self._application_id = application_id
+        print(f"airflow_pushdown: application {application_id}, UI {ui or 'off'}", flush=True)
 
     def explain(self, spark: SparkSession) -> str:
         """Return the plan of each query as text, without running any."""
@@ -128,6 +139,12 @@ class JobRun:
 
         application = SharedApplication(spark)
         spec, secrets = self._spec, self._secrets
+        if not has_jvm(spark):
+            from pushdown_spark.connect.query_run import ConnectQueryRun
+
+            if spec.scans:
+                raise BadSpecError("scans: over Spark Connect, each scan needs a task of its own, which starts at once")
+            return {"": ConnectQueryRun(application, spec, secrets)}
         if not spec.scans:
             return {"": QueryRun(application, spec, secrets)}
         return {

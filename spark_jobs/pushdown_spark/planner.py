@@ -219,11 +219,11 @@ def _native_orc(
         setting = str(switch is not False).lower()
         request = request.with_frame(load({SARG_TO_FILTER: setting}))
         notes = (*notes, f"{SARG_TO_FILTER} is {setting}")
-    _refuse_lost_columns(request, str(unsupported))
+    refuse_lost_columns(request, str(unsupported))
     return partial(NativeScan, request, notes=notes, predicted=unsupported.predicted)
 
 
-def _refuse_lost_columns(request: ScanRequest, reason: str) -> None:
+def refuse_lost_columns(request: ScanRequest, reason: str) -> None:
     """Raise BadSpecError for columns that Spark's ORC reader (4.3) silently returns as NULL."""
     if lost := next((name for name in request.read_schema.fieldNames() if "`" in name), None):
         raise BadSpecError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -226,19 +225,14 @@ def _whole_predicate(spark: SparkSession, query: QuerySpec) -> str | None:
         parser.parseMultipartIdentifier(column)
     except ParseException as problem:
         raise BadSpecError(f"data_interval: {column!r} is not the name of a column") from problem
-    start, end = (
-        moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f+00:00")
-        for moment in (query.interval.start, query.interval.end)
-    )
-    interval = f"{column} >= TIMESTAMP '{start}' AND {column} < TIMESTAMP '{end}'"
     if query.where is None:
-        return interval
+        return query.interval.predicate
     try:
         parser.parseExpression(shorten_lists(query.where))
     except ParseException as problem:
         raise typed_error(problem, about="where") from problem
     # On lines of its own: the predicate may end with a comment.
-    return f"{interval} AND (\n{query.where}\n)"
+    return f"{query.interval.predicate} AND (\n{query.where}\n)"
 
 
 def _plan(spark: SparkSession, relation: Relation, query: QuerySpec) -> PushdownResult:

@@ -25,6 +25,7 @@ LAYERS = (
     {"session"},
     {"output"},
     {"query_run"},
+    {"connect"},
     {"job"},
     {"class_loading", "__main__"},
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Annotated, Self
+from urllib.parse import unquote
 
 from pydantic import Field, model_validator
 
@@ -21,6 +23,7 @@ class DatabaseKind(StrEnum):
 
 _SERVERS = {DatabaseKind.POSTGRESQL: ("postgres", 5432), DatabaseKind.MYSQL: ("mysql", 3306)}
 """Schemes of servers in OpenLineage, and default ports."""
+_TOKEN = re.compile(r";token=([^;]+)")
 
 
 class TlsMode(StrEnum):
@@ -81,13 +84,15 @@ class SecretValues(Message):
 
     `hadoop` are Hadoop configuration entries with credentials. `remote` maps names of remote sources to connections.
     `output` is the connection of the database whose table takes the rows. `outputs` are those of a job with several
-    scans, by their names.
+    scans, by their names. `spark_connect` is the `sc://` URL, with its token, of a Spark Connect server that runs the
+    job. Without it, the job starts Spark.
     """
 
     hadoop: dict[str, str] = Field(default_factory=dict)
     remote: dict[str, RemoteConnection] = Field(default_factory=dict)
     output: RemoteConnection | None = None
     outputs: dict[str, RemoteConnection] = Field(default_factory=dict)
+    spark_connect: Annotated[str | None, Field(repr=False)] = None
 
     def of_scan(self, name: str) -> Self:
         """Return the secrets of the job that runs only this scan of a job with several."""
@@ -96,11 +101,12 @@ class SecretValues(Message):
 
     @property
     def passwords(self) -> tuple[str, ...]:
-        """The passwords of all connections."""
+        """The passwords of all connections, and the token of the Spark Connect server."""
         connections = (*self.remote.values(), *self.outputs.values(), self.output)
+        tokens = () if self.spark_connect is None else _TOKEN.findall(self.spark_connect)
         return tuple(
             connection.password for connection in connections if connection is not None and connection.password
-        )
+        ) + tuple(unquote(token) for token in tokens)
 
     def __bool__(self) -> bool:
         """Return whether there is a secret."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from itertools import combinations
@@ -79,6 +80,12 @@ class IntervalSpec(Message):
     """The first moment of the interval."""
     end: AwareDatetime
     """The first moment after the interval."""
+
+    @property
+    def predicate(self) -> str:
+        """The interval in Spark SQL."""
+        start, end = (f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}+00:00" for moment in (self.start, self.end))
+        return f"{self.column} >= TIMESTAMP '{start}' AND {self.column} < TIMESTAMP '{end}'"
 
 
 class SelectionSpec(Message):

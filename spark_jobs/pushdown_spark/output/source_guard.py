@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.runtime.file_paths import local_path, one_spelling
@@ -51,6 +52,16 @@ class _Root:
     is_literal: bool
 
 
+class OutputGuard(Protocol):
+    """The protection of the files that a job reads."""
+
+    def check(self, name: str, partitions: Sequence[str] = ("",)) -> None:
+        """Raise BadSpecError if replacing partitions of the output would delete files that a source reads.
+
+        `name` is the output as the user gave it. Without `partitions`, the whole output is replaced.
+        """
+
+
 class SourceGuard:
     """The paths of a job's sources. They are expanded when a commit to the output could delete one of them."""
 
@@ -60,10 +71,7 @@ class SourceGuard:
         self._sources = sources
 
     def check(self, name: str, partitions: Sequence[str] = ("",)) -> None:
-        """Raise BadSpecError if replacing partitions of the output would delete files that a source reads by accident.
-
-        `name` is the output as the user gave it. Without `partitions`, the whole output is replaced.
-        """
+        """Raise BadSpecError if replacing partitions of the output would delete a source by accident."""
         for partition in partitions if self._roots else ():
             deleted = self._hadoop.canonical(f"{self._output}/{partition}")
             for root in self._roots:

@@ -22,7 +22,7 @@ from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
 from pushdown_spark.output.commit_record import CommitRecord
 from pushdown_spark.output.journal import Journal, Move
 from pushdown_spark.output.layout import CLAIM, OutputPaths
-from pushdown_spark.output.source_guard import ReadPath, SourceGuard
+from pushdown_spark.output.source_guard import OutputGuard, ReadPath, SourceGuard
 from pushdown_spark.output.target_checks import check_no_table, partition_keys
 from pushdown_spark.runtime.files import FileEntry, Files
 from pushdown_spark.runtime.filesystem import HadoopFiles, open_files
@@ -51,7 +51,7 @@ class FileOutput(Output):
         paths: OutputPaths,
         files: Files,
         log: CommitLog,
-        guard: SourceGuard,
+        guard: OutputGuard,
         record: CommitRecord | None = None,
     ) -> None:
         """`paths`, `files`, `log` and `record` belong to the output. Use `open_output`."""

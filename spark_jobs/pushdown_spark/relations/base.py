@@ -106,6 +106,12 @@ class Relation(ABC):
         request = self.request(replace(resolved, implicit=implicit, tree=required.merge(whole)), where)
         return request, resolved.notes
 
+    def parse(self, where: str) -> Predicate:
+        """Parse a predicate. It has no tree if the tree would take a column for a function."""
+        predicate = Predicate.parse(where)
+        functions = set() if predicate.tree is None else {name.lower() for name in function_names(predicate.tree)}
+        return Predicate(where, None) if functions & {name.lower() for name in self.schema.fieldNames()} else predicate
+
     def unqualify(self, node: exp.Expr, table: str) -> exp.Expr:
         """Return a column reference without the table's name, if Spark takes its first part for the table."""
         if not isinstance(node, exp.Column) or len(node.parts) < 2:

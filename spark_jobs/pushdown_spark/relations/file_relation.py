@@ -16,14 +16,14 @@ from pyspark.sql.types import StringType, StructField, StructType
 from pushdown_spark.contract import ErrorCode, OnMissingColumn, SourceFormat
 from pushdown_spark.errors import BadSpecError, UnsupportedError
 from pushdown_spark.expressions.names import name_key
-from pushdown_spark.expressions.predicate import EVERY_ROW, FILE_METADATA, Predicate
+from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.projection.file_locations import directories, location, max_depth, root_of, scan_root
 from pushdown_spark.projection.metadata_columns import FileMetadata
 from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.projection.paths import parse_paths
-from pushdown_spark.projection.required_columns import function_names, required_columns
+from pushdown_spark.projection.required_columns import required_columns
 from pushdown_spark.projection.resolver import FIELDS_COLUMN, ColumnKind, Projection, resolve
 from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.base import Relation
@@ -31,13 +31,13 @@ from pushdown_spark.relations.csv_fields import required_field_count
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import Listing, decode_uri, file_columns, list_entries
 from pushdown_spark.relations.parquet_schema import footer_schema
-from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.relations.request import ScanRequest, check_predicate
 from pushdown_spark.relations.schema_discovery import TYPED_FORMATS, TableSchema, discover_schema
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.filesystem import HadoopFiles
 from pushdown_spark.runtime.jvm_gateway import scala_object
 
-_SCHEMA_CONDITIONS = frozenset({"UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "UNABLE_TO_INFER_SCHEMA"})
+SCHEMA_CONDITIONS = frozenset({"UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "UNABLE_TO_INFER_SCHEMA"})
 """Spark's error conditions for a schema that the format does not support, and for files without a schema."""
 
 
@@ -137,7 +137,7 @@ class FileRelation(Relation):
         try:
             return reader.load(list(source.paths))
         except (AnalysisException, ParseException) as problem:
-            parameter = "schema" if problem.getCondition() in _SCHEMA_CONDITIONS else "path"
+            parameter = "schema" if problem.getCondition() in SCHEMA_CONDITIONS else "path"
             raise typed_error(problem, about=source.parameter(parameter)) from problem
 
     def _infer_schema(self, paths: Sequence[str]) -> StructType:
@@ -211,7 +211,7 @@ class FileRelation(Relation):
 
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
         """Return the scan request for a projection and a predicate."""
-        predicate = None if where is None else self._parse(where)
+        predicate = None if where is None else self.parse(where)
         columns, implicit = set(projection.table_columns), set(projection.implicit)
         if predicate is not None and predicate.tree is None:
             # It may refer to any column.
@@ -242,10 +242,7 @@ class FileRelation(Relation):
 
     def _check_any_reader(self, predicate: Predicate | None) -> None:
         """Raise UnsupportedError if only Spark's reader can scan the files for a predicate."""
-        if predicate is not None and predicate.reads_file_metadata:
-            raise UnsupportedError(FILE_METADATA)
-        if predicate is not None and predicate.needs_every_row:
-            raise UnsupportedError(EVERY_ROW)
+        check_predicate(predicate)
         self._check_partition_columns()
         if self.source.max_malformed is not None:
             raise UnsupportedError("max_malformed must parse every line to count malformed lines")
@@ -264,12 +261,6 @@ class FileRelation(Relation):
         key = partial(name_key, case_sensitive=self._case_sensitive)
         partitions = set(map(key, self._partition_names))
         return next((name for name in file_columns(self.native) if key(name) in partitions), None)
-
-    def _parse(self, where: str) -> Predicate:
-        """Parse a predicate. It has no tree if the tree would take a column for a function."""
-        predicate = Predicate.parse(where)
-        functions = set() if predicate.tree is None else {name.lower() for name in function_names(predicate.tree)}
-        return Predicate(where, None) if functions & {name.lower() for name in self.schema.fieldNames()} else predicate
 
     def _prune_members(self, columns: set[str], projection: Projection, predicate: Predicate | None) -> StructType:
         """Return the columns to read, without struct members that neither projection nor predicate needs."""

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from pushdown_spark.contract import SPARK_REQUESTED, ConjunctReport, Exactness, ReaderChoice
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.expressions.predicate import FILE_METADATA, UNPARSED, Predicate, reads_file_metadata
+from pushdown_spark.expressions.predicate import EVERY_ROW, FILE_METADATA, UNPARSED, Predicate, reads_file_metadata
 from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import Listing
@@ -106,6 +106,14 @@ class ScanRequest:
         """Raise UnsupportedError if only Spark's reader can scan the source."""
         if self.spark_only is not None:
             raise UnsupportedError(self.spark_only)
+
+
+def check_predicate(predicate: Predicate | None) -> None:
+    """Raise UnsupportedError if only Spark's reader can scan files for a predicate."""
+    if predicate is not None and predicate.reads_file_metadata:
+        raise UnsupportedError(FILE_METADATA)
+    if predicate is not None and predicate.needs_every_row:
+        raise UnsupportedError(EVERY_ROW)
 
 
 def unsupported_conjunct(conjunct: str, reason: str) -> ConjunctReport:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 BRACKETED_CONDITION = re.compile(r"^\s*\[([A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]\s*")
 """The error condition at the start of the messages of Spark's errors."""
+_CAUSE = re.compile(r"^Caused by: ([\w.$]+): (.*?)(?=\n\tat |\nCaused by: |\Z)", re.MULTILINE | re.DOTALL)
+"""A cause in the stack trace of a Spark Connect server: the class and the message."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,9 @@ def _links(exc: BaseException) -> Iterator[Link]:
     origin = getattr(exc, "_origin", None)
     if origin is not None:
         yield from list(_jvm_links(origin))[1:]
+    # With Spark Connect, the causes are only known as text.
+    for kind, message in _CAUSE.findall(getattr(exc, "_stacktrace", None) or ""):
+        yield _jvm_link(kind, message)
 
 
 def _jvm_links(thrown: JavaObject | None) -> Iterator[Link]:
@@ -72,5 +77,9 @@ def _jvm_links(thrown: JavaObject | None) -> Iterator[Link]:
             thrown = thrown.getCause()
         except (Py4JError, OSError):
             return
-        condition = BRACKETED_CONDITION.match(message)
-        yield Link(kind, message, condition.group(1) if condition else None)
+        yield _jvm_link(kind, message)
+
+
+def _jvm_link(kind: str, message: str) -> Link:
+    condition = BRACKETED_CONDITION.match(message)
+    return Link(kind, message, condition.group(1) if condition else None)

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.expressions.session_settings import is_enabled
+from pushdown_spark.runtime.spark_connect import has_jvm
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -164,6 +165,8 @@ def observation_counts(spark: SparkSession, observation: Observation) -> dict[st
 
     `Observation.get` would wait forever for such an action, and after Spark has replaced the plan at run time.
     """
+    if not has_jvm(spark):
+        return dict(observation.get) or None
     wait_for_events(spark)
     java_observation = observation._jo
     if java_observation is None or not java_observation.future().isCompleted():

@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
 
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
-_LINE = "__line"
+LINE = "__line"
+"""The column of the lines."""
 _BYTE_ORDER_MARK = "\ufeff"
 _OTHER_ENCODINGS = (b"\0", b"{\0", b"[\0", b" \0", b"\t\0", b"\xfe\xff", b"\xff\xfe")
 """The start of lines that Spark's JSON parser reads as UTF-16 or UTF-32."""
-_BLANK = "^[\\x00-\\x20]*\\z"
+BLANK = "^[\\x00-\\x20]*\\z"
 """Lines that Java's String.trim makes empty. Spark's CSV reader skips them."""
 _NO_SUCH_KEY = "airflow_pushdown: a key that no line has"
 _SYNTAX_OPTIONS = ("allowsinglequotes", "allownonnumericnumbers")
@@ -72,8 +73,8 @@ class JvmTextScan(Scan):
     @cached_property
     def _candidates(self) -> DataFrame:
         """The lines that may satisfy the predicate. A line that may parse differently as a string is an error."""
-        line = f.col(_LINE)
-        lines = _text_lines(self._spark, self._request, _LINE)
+        line = f.col(LINE)
+        lines = self._lines()
         conditions = [matches_filter(self._spark, line, self._plan.strings)]
         if self._request.source.format is SourceFormat.JSON:
             # Only a literal of the type binary can have bytes that are not UTF-8.
@@ -81,8 +82,12 @@ class JvmTextScan(Scan):
         is_candidate = reduce(or_, conditions)
         if self._request.source.format is SourceFormat.CSV:
             # Spark's CSV parser would read some blank lines as rows.
-            is_candidate &= ~f.rlike(line, f.lit(_BLANK))
-        return lines.where(is_candidate).select(self._guard_line(line).alias(_LINE))
+            is_candidate &= ~f.rlike(line, f.lit(BLANK))
+        return lines.where(is_candidate).select(self._guard_line(line).alias(LINE))
+
+    def _lines(self) -> DataFrame:
+        """Return all lines as one string column `LINE`."""
+        return _text_lines(self._spark, self._request, LINE)
 
     def _guard_line(self, line: Column) -> Column:
         """Return the line for Spark's parser, or an expression that fails for a line that only Spark's reader reads."""
@@ -93,7 +98,7 @@ class JvmTextScan(Scan):
         problems.append((matches_pattern(spark, line, ambiguous), problem))
         if source.format is SourceFormat.JSON:
             problems.insert(0, (~f.is_valid_utf8(line), "bytes that are not UTF-8"))
-            line = f.when(line.startswith(_BYTE_ORDER_MARK), f.expr(f"substring({_LINE}, 2)")).otherwise(line)
+            line = f.when(line.startswith(_BYTE_ORDER_MARK), f.expr(f"substring({LINE}, 2)")).otherwise(line)
             if self._plan.syntax.nested:
                 problems.append((self._is_malformed(line), "a line that is not JSON, which Spark may parse in part"))
         checked = line
@@ -162,7 +167,7 @@ def _in_directories(directories: Directories) -> Column:
 def _error(problem: str) -> Column:
     """Return the message of an error that the driver recognizes as `UnsafeInputError`."""
     kind = f"{UnsafeInputError.__module__}.{UnsafeInputError.__qualname__}"
-    excerpt = f.regexp_replace(f.left(f.col(_LINE), f.lit(_EXCERPT)), "[\\r\\n]", " ")
+    excerpt = f.regexp_replace(f.left(f.col(LINE), f.lit(_EXCERPT)), "[\\r\\n]", " ")
     description = f.concat(
         f.input_file_name(), f.lit(f" has {problem} ('"), excerpt, f.lit("'...); read it with reader='spark'")
     )

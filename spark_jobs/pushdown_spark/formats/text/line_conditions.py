@@ -2,6 +2,7 @@
 
 Spark's `contains` and `rlike` look at one byte after another. Java's `String.contains` compares 16 or 32 bytes at once,
 so the conditions call it through Catalyst's `Invoke`, which becomes a direct call in the code that Spark generates.
+A session of Spark Connect cannot build such calls, and uses Spark's `contains`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
+from typing import Protocol
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import Column, SparkSession
@@ -17,6 +19,7 @@ from pyspark.sql import functions as f
 from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 from pushdown_spark.expressions.byte_patterns.text import BytePattern
 from pushdown_spark.runtime.jvm_gateway import java_class, scala_object, scala_seq
+from pushdown_spark.runtime.spark_connect import has_jvm
 
 _CATALYST = "org.apache.spark.sql.catalyst.expressions"
 _TYPES = "org.apache.spark.sql.types"
@@ -26,33 +29,33 @@ _REPLACEMENT = "\ufffd"
 
 def matches_filter(spark: SparkSession, line: Column, strings: StringFilter) -> Column:
     """Return whether a line may match the pattern of a filter."""
-    text = _JavaText(spark, line)
+    text = _line_text(spark, line)
     conditions = [text.contains(string) for string in strings.strings]
     if strings.on_backslash:
         conditions.append(text.contains("\\") & _matches(line, strings.on_backslash))
     if strings.on_non_ascii:
         conditions.append(text.is_not_ascii() & _matches(line, strings.on_non_ascii))
     if strings.invalid_utf8:
-        conditions.append(text.contains(_REPLACEMENT))
+        conditions.append(text.may_be_invalid())
     return reduce(or_, conditions)
 
 
 def contains_string(spark: SparkSession, line: Column, string: str) -> Column:
     """Return whether a line contains a string."""
-    return _JavaText(spark, line).contains(string)
+    return _line_text(spark, line).contains(string)
 
 
 def matches_pattern(spark: SparkSession, line: Column, pattern: BytePattern) -> Column:
     """Return whether a line matches a pattern. The fields of matches are ignored."""
-    text = _JavaText(spark, line)
+    text = _line_text(spark, line)
     conditions = []
     if pattern.always:
         conditions.append(_matches(line, pattern.always))
     if pattern.on_backslash:
         conditions.append(text.contains("\\") & _matches(line, pattern.on_backslash))
     if pattern.on_non_ascii:
-        # Lines of invalid bytes only are as long as their text, and are found by their replacement.
-        is_other = text.is_not_ascii() | text.contains(_REPLACEMENT)
+        # Lines of invalid bytes only are as long as their text.
+        is_other = text.is_not_ascii() | text.may_be_invalid()
         conditions.append(is_other & _matches(line, pattern.on_non_ascii))
     return reduce(or_, conditions)
 
@@ -69,6 +72,39 @@ def _matches(line: Column, expressions: Sequence[str]) -> Column:
     return f.rlike(characters, f.lit(f"(?sd){pattern}"))
 
 
+class _LineText(Protocol):
+    """A string column in which strings are searched."""
+
+    def contains(self, string: str) -> Column:
+        """Return whether the text contains a string."""
+
+    def is_not_ascii(self) -> Column:
+        """Return whether the text has fewer characters than bytes, as if it has valid non-ASCII characters."""
+
+    def may_be_invalid(self) -> Column:
+        """Return whether the text may have bytes that are not UTF-8."""
+
+
+def _line_text(spark: SparkSession, column: Column) -> _LineText:
+    return _JavaText(spark, column) if has_jvm(spark) else _SparkText(column)
+
+
+class _SparkText:
+    """A string column as Spark's own string."""
+
+    def __init__(self, column: Column) -> None:
+        self._column = column
+
+    def contains(self, string: str) -> Column:
+        return self._column.contains(f.lit(string))
+
+    def is_not_ascii(self) -> Column:
+        return f.length(self._column) < f.octet_length(self._column)
+
+    def may_be_invalid(self) -> Column:
+        return ~f.is_valid_utf8(self._column)
+
+
 class _JavaText:
     """A string column as a `java.lang.String`."""
 
@@ -81,16 +117,17 @@ class _JavaText:
         self._text = self._invoke(utils.expression(column._jc), "toString", string_type, [])
 
     def contains(self, string: str) -> Column:
-        """Return whether the text contains a string."""
         literal = scala_object(self._spark, f"{_CATALYST}.Literal")
         argument = literal.fromObject(string, self._object_type("java.lang.CharSequence"))
         boolean = scala_object(self._spark, f"{_TYPES}.BooleanType")
         return Column(self._to_column(self._invoke(self._text, "contains", boolean, [argument])))
 
     def is_not_ascii(self) -> Column:
-        """Return whether the text has fewer characters than bytes, as if it has valid non-ASCII characters."""
         integer = scala_object(self._spark, f"{_TYPES}.IntegerType")
         return Column(self._to_column(self._invoke(self._text, "length", integer, []))) < f.octet_length(self._column)
+
+    def may_be_invalid(self) -> Column:
+        return self.contains(_REPLACEMENT)
 
     def _invoke(self, target: JavaObject, method: str, result: JavaObject, arguments: list[JavaObject]) -> JavaObject:
         none = scala_seq(self._spark, [])

@@ -8,6 +8,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.jvm_gateway import read_lines
+from pushdown_spark.runtime.spark_connect import has_jvm
 
 _FILE_OPTIONS = frozenset({"header", "linesep", "encoding", "charset", "compression", "codec"})
 """Options that apply to files, not to single lines."""
@@ -20,7 +21,11 @@ def parse_lines(spark: SparkSession, request: ScanRequest, lines: DataFrame) -> 
     options = {key: value for key, value in source.options.items() if key not in _FILE_OPTIONS}
     if source.format is SourceFormat.CSV:
         options["header"] = "false"
-    return read_lines(reader.options(**options), source.format.value, lines)
+    reader = reader.options(**options)
+    if has_jvm(spark):
+        return read_lines(reader, source.format.value, lines)
+    parsed: DataFrame = getattr(reader, source.format.value)(lines)
+    return parsed
 
 
 def parsed_schema(request: ScanRequest) -> StructType:

@@ -45,6 +45,7 @@ from pushdown_spark.scan.plan import Choice, ScanPlan
 
 CARRIER_SETTING = "spark.airflow_pushdown.carrier"
 """The setting by which tests and benchmarks choose where lines are searched: `workers` or `jvm`."""
+NO_STRING = "no conjunct implies a string that a line must contain"
 _GENERAL_PATTERN_SHARE = 0.01
 """If more than this share of the lines match the short form of a pattern, its general form is sampled too.
 
@@ -86,16 +87,16 @@ def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan
 
     Raises UnsupportedError if the search is unsound or too expensive.
     """
-    _check_request(spark, request)
+    check_request(spark, request)
     inputs = _open_input(spark, request)
-    options = _text_options(spark, request)
+    options = request_options(spark, request)
     if request.source.reader is ReaderChoice.AUTO and inputs.files:
         check_size(spark, request.source, inputs.files, options.lines, _marks(request, options))
     patterns = line_patterns(spark, request, fold, options)
     return _CarrierChoice(spark, request, inputs, patterns, options).plan()
 
 
-def _check_request(spark: SparkSession, request: ScanRequest) -> None:
+def check_request(spark: SparkSession, request: ScanRequest) -> None:
     """Raise UnsupportedError if only Spark's reader can read the source."""
     source = request.source
     if source.format not in (SourceFormat.JSON, SourceFormat.CSV) and source.reader is not ReaderChoice.SPARK:
@@ -117,7 +118,8 @@ def _skips_fields(spark: SparkSession, request: ScanRequest) -> bool:
     return is_enabled(spark, "spark.sql.csv.parser.columnPruning.enabled", default=True)
 
 
-def _text_options(spark: SparkSession, request: ScanRequest) -> TextOptions:
+def request_options(spark: SparkSession, request: ScanRequest) -> TextOptions:
+    """Return the options of the source of a request for byte search."""
     source, today = request.source, datetime.now(UTC).date()
     legacy = not uses_current_date_rules(spark)
     zone = source.options.get("timezone") or setting(spark, "spark.sql.session.timeZone", "UTC")
@@ -147,11 +149,19 @@ def _open_input(spark: SparkSession, request: ScanRequest) -> _Input:
     return _Input(files)
 
 
-def _ambiguous_pattern(spark: SparkSession, request: ScanRequest, options: TextOptions) -> BytePattern:
+def ambiguous_pattern(spark: SparkSession, request: ScanRequest, options: TextOptions) -> BytePattern:
     """Return the pattern of lines that Spark may parse differently as strings."""
     if request.source.format is SourceFormat.JSON:
         return ambiguous_json(parsed_schema(request))
     return ambiguous_csv(options.csv, skips_fields=_skips_fields(spark, request))
+
+
+def string_filters(patterns: LinePatterns) -> Iterator[StringFilter]:
+    """Yield the string filters of the patterns of lines."""
+    for pattern in patterns.candidates:
+        for form in (pattern, pattern.general):
+            if form is not None and (strings := StringFilter.of(form)) is not None:
+                yield replace(strings, pattern=pattern)
 
 
 @dataclass(frozen=True)
@@ -179,11 +189,11 @@ class _CarrierChoice:
         self._inputs = inputs
         self._patterns = patterns
         self._options = options
-        self._ambiguous = _ambiguous_pattern(spark, request, options)
+        self._ambiguous = ambiguous_pattern(spark, request, options)
         self._carrier = setting(spark, CARRIER_SETTING, "")
         uses_workers = inputs.only_jvm is None and self._carrier != "jvm"
         self._searchers = [Searcher(pattern) for pattern in patterns.candidates] if uses_workers else []
-        self._filters = list(self._string_filters()) if self._carrier != "workers" else []
+        self._filters = list(string_filters(patterns)) if self._carrier != "workers" else []
         self._sampled = self._sample(self._searchers, self._filters)
         stored = sum(file.size for file in inputs.files)
         needed = sum(count_leaves(field.dataType) for field in request.read_schema.fields)
@@ -211,7 +221,7 @@ class _CarrierChoice:
             except UnsupportedError as unsupported:
                 problems.append(str(unsupported))
         if not candidates:
-            problems = [*filter(None, [self._inputs.only_jvm]), "no conjunct implies a string that a line must contain"]
+            problems = [*filter(None, [self._inputs.only_jvm]), NO_STRING]
         raise UnsupportedError("; ".join(problems), predicted)
 
     def _workers(self) -> Iterator[_Candidate]:
@@ -267,13 +277,6 @@ class _CarrierChoice:
         for file in self._inputs.files:
             if any(map(strings.matches, header_lines(file, lines.comment, carriage_returns=lines.carriage_returns))):
                 raise UnsupportedError(f"the header of {file.path} has a string of the predicate")
-
-    def _string_filters(self) -> Iterator[StringFilter]:
-        """Yield the string filters of the patterns."""
-        for pattern in self._patterns.candidates:
-            for form in (pattern, pattern.general):
-                if form is not None and (strings := StringFilter.of(form)) is not None:
-                    yield replace(strings, pattern=pattern)
 
     def _sample(self, searchers: Sequence[Searcher], filters: Sequence[StringFilter]) -> LineSample:
         return sample(

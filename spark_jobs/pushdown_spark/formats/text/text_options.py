@@ -38,6 +38,7 @@ from pushdown_spark.formats.text.line_filter import LineSyntax
 from pushdown_spark.projection.nested_types import types_in
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.runtime.spark_connect import has_jvm
 
 _UTF8 = frozenset({"utf-8", "utf8"})
 _LISTING = frozenset(
@@ -85,6 +86,7 @@ _HADOOP = {
 }
 """Hadoop settings that must not be set."""
 _DAY_SECONDS = 86_400
+_UTC = frozenset({"UTC", "ETC/UTC", "Z"})
 _NESTED = (ArrayType, MapType, StructType, VariantType)
 _BROKEN_ESCAPE = BytePattern(
     (),
@@ -115,13 +117,19 @@ def check_settings(spark: SparkSession, request: ScanRequest) -> None:
     check_required(spark, _SETTINGS)
     predicate = request.predicate
     check_meaning(spark, "" if predicate is None else predicate.sql)
+    if has_jvm(spark):
+        # With Spark Connect, only Spark's text source reads lines, and it follows Hadoop's settings itself.
+        _check_hadoop(spark)
+    corrupt = setting(spark, "spark.sql.columnNameOfCorruptRecord", "_corrupt_record")
+    if corrupt in request.schema.fieldNames():
+        raise UnsupportedError(f"column {corrupt} keeps corrupt lines, so every line must be parsed")
+
+
+def _check_hadoop(spark: SparkSession) -> None:
     hadoop = spark._jsparkSession.sessionState().newHadoopConf()
     for key, effect in _HADOOP.items():
         if hadoop.get(key):
             raise UnsupportedError(f"{key} is {hadoop.get(key)}: {effect}")
-    corrupt = setting(spark, "spark.sql.columnNameOfCorruptRecord", "_corrupt_record")
-    if corrupt in request.schema.fieldNames():
-        raise UnsupportedError(f"column {corrupt} keeps corrupt lines, so every line must be parsed")
 
 
 def check_options(
@@ -236,10 +244,15 @@ def uses_current_date_rules(spark: SparkSession) -> bool:
 def zone_offsets(spark: SparkSession, zone: str) -> Offsets:
     """Return the function that finds the offsets of a zone. It asks the JVM only when it is called.
 
-    Java's rules decide, because Python may know another version of them.
+    Java's rules decide, because Python may know another version of them. The function raises UnsupportedError with
+    Spark Connect, unless the zone is UTC.
     """
 
     def offsets(low: int, high: int) -> Sequence[int]:
+        if not has_jvm(spark):
+            if zone.upper() in _UTC:
+                return [0]
+            raise UnsupportedError(f"Spark Connect does not show the rules of time zone {zone}")
         rules = java_class(spark, "org.apache.spark.sql.catalyst.util.DateTimeUtils").getZoneId(zone).getRules()
         instant = java_class(spark, "java.time.Instant").ofEpochSecond(low - _DAY_SECONDS)
         totals = [int(rules.getOffset(instant).getTotalSeconds())]

@@ -1,0 +1,103 @@
+"""File outputs over Spark Connect: the server stages the rows, and this process commits them.
+
+Both must therefore see the same files. An output is refused unless the server finds a file that this process has just
+written next to it, and a commit waits until this process sees every file that the server has staged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+
+from pushdown_spark.contract import OutputSpec
+from pushdown_spark.errors import BadSpecError, PushdownError
+from pushdown_spark.output.commit_log import CommitLog
+from pushdown_spark.output.layout import OutputPaths
+from pushdown_spark.output.writer import FileOutput
+from pushdown_spark.relations.listing import decode_uri, escape_glob
+from pushdown_spark.runtime.file_paths import one_spelling
+from pushdown_spark.runtime.local_files import LocalFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_LISTING = "binaryFile"
+"""Spark's source that lists files without reading them."""
+_WAIT_SECONDS, _PAUSE_SECONDS = 60.0, 0.5
+"""How long a shared file system may take to show new files of the server."""
+
+
+class ConnectFileOutput(FileOutput):
+    """One attempt of one run to write files on a file system that this process shares with the server."""
+
+    def prepare(self) -> bool:
+        """Prepare the output. Raises BadSpecError also if the server does not see the files of this process."""
+        if not super().prepare():
+            return False
+        try:
+            _ = self._spark.read.format(_LISTING).load(escape_glob(self.paths.claim)).schema
+        except AnalysisException as problem:
+            self.abort()
+            raise BadSpecError(
+                f"output.path: the Spark Connect server does not see {self.paths.claim} of this worker; write to a "
+                "directory that both have mounted under the same path, or use a connection of type spark"
+            ) from problem
+        return True
+
+    def stage(self, frame: DataFrame) -> None:
+        """Let the server write all rows to the staging directory, and wait until this process sees the files."""
+        super().stage(frame)
+        listing = self._spark.read.format(_LISTING).option("recursiveFileLookup", "true")
+        written = {
+            (row[0], row[1]) for row in listing.load(escape_glob(self.paths.rows)).select("path", "length").collect()
+        }
+        end = time.monotonic() + _WAIT_SECONDS
+        while written != {(entry.path, entry.length) for entry in self._staged_files()}:
+            if time.monotonic() > end:
+                raise PushdownError(
+                    f"output.path: this worker does not see the files that the Spark Connect server wrote to "
+                    f"{self.paths.rows}; write to a directory that both have mounted under the same path"
+                )
+            time.sleep(_PAUSE_SECONDS)
+
+
+class _ReadFilesGuard:
+    """The files that a job reads, which a commit must not replace."""
+
+    def __init__(self, output: str, read_files: Callable[[], Iterable[str]]) -> None:
+        self._output = output
+        self._read_files = read_files
+
+    def check(self, name: str, partitions: Sequence[str] = ("",)) -> None:
+        """Raise BadSpecError if replacing partitions of the output would delete a file that the job reads."""
+        replaced = [f"{one_spelling(f'{self._output}/{partition}')}/" for partition in partitions]
+        for uri in self._read_files():
+            file = one_spelling(decode_uri(uri))
+            if any(file.startswith(directory) for directory in replaced):
+                raise BadSpecError(
+                    f"output: overwriting {name} would delete {file.removeprefix('file:')}, which the job reads; write "
+                    "to another directory"
+                )
+
+
+def open_connect_output(
+    spark: SparkSession, output: OutputSpec, run_key: str, read_files: Callable[[], Iterable[str]]
+) -> ConnectFileOutput:
+    """Return a new attempt of the run with this key to write an output. `read_files` returns URIs of the sources.
+
+    Raises BadSpecError for a path that is not an absolute path of a file system that worker and server can share.
+    """
+    directory = Path(output.path.removeprefix("file://").removeprefix("file:"))
+    if ":" in str(directory).partition("/")[0] or not directory.is_absolute() or directory.parent == directory:
+        raise BadSpecError(
+            f"output.path: over Spark Connect, {output.path!r} must be the absolute path of a directory that this "
+            "worker and the server have mounted; for other file systems, use a connection of type spark"
+        )
+    paths = OutputPaths.of(f"file:{directory.parent}".rstrip("/"), directory.name, run_key)
+    files = LocalFiles()
+    log = CommitLog(files, paths, f"run {run_key}")
+    return ConnectFileOutput(spark, output, paths, files, log, _ReadFilesGuard(paths.output, read_files))

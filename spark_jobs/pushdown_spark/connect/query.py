@@ -1,0 +1,206 @@
+"""Plans of queries over Spark Connect, and their results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeVar
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from pushdown_spark.connect.relation import ConnectRelation
+from pushdown_spark.connect.text_scan import plan_text
+from pushdown_spark.contract import IntervalSpec, OutputChecks, QuerySpec, SourceFormat, SourceReport
+from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
+from pushdown_spark.formats.native.scan import FILTER_SETTINGS
+from pushdown_spark.optimizer.sql_reader import named_tables, parse_query
+from pushdown_spark.output.checks import RowObserver
+from pushdown_spark.planner import refuse_lost_columns
+from pushdown_spark.projection.paths import quote_name
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
+from pushdown_spark.result import PushdownResult, plan_lines
+from pushdown_spark.runtime.error_classification import typed_error
+from pushdown_spark.runtime.fallback import recoverable_error
+from pushdown_spark.runtime.worker import unexpected_errors_as_unsafe_input
+from pushdown_spark.scan.base import Scan
+
+T = TypeVar("T")
+
+_NO_GATEWAY = "Spark Connect has no JVM gateway"
+_TEXT = frozenset({SourceFormat.JSON, SourceFormat.CSV})
+
+
+class ServerScan(Scan):
+    """A scan by Spark's reader on the server, for a reason. Spark pushes the predicate, which nobody can see here."""
+
+    is_native = True
+
+    def __init__(self, request: ScanRequest, reason: str, notes: tuple[str, ...]) -> None:
+        self._request = request
+        self._reason = reason
+        self._notes = notes
+
+    def frame(self) -> DataFrame:
+        """Return Spark's own DataFrame."""
+        return self._request.native
+
+    def report(self) -> SourceReport:
+        """Return the plan. Spark Connect does not show what the server reads."""
+        predicate = self._request.predicate
+        conjuncts = () if predicate is None else predicate.conjunct_texts
+        why = f"{_NO_GATEWAY} that shows the filters of Spark's reader"
+        return SourceReport(
+            reader="spark",
+            reason=self._reason,
+            conjuncts=tuple(unsupported_conjunct(sql, why) for sql in conjuncts),
+            columns=self._request.columns,
+            notes=self._notes,
+        )
+
+
+class ConnectResult(PushdownResult):
+    """A planned query over a Spark Connect server."""
+
+    def __init__(
+        self,
+        reports: Callable[[], dict[str, SourceReport]],
+        frame: Callable[[], DataFrame],
+        fallback: Callable[[str], ConnectResult] | None = None,
+        problem: PushdownError | None = None,
+    ) -> None:
+        """`frame` returns the rows. `fallback` plans the query with Spark's reader, given the reason.
+
+        `problem` is why our reader left the scan to Spark's during planning.
+        """
+        self._reports = reports
+        self._frame = frame
+        self._fallback = fallback
+        self._can_fall_back = fallback is not None
+        self._problem = problem
+
+    @property
+    def df(self) -> DataFrame:
+        """The result as a lazy DataFrame."""
+        return self._frame()
+
+    def _run(self, action: Callable[[DataFrame], T], *, single_pass: bool) -> T:
+        observer = RowObserver.of(self.df, OutputChecks())
+        outcome = action(observer.frame)
+        self.rows, _ = observer.counts()
+        return outcome
+
+    def _fall_back(self, reason: str) -> None:
+        assert self._fallback is not None
+        other = self._fallback(reason)
+        self._reports, self._frame = other._reports, other._frame
+
+    def report(self) -> dict[str, SourceReport]:
+        """Return the report of each source: the plan, and the rows of a query over one source after run()."""
+        reports = self._reports()
+        if len(reports) != 1:
+            return reports
+        return {name: report.model_copy(update={"rows_returned": self.rows}) for name, report in reports.items()}
+
+    def progress(self) -> None:
+        """Return None: the progress of the server is unknown."""
+
+    def explain(self) -> str:
+        """Return the plan as text. Runs nothing."""
+        return "\n".join(line for name, report in self._reports().items() for line in plan_lines(name, report))
+
+
+def plan_query(spark: SparkSession, sources: Mapping[str, Source], query: QuerySpec) -> ConnectResult:
+    """Plan a query over declared sources. Raises typed errors that name the parameter."""
+    for source in sources.values():
+        if not source.filter_pushdown and source.format in FILTER_SETTINGS:
+            spark.conf.set(FILTER_SETTINGS[source.format], "false")
+    if query.sql is not None:
+        return _plan_sql(spark, sources, query.sql)
+    return _plan_scan(spark, sources[query.source or ""], query)
+
+
+def _plan_scan(spark: SparkSession, source: Source, query: QuerySpec) -> ConnectResult:
+    relation = ConnectRelation.open(spark, source)
+    projection = relation.projection(query.columns)
+    interval = None if query.interval is None else _interval_condition(relation, query.interval)
+
+    def finish(scan: Scan) -> DataFrame:
+        frame = scan.frame()
+        # Each condition is parsed alone, so that no parenthesis of one of them can change the other.
+        for condition in filter(None, (interval, query.where)):
+            frame = frame.where(condition)
+        frame = frame.selectExpr(*projection.select_items)
+        return frame if query.limit is None else frame.limit(query.limit)
+
+    whole = f"{interval} AND (\n{query.where}\n)" if interval and query.where else interval or query.where
+    request = relation.request(projection, whole)
+
+    def result(
+        scan: Scan,
+        fallback: Callable[[str], ConnectResult] | None = None,
+        problem: PushdownError | None = None,
+    ) -> ConnectResult:
+        return ConnectResult(lambda: {source.name: scan.report()}, partial(finish, scan), fallback, problem)
+
+    def by_server(reason: str, problem: PushdownError | None = None) -> ConnectResult:
+        if source.format is SourceFormat.ORC:
+            refuse_lost_columns(request, reason)
+        return result(ServerScan(request, reason, projection.notes), problem=problem)
+
+    _analyze(by_server("check").df, "where")
+    try:
+        with unexpected_errors_as_unsafe_input(UnsupportedError):
+            scan = _plan_ours(spark, request, projection.notes)
+    except UnsupportedError as unsupported:
+        return by_server(str(unsupported))
+    except PushdownError as exc:
+        problem = recoverable_error(exc)
+        if problem is None:
+            raise
+        return by_server(f"the pushdown reader failed while it planned the scan: {problem}", problem)
+    return result(scan, by_server)
+
+
+def _plan_ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> Scan:
+    """Return our reader's scan. Raises UnsupportedError if Spark's reader must take it."""
+    request.check_allowed()
+    if request.source.format not in _TEXT or request.source.table is not None:
+        raise UnsupportedError(_NO_GATEWAY)
+    return plan_text(spark, request, notes)
+
+
+def _interval_condition(relation: ConnectRelation, interval: IntervalSpec) -> str:
+    """Return the predicate of an interval. Raises typed errors unless its column is one of the relation."""
+    frame = relation.native
+    try:
+        _ = frame.select(f.col(interval.column)).schema
+    except (AnalysisException, ParseException) as problem:
+        raise typed_error(problem, about="data_interval") from problem
+    return interval.predicate
+
+
+def _plan_sql(spark: SparkSession, sources: Mapping[str, Source], sql: str) -> ConnectResult:
+    """Plan a query that the server runs as written, over temporary views of the session."""
+    names = {name.lower() for name in sources}
+    for table in named_tables(parse_query(sql)):
+        name = ".".join(part.name for part in table.parts)
+        if name.lower() not in names:
+            raise BadSpecError(f"query: no source is named {name!r}; there are {', '.join(sorted(sources))}")
+    reason = f"{_NO_GATEWAY}, so the query runs as written"
+    for name, source in sources.items():
+        ConnectRelation.open(spark, source).native.createOrReplaceTempView(quote_name(name))
+    frame = spark.sql(sql)
+    _analyze(frame, "query")
+    reports = {name: SourceReport(reader="spark", reason=reason) for name in sources}
+    return ConnectResult(lambda: reports, lambda: frame)
+
+
+def _analyze(frame: DataFrame, parameter: str) -> None:
+    """Let the server analyze a query now, so that its errors name the parameter."""
+    try:
+        _ = frame.schema
+    except (AnalysisException, ParseException) as problem:
+        raise typed_error(problem, about=parameter) from problem

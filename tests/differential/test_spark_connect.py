@@ -1,0 +1,201 @@
+"""Rows over Spark Connect equal those of Spark's reader on the same server, with its filter pushdown off."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import fastavro
+import pyarrow as pa
+import pyarrow.orc
+import pyarrow.parquet
+import pytest
+from connect_server import run_connect_server
+from oracle import Case
+from test_odd_lines import CSV, JSON, Odd
+
+from pushdown_spark.contract import SourceFormat
+from pushdown_spark.projection.schema_alignment import ddl
+
+CLIENT = """
+import json, sys
+from pushdown_spark.connect.query import plan_query
+from pushdown_spark.contract import QuerySpec, SourceSpec
+from pushdown_spark.expressions.session_settings import temporary_settings
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.runtime.error_classification import classify
+from pushdown_spark.runtime.spark_connect import connect_session
+
+def scan(spark, source, query, **reader):
+    sources = {"source": Source.of("source", SourceSpec.model_validate({**source, **reader}))}
+    result = plan_query(spark, sources, QuerySpec.model_validate({"source": "source", **query}))
+    columns = lambda frame: ", ".join(f"`{name.replace('`', '``')}`" for name in frame.columns)
+    rows = result.run(lambda frame: frame.selectExpr(f"to_json(struct({columns(frame)}))").collect())
+    assert result.rows == len(rows)
+    return sorted(str(row[0]) for row in rows), result.report()["source"].model_dump(mode="json")
+
+NATIVE = {"reader": "spark", "filter_pushdown": False}
+
+with connect_session(sys.stdin.readline().strip(), {}) as spark:
+    for line in sys.stdin:
+        asked = json.loads(line)
+        answer = {}
+        with temporary_settings(spark, asked["settings"]):
+            for name, reader in {"native": NATIVE, "ours": {"reader": "pushdown"}}.items():
+                try:
+                    answer[name], answer["report"] = scan(spark, asked["source"], asked["query"], **reader)
+                except Exception as problem:
+                    answer[name] = answer["report"] = classify(problem).message
+        print("ANSWER", json.dumps(answer), flush=True)
+"""
+
+Ask = Callable[..., dict[str, object]]
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+    """Return a function that scans a source by Spark's reader and by ours, in one session of a server."""
+    pytest.importorskip("grpc")
+    directory = tmp_path_factory.mktemp("connect")
+    with run_connect_server(sys.executable, directory) as server, (directory / "client.log").open("w") as log:
+        client = subprocess.Popen(
+            [sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        )
+        assert client.stdin is not None
+        assert client.stdout is not None
+        print(server.url, file=client.stdin, flush=True)
+
+        def send(source: dict[str, object], query: dict[str, object], **settings: str) -> dict[str, object]:
+            asked = {"source": source, "query": query, "settings": settings}
+            print(json.dumps(asked), file=client.stdin, flush=True)
+            line = next((line for line in client.stdout if line.startswith("ANSWER ")), None)
+            assert line is not None, (directory / "client.log").read_text()
+            answer: dict[str, object] = json.loads(line.removeprefix("ANSWER "))
+            return answer
+
+        yield send
+        client.stdin.close()
+        client.wait()
+
+
+def check(ask: Ask, source: dict[str, object], query: dict[str, object], **settings: str) -> dict[str, object]:
+    """Assert that the rows of both readers are equal, and return the answer."""
+    answer = ask(source, query, **settings)
+    assert answer["ours"] == answer["native"], (source, query, settings)
+    return answer
+
+
+def random_case(ask: Ask, source_format: SourceFormat, seed: int, path: Path, predicates: int) -> int:
+    """Check the predicates of a random case. Return how many of them our reader searched."""
+    case = Case.generate(source_format, seed, lines=60, predicates=predicates)
+    path.write_bytes(case.content)
+    source = {"format": source_format.value, "path": [str(path)], "schema": ddl(case.schema), "options": case.options}
+    settings = {"spark.sql.ansi.enabled": str(case.ansi).lower(), **case.settings}
+    searched = 0
+    for predicate in case.predicates:
+        answer = ask(source, {"where": predicate}, **settings)
+        # A reader may drop the row at which the predicate fails.
+        if isinstance(answer["native"], str):
+            continue
+        assert answer["ours"] == answer["native"], (seed, predicate, case.options, settings)
+        searched += isinstance(answer["report"], dict) and answer["report"]["reader"] == "pushdown"
+    return searched
+
+
+@pytest.mark.parametrize("source_format", [SourceFormat.JSON, SourceFormat.CSV])
+def test_random_lines_and_predicates(ask: Ask, source_format: SourceFormat, tmp_path: Path) -> None:
+    path = tmp_path / f"data.{source_format.value}"
+    assert sum(random_case(ask, source_format, seed, path, 4) for seed in range(3)) > 0
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("source_format", [SourceFormat.JSON, SourceFormat.CSV])
+def test_many_random_lines_and_predicates(ask: Ask, source_format: SourceFormat, tmp_path: Path) -> None:
+    path = tmp_path / f"data.{source_format.value}"
+    assert sum(random_case(ask, source_format, seed, path, 10) for seed in range(100, 140)) > 40
+
+
+ODD = {("csv", name): odd for name, odd in CSV.items()} | {("json", name): odd for name, odd in JSON.items()}
+FEW = [("csv", "a mark in the file"), ("csv", "a blank line"), ("json", "a letter in an escape")]
+
+
+@pytest.mark.parametrize(
+    "key", [key if key in FEW else pytest.param(key, marks=pytest.mark.nightly) for key in ODD], ids=" ".join
+)
+def test_odd_lines(ask: Ask, key: tuple[str, str], tmp_path: Path) -> None:
+    """Lines that Spark parses differently in a file are left to Spark's reader, while the query runs."""
+    odd: Odd = ODD[key]
+    path = tmp_path / f"data.{key[0]}"
+    path.write_bytes(odd.content)
+    source = {"format": key[0], "path": [str(path)], "schema": odd.schema, "options": odd.options}
+    answer = check(ask, source, {"where": odd.where, "columns": odd.columns}, **odd.settings)
+    assert len(answer["native"]) == odd.kept
+    report = answer["report"]
+    assert isinstance(report, dict)
+    assert odd.searched or report["reader"] == "spark", report["reason"]
+
+
+def table() -> pa.Table:
+    rows = 500
+    return pa.table(
+        {
+            "id": pa.array(range(rows), pa.int64()),
+            "kind": [f"kind {number % 7}" if number % 11 else None for number in range(rows)],
+            "place": [{"city": f"city {number % 5}", "zip": number} for number in range(rows)],
+        }
+    )
+
+
+def write_avro(rows: pa.Table, path: str) -> None:
+    place = {
+        "type": "record",
+        "name": "p",
+        "fields": [{"name": "city", "type": "string"}, {"name": "zip", "type": "long"}],
+    }
+    fields = [("id", "long"), ("kind", ["null", "string"]), ("place", place)]
+    schema = {"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+    with Path(path).open("wb") as file:
+        fastavro.writer(file, fastavro.parse_schema(schema), rows.to_pylist())
+
+
+WRITERS = {"parquet": pyarrow.parquet.write_table, "orc": pyarrow.orc.write_table, "avro": write_avro}
+
+
+@pytest.mark.parametrize("source_format", WRITERS)
+def test_other_formats_are_read_by_the_server(ask: Ask, source_format: str, tmp_path: Path) -> None:
+    WRITERS[source_format](table(), str(tmp_path / f"data.{source_format}"))
+    source = {"format": source_format, "path": [str(tmp_path)]}
+    query = {"columns": ["id", "place.city"], "where": "kind = 'kind 3' AND place.zip > 100"}
+    answer = check(ask, source, query)
+    expected = [row["id"] for row in table().to_pylist() if row["kind"] == "kind 3" and row["place"]["zip"] > 100]
+    assert sorted(json.loads(row)["id"] for row in answer["native"]) == expected
+    report = answer["report"]
+    assert (report["reader"], report["reason"]) == ("spark", "Spark Connect has no JVM gateway")
+    assert [conjunct["exactness"] for conjunct in report["conjuncts"]] == ["unsupported"] * 2
+    assert (report["bytes_read"], report["files_read"], report["rows_returned"]) == (None, None, len(expected))
+
+
+def test_a_header_with_the_string_of_a_predicate_is_no_row(ask: Ask, tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.csv").write_text("\n# kind\nid,kind\n1,kind\n2,other\n")
+    options = {"header": "true", "comment": "#"}
+    source = {"format": "csv", "path": [str(tmp_path)], "schema": "id int, kind string", "options": options}
+    answer = check(ask, source, {"where": "kind = 'kind'"})
+    assert len(answer["native"]) == 3
+    assert answer["report"]["reason"] == "the header of a file has a string of the predicate"
+    answer = check(ask, source, {"where": "kind = 'other'"})
+    assert len(answer["native"]) == 3
+    assert (answer["report"]["reader"], answer["report"]["carrier"]) == ("pushdown", "jvm")
+
+
+def test_partition_columns_are_left_to_spark(ask: Ask, tmp_path: Path) -> None:
+    for day in (1, 2):
+        (tmp_path / f"day={day}").mkdir()
+        (tmp_path / f"day={day}" / "a.json").write_text('{"id": 1, "kind": "x"}\n{"id": 2, "kind": "y"}\n')
+    source = {"format": "json", "path": [str(tmp_path)], "schema": "id int, kind string"}
+    answer = check(ask, source, {"where": "kind = 'x' AND day = 2"})
+    assert [json.loads(row) for row in answer["native"]] == [{"id": 1, "kind": "x", "day": 2}]
+    assert "partition columns" in answer["report"]["reason"]
