@@ -34,7 +34,7 @@ _TEXT = frozenset({SourceFormat.JSON, SourceFormat.CSV})
 
 
 class ServerScan(Scan):
-    """A scan by Spark's reader on the server, for a reason. Spark pushes the predicate, which nobody can see here."""
+    """A scan by Spark's reader on the server, for a reason. Spark does not show its clients what it pushes down."""
 
     is_native = True
 

@@ -29,13 +29,13 @@ class ConnectQueryRun(QueryRun):
         declared = {}
         for name, source in self._spec.sources.items():
             if isinstance(source, RemoteSourceSpec):
-                raise _refused(f"source {name!r}: a table of a database cannot be read")
+                raise _connect_error(f"source {name!r}: a table of a database cannot be read")
             declared[name] = Source.of(name, source)
         return declared
 
     def _open_output(self, output: AnyOutputSpec) -> Output:
         if not isinstance(output, OutputSpec):
-            raise _refused("output_table: a table cannot be written all or nothing")
+            raise _connect_error("output_table: a table cannot be written all or nothing")
         return open_connect_output(self._spark, output, self._spec.run_key, self._read_files)
 
     def _read_files(self) -> Iterator[str]:
@@ -56,5 +56,5 @@ class ConnectQueryRun(QueryRun):
         return query.rows
 
 
-def _refused(problem: str) -> BadSpecError:
+def _connect_error(problem: str) -> BadSpecError:
     return BadSpecError(f"{problem} over Spark Connect; use a connection of type spark")
