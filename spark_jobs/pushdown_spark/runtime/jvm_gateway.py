@@ -142,7 +142,7 @@ def arrow_dataframe(spark: SparkSession, rows: pa.Table, schema: StructType) -> 
     """
     large = is_enabled(spark, "spark.sql.execution.arrow.useLargeVarTypes")
     if large or not rows.num_rows or rows.nbytes > _MAX_ARGUMENT_BYTES:
-        # PySpark cannot convert times and arrays of a table without any batch.
+        # PySpark cannot convert the arrays of a table without any batch.
         return spark.createDataFrame(rows if rows.num_rows else rows.schema.empty_table(), schema)
     batches = java_list(spark)
     for batch in rows.combine_chunks().to_batches():

@@ -87,9 +87,10 @@ def test_locally_fetched_rows_equal_rows_read_by_tasks(
     assert here.report()["t"].rows_decoded == there.report()["t"].rows_decoded
 
 
-def test_a_result_without_rows_has_columns_of_times(spark: SparkSession, server: Server) -> None:
+@pytest.mark.parametrize("server", ["postgresql_server"], indirect=True)
+def test_a_result_without_rows_may_have_arrays(spark: SparkSession, server: Server) -> None:
     session = PushdownSession(spark)
-    session.add_remote("q", server.connection(), query="SELECT k, CURRENT_TIMESTAMP AS moment FROM t WHERE k < 0")
+    session.add_remote("q", server.connection(), query="SELECT ARRAY[k] AS ks, now() AS moment FROM t WHERE k < 0")
     result = session.scan("q")
     assert rows_of(result) == []
     assert fetched(result)
