@@ -107,4 +107,3 @@ def test_a_killed_task_leaves_no_process_and_no_rows(events: Path, spark_python:
     assert len(jobs) == 1
     assert not jobs[0].is_running()
     assert not out.exists()
-    assert not list(events.parent.glob(".out.pushdown/**/*"))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -24,6 +25,7 @@ SLOW = "reflect('java.lang.Thread', 'sleep', 50L) IS NOT NULL"
 """A predicate that is true, after a while."""
 
 Run = Callable[..., JobResult]
+nightly = partial(pytest.param, marks=pytest.mark.nightly)
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +141,7 @@ def start_and_kill(process: subprocess.Popen[str], output: Path, number: signal.
     process.communicate(timeout=15)
 
 
-def test_a_stopped_job_leaves_nothing(
+def test_a_stopped_job_leaves_no_rows(
     start: Callable[..., subprocess.Popen[str]], run: Run, events: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -149,7 +151,10 @@ def test_a_stopped_job_leaves_nothing(
     assert result is not None
     assert result.error is not None
     assert result.error.code is ErrorCode.DRIVER_KILLED
-    assert (out.exists(), hidden(out)) == (False, [])
+    assert not out.exists()
+    # A task of the server may end after the job, and leave its hidden file to the next attempt.
+    assert run(scan(events, "id = 8", out)).error is None
+    assert (ids(out), hidden(out)) == ([8], [])
 
 
 def test_a_retry_after_a_killed_job_leaves_its_own_rows(
@@ -174,7 +179,7 @@ def test_a_join_runs_as_written(run: Run, events: Path, tmp_path: Path) -> None:
     assert {report.reason for report in result.sources.values()} == {
         "Spark Connect has no JVM gateway, so the query runs as written"
     }
-    wrong = run(spec | {"query": {"sql": "SELECT * FROM a JOIN c USING (id)"}})
+    wrong = run(spec | {"output": None, "query": {"sql": "SELECT * FROM a JOIN c USING (id)"}})
     assert wrong.error is not None
     assert wrong.error.message == "query: no source is named 'c'; there are a, b"
 
@@ -185,14 +190,16 @@ def test_a_join_runs_as_written(run: Run, events: Path, tmp_path: Path) -> None:
         ({"output": {"path": "hdfs://node/out"}}, "output.path: over Spark Connect, 'hdfs://node/out' must be the"),
         ({"output": {"path": "/proc/self/cwd/out"}}, "output.path: the Spark Connect server does not see "),
         ({"output": {"path": "{events}", "mode": "overwrite"}}, "output: overwriting {events} would delete {events}/"),
-        ({"output": {"catalog_table": "t"}}, "output_table: a table cannot be written all or nothing over Spark"),
         ({"conf": {"spark.executor.memory": "1g"}}, "conf: spark.executor.memory cannot be set for a session of"),
-        ({"where": "kind = "}, "where: "),
         ({"where": "knd = 'a'"}, "where: "),
-        ({"columns": ["filename"]}, "source 'source' is read over Spark Connect and has no file columns"),
-        ({"source": {"max_malformed": 1}}, "max_malformed: not possible over Spark Connect"),
-        ({"source": {"path": ["/no/such/path"]}}, "path: "),
-        ({"source": {"schema": "id nothing"}}, "schema: "),
+        nightly(
+            {"output": {"catalog_table": "t"}}, "output_table: a table cannot be written all or nothing over Spark"
+        ),
+        nightly({"where": "kind = "}, "where: "),
+        nightly({"columns": ["filename"]}, "source 'source' is read over Spark Connect and has no file columns"),
+        nightly({"source": {"max_malformed": 1}}, "max_malformed: not possible over Spark Connect"),
+        nightly({"source": {"path": ["/no/such/path"]}}, "path: "),
+        nightly({"source": {"schema": "id nothing"}}, "schema: "),
     ],
     ids=str,
 )
@@ -209,6 +216,7 @@ def test_wrong_inputs(run: Run, events: Path, change: dict[str, object], message
     assert (events / "rows.json").exists()
 
 
+@pytest.mark.nightly
 def test_a_server_that_does_not_run(run: Run, events: Path) -> None:
     result = run(scan(events), url="sc://localhost:1")
     assert result.error is not None
