@@ -33,10 +33,10 @@ from pushdown_spark.runtime.exchange import (
     write_progress,
     write_result,
 )
-from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class
 from pushdown_spark.runtime.parent_watch import watch_parent
 from pushdown_spark.runtime.progress_thread import publish_progress
-from pushdown_spark.runtime.spark_connect import connect_session, has_jvm
+from pushdown_spark.runtime.spark_connect import connect_session
 
 if TYPE_CHECKING:
     from pushdown_spark.query_run import QueryRun

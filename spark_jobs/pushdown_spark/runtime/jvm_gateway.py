@@ -13,7 +13,6 @@ from pyspark.sql.types import StructType
 
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.expressions.session_settings import is_enabled
-from pushdown_spark.runtime.spark_connect import has_jvm
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,6 +21,11 @@ _MAX_ARGUMENT_BYTES = 256 << 10
 """The size limit of an argument, which py4j transfers as text."""
 _CHUNK = 2000
 """The number of characters that always fit into one write of the JVM."""
+
+
+def has_jvm(spark: SparkSession) -> bool:
+    """Return whether Python can call the JVM of a session. Spark Connect has no gateway to it."""
+    return hasattr(spark, "_jsparkSession")
 
 
 def java_class(spark: SparkSession, name: str) -> JavaClass:

@@ -16,11 +16,6 @@ _SECONDS = 10
 """The time in which a server must accept a connection. Spark's client would try for ten minutes."""
 
 
-def has_jvm(spark: SparkSession) -> bool:
-    """Return whether Python can call the JVM of a session. Spark Connect has no gateway to it."""
-    return hasattr(spark, "_jsparkSession")
-
-
 @contextmanager
 def connect_session(url: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """Open a session of the server at a `sc://` URL for a block, with session settings.

@@ -18,8 +18,7 @@ from pyspark.sql import functions as f
 
 from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 from pushdown_spark.expressions.byte_patterns.text import BytePattern
-from pushdown_spark.runtime.jvm_gateway import java_class, scala_object, scala_seq
-from pushdown_spark.runtime.spark_connect import has_jvm
+from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class, scala_object, scala_seq
 
 _CATALYST = "org.apache.spark.sql.catalyst.expressions"
 _TYPES = "org.apache.spark.sql.types"

@@ -37,8 +37,7 @@ from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.text.line_filter import LineSyntax
 from pushdown_spark.projection.nested_types import types_in
 from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.runtime.jvm_gateway import java_class
-from pushdown_spark.runtime.spark_connect import has_jvm
+from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class
 
 _UTF8 = frozenset({"utf-8", "utf8"})
 _LISTING = frozenset(
