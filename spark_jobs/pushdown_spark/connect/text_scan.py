@@ -39,8 +39,6 @@ from pushdown_spark.scan.plan import Choice
 _SAMPLE_FILES = 4
 _SAMPLE_LINES = 2_000
 """The number of lines of each file of the sample."""
-_LARGEST_SHARE = 0.25
-"""The share of matching lines up to which `auto` searches lines. Spark parses the matching lines, in either case."""
 _MAX_HEADERS = 32
 """Maximum number of files whose headers one query reads."""
 _ONE_SPLIT = {"spark.sql.files.maxPartitionBytes": str(1 << 62), "spark.sql.files.minPartitionNum": "1"}
@@ -77,8 +75,11 @@ class ConnectTextScan(JvmTextScan):
 def plan_text(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> ConnectTextScan:
     """Return a scan that searches lines before Spark parses them.
 
-    Raises UnsupportedError if the search is unsound, or if too many lines match.
+    Raises UnsupportedError if the search is unsound or not asked for.
     """
+    if request.source.reader is ReaderChoice.AUTO:
+        # Spark's own search of strings takes as long as its parser, unless that parses long lines to their end.
+        raise UnsupportedError("over Spark Connect, only reader='pushdown' searches lines")
     check_request(spark, request)
     _check_session(spark)
     options = request_options(spark, request)
@@ -93,13 +94,9 @@ def plan_text(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...])
     if strings in in_headers:
         raise UnsupportedError("the header of a file has a string of the predicate")
     reason = f"about {shares[strings]:.2%} of the lines have the strings (a sample of the first lines)"
-    if request.source.reader is not ReaderChoice.AUTO:
-        reason = f"{Choice.reason}; {reason}"
-    elif shares[strings] > _LARGEST_SHARE:
-        raise UnsupportedError(f"{reason}, so that Spark parses most lines in any case")
     plan = JvmTextPlan(
         (),
-        Choice(f"{reason}; Spark Connect has no JVM gateway for other readers"),
+        Choice(f"{Choice.reason}; {reason}; Spark Connect has no JVM gateway for other readers"),
         patterns.reports(strings.pattern, "strings of"),
         options.lines,
         strings,

@@ -63,7 +63,8 @@ def scan(events: Path, spark_python: str, **parameters: object) -> PushdownScanO
 
 def test_a_scan_writes_its_rows(events: Path, spark_python: str, capfd: pytest.CaptureFixture[str]) -> None:
     ti = RunningTask()
-    result = scan(events, spark_python, conf={"spark.sql.ansi.enabled": "false"}).execute({"ti": ti})  # type: ignore[typeddict-item]
+    task = scan(events, spark_python, reader="pushdown", conf={"spark.sql.ansi.enabled": "false"})
+    result = task.execute({"ti": ti})  # type: ignore[typeddict-item]
     assert result["rows"] == 4
     assert result["sources"]["source"]["reader"] == "pushdown"  # type: ignore[index]
     assert str(result["application_id"]).startswith("local-")

@@ -100,7 +100,9 @@ def hidden(output: Path) -> list[Path]:
 
 def test_rows_are_written_and_a_retry_replaces_its_own(run: Run, events: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    result = run(scan(events, "kind = 'rare'", out, mode="append"))
+    spec = scan(events, "kind = 'rare'", out, mode="append")
+    spec["sources"]["source"]["reader"] = "pushdown"
+    result = run(spec)
     assert result.error is None, result.error
     assert (result.rows, ids(out)) == (4, [7, 107, 207, 307])
     assert (result.sources["source"].reader, result.sources["source"].carrier) == ("pushdown", "jvm")
@@ -108,6 +110,7 @@ def test_rows_are_written_and_a_retry_replaces_its_own(run: Run, events: Path, t
     assert result.output_summary.files == len(list(out.glob("part-*")))
     result = run(scan(events, "kind = 'rare' AND id > 200", out, mode="append"))
     assert (result.rows, ids(out), hidden(out)) == (2, [207, 307], [])
+    assert result.sources["source"].reason == "over Spark Connect, only reader='pushdown' searches lines"
 
 
 def test_partitions_checks_and_modes(run: Run, events: Path, tmp_path: Path) -> None:
