@@ -14,7 +14,7 @@ from airflow.utils.log.logging_mixin import LoggingMixin
 from airflow_pushdown.exceptions import config_error, retryable_error
 from airflow_pushdown.hooks.application import started_application
 from airflow_pushdown.hooks.cluster_driver import Submission
-from airflow_pushdown.hooks.credentials import airflow_connection
+from airflow_pushdown.hooks.credentials import airflow_connection, confidential
 from airflow_pushdown.hooks.environment import child_environment
 from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.failures import check_exit, task_killed_error
@@ -33,7 +33,7 @@ _SESSION_SETTING = "spark.sql."
 
 
 def uses_spark_connect(conn_id: str) -> bool:
-    """Return whether a connection is one to a Spark Connect server."""
+    """Return whether a connection leads to a Spark Connect server."""
     try:
         return bool(BaseHook.get_connection(conn_id).conn_type == CONNECTION_TYPE)
     except AirflowNotFoundException:
@@ -80,7 +80,7 @@ class PushdownConnectHook(LoggingMixin):
             os.environ,
             SparkInstallation(binary="spark-submit", python=self._python, home=None),
             extra=self._env_vars,
-            secrets=self._secrets.passwords,
+            secrets=confidential(self._secrets),
         )
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(job_archive()), environment.get("PYTHONPATH"))))
         if self._killed:
@@ -115,7 +115,7 @@ class PushdownConnectHook(LoggingMixin):
         return result
 
     def history_page(self, _application_id: str | None) -> str:
-        """Return no page: the application is that of the server."""
+        """Return no page, because the application belongs to the server."""
         return ""
 
     def release(self) -> None:
@@ -144,7 +144,8 @@ def server_url(connection: Connection) -> str:
         "use_ssl": None if use_ssl is None else str(use_ssl).lower(),
     }
     if connection.password:
-        mask_secret(connection.password)
+        for shown in (connection.password, quote(connection.password, safe="")):
+            mask_secret(shown)
     address = f"{host}:{connection.port}" if connection.port else host
     return f"sc://{address}/" + "".join(f";{key}={quote(value, safe='')}" for key, value in given.items() if value)
 

@@ -56,7 +56,7 @@ class PushdownResult(ABC):
         wrong.
 
         If the pushdown reader fails on the input, the action runs again over Spark's own reader. A failed action must
-        therefore leave nothing behind. The error of the pushdown reader is raised only if Spark's reader fails too.
+        therefore leave no output. The error of the pushdown reader is raised only if Spark's reader fails too.
         """
         if self._can_fall_back:
             try:

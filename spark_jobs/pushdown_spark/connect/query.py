@@ -14,6 +14,8 @@ from pushdown_spark.connect.relation import ConnectRelation
 from pushdown_spark.connect.text_scan import plan_text
 from pushdown_spark.contract import IntervalSpec, OutputChecks, QuerySpec, SourceFormat, SourceReport
 from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
+from pushdown_spark.expressions.names import name_key
+from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.formats.native.scan import FILTER_SETTINGS
 from pushdown_spark.optimizer.sql_reader import named_tables, parse_query
 from pushdown_spark.output.checks import RowObserver
@@ -73,7 +75,7 @@ class ConnectResult(PushdownResult):
     ) -> None:
         """`frame` returns the rows. `fallback` plans the query with Spark's reader, given the reason.
 
-        `problem` is why our reader left the scan to Spark's during planning.
+        `problem` is the error that ruled out the pushdown reader during planning.
         """
         self._reports = reports
         self._frame = frame
@@ -145,27 +147,27 @@ def _plan_scan(spark: SparkSession, source: Source, query: QuerySpec) -> Connect
     ) -> ConnectResult:
         return ConnectResult(lambda: {source.name: scan.report()}, partial(finish, scan), fallback, problem)
 
-    def by_server(reason: str, problem: PushdownError | None = None) -> ConnectResult:
+    def plan_by_server(reason: str, problem: PushdownError | None = None) -> ConnectResult:
         if source.format is SourceFormat.ORC:
             refuse_lost_columns(request, reason)
         return result(ServerScan(request, reason, projection.notes), problem=problem)
 
-    _analyze(by_server("check").df, "where")
+    _analyze(plan_by_server("check").df, "where")
     try:
         with unexpected_errors_as_unsafe_input(UnsupportedError):
-            scan = _plan_ours(spark, request, projection.notes)
+            scan = _plan_pushdown(spark, request, projection.notes)
     except UnsupportedError as unsupported:
-        return by_server(str(unsupported))
+        return plan_by_server(str(unsupported))
     except PushdownError as exc:
         problem = recoverable_error(exc)
         if problem is None:
             raise
-        return by_server(f"the pushdown reader failed while it planned the scan: {problem}", problem)
-    return result(scan, by_server)
+        return plan_by_server(f"the pushdown reader failed while it planned the scan: {problem}", problem)
+    return result(scan, plan_by_server)
 
 
-def _plan_ours(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> Scan:
-    """Return our reader's scan. Raises UnsupportedError if Spark's reader must take it."""
+def _plan_pushdown(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> Scan:
+    """Return a scan by the pushdown reader. Raises UnsupportedError if only Spark's reader can scan the source."""
     request.check_allowed()
     if request.source.format not in _TEXT or request.source.table is not None:
         raise UnsupportedError(_NO_GATEWAY)
@@ -184,10 +186,17 @@ def _interval_condition(relation: ConnectRelation, interval: IntervalSpec) -> st
 
 def _plan_sql(spark: SparkSession, sources: Mapping[str, Source], sql: str) -> ConnectResult:
     """Plan a query that the server runs as written, over temporary views of the session."""
-    names = {name.lower() for name in sources}
+    key = partial(name_key, case_sensitive=is_case_sensitive(spark))
+    names = set(map(key, sources))
     for table in named_tables(parse_query(sql)):
         name = ".".join(part.name for part in table.parts)
-        if name.lower() not in names:
+        if len(table.parts) > 1 and key(name) in names:
+            # Spark would read the table of the catalog that has this name.
+            raise BadSpecError(
+                f"query: over Spark Connect, put the name of source {name!r} into one pair of backticks: "
+                f"{quote_name(name)}"
+            )
+        if key(name) not in names:
             raise BadSpecError(f"query: no source is named {name!r}; there are {', '.join(sorted(sources))}")
     reason = f"{_NO_GATEWAY}, so the query runs as written"
     for name, source in sources.items():

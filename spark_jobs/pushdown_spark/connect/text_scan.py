@@ -56,7 +56,7 @@ class ConnectTextScan(JvmTextScan):
         notes: tuple[str, ...],
         paths: Sequence[str],
     ) -> None:
-        """`paths` are those whose lines are read."""
+        """`paths` are the paths of the files to read."""
         super().__init__(spark, request, plan, notes)
         self._paths = paths
 

@@ -185,6 +185,11 @@ def test_a_join_runs_as_written(run: Run, events: Path, tmp_path: Path) -> None:
     wrong = run(spec | {"output": None, "query": {"sql": "SELECT * FROM a JOIN c USING (id)"}})
     assert wrong.error is not None
     assert wrong.error.message == "query: no source is named 'c'; there are a, b"
+    dotted = {"sources": {"db.a": source}, "output": None, "query": {"sql": "SELECT * FROM db.a"}}
+    wrong = run(dotted)
+    assert wrong.error is not None
+    assert wrong.error.message.endswith("put the name of source 'db.a' into one pair of backticks: `db.a`")
+    assert run(dotted | {"query": {"sql": "SELECT * FROM `db.a` WHERE 1 = 0"}}).rows == 0
 
 
 @pytest.mark.parametrize(
