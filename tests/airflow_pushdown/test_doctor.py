@@ -63,6 +63,7 @@ def test_an_installation_that_works_passes_every_check() -> None:
     assert "Spark 4." in found["spark-submit"].text
 
 
+@pytest.mark.nightly
 def test_the_command_finds_connections_in_the_database_and_fails_with_1(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, closed_port: int
 ) -> None:

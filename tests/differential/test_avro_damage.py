@@ -27,7 +27,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from session_settings import pushdown_off, session_settings
-from thirds import third
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Comparison, Op, Or
@@ -214,7 +213,7 @@ def test_many_files_with_flipped_bits_return_sparks_rows_or_raise(
     assert tally.total("the same rows") > 0, tally
 
 
-@pytest.mark.parametrize("codec", third(CODECS))
+@pytest.mark.parametrize("codec", CODECS)
 def test_truncated_files_raise(tmp_path: Path, codec: str) -> None:
     """A file that ends after a complete block is valid, so no reader can detect that."""
     path = tmp_path / "sound.avro"
@@ -223,7 +222,7 @@ def test_truncated_files_raise(tmp_path: Path, codec: str) -> None:
     check_truncated(avro_damage.__file__, path, queries(), is_whole=lambda start: start.endswith(marker))
 
 
-@pytest.mark.parametrize("codec", third(CODECS))
+@pytest.mark.parametrize("codec", CODECS)
 def test_overwritten_bytes_do_not_crash_the_reader(tmp_path: Path, codec: str) -> None:
     """This test overwrites ranges in every region with zeros, ones and noise. It checks the decoders, not the rows."""
     rng, path = random.Random(codec), tmp_path / "sound.avro"

@@ -20,7 +20,6 @@ from corpus import Comparison, CorpusFile, Setting, Tally, corpus_files
 from corpus_files import write_corpus
 from pyspark.sql import SparkSession
 from session_settings import session_settings
-from thirds import third
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.formats.text.planner import CARRIER_SETTING
@@ -111,7 +110,7 @@ def test_a_generated_corpus_returns_sparks_rows(
     assert tally.ours(source_format) >= WANTED or math.isfinite(SECONDS), tally.text()
 
 
-@pytest.mark.parametrize(("source_format", "carrier"), third(READINGS))
+@pytest.mark.parametrize(("source_format", "carrier"), READINGS)
 def test_a_small_corpus_returns_sparks_rows(spark: SparkSession, source_format: SourceFormat, carrier: str) -> None:
     with session_settings(spark, {CARRIER_SETTING: carrier}):
         tally = _run(spark, _generated(spark, source_format, 1_000), source_format, 30)

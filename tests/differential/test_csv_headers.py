@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from thirds import third
 from typed_results import rows_of, shown
 
 from pushdown_spark.session import PushdownSession
@@ -58,7 +57,7 @@ def test_columns_are_matched_by_name_with_both_readers(spark: SparkSession, tmp_
         assert rows(spark, path, reader, **WAYS[way]) == shown(ROWS), reader
 
 
-@pytest.mark.parametrize("way", third(WAYS))
+@pytest.mark.parametrize("way", WAYS)
 def test_headers_in_the_declared_order_return_sparks_rows(spark: SparkSession, tmp_path: Path, way: str) -> None:
     path = written(tmp_path, way, "id,name,more\n1,Ada,\n", "ID,Name,More\n2,Bo,\n")
     own = spark.read.options(header="true", **WAYS[way]).schema(DECLARED).csv(path)
@@ -66,7 +65,7 @@ def test_headers_in_the_declared_order_return_sparks_rows(spark: SparkSession, t
         assert rows(spark, path, reader, **WAYS[way]) == rows_of(own) == shown(ROWS), reader
 
 
-@pytest.mark.parametrize("way", third(WAYS))
+@pytest.mark.parametrize("way", WAYS)
 def test_headers_without_known_names_are_matched_by_position_as_in_spark(
     spark: SparkSession, tmp_path: Path, way: str
 ) -> None:

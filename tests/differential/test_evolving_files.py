@@ -12,7 +12,6 @@ from evolving_cases import COLUMNS, CONFLICTS, EVERY_ORDER, MEMBERS, WIDER, Evol
 from evolving_files import write_file
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
-from thirds import third
 from typed_results import rows_of, shown
 
 from pushdown_spark.errors import PushdownError
@@ -78,7 +77,7 @@ def test_files_are_one_table_in_any_format(
     compare(spark, tmp_path, case, source_format)
 
 
-@pytest.mark.parametrize("number", third(range(len(EVERY_ORDER))), ids=lambda number: EVERY_ORDER[number].name)
+@pytest.mark.parametrize("number", range(len(EVERY_ORDER)), ids=lambda number: EVERY_ORDER[number].name)
 def test_files_are_one_table_in_every_order(spark: SparkSession, tmp_path: Path, number: int) -> None:
     case = EVERY_ORDER[number]
     in_every_order(spark, tmp_path, case, case.formats[number % len(case.formats)])

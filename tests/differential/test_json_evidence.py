@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from thirds import third
 from typed_results import rows_of
 
 from pushdown_spark.errors import KindMismatchError, SchemaConflictError
@@ -58,7 +57,7 @@ def session(spark: SparkSession, path: str, on_schema_conflict: str = "error", *
     ("name", "on_schema_conflict"),
     [
         *((name, "error") for name in ALIKE),
-        *third((name, "null") for name in ALIKE),
+        *((name, "null") for name in ALIKE),
     ],
 )
 def test_files_without_conflicts_return_sparks_rows(

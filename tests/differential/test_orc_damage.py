@@ -36,7 +36,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from session_settings import session_settings
-from thirds import third
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.orc.file_reader import OrcQuery
@@ -187,14 +186,14 @@ def test_many_files_with_flipped_bits_return_sparks_rows_or_raise(
     assert tally.total("rows misled by statistics") < tally.total("the same rows") * 0.1, tally
 
 
-@pytest.mark.parametrize("codec", third(CODECS))
+@pytest.mark.parametrize("codec", CODECS)
 def test_truncated_files_raise(tmp_path: Path, codec: str) -> None:
     path = tmp_path / "sound.orc"
     sound(random.Random(codec), codec, path)
     check_truncated(orc_damage.__file__, path, queries())
 
 
-@pytest.mark.parametrize("codec", third(CODECS))
+@pytest.mark.parametrize("codec", CODECS)
 def test_overwritten_bytes_do_not_crash_the_reader(tmp_path: Path, codec: str) -> None:
     """This test overwrites ranges in every region with zeros, ones and noise. It checks the decoders, not the rows."""
     rng, path = random.Random(codec), tmp_path / "sound.orc"

@@ -24,7 +24,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 from session_settings import pushdown_off
 from test_orc import rows_of
-from thirds import third
 
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
@@ -196,7 +195,7 @@ def compare(found: Counter[Row], expected: list[Row], about: str, *, exact: bool
     assert not exact or not found - wanted, f"{about}: more {found - wanted}"
 
 
-@pytest.mark.parametrize("name", third(ZONES))
+@pytest.mark.parametrize("name", ZONES)
 def test_timestamps_equal_sparks_in_the_session_time_zone(spark: SparkSession, tmp_path: Path, name: str) -> None:
     rng = random.Random(name)
     with in_zone(spark, name):

@@ -18,7 +18,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from session_settings import pushdown_off
-from thirds import third
 
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery
 
@@ -109,14 +108,14 @@ def _kind(name: str, rows: tuple[str, ...], theirs: tuple[str, ...], undamaged: 
     return "other rows"
 
 
-@pytest.mark.parametrize("codec", third(CODECS))
+@pytest.mark.parametrize("codec", CODECS)
 def test_truncated_files_raise(tmp_path: Path, codec: str) -> None:
     path = tmp_path / "sound.parquet"
     sound(codec, path)
     check_truncated(parquet_damage.__file__, path, queries())
 
 
-@pytest.mark.parametrize("codec", third(CODECS))
+@pytest.mark.parametrize("codec", CODECS)
 def test_overwritten_bytes_do_not_crash_the_reader(tmp_path: Path, codec: str) -> None:
     """This test overwrites ranges in every region with zeros, ones and noise. It checks the decoders, not the rows."""
     rng, path = random.Random(codec), tmp_path / "sound.parquet"

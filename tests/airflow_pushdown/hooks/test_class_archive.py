@@ -84,6 +84,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / f"airflow-pushdown-{os.getuid()}" / "classes"
 
 
+@pytest.mark.nightly
 def test_the_second_job_starts_with_the_classes_of_the_first(
     installation: SparkInstallation,
     cache: Path,

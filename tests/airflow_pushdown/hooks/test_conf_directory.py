@@ -43,7 +43,7 @@ def test_directories_from_environment_variables_are_checked(home: Path, variable
     [
         ([], "default"),
         pytest.param(["--properties-file", "{own}"], "own", marks=pytest.mark.nightly),
-        (["--properties-file", "{other}"], "none"),
+        pytest.param(["--properties-file", "{other}"], "none", marks=pytest.mark.nightly),
         pytest.param(["--properties-file", "{other}", "--load-spark-defaults"], "default", marks=pytest.mark.nightly),
     ],
 )

@@ -270,6 +270,7 @@ def test_mapped_tasks_lead_to_each_other_by_keyboard(site: Site, runs: list[str]
     assert violations(page) == []
 
 
+@pytest.mark.nightly
 def test_while_the_task_runs_the_page_waits_and_links_to_spark(
     site: Site, project: Path, local_spark: str, spark_python: str, tmp_path: Path
 ) -> None:

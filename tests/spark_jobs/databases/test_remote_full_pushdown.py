@@ -11,7 +11,6 @@ from every_type import sqlite_file
 from nasty_tables import NAMES, NastyTable, local_frame, mysql_table, postgres_table, sqlite_table
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-from thirds import somewhere
 
 from pushdown_spark.databases.remote_query import (
     Aggregate,
@@ -163,7 +162,8 @@ ANSWERED = [
 ]
 
 
-@pytest.mark.parametrize(("pair", "query", "crossing"), somewhere(ANSWERED, SERVERS), indirect=["pair"])
+@pytest.mark.parametrize("pair", SERVERS, indirect=True)
+@pytest.mark.parametrize(("query", "crossing"), ANSWERED)
 def test_supported_queries_run_completely_in_the_database(query: str, crossing: int, pair: PushdownSession) -> None:
     result = pair.sql(query.format("source"))
     assert rows(result) == rows(pair.sql(query.format("plain")))
@@ -190,7 +190,8 @@ LEFT = [
 ]
 
 
-@pytest.mark.parametrize(("pair", "query"), somewhere(LEFT, SERVERS), indirect=["pair"])
+@pytest.mark.parametrize("pair", SERVERS, indirect=True)
+@pytest.mark.parametrize("query", LEFT)
 def test_other_queries_run_in_spark(query: str, pair: PushdownSession) -> None:
     result = pair.sql(query.format("source"))
     assert rows(result) == rows(pair.sql(query.format("plain")))

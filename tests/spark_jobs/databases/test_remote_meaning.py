@@ -11,7 +11,6 @@ from databases import Server
 from every_type import sqlite_file
 from pyspark.sql import SparkSession
 from session_settings import session_settings
-from thirds import third
 
 from pushdown_spark.session import PushdownSession
 
@@ -66,7 +65,7 @@ def where(*conditions: str) -> list[str]:
     return [f"SELECT id FROM t WHERE {condition}" for condition in conditions]
 
 
-@pytest.mark.parametrize("kind", third(["postgresql", "mariadb", "mysql"]))
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb", "mysql"])
 def test_decimals_without_a_common_type_are_compared_as_spark_does(
     kind: str, spark: SparkSession, request: pytest.FixtureRequest
 ) -> None:

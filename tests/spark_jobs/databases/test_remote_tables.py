@@ -10,7 +10,6 @@ import pytest
 from databases import CERTIFIED, HOST, Server, wait_until
 from every_type import EveryType, loaded, sqlite_file
 from pyspark.sql import DataFrame, SparkSession
-from thirds import somewhere
 
 from pushdown_spark.contract import ErrorCode
 from pushdown_spark.errors import BadSpecError, PushdownError, UnknownColumnError
@@ -541,7 +540,8 @@ DEEP = {
 """Predicates, and what becomes of them where every database should agree."""
 
 
-@pytest.mark.parametrize(("kind", "name"), somewhere(list(DEEP), KINDS))
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", DEEP)
 def test_deeply_nested_predicates_are_pushed_or_evaluated_by_spark(
     spark: SparkSession, filled: Callable[..., Connection], name: str, kind: str
 ) -> None:

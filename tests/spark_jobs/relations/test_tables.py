@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 from session_settings import session_settings
 from spark_rows import sorted_rows
-from thirds import third
 
 from pushdown_spark.contract import Exactness, SourceReport
 from pushdown_spark.errors import BadSpecError, MissingPathError, UnknownColumnError
@@ -114,7 +113,7 @@ def test_auto_explains_its_choice(spark: SparkSession, name: str) -> None:
     assert agrees(spark, name, None, reader="auto").reader == "spark"
 
 
-@pytest.mark.parametrize("source_format", third(FORMATS))
+@pytest.mark.parametrize("source_format", FORMATS)
 def test_only_the_partitions_of_the_catalog_are_read(
     spark: SparkSession, name: str, tmp_path: Path, source_format: str
 ) -> None:
@@ -144,7 +143,7 @@ def test_one_directory_of_several_partitions_is_left_to_spark(spark: SparkSessio
     assert agrees(spark, name, "p = 9 AND v = 'twice'").reader == "pushdown"
 
 
-@pytest.mark.parametrize("source_format", third(FORMATS))
+@pytest.mark.parametrize("source_format", FORMATS)
 def test_values_of_partitions_have_the_declared_type(spark: SparkSession, name: str, source_format: str) -> None:
     spark.sql(f"CREATE TABLE {name} (id INT, k STRING, d DATE) USING {using(source_format)} PARTITIONED BY (k, d)")
     values = ["007", "1e3", "a b", "a=b/c", "100%25", "ä#?", "null", "it''s"]
@@ -156,7 +155,7 @@ def test_values_of_partitions_have_the_declared_type(spark: SparkSession, name: 
         assert report.reader == "pushdown", report.reason
 
 
-@pytest.mark.parametrize("source_format", third(FORMATS))
+@pytest.mark.parametrize("source_format", FORMATS)
 def test_partitions_that_the_catalog_does_not_manage_are_pruned_like_sparks(
     spark: SparkSession, name: str, source_format: str
 ) -> None:
@@ -203,7 +202,7 @@ def test_forced_positions_in_orc_files_are_left_to_spark(spark: SparkSession, na
     assert "orc.force.positional.evolution" in agrees(spark, name, "a = 7").reason
 
 
-@pytest.mark.parametrize("source_format", third(FORMATS))
+@pytest.mark.parametrize("source_format", FORMATS)
 def test_defaults_of_added_columns_are_left_to_spark(spark: SparkSession, name: str, source_format: str) -> None:
     create(spark, name, "parquet" if source_format == "avro" else source_format)
     spark.sql(f"ALTER TABLE {name} ADD COLUMN late INT")
@@ -214,7 +213,7 @@ def test_defaults_of_added_columns_are_left_to_spark(spark: SparkSession, name: 
     assert agrees(spark, name, "id = 7", ["id", "late"]).reader == "pushdown"
 
 
-@pytest.mark.parametrize("source_format", third(FORMATS))
+@pytest.mark.parametrize("source_format", FORMATS)
 def test_columns_with_a_declared_length_match_as_in_spark(spark: SparkSession, name: str, source_format: str) -> None:
     columns = "id INT, c CHAR(4), v VARCHAR(5)"
     spark.sql(f"CREATE TABLE {name} ({columns}) USING {using(source_format)}")
