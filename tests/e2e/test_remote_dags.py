@@ -61,7 +61,6 @@ def test_the_example_pushes_only_conjuncts_with_sparks_semantics(airflow: Airflo
     assert sources["two_parts"]["rows_decoded"] == 10
 
 
-@pytest.mark.nightly
 def test_the_password_is_not_in_processes_logs_or_xcoms(airflow: Airflow, postgresql_server: Server) -> None:
     postgresql_server.execute(
         "CREATE TABLE orders AS SELECT i AS id, 'order ' || i AS label FROM generate_series(1, 1000) i"

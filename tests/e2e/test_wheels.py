@@ -46,7 +46,6 @@ def sources(project: Path, target: Path) -> Path:
     return target
 
 
-@pytest.mark.nightly
 def test_both_wheels_run_a_dag_without_the_checkout(project: Path, spark_python: str, tmp_path: Path) -> None:
     code = sources(project, tmp_path / "sources")
     spark_wheel = build_wheel(code / "spark_jobs", tmp_path / "spark-wheel")
