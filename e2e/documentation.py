@@ -128,7 +128,7 @@ def failing_dag(dag_id: str, inputs: Sequence[WrongInput], data: Path) -> str:
 
 def first_steps() -> tuple[list[str], dict[str, str]]:
     """Return the commands of a new user from the installation to the first report, and the DAG files by their names."""
-    steps = [*all_blocks(DOCS / "install.md"), *all_blocks(DOCS / "get-started.md", before="## A tour")]
+    steps = [*all_blocks(DOCS / "install.md"), *all_blocks(DOCS / "get-started.md", before="## A five-minute tour")]
     commands = [command for block in steps if block.language == "console" for command in block.commands]
     return commands, {block.title: block.code for block in steps if block.is_file}
 

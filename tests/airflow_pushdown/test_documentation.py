@@ -22,7 +22,7 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
 
 from airflow_pushdown import operators
-from e2e.documentation import BLOCK, all_blocks, blocks
+from e2e.documentation import BLOCK, all_blocks, blocks, first_steps
 from pushdown_spark.contract import JobSpec
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -233,6 +233,13 @@ def test_the_navigation_of_the_site_has_every_page_once() -> None:
     pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
     assert sorted(path for path in listed if not path.startswith("project/")) == sorted(pages)
     assert all((ROOT / path.removeprefix("project/")).is_file() for path in listed if path.startswith("project/"))
+
+
+def test_first_steps_are_loaded_without_the_tour() -> None:
+    """The tour needs a checkout, and starts a web server that does not end."""
+    commands, files = first_steps()
+    assert files.keys() == {"first_scan.py"}
+    assert commands[-1] == "airflow dags test first_scan 2026-01-01"
 
 
 def test_readme_is_short() -> None:
