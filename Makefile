@@ -378,7 +378,7 @@ bench-projection: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.projection
 
 docs: $(AIRFLOW)/.installed
-	$(AIRFLOW)/bin/python -m docs_pages.generate docs dags
+	$(AIRFLOW)/bin/python -m docs_pages.generate docs
 
 # The pictures of docs/report-pictures.md: reports of real jobs in a browser.
 PICTURES := tab-task-1280-light tab-mapped-1280-dark json-1280-light table-1280-light join_8-1280-light steps-390-light scans-1280-light \

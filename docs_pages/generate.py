@@ -1,6 +1,6 @@
-"""Generator of the reference pages in `docs/`: operators, common settings, job specs and reports.
+"""Generator of the reference pages in `docs/`: operators, common parameters, job specs and reports.
 
-    python -m docs_pages.generate docs dags
+    python -m docs_pages.generate docs
 
 writes them.
 """
@@ -22,21 +22,23 @@ from airflow_pushdown.parameters import (
     JOIN,
     LAZY_ORC,
     MULTI_SCAN,
+    PARAMETERS,
     REMOTE,
     SCAN,
     SOURCE_FORMATS,
     Parameter,
     parameters_of,
 )
-from airflow_pushdown.spark_settings import FIXED_SETTINGS, SUBMIT_DEFAULTS, UNSAFE_SETTINGS, serialize
+from airflow_pushdown.spark_settings import FIXED_SETTINGS, SUBMIT_DEFAULTS, UNSAFE_SETTINGS
 from docs_pages.messages import generated_from, message_pages
 
 
 @dataclass(frozen=True)
 class _OperatorPage:
-    """The page of one operator: its file, its example DAG, and links to other pages with their titles."""
+    """The page of one operator: its file, the guide with its example, an example DAG, and links with their titles."""
 
     file: str
+    guide: str
     dag: str
     links: Mapping[str, str]
 
@@ -50,7 +52,7 @@ _DIFFERENT = {
     "archives": "Archives that Spark unpacks in the working directories of driver and executors, such as a packed "
     "Python environment, separated by commas.",
     "status_poll_interval": "Seconds between two requests for the status of a driver on a cluster, at least "
-    f"{_INTERVALS}. See [drivers on a cluster](../drivers.md).",
+    f"{_INTERVALS}. See [drivers on a cluster](drivers.md).",
     "env_vars": "Environment variables of spark-submit, and on YARN and Kubernetes also of the driver. A standalone "
     "cluster has no such variables in deploy mode `cluster`. (templated)",
     "track_driver_via_k8s_api": "Whether spark-submit ends when the driver pod exists, and the task polls the API of "
@@ -61,12 +63,12 @@ _DIFFERENT = {
     "`yarn-site.xml`.",
     "durable": "Whether a retry continues with a driver of an earlier try that still runs, or reads its result "
     "(Airflow 3.3). The default is `True`. `False` ends the earlier driver and submits another one. See "
-    "[retries](../drivers.md#retries-continue-with-the-driver).",
+    "[retries](drivers.md#retries-continue-with-the-driver).",
     "openlineage_inject_parent_job_info": "Whether the runs of Spark's OpenLineage listener refer to the task. The "
     "default is Airflow's setting `[openlineage] spark_inject_parent_job_info`. See "
-    "[OpenLineage](../metrics.md#openlineage).",
+    "[OpenLineage](metrics.md#openlineage).",
     "openlineage_inject_transport_info": "Whether Spark's OpenLineage listener gets Airflow's transport. The default "
-    "is Airflow's setting `[openlineage] spark_inject_transport_info`. See [OpenLineage](../metrics.md#openlineage).",
+    "is Airflow's setting `[openlineage] spark_inject_transport_info`. See [OpenLineage](metrics.md#openlineage).",
 }
 """Descriptions of parameters of `SparkSubmitOperator` that the operators treat in another way than their provider, or
 that the provider does not describe.
@@ -75,91 +77,102 @@ _OWN_PROGRAM = ("application", "application_args", "java_class")
 """Parameters of `SparkSubmitOperator` that the operators set themselves."""
 _TEMPLATED = " (templated)"
 """The end of the description of a parameter that is a template field."""
-_COMMON_LINKS = {"../pushdown.md": "How pushdown works", "../projection.md": "Columns"}
+_LINKS = {"../pushdown.md": "How pushdown works", "../projection.md": "Columns", "../output.md": "Writing files"}
+_FILE_LINKS = {**_LINKS, "../object-stores.md": "Object stores", "../tables.md": "Tables of a catalog"}
 _PAGES = {
-    SCAN: _OperatorPage(
-        "scan.md", "flights_scan.py", {**_COMMON_LINKS, "../avro.md": "Avro", "../object-stores.md": "Object stores"}
-    ),
+    SCAN: _OperatorPage("scan.md", "index.md", "flights_scan.py", _FILE_LINKS),
     MULTI_SCAN: _OperatorPage(
         "multi-scan.md",
+        "multi-scan.md",
         "flights_multi_scan.py",
-        {"../multi-scan.md": "Several scans in one task", **_COMMON_LINKS},
+        {"../multi-scan.md": "Several scans in one task", **_LINKS},
     ),
-    LAZY_ORC: _OperatorPage("orc.md", "flights_orc.py", {**_COMMON_LINKS, "../object-stores.md": "Object stores"}),
+    LAZY_ORC: _OperatorPage("orc.md", "orc.md", "flights_orc.py", {"../orc.md": "Lazy ORC scans", **_FILE_LINKS}),
     REMOTE: _OperatorPage(
         "remote.md",
+        "remote.md",
         "flights_remote.py",
-        {"../remote.md": "Databases", "../remote-reference.md": "Predicates by database"},
+        {
+            "../remote.md": "Databases",
+            "../remote-reference.md": "Predicates by database",
+            "../output.md": "Writing files",
+        },
     ),
-    JOIN: _OperatorPage("join.md", "flights_join.py", {"../joins.md": "Joins", **_COMMON_LINKS}),
+    JOIN: _OperatorPage("join.md", "joins.md", "flights_join.py", {"../joins.md": "Joins", **_LINKS}),
 }
+_GROUPS = {
+    "Source": "sources scans path table query format schema options source_conn_id",
+    "Rows and columns": "columns where data_interval limit on_missing_column on_schema_conflict max_malformed "
+    "implicit_names implicit_columns wide_numbers zero_dates_as_null",
+    "Output": "output output_mode output_format output_options partition_by output_table output_conn_id replace_where "
+    "merge_keys checks assets",
+    "Job": "name spark_python spark_home exchange_dir exchange_conn_id deferrable class_archives",
+}
+"""The headings of the parameters and their names, in the order of a page."""
+_OTHER_GROUP = "Reading"
+"""The heading of all other parameters, before those of the output."""
 
 
-def pages(dags: Path) -> dict[str, str]:
-    """Return the pages by their paths in `docs/`. `dags` is the directory of the example DAGs."""
-    return {"parameters.md": _settings(), **message_pages()} | {
-        f"operators/{page.file}": _operator(name, page, (dags / page.dag).read_text(encoding="utf-8"))
+def pages(docs: Path) -> dict[str, str]:
+    """Return the pages by their paths in `docs`, the directory of the guides that have the examples."""
+    return {"parameters.md": _common(), **message_pages()} | {
+        f"operators/{page.file}": _operator(name, page, (docs / page.guide).read_text(encoding="utf-8"))
         for name, page in _PAGES.items()
     }
 
 
-def _operator(name: str, page: _OperatorPage, dag: str) -> str:
-    """Return the page of one operator: the docstring, the parameter table and the example DAG."""
+def _operator(name: str, page: _OperatorPage, guide: str) -> str:
+    """Return the page of one operator: the docstring, the first example of its guide, and the parameters."""
     description = inspect.getdoc(getattr(operators, name)) or ""
+    example = next(code for code in re.findall(r"```python\n(.*?)```", guide, re.DOTALL) if f"{name}(" in code)
     lines = [
         f"# {name}",
         "",
-        generated_from("the operator, the parameter table and an example DAG"),
+        generated_from("the operator, the parameter table and its guide"),
         "",
         description.partition(":param ")[0].strip(),
         "",
-        f"See also: {', '.join(f'[{title}]({link})' for link, title in page.links.items())},",
-        "[Writing files](../output.md), [Common settings](../parameters.md).",
-        "",
-        "## Example",
-        "",
-        f"[dags/{page.dag}](../../dags/{page.dag}), which the tests run:",
-        "",
         "```python",
-        dag.rstrip(),
+        example.rstrip(),
         "```",
         "",
-        "## Parameters",
+        f"[dags/{page.dag}](../../dags/{page.dag}) is a runnable DAG.",
         "",
-        "Every parameter is templated unless its description says otherwise.",
+        f"See also: {', '.join(f'[{title}]({link})' for link, title in page.links.items())}.",
         "",
-        *_table(name),
+        "Every parameter is templated unless its description says otherwise. The operator also has",
+        "[the parameters of SparkSubmitOperator](../parameters.md), and those of Airflow's `BaseOperator`, such as",
+        "`retries` and `pool`.",
         "",
-        "## Parameters of SparkSubmitOperator",
-        "",
-        "The operator also has the parameters of Airflow's `BaseOperator`, such as `retries` and `pool`, and these of",
-        "`SparkSubmitOperator`. Descriptions come from Airflow's Spark provider where the operators do the same.",
-        "`None` uses the value of the connection, or Spark's own default.",
-        "",
-        *_inherited_table(name),
-        "",
+        *_tables(name),
     ]
     return "\n".join(lines)
 
 
-def _settings() -> str:
-    """Return the page of the settings that all operators have in common."""
+def _common() -> str:
+    """Return the page of the parameters and settings that all operators have in common."""
     lines = [
-        "# Common settings",
+        "# Common parameters",
         "",
-        generated_from("airflow_pushdown/spark_settings.py"),
+        generated_from("airflow_pushdown/spark_settings.py and the parameters of SparkSubmitOperator"),
         "",
-        "This page lists the Spark settings that all jobs have, and those that none may have. Each operator has a page",
-        "with its parameters:",
+        "All operators accept the parameters of Airflow's `SparkSubmitOperator` on this page, with these exceptions:",
         "",
-        *(f"- [{name}](operators/{page.file})" for name, page in _PAGES.items()),
+        "- `application`, `application_args` and `java_class` are errors, because operators submit their own program.",
+        "- If the name of a `conf` entry suggests a credential, spark-submit reads its value from a private file, not",
+        "  from the command line.",
+        "- A `conf` entry wins over the default of a parameter that maps to the same key. If it contradicts a",
+        "  parameter that you gave, the task fails before it submits anything. The error names both.",
         "",
-        "The operators also accept every parameter of `SparkSubmitOperator`, except `application`, `application_args`",
-        "and `java_class`, because they submit their own program. If the name of a `conf` entry suggests a credential,",
-        "spark-submit reads its value from a private file, not from the command line.",
+        "The parameters of each operator are on its own page:",
+        f"{', '.join(f'[{name}](operators/{page.file})' for name, page in _PAGES.items())}.",
         "",
-        "A `conf` entry wins over the default of a parameter that maps to the same key. If it contradicts a parameter",
-        "that you gave, the task fails before it submits anything. The error names the parameter and the key.",
+        "## Parameters of SparkSubmitOperator",
+        "",
+        "Descriptions come from Airflow's Spark provider where the operators do the same. `None` uses the value of the",
+        "connection, or Spark's own default. Parameters marked *(templated)* accept Jinja templates.",
+        "",
+        *_inherited_table(),
         "",
         "## Settings of every job",
         "",
@@ -178,14 +191,27 @@ def _settings() -> str:
     return "\n".join(lines)
 
 
-def _table(operator: str) -> list[str]:
-    """Return the lines of the parameter table of one operator."""
-    lines = ["| Parameter | Type | Default | Description |", "|---|---|---|---|"]
+def _tables(operator: str) -> list[str]:
+    """Return the lines of the parameter tables of one operator, one table for each group."""
     documented = documented_parameters(getattr(operators, operator))
-    for row in parameters_of(operator):
-        default = "required" if row.required else f"`{serialize(row.default) or 'none'}`"
-        lines.append(_row(row.name, row.type, default, _description(row, operator, documented[row.name])))
+    by_name = {row.name: row for row in parameters_of(operator)}
+    groups = {title: names.split() for title, names in _GROUPS.items()}
+    grouped = {name for names in groups.values() for name in names}
+    source, rows, *rest = groups.items()
+    lines: list[str] = []
+    for title, names in (source, rows, (_OTHER_GROUP, [name for name in by_name if name not in grouped]), *rest):
+        found = [by_name[name] for name in names if name in by_name]
+        if found:
+            lines += [f"## {title}", "", "| Parameter | Type | Default | Description |", "|---|---|---|---|"]
+            lines += [_row_of(row, operator, documented[row.name]) for row in found]
+            lines.append("")
     return lines
+
+
+def _row_of(row: Parameter, operator: str, documented: str) -> str:
+    """Return the line of one parameter of an operator."""
+    default = "required" if row.required else f"`{row.default!r}`"
+    return _row(row.name, row.type, default, _description(row, operator, documented))
 
 
 def documented_parameters(operator: type) -> dict[str, str]:
@@ -221,17 +247,17 @@ def _row(name: str, kind: str, default: str, description: str) -> str:
     return f"| `{name}` | `{escaped}` | {default} | {description} |"
 
 
-def _inherited_table(operator: str) -> list[str]:
-    """Return the lines of the table of the parameters that an operator inherits from `SparkSubmitOperator`."""
+def _inherited_table() -> list[str]:
+    """Return the lines of the table of the parameters that all operators inherit from `SparkSubmitOperator`."""
     text = inspect.getdoc(SparkSubmitOperator) or ""
     documented = dict(re.findall(r"^:param (\w+): (.*?)(?=^:param |\Z)", text, re.MULTILINE | re.DOTALL))
     described = {name: _plain(description) for name, description in documented.items()} | _DIFFERENT
-    own = {row.name for row in parameters_of(operator)}
+    own = {row.name for row in PARAMETERS}
     lines = ["| Parameter | Type | Default | Description |", "|---|---|---|---|"]
     for name, parameter in inspect.signature(SparkSubmitOperator.__init__).parameters.items():
         if parameter.kind is not parameter.KEYWORD_ONLY or name in own or name in _OWN_PROGRAM:
             continue
-        lines.append(_row(name, str(parameter.annotation), f"`{parameter.default}`", described.get(name, "")))
+        lines.append(_row(name, str(parameter.annotation), f"`{parameter.default!r}`", described.get(name, "")))
     return lines
 
 
@@ -241,12 +267,12 @@ def _plain(description: str) -> str:
     return without_roles.replace("``", "`").replace("|", "\\|")
 
 
-def write(docs: Path, dags: Path) -> None:
+def write(docs: Path) -> None:
     """Write all pages."""
     (docs / "operators").mkdir(exist_ok=True)
-    for name, text in pages(dags).items():
+    for name, text in pages(docs).items():
         (docs / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]), Path(sys.argv[2]))
+    write(Path(sys.argv[1]))

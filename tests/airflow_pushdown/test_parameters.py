@@ -107,12 +107,12 @@ def test_the_docstrings_describe_the_parameters_of_the_table(operator: str) -> N
 
 
 def test_the_documentation_pages_are_up_to_date(project: Path) -> None:
-    for name, text in pages(project / "dags").items():
+    for name, text in pages(project / "docs").items():
         assert (project / "docs" / name).read_text(encoding="utf-8") == text, f"run `make docs`: {name}"
 
 
 def test_every_operator_has_a_page(project: Path) -> None:
-    titles = {text.partition("\n")[0] for text in pages(project / "dags").values()}
+    titles = {text.partition("\n")[0] for text in pages(project / "docs").values()}
     assert {f"# {operator}" for operator in OPERATORS} < titles
 
 
