@@ -6,6 +6,7 @@ Both are generated from the JSON schemas of their pydantic models, so that they 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 
 from pushdown_spark.contract import ConjunctReport, Exactness, JobResult, JobSpec, SourceReport
@@ -116,12 +117,19 @@ def _report() -> str:
 
 
 def _tables(schema: JsonSchema) -> Iterator[str]:
-    """Yield a section for the message and for each of its parts: the main message first, the others by name."""
+    """Yield a section for the message and for each of its parts, in the order in which the sections refer to them."""
     definitions = schema["$defs"]
     assert isinstance(definitions, Mapping)
     yield from _section(str(schema["title"]), schema)
-    for name in sorted(definitions):
+    names = _references({key: value for key, value in schema.items() if key != "$defs"})
+    for name in names:  # The loop also visits the names that it appends.
         yield from _section(name, definitions[name])
+        names += [part for part in _references(definitions[name]) if part not in names]
+
+
+def _references(schema: JsonSchema) -> list[str]:
+    """Return the names of the definitions that a schema refers to, each once."""
+    return list(dict.fromkeys(re.findall(rf'"{re.escape(_REFERENCE)}(\w+)"', json.dumps(schema))))
 
 
 def _section(title: str, schema: JsonSchema) -> Iterator[str]:
