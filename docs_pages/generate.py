@@ -140,9 +140,9 @@ def _operator(name: str, page: _OperatorPage, guide: str) -> str:
         "",
         f"See also: {', '.join(f'[{title}]({link})' for link, title in page.links.items())}.",
         "",
-        "Every parameter is templated unless its description says otherwise. The operator also has",
-        "[the parameters of SparkSubmitOperator](../parameters.md), and those of Airflow's `BaseOperator`, such as",
-        "`retries` and `pool`.",
+        "Every parameter below is templated unless its description says otherwise.",
+        "[Common parameters](../parameters.md) has those of `SparkSubmitOperator`. Parameters of Airflow's",
+        "`BaseOperator`, such as `retries` and `pool`, work as in any operator.",
         "",
         *_tables(name),
     ]
