@@ -31,7 +31,14 @@ BEFORE_THE_JOB = {
 }
 """Failures that come before there is a job whose result could be pushed."""
 WITHOUT_RESULT = BEFORE_THE_JOB | {"driver_killed"}
-NIGHTLY = {"bad_schema", "corrupt_avro_block", "join_unknown_column", "missing_path", "truncated_gzip", "unreadable_gzip"}
+NIGHTLY = {
+    "bad_schema",
+    "corrupt_avro_block",
+    "join_unknown_column",
+    "missing_path",
+    "truncated_gzip",
+    "unreadable_gzip",
+}
 """Failures of the job that reach the task in the same way as others."""
 
 pytestmark = pytest.mark.e2e
