@@ -71,12 +71,7 @@ class PushedPredicate:
     def reports(self) -> tuple[ConjunctReport, ...]:
         """The conjuncts for the report."""
         return tuple(
-            ConjunctReport(
-                sql=conjunct.conjunct.sql(dialect="spark", copy=False),
-                exactness=conjunct.exactness,
-                pushed_as=None if conjunct.artifact is None else to_sql(conjunct.artifact, self.dialect),
-                reason=conjunct.reason,
-            )
+            conjunct.report(None if conjunct.artifact is None else to_sql(conjunct.artifact, self.dialect))
             for conjunct in self.conjuncts
         )
 

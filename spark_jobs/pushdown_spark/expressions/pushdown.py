@@ -45,9 +45,11 @@ class Pushdown(Generic[Artifact]):
         """Whether Spark need not evaluate the conjunct again."""
         return self.exactness is Exactness.EXACT
 
-    def report(self, pushed_as: str) -> ConjunctReport:
+    def report(self, pushed_as: str | None) -> ConjunctReport:
         """Return the report entry. `pushed_as` describes the artifact of a supported conjunct."""
-        sql = self.conjunct.sql(dialect="spark", copy=False)
-        if self.artifact is None:
-            return ConjunctReport(sql=sql, exactness=Exactness.UNSUPPORTED, reason=self.reason)
-        return ConjunctReport(sql=sql, exactness=self.exactness, pushed_as=pushed_as)
+        return ConjunctReport(
+            sql=self.conjunct.sql(dialect="spark", copy=False),
+            exactness=self.exactness,
+            pushed_as=None if self.artifact is None else pushed_as,
+            reason=self.reason,
+        )

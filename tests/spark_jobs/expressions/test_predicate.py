@@ -58,11 +58,11 @@ def test_only_exact_outcomes_have_no_residual() -> None:
     conjunct = sqlglot.parse_one("a = 1", dialect="spark")
     outcomes: list[Pushdown[int]] = [
         Pushdown.exact(conjunct, 1),
-        Pushdown.inexact(conjunct, 1, "why"),
+        Pushdown.inexact(conjunct, 1, "a part"),
         Pushdown.unsupported(conjunct, "why"),
     ]
     assert [outcome.is_exact for outcome in outcomes] == [True, False, False]
     reports = [outcome.report("a test") for outcome in outcomes]
     assert [report.exactness for report in reports] == [Exactness.EXACT, Exactness.INEXACT, Exactness.UNSUPPORTED]
     assert [report.pushed_as for report in reports] == ["a test", "a test", None]
-    assert [report.reason for report in reports] == [None, None, "why"]
+    assert [report.reason for report in reports] == [None, "a part", "why"]

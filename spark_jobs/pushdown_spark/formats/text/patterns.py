@@ -89,7 +89,7 @@ def _conjunct_pushdown(conjunct: exp.Expr, patterns: Sequence[BytePattern]) -> P
     smallest = min(patterns, key=lambda pattern: pattern.size, default=None)
     if smallest is None:
         return Pushdown.unsupported(conjunct, "implies no bytes that a line must contain")
-    return Pushdown.inexact(conjunct, smallest, "Spark parses the lines that match")
+    return Pushdown.inexact(conjunct, smallest, "the pattern may match other lines too")
 
 
 def _is_narrowed(facts: AllOf, ranges: Mapping[Column, InRange]) -> bool:
