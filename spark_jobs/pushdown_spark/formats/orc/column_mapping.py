@@ -32,6 +32,18 @@ _TIMES = frozenset({OrcTypeKind.TIMESTAMP, OrcTypeKind.TIMESTAMP_INSTANT})
 
 
 @dataclass(frozen=True)
+class ReadOptions:
+    """How a file is read: whether its names are case-sensitive, and the zone of its times without a time zone."""
+
+    case_sensitive: bool
+    zone: Zone = UTC
+
+    def key(self, name: str) -> str:
+        """Return a key that all spellings of one name share."""
+        return name_key(name, case_sensitive=self.case_sensitive)
+
+
+@dataclass(frozen=True)
 class MatchedColumn:
     """A requested column: its field as Spark expects it, and its column id in a file, None if the file lacks it.
 
@@ -47,8 +59,8 @@ def match_columns(
     tail: FileTail,
     requested: Sequence[pa.Field],
     positions: Sequence[int],
+    options: ReadOptions,
     *,
-    case_sensitive: bool,
     table_width: int | None = None,
 ) -> list[MatchedColumn]:
     """Find the requested columns in a file, by name, or by position in files without real names.
@@ -73,26 +85,25 @@ def match_columns(
     elif all(name.startswith(_MAYBE_POSITIONAL) for name in names):
         raise UnsafeInputError("all its columns' names begin with _col, which Spark reads partly by position")
     else:
-        columns = _by_name(names, [field.name for field in requested], case_sensitive)
+        columns = _by_name(names, [field.name for field in requested], options)
     for field, column in zip(requested, columns, strict=True):
         if column is not None:
-            rules = _Rules(case_sensitive, PADDED in (field.metadata or {}))
-            _check(tail.types, column, field.type, field.name, rules)
-    return [
-        MatchedColumn(
-            field, column, () if column is None else tuple(_requested_ids(tail, column, field.type, case_sensitive))
-        )
-        for field, column in zip(requested, columns, strict=True)
-    ]
+            check = _TypeCheck(tail.types, options, padded=PADDED in (field.metadata or {}))
+            check(column, field.type, field.name)
+    return [_matched(tail, field, column, options) for field, column in zip(requested, columns, strict=True)]
 
 
-def with_type(tail: FileTail, whole: MatchedColumn, kind: pa.DataType, *, case_sensitive: bool) -> MatchedColumn:
+def with_type(tail: FileTail, whole: MatchedColumn, kind: pa.DataType, options: ReadOptions) -> MatchedColumn:
     """Return a requested column with another requested type, which has some of its struct members."""
-    ids = () if whole.column is None else tuple(_requested_ids(tail, whole.column, kind, case_sensitive))
-    return MatchedColumn(whole.field.with_type(kind), whole.column, ids)
+    return _matched(tail, whole.field.with_type(kind), whole.column, options)
 
 
-def _requested_ids(tail: FileTail, column: int, requested: pa.DataType, case_sensitive: bool) -> Iterator[int]:
+def _matched(tail: FileTail, field: pa.Field, column: int | None, options: ReadOptions) -> MatchedColumn:
+    ids = () if column is None else tuple(_requested_ids(tail, column, field.type, options))
+    return MatchedColumn(field, column, ids)
+
+
+def _requested_ids(tail: FileTail, column: int, requested: pa.DataType, options: ReadOptions) -> Iterator[int]:
     """Return the ids of a column and of its requested members, ascending.
 
     If a struct has none of its requested members, its first member is read for the nulls of the struct.
@@ -100,7 +111,7 @@ def _requested_ids(tail: FileTail, column: int, requested: pa.DataType, case_sen
     node = tail.types[column]
     yield column
     if pa.types.is_struct(requested):
-        members = [member(node, field.name, case_sensitive=case_sensitive) for field in requested]
+        members = [member(node, field.name, options) for field in requested]
         inner = [(child, field.type) for child, field in zip(members, requested, strict=True) if child is not None]
         inner.sort(key=itemgetter(0))
         if not inner and node.subtypes:
@@ -112,12 +123,12 @@ def _requested_ids(tail: FileTail, column: int, requested: pa.DataType, case_sen
     else:
         inner = [(child, pa.null()) for child in node.subtypes]
     for child, kind in inner:
-        yield from _requested_ids(tail, child, kind, case_sensitive)
+        yield from _requested_ids(tail, child, kind, options)
 
 
-def _by_name(names: dict[str, int], requested: Sequence[str], case_sensitive: bool) -> list[int | None]:
-    spellings = by_name_key(names, str, case_sensitive=case_sensitive)
-    matches = [spellings.get(name_key(name, case_sensitive=case_sensitive), []) for name in requested]
+def _by_name(names: dict[str, int], requested: Sequence[str], options: ReadOptions) -> list[int | None]:
+    spellings = by_name_key(names, str, case_sensitive=options.case_sensitive)
+    matches = [spellings.get(options.key(name), []) for name in requested]
     for name, candidates in zip(requested, matches, strict=True):
         if len(candidates) > 1:
             raise SchemaConflictError(
@@ -126,17 +137,17 @@ def _by_name(names: dict[str, int], requested: Sequence[str], case_sensitive: bo
     return [names[candidates[0]] if candidates else None for candidates in matches]
 
 
-def member(node: Type, name: str, *, case_sensitive: bool) -> int | None:
+def member(node: Type, name: str, options: ReadOptions) -> int | None:
     """Return the column id of a struct's member, or None. Raises UnsafeInputError for an ambiguous name."""
     names = [field.decode("utf-8", "replace") for field in node.field_names]
-    positions = _positions_of(names, name, case_sensitive)
+    positions = _positions_of(names, name, options)
     return node.subtypes[positions[0]] if positions else None
 
 
-def _positions_of(names: Sequence[str], name: str, case_sensitive: bool) -> list[int]:
+def _positions_of(names: Sequence[str], name: str, options: ReadOptions) -> list[int]:
     """Return the positions of a member's name: one or none."""
-    key = name_key(name, case_sensitive=case_sensitive)
-    positions = [index for index, other in enumerate(names) if name_key(other, case_sensitive=case_sensitive) == key]
+    key = options.key(name)
+    positions = [index for index, other in enumerate(names) if options.key(other) == key]
     if len(positions) > 1:
         raise UnsafeInputError(
             f"member {name!r} fits {len(positions)} members of a struct; read it with reader='spark'"
@@ -145,32 +156,32 @@ def _positions_of(names: Sequence[str], name: str, case_sensitive: bool) -> list
 
 
 @dataclass(frozen=True)
-class _Rules:
-    """How the members of a top-level column are matched, and whether strings of fixed length stay padded."""
+class _TypeCheck:
+    """The check of a top-level column's type in a file. `padded`: its strings of fixed length keep their padding."""
 
-    case_sensitive: bool
+    types: Sequence[Type]
+    options: ReadOptions
     padded: bool
 
-
-def _check(types: Sequence[Type], column: int, requested: pa.DataType, name: str, rules: _Rules) -> None:
-    """Raise UnsafeInputError unless the file's values convert to the requested type without loss."""
-    node = types[column]
-    kind = OrcTypeKind(node.kind)
-    if pa.types.is_struct(requested) and kind is OrcTypeKind.STRUCT:
-        for field in requested:
-            child = member(node, field.name, case_sensitive=rules.case_sensitive)
-            if child is not None:
-                _check(types, child, field.type, f"{name}.{field.name}", rules)
-    elif pa.types.is_list(requested) and kind is OrcTypeKind.LIST:
-        _check(types, node.subtypes[0], requested.value_type, f"{name}.element", rules)
-    elif pa.types.is_map(requested) and kind is OrcTypeKind.MAP:
-        _check(types, node.subtypes[0], requested.key_type, f"{name}.key", rules)
-        _check(types, node.subtypes[1], requested.item_type, f"{name}.value", rules)
-    elif not _leaf_fits(node, kind, requested) or (kind is OrcTypeKind.CHAR and not rules.padded):
-        raise UnsafeInputError(
-            f"column {name} is stored as {kind.name.lower()}, which only Spark converts to {requested}; "
-            "read it with reader='spark'"
-        )
+    def __call__(self, column: int, requested: pa.DataType, name: str) -> None:
+        """Raise UnsafeInputError unless the values of a column convert to the requested type without loss."""
+        node = self.types[column]
+        kind = OrcTypeKind(node.kind)
+        if pa.types.is_struct(requested) and kind is OrcTypeKind.STRUCT:
+            for field in requested:
+                child = member(node, field.name, self.options)
+                if child is not None:
+                    self(child, field.type, f"{name}.{field.name}")
+        elif pa.types.is_list(requested) and kind is OrcTypeKind.LIST:
+            self(node.subtypes[0], requested.value_type, f"{name}.element")
+        elif pa.types.is_map(requested) and kind is OrcTypeKind.MAP:
+            self(node.subtypes[0], requested.key_type, f"{name}.key")
+            self(node.subtypes[1], requested.item_type, f"{name}.value")
+        elif not _leaf_fits(node, kind, requested) or (kind is OrcTypeKind.CHAR and not self.padded):
+            raise UnsafeInputError(
+                f"column {name} is stored as {kind.name.lower()}, which only Spark converts to {requested}; "
+                "read it with reader='spark'"
+            )
 
 
 def _leaf_fits(node: Type, kind: OrcTypeKind, requested: pa.DataType) -> bool:
@@ -199,14 +210,6 @@ def _leaf_fits(node: Type, kind: OrcTypeKind, requested: pa.DataType) -> bool:
 def has_local_times(types: Sequence[Type], columns: Iterable[int]) -> bool:
     """Return whether some columns are timestamps without a time zone, which depend on the stripe's time zone."""
     return any(types[column].kind == OrcTypeKind.TIMESTAMP for column in columns)
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """How values are read: whether names of members are case-sensitive, and the zone of times without a time zone."""
-
-    case_sensitive: bool
-    zone: Zone = UTC
 
 
 def to_requested_type(values: pa.Array, requested: pa.DataType, options: ReadOptions) -> pa.Array:
@@ -245,7 +248,7 @@ def _to_requested_struct(values: pa.Array, requested: pa.DataType, options: Read
     names = [field.name for field in values.type]
     members = []
     for field in requested:
-        positions = _positions_of(names, field.name, options.case_sensitive)
+        positions = _positions_of(names, field.name, options)
         if positions:
             members.append(to_requested_type(values.field(positions[0]), field.type, options))
         else:

@@ -42,10 +42,9 @@ class OrcQuery:
 
     def columns_of(self, tail: FileTail) -> OrcColumns:
         """Return the requested columns of one file."""
-        columns = match_columns(
-            tail, list(self.schema), self.positions, case_sensitive=self.case_sensitive, table_width=self.table_width
-        )
-        return OrcColumns(tail, columns, self.filter, self.partial_reads, ReadOptions(self.case_sensitive, self.zone))
+        options = ReadOptions(self.case_sensitive, self.zone)
+        columns = match_columns(tail, list(self.schema), self.positions, options, table_width=self.table_width)
+        return OrcColumns(tail, columns, self.filter, self.partial_reads, options)
 
 
 @dataclass(frozen=True)

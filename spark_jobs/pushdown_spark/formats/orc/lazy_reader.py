@@ -114,7 +114,7 @@ class OrcColumns:
     ) -> None:
         types = {field.name: field.type for field in filter_fields(compiled, [column.field for column in columns])}
         search = {
-            name: with_type(tail, column, types[name], case_sensitive=options.case_sensitive)
+            name: with_type(tail, column, types[name], options)
             for column in columns
             if (name := column.field.name) in types
         }

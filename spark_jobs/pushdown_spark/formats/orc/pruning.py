@@ -38,7 +38,7 @@ class RowGroupPruner:
             if column is None or self._tail.types[column].kind != OrcTypeKind.STRUCT:
                 return ()
             chain.append(column)
-            column = member(self._tail.types[column], name, case_sensitive=self._options.case_sensitive)
+            column = member(self._tail.types[column], name, self._options)
         return () if column is None else (*chain, column)
 
     def may_match(self, stripe: int, metrics: OrcMetrics) -> bool:

@@ -23,10 +23,10 @@ INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
 ANY_CASE, EXACT = ReadOptions(case_sensitive=False), ReadOptions(case_sensitive=True)
 
 
-def columns(sample: Sample, wanted: dict[str, pa.DataType], *, case_sensitive: bool = False) -> list[int | None]:
+def columns(sample: Sample, wanted: dict[str, pa.DataType], options: ReadOptions = ANY_CASE) -> list[int | None]:
     """Return the column ids of the required columns."""
     fields = [pa.field(name, kind) for name, kind in wanted.items()]
-    found = match_columns(sample.tail, fields, range(len(fields)), case_sensitive=case_sensitive)
+    found = match_columns(sample.tail, fields, range(len(fields)), options)
     return [column.column for column in found]
 
 
@@ -41,20 +41,20 @@ def of(schema: str, rows: Sequence[tuple[object, ...]] = ()) -> Sample:
 def test_columns_are_found_by_name() -> None:
     sample = of("struct<b:int,a:struct<x:int>,C:string>")
     assert columns(sample, {"a": pa.struct([("x", INT)]), "c": TEXT, "d": INT, "b": INT}) == [2, 4, None, 1]
-    assert columns(sample, {"c": TEXT, "C": TEXT}, case_sensitive=True) == [None, 4]
+    assert columns(sample, {"c": TEXT, "C": TEXT}, EXACT) == [None, 4]
 
 
 def test_a_name_that_fits_two_columns_is_a_conflict() -> None:
     sample = of("struct<a:int,A:int>")
     with pytest.raises(SchemaConflictError, match="'a' fits 2 columns"):
         columns(sample, {"a": INT})
-    assert columns(sample, {"a": INT, "A": INT}, case_sensitive=True) == [1, 2]
+    assert columns(sample, {"a": INT, "A": INT}, EXACT) == [1, 2]
 
 
 def test_hive_files_are_read_by_position() -> None:
     sample = of("struct<_col0:int,_col1:struct<p:int>,_col2:string>")
     fields = [pa.field("third", TEXT), pa.field("first", INT), pa.field("fourth", INT)]
-    found = match_columns(sample.tail, fields, (2, 0, 3), case_sensitive=False)
+    found = match_columns(sample.tail, fields, (2, 0, 3), ANY_CASE)
     assert [column.column for column in found] == [4, 1, None]
 
 
@@ -62,8 +62,8 @@ def test_hive_files_with_more_columns_than_the_schema_use_spark() -> None:
     sample = of("struct<_col0:int,_col1:int>")
     field = pa.field("first", INT)
     with pytest.raises(UnsafeInputError, match="2 columns without real names and the schema has 1"):
-        match_columns(sample.tail, [field], (0,), case_sensitive=False, table_width=1)
-    found = match_columns(sample.tail, [field], (0,), case_sensitive=False, table_width=2)
+        match_columns(sample.tail, [field], (0,), ANY_CASE, table_width=1)
+    found = match_columns(sample.tail, [field], (0,), ANY_CASE, table_width=2)
     assert [column.column for column in found] == [1]
 
 
@@ -139,7 +139,7 @@ def test_padded_strings_are_read_where_padding_is_wanted() -> None:
     sample = of("struct<c:char(3),a:array<char(3)>>")
     padded = {PADDED: b""}
     fields = [pa.field("c", TEXT, metadata=padded), pa.field("a", pa.list_(TEXT), metadata=padded)]
-    assert [column.column for column in match_columns(sample.tail, fields, (0, 1), case_sensitive=False)] == [1, 2]
+    assert [column.column for column in match_columns(sample.tail, fields, (0, 1), ANY_CASE)] == [1, 2]
     for name, kind in (("c", TEXT), ("a", pa.list_(TEXT))):
         with pytest.raises(UnsafeInputError, match="stored as char"):
             columns(sample, {name: kind})
