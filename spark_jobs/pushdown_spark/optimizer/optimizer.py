@@ -102,7 +102,6 @@ class QueryOptimizer:
                 optimize(context)
             # The next query of the session finds a warm JVM.
             self.samples.analysis_costs = replace(self.samples.analysis_costs, warmup=0.0)
-            assert context.frame is not None
             query = AnalyzedQuery(
                 self._spark,
                 self._views.register,

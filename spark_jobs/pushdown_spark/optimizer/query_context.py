@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
@@ -90,48 +90,64 @@ class QueryScan:
         return replace(self, scan=self.planned.native(reason)) if self.planned.has_fallback else self
 
 
+@dataclass
 class QueryContext:
     """The state that the passes of the optimizer share. Temporary views stand for the sources until it is closed.
 
-    `query` has the names of these views in place of the sources' names. The passes set `required` (columns by view),
-    `predicates` (SQL by view), `semi_joins` (by view), `reordered` and `frame`.
+    `query` has the names of these views in place of the sources' names in `sql`. `samples` and `views` belong to the
+    session. The passes set the fields after `references`.
     """
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        options: JoinOptions,
-        samples: SampleCache,
-        views: PrivateViews,
-        sql: str,
-        query: ParsedQuery,
-        references: Sequence[SourceReference],
-    ) -> None:
-        self.spark = spark
-        self.options = options
-        self.samples = samples
-        self.sql = sql
-        self.query = query
-        self.references = tuple(references)
-        self.case_sensitive = is_case_sensitive(spark)
-        # Predicates with backslashes stay with Spark: writing them again would hide the escapes from later checks.
-        self.has_plain_literals = "\\" not in sql and read_alike(sql)
-        self.by_view = {reference.view: reference for reference in references}
-        self.columns_by_view = {
-            reference.view: frozenset(map(str.lower, reference.relation.schema.fieldNames()))
-            for reference in references
+    spark: SparkSession
+    options: JoinOptions
+    samples: SampleCache
+    views: PrivateViews
+    sql: str
+    query: ParsedQuery
+    references: Sequence[SourceReference]
+    required: dict[str, RequiredColumns] = field(default_factory=dict)
+    """The required columns by view."""
+    predicates: dict[str, str] = field(default_factory=dict)
+    """The pushed predicates by view, as SQL."""
+    semi_joins: dict[str, list[SemiJoin]] = field(default_factory=dict)
+    """The semi-join reductions by view."""
+    scans: dict[str, QueryScan] = field(default_factory=dict)
+    """The scans by view."""
+    frames: dict[str, DataFrame] = field(default_factory=dict)
+    """Spark's own scans by view, over which it analyzes the query."""
+    reordered: OptimizedQuery = field(init=False)
+    frame: DataFrame = field(init=False)
+    """The optimized query as Spark analyzed it."""
+    _registered: ExitStack = field(default_factory=ExitStack, init=False)
+    _analyzed: dict[str, DataFrame] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def case_sensitive(self) -> bool:
+        """Whether the session's names are case-sensitive."""
+        return is_case_sensitive(self.spark)
+
+    @cached_property
+    def has_plain_literals(self) -> bool:
+        """Whether predicates can be written again. It would hide backslashes from later checks."""
+        return "\\" not in self.sql and read_alike(self.sql)
+
+    @cached_property
+    def by_view(self) -> dict[str, SourceReference]:
+        """The references by view."""
+        return {reference.view: reference for reference in self.references}
+
+    @cached_property
+    def columns_by_view(self) -> dict[str, frozenset[str]]:
+        """The names of the columns by view, in lower case."""
+        return {
+            view: frozenset(map(str.lower, reference.relation.schema.fieldNames()))
+            for view, reference in self.by_view.items()
         }
-        self.resolver = ColumnNameResolver(self.columns_by_view)
-        self.required: dict[str, RequiredColumns] = {}
-        self.predicates: dict[str, str] = {}
-        self.semi_joins: dict[str, list[SemiJoin]] = {}
-        self.reordered = OptimizedQuery(query.sql, ())
-        self.frame: DataFrame | None = None
-        self.scans: dict[str, QueryScan] = {}
-        self.frames: dict[str, DataFrame] = {}
-        self._views = views
-        self._registered = ExitStack()
-        self._analyzed: dict[str, DataFrame] = {}
+
+    @cached_property
+    def resolver(self) -> ColumnNameResolver:
+        """The resolver of column names to views."""
+        return ColumnNameResolver(self.columns_by_view)
 
     def close(self) -> None:
         """Drop the views that stand for the sources."""
@@ -142,7 +158,7 @@ class QueryContext:
         if not self.scans:
             self.plan_scans()
             self.frames = {view: scan.planned.native("check").frame() for view, scan in self.scans.items()}
-            self._registered.enter_context(self._views.register(self.frames))
+            self._registered.enter_context(self.views.register(self.frames))
         if sql not in self._analyzed:
             self._analyzed[sql] = self.spark.sql(sql)
         return self._analyzed[sql]
