@@ -437,14 +437,22 @@ TRANSLATED_WRONGLY = (
 
 
 def as_markdown() -> str:
-    """Return the tables of the documentation."""
+    """Return the tables of the documentation.
+
+    Predicates of a group with the same classes share a row. MySQL has one column if collations make no difference.
+    """
     lines: list[str] = []
     for group in GROUPS:
-        lines += [f"### {group.title}", "", group.why, ""]
-        lines += [f"| Predicate | {' | '.join(DATABASES)} |", "|---|" + "---|" * len(DATABASES)]
+        by_classes: dict[str, list[str]] = {}
         for row in group.rows:
-            shown = row.predicate.replace("|", "\\|")
-            lines.append(f"| `{shown}` | {' | '.join(MEANINGS[letter] for letter in row.classes)} |")
+            by_classes.setdefault(row.classes, []).append("`" + row.predicate.replace("|", "\\|") + "`")
+        columns = dict(enumerate(DATABASES))
+        if all(len(set(classes[1:4])) == 1 for classes in by_classes):
+            columns = {0: DATABASES[0], 1: "MySQL, MariaDB", 4: DATABASES[4]}
+        lines += [f"### {group.title}", "", group.why, ""]
+        lines += [f"| Predicates | {' | '.join(columns.values())} |", "|---|" + "---|" * len(columns)]
+        for classes, predicates in by_classes.items():
+            lines.append(f"| {', '.join(predicates)} | {' | '.join(MEANINGS[classes[place]] for place in columns)} |")
         lines.append("")
     return "\n".join(lines)
 
