@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 
 import fastavro
 from pyspark.sql import SparkSession
+from schema_change import Change
 from typed_rows import BYTES, FLOATS, LONGS
 from values import DATES, DECIMALS, INTEGERS, text
 
@@ -55,20 +56,7 @@ class Column:
         return {"name": self.name, "type": self.kind.schema}
 
 
-@dataclass(frozen=True)
-class Change:
-    """The probabilities with which a column of a file differs from the table."""
-
-    missing: float = 0.0
-    added: float = 0.0
-    moved: float = 0.0
-    narrower: float = 0.0
-    recased: float = 0.0
-    retyped: float = 0.0
-
-
-NO_CHANGE = Change()
-SOME_CHANGE = Change(missing=0.1, added=0.15, moved=0.5, narrower=0.4, recased=0.1, retyped=0.01)
+SOME_CHANGE = Change(missing=0.1, added=0.15, moved=0.5, narrower=0.4, recased=0.1, foreign=0.01)
 
 
 @dataclass
@@ -272,7 +260,7 @@ def changed(rng: random.Random, table: Sequence[Column], change: Change) -> list
             continue
         name = column.name.upper() if rng.random() < change.recased else column.name
         kind = column.narrow if column.narrow and rng.random() < change.narrower else column.kind
-        if rng.random() < change.retyped:
+        if rng.random() < change.foreign:
             kind = Kind("boolean", lambda rng: True, "boolean")
         found.append(Column(name, kind))
     if rng.random() < change.added:

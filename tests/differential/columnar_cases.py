@@ -45,7 +45,7 @@ Row = tuple[str, ...]
 
 
 @dataclass
-class Tally(Generic[Metrics]):
+class ScanTally(Generic[Metrics]):
     """The numbers of comparisons, so that the test notices if nothing is compared."""
 
     counts: Metrics
@@ -171,7 +171,7 @@ CheckScan = Callable[[str, Pushdown[Node]], None]
 """Checks one predicate, given as text and as it is bound."""
 
 
-def check_scans(case: Case, tally: Tally[Metrics], check_scan: CheckScan) -> None:
+def check_scans(case: Case, tally: ScanTally[Metrics], check_scan: CheckScan) -> None:
     """Check each predicate that can be evaluated over columns."""
     parsed = {text: parse_predicate(text) for text in case.answers}
     case.folder.prepare([predicate for predicate in parsed.values() if predicate is not None], case.schema)
@@ -202,7 +202,7 @@ def check_rows(
     names: list[str],
     about: str,
     read: Callable[[list[Metrics]], Counter[Row]],
-    tally: Tally[Metrics],
+    tally: ScanTally[Metrics],
 ) -> None:
     """Compare the rows that tasks in this process read with Spark's. `read` appends the counts of the tasks."""
     counts: list[Metrics] = []
@@ -246,7 +246,7 @@ def run_tasks(
     return rows
 
 
-def check_session(rng: random.Random, case: Case, text: str, tally: Tally[Metrics], **source: Any) -> None:
+def check_session(rng: random.Random, case: Case, text: str, tally: ScanTally[Metrics], **source: Any) -> None:
     """Check one predicate in a session, over a source with these parameters, with and without a limit."""
     session = PushdownSession(case.spark)
     names = rng.sample(case.schema.fieldNames(), rng.randint(1, len(case.schema)))
@@ -287,7 +287,7 @@ class ReaderComparison(ABC, Generic[Metrics]):
 
     def __init__(self, spark: SparkSession, no_counts: Metrics) -> None:
         self.spark = spark
-        self.tally = Tally(no_counts)
+        self.tally = ScanTally(no_counts)
 
     @abstractmethod
     def draw_case(self, seed: int, directory: Path) -> Case | None:

@@ -62,7 +62,7 @@ class CorpusFile:
 
 
 @dataclass
-class Tally:
+class CorpusTally:
     """The comparisons: predicates by format and reader that ran, and all differences."""
 
     compared: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -137,7 +137,7 @@ class Setting:
 class Comparison:
     """One file with one setting."""
 
-    def __init__(self, spark: SparkSession, file: CorpusFile, setting: Setting, tally: Tally) -> None:
+    def __init__(self, spark: SparkSession, file: CorpusFile, setting: Setting, tally: CorpusTally) -> None:
         self._spark = spark
         self._file = file
         self._setting = setting

@@ -19,6 +19,7 @@ from csv_lines import random_schema as csv_schema
 from json_lines import line as json_line
 from json_lines import random_schema as json_schema
 from pyspark.sql import SparkSession
+from schema_change import NO_CHANGE
 
 from pushdown_spark.contract import SourceFormat
 
@@ -36,12 +37,12 @@ def write_corpus(spark: SparkSession, folder: Path, seed: int, source_format: So
             files = orc_files.Files(spark, rng, place)
             orc_files.written(files, orc_files.random_table(rng), orc_files.SOME_CHANGE, old=rng.random() < 0.1)
         case SourceFormat.PARQUET:
-            change = rng.choice((parquet_files.NO_CHANGE, parquet_files.SOME_CHANGE))
+            change = rng.choice((NO_CHANGE, parquet_files.SOME_CHANGE))
             parquet_files.written(
                 parquet_files.Files(spark, rng, place), orc_files.random_table(rng), change, old=rng.random() < 0.1
             )
         case SourceFormat.AVRO:
-            change = rng.choice((avro_files.NO_CHANGE, avro_files.SOME_CHANGE))
+            change = rng.choice((NO_CHANGE, avro_files.SOME_CHANGE))
             avro_files.written(spark, rng, place, avro_files.random_table(rng), change)
         case SourceFormat.JSON:
             _json(rng, place)

@@ -1,7 +1,7 @@
 """Damaged files, read in a separate process, because a crash of a decoder ends only that process.
 
 The module of a format, `orc_damage` for example, is the script of that process: it calls `print_outcomes`. Its test
-calls `outcomes`, which starts the script.
+has a `DamagedFormat`, which starts the script.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import resource
 import signal
 import subprocess
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from tally import Tally
 
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
@@ -48,16 +48,6 @@ class Outcome:
     rows: Rows
     error: str = ""
     message: str = ""
-
-
-@dataclass
-class Tally:
-    """The outcomes by region and kind."""
-
-    counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
-
-    def total(self, outcome: str) -> int:
-        return sum(count for (_, found), count in self.counts.items() if found == outcome)
 
 
 def plain(table: pa.Table) -> pa.Table:
@@ -122,50 +112,84 @@ def region_of(name: str) -> str:
     return Path(name).stem.split("-")[0].replace("_", " ")
 
 
-def outcomes(script: str, directory: Path, queries: Mapping[str, object]) -> dict[str, dict[str, Outcome]]:
-    """Return the outcome of each query by file name. Raises AssertionError if the process crashed."""
-    (directory / QUERIES).write_bytes(pickle.dumps(dict(queries)))
-    # Arrow's usual allocator reserves address space ahead.
-    env = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
-    done = subprocess.run(
-        [sys.executable, script, str(directory)], capture_output=True, text=True, env=env, check=False
-    )
-    found = {}
-    for line in done.stdout.splitlines():
-        name, results = json.loads(line)
-        found[name] = {query: Outcome(tuple(rows), error, message) for query, (rows, error, message) in results.items()}
-    left = [path.name for path in _files(directory) if path.name not in found]
-    assert not left, f"reading {left[0]} ended the process with status {done.returncode}: {done.stderr[-2000:]}"
-    return found
+def count_outcome(tally: Tally, name: str, kind: str) -> None:
+    """Count the kind of an outcome of a file, in all and by region."""
+    tally.update((kind, f"{region_of(name)}: {kind}"))
 
 
-def check_truncated(
-    script: str, sound: Path, queries: Mapping[str, object], *, is_whole: Callable[[bytes], bool] = lambda _: False
-) -> None:
-    """Check that files that end too early raise, unless their remaining bytes are `is_whole`."""
-    for name, start in truncated(sound.read_bytes()):
-        if not is_whole(start):
-            sound.with_name(f"{name}{sound.suffix}").write_bytes(start)
-    for name, found in outcomes(script, sound.parent, queries).items():
-        errors = {outcome.error for outcome in found.values()}
-        assert errors == ({""} if name == sound.name else {"UnreadableFileError"}), (name, found)
+@dataclass(frozen=True)
+class DamagedFormat:
+    """A format whose files are damaged.
 
+    `script` reads the files of a directory and `sound` writes an intact one, given its codec. `regions` returns its
+    parts, `errors` are the classes of the errors that damage may raise.
+    """
 
-def check_overwritten(
-    script: str,
-    rng: random.Random,
-    sound: Path,
-    regions: Regions,
-    queries: Mapping[str, object],
-    errors: Collection[str],
-) -> None:
-    """Check that files with a range of zeros, ones or noise in a region raise one of the errors, or yield any rows."""
-    for name, spoilt in overwritten(rng, sound.read_bytes(), regions):
-        sound.with_name(f"{name}{sound.suffix}").write_bytes(spoilt)
-    found = outcomes(script, sound.parent, queries)
-    raised = [outcome.error for each in found.values() for outcome in each.values()]
-    assert set(raised) <= {"", *errors}
-    assert raised.count("UnreadableFileError") > len(raised) * 0.3
+    script: str
+    suffix: str
+    sound: Callable[[random.Random, str, Path], bytes]
+    regions: Callable[[Path], Regions]
+    queries: Mapping[str, object]
+    errors: Collection[str]
+
+    def flip(self, rng: random.Random, codec: str, times: int, directory: Path) -> dict[str, dict[str, Outcome]]:
+        """Write an intact file and copies with one flipped bit in each region. Return the outcomes by file and query.
+
+        Raises AssertionError for an error without the name of the file, or of another class than `errors`.
+        """
+        path = self._sound_path(directory)
+        content = self.sound(rng, codec, path)
+        self._write(directory, flipped(rng, content, self.regions(path), times))
+        found = self._outcomes(directory)
+        for name, results in found.items():
+            for outcome in results.values():
+                is_typed = outcome.error in self.errors and name in outcome.message
+                assert not outcome.error or is_typed, f"{name}: {outcome}"
+        return found
+
+    def check_truncated(
+        self, codec: str, directory: Path, *, is_whole: Callable[[bytes], bool] = lambda _: False
+    ) -> None:
+        """Check that files that end too early raise, unless their remaining bytes are `is_whole`."""
+        path = self._sound_path(directory)
+        content = self.sound(random.Random(codec), codec, path)
+        self._write(directory, ((name, start) for name, start in truncated(content) if not is_whole(start)))
+        for name, found in self._outcomes(directory).items():
+            errors = {outcome.error for outcome in found.values()}
+            assert errors == ({""} if name == path.name else {"UnreadableFileError"}), (name, found)
+
+    def check_overwritten(self, codec: str, directory: Path) -> None:
+        """Check that files with zeros, ones or noise in a region raise one of the errors, or yield any rows."""
+        rng, path = random.Random(codec), self._sound_path(directory)
+        content = self.sound(rng, codec, path)
+        self._write(directory, overwritten(rng, content, self.regions(path)))
+        found = self._outcomes(directory)
+        raised = [outcome.error for each in found.values() for outcome in each.values()]
+        assert set(raised) <= {"", *self.errors}
+        assert raised.count("UnreadableFileError") > len(raised) * 0.3
+
+    def _sound_path(self, directory: Path) -> Path:
+        return directory / f"sound{self.suffix}"
+
+    def _write(self, directory: Path, files: Iterable[tuple[str, bytes]]) -> None:
+        for name, content in files:
+            (directory / f"{name}{self.suffix}").write_bytes(content)
+
+    def _outcomes(self, directory: Path) -> dict[str, dict[str, Outcome]]:
+        """Return the outcome of each query by file name. Raises AssertionError if the process crashed."""
+        (directory / QUERIES).write_bytes(pickle.dumps(dict(self.queries)))
+        # Arrow's usual allocator reserves address space ahead.
+        env = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
+        done = subprocess.run(
+            [sys.executable, self.script, str(directory)], capture_output=True, text=True, env=env, check=False
+        )
+        found = {}
+        for line in done.stdout.splitlines():
+            name, results = json.loads(line)
+            found[name] = {query: Outcome(tuple(rows), *problem) for query, (rows, *problem) in results.items()}
+        left = [path.name for path in _files(directory) if path.name not in found]
+        assert not left, f"reading {left[0]} ended the process with status {done.returncode}: {done.stderr[-2000:]}"
+        return found
 
 
 def print_outcomes(read: Read, *, full: bool = True) -> None:

@@ -14,8 +14,9 @@ from pushdown_spark.formats.orc.stripe import Stripe
 from pushdown_spark.relations.storage import LOCAL
 
 
-def regions(content: bytes) -> dict[str, tuple[int, int]]:
+def regions(path: Path) -> dict[str, tuple[int, int]]:
     """Return the parts of a file: index, data and footer of the first stripe, statistics, footer, postscript."""
+    content = path.read_bytes()
 
     def read(offset: int, length: int) -> bytes:
         return content[offset : offset + length]

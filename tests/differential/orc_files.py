@@ -15,6 +15,7 @@ from orc_values import Times, random_type, table_of
 from pyarrow import orc
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
+from schema_change import Change
 
 ROW = "row"
 """The column that numbers the rows of all files."""
@@ -39,20 +40,6 @@ _PYORC_NAMES = {
 }
 
 
-@dataclass(frozen=True)
-class Change:
-    """The probabilities with which a column or member of a file differs from the table."""
-
-    missing: float = 0.0
-    added: float = 0.0
-    moved: float = 0.0
-    narrower: float = 0.0
-    recased: float = 0.0
-    foreign: float = 0.0
-    nameless: float = 0.0
-
-
-NO_CHANGE = Change()
 SOME_CHANGE = Change(missing=0.1, added=0.15, moved=0.5, narrower=0.3, recased=0.15, foreign=0.01, nameless=0.1)
 
 

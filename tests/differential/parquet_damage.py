@@ -16,8 +16,9 @@ _TAIL = 8
 """The length of the footer and the magic string."""
 
 
-def regions(content: bytes) -> dict[str, tuple[int, int]]:
+def regions(path: Path) -> dict[str, tuple[int, int]]:
     """Return the parts of a file: magic string and pages, footer, tail."""
+    content = path.read_bytes()
     end = len(content) - _TAIL
     footer = end - int.from_bytes(content[end : end + 4], "little")
     return {"data": (0, footer), "footer": (footer, end), "tail": (end, len(content))}

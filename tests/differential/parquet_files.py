@@ -14,13 +14,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from datafusion import SessionContext
-from orc_files import Change, stored_schema
+from orc_files import stored_schema
 from orc_values import Times, table_of
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
+from schema_change import Change
 from session_settings import session_settings
 
-NO_CHANGE = Change()
 SOME_CHANGE = Change(missing=0.1, added=0.15, moved=0.5, recased=0.1, narrower=0.01, foreign=0.003)
 WRITERS = ("spark", "pyarrow", "duckdb", "polars", "datafusion")
 _TIMES = ("INT96", "INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS")

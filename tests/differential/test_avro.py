@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from avro_files import AVRO, NO_CHANGE, SOME_CHANGE, random_table, written
+from avro_files import AVRO, SOME_CHANGE, random_table, written
 from columnar_cases import Case, ReaderComparison, Row, case_over, data_files, run_tasks
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
+from schema_change import NO_CHANGE
 
 from pushdown_spark.errors import PushdownError, UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter

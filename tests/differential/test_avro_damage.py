@@ -20,13 +20,14 @@ import fastavro
 import pytest
 from avro_damage import regions
 from avro_files import AVRO, CODECS
-from damage import ROW, A, Outcome, Rows, Tally, check_overwritten, check_truncated, flipped, outcomes, plain, region_of
+from damage import ROW, A, DamagedFormat, Outcome, Rows, count_outcome, plain
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from session_settings import pushdown_off, session_settings
+from tally import Tally
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Comparison, Op, Or
@@ -59,14 +60,7 @@ SCHEMA = {
     "name": "damaged",
     "fields": [{"name": name, "type": kind} for name, kind in FIELDS.items()],
 }
-FILTER = ArrowFilter(
-    Or(
-        (
-            Comparison(ROW, Op.GE, 100_200),
-            Comparison(A, Op.EQ, 5),
-        )
-    )
-)
+FILTER = ArrowFilter(Or((Comparison(ROW, Op.GE, 100_200), Comparison(A, Op.EQ, 5))))
 NEEDLE = ArrowFilter(Comparison(ROW, Op.EQ, 100_100))
 
 
@@ -110,6 +104,9 @@ def sound(rng: random.Random, codec: str, path: Path) -> bytes:
             writer.write(each)
         writer.flush()
     return path.read_bytes()
+
+
+FORMAT = DamagedFormat(avro_damage.__file__, ".avro", sound, regions, queries(), TYPED)
 
 
 def tolerant(spark: SparkSession) -> AbstractContextManager[None]:
@@ -159,8 +156,6 @@ def judge(reference: Reference, path: Path, query: str, found: Mapping[str, Outc
     """Return the kind of outcome of a query over a damaged file. Raises AssertionError for a wrong outcome."""
     outcome, about = found[query], f"{path.name}, {query}"
     if outcome.error:
-        assert outcome.error in TYPED, f"{about}: {outcome}"
-        assert path.name in outcome.message, f"{about}: {outcome}"
         assert PLACE.search(outcome.message), f"{about}: {outcome}"
         return outcome.error
     if found["all"].error:
@@ -175,56 +170,38 @@ def judge(reference: Reference, path: Path, query: str, found: Mapping[str, Outc
     return "the same rows"
 
 
-def check(spark: SparkSession, rng: random.Random, codec: str, flips: int, directory: Path, tally: Tally) -> None:
-    """Flip bits in every region of a file, one at a time."""
-    content = sound(rng, codec, directory / "sound.avro")
-    for name, spoilt in flipped(rng, content, regions(directory / "sound.avro"), flips):
-        (directory / f"{name}.avro").write_bytes(spoilt)
-    ours = outcomes(avro_damage.__file__, directory, queries())
-    reference = Reference(spark, [directory / name for name, found in ours.items() if not found["all"].error])
-    for name, found in ours.items():
-        for query in found:
-            word = judge(reference, directory / name, query, found, ours["sound.avro"][query].rows)
-            tally.counts[region_of(name), word] += 1
-
-
-@pytest.mark.nightly
-def test_files_with_flipped_bits_return_sparks_rows_or_raise(spark: SparkSession, tmp_path: Path) -> None:
-    tally = Tally()
-    for codec in ("null", "deflate"):
-        directory = tmp_path / codec
-        directory.mkdir()
-        check(spark, random.Random(f"{codec} once"), codec, 12, directory, tally)
-    assert tally.counts["sound", "the same rows"] == 6
-    assert tally.total("UnreadableFileError") > 100, tally
-    assert tally.total("the same rows") > 30, tally
-    assert tally.counts["records", "the same rows"] > 5, tally
-    assert tally.counts["marker", "UnreadableFileError"] > 20, tally
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("seed", range(4))
-def test_many_files_with_flipped_bits_return_sparks_rows_or_raise(
+def test_files_with_flipped_bits_return_sparks_rows_or_raise(
     spark: SparkSession, tmp_path: Path, codec: str, seed: int
 ) -> None:
     tally = Tally()
-    check(spark, random.Random(f"{codec} {seed}"), codec, 80, tmp_path, tally)
-    assert tally.total("the same rows") > 0, tally
+    ours = FORMAT.flip(random.Random(f"{codec} {seed}"), codec, 80, tmp_path)
+    reference = Reference(spark, [tmp_path / name for name, found in ours.items() if not found["all"].error])
+    for name, found in ours.items():
+        for query in found:
+            kind = judge(reference, tmp_path / name, query, found, ours["sound.avro"][query].rows)
+            count_outcome(tally, name, kind)
+    assert tally["sound: the same rows"] == len(FORMAT.queries)
+    assert tally["marker: UnreadableFileError"] > 20, tally
+    assert tally["UnreadableFileError"] > 100, tally
+    assert tally["the same rows"] > tally["sound: the same rows"], tally
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_truncated_files_raise(tmp_path: Path, codec: str) -> None:
     """A file that ends after a complete block is valid, so no reader can detect that."""
-    path = tmp_path / "sound.avro"
-    content = sound(random.Random(codec), codec, path)
-    marker = content[regions(path)["first marker"][0] :][:16]
-    check_truncated(avro_damage.__file__, path, queries(), is_whole=lambda start: start.endswith(marker))
+
+    def ends_with_marker(start: bytes) -> bool:
+        path = tmp_path / "sound.avro"
+        begin, end = regions(path)["first marker"]
+        return start.endswith(path.read_bytes()[begin:end])
+
+    FORMAT.check_truncated(codec, tmp_path, is_whole=ends_with_marker)
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_overwritten_bytes_do_not_crash_the_reader(tmp_path: Path, codec: str) -> None:
     """This test overwrites ranges in every region with zeros, ones and noise. It checks the decoders, not the rows."""
-    rng, path = random.Random(codec), tmp_path / "sound.avro"
-    sound(rng, codec, path)
-    check_overwritten(avro_damage.__file__, rng, path, regions(path), queries(), TYPED)
+    FORMAT.check_overwritten(codec, tmp_path)

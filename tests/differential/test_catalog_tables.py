@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from random_predicates import leaves, predicate
 from session_settings import PUSHDOWN_OFF, session_settings
+from tally import Tally
 
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.projection.paths import quote_name
@@ -26,14 +26,6 @@ from pushdown_spark.session import PushdownSession
 CASES = 6
 NIGHTLY_CASES = 150
 QUERIES = 5
-
-
-@dataclass
-class Tally:
-    """The readers of the scans that were compared, and the reasons for scans by Spark's reader."""
-
-    readers: Counter[str] = field(default_factory=Counter)
-    reasons: Counter[str] = field(default_factory=Counter)
 
 
 def rows_of(frame: DataFrame) -> Counter[str]:
@@ -74,9 +66,9 @@ def check_query(spark: SparkSession, rng: random.Random, table: Table, tally: Ta
         expected = expected_rows(spark, table, where, columns, {})
         assert expected is not None, about
     assert found == expected, f"{about}: {report}\nmissing {expected - found}\nmore {found - expected}"
-    tally.readers[report.reader] += 1
+    tally[report.reader] += 1
     if report.reader == "spark":
-        tally.reasons[report.reason] += 1
+        tally[report.reason] += 1
 
 
 def check_seeds(spark: SparkSession, seeds: range) -> Tally:
@@ -94,10 +86,10 @@ def check_seeds(spark: SparkSession, seeds: range) -> Tally:
 
 def test_rows_of_tables_are_those_of_spark(spark: SparkSession) -> None:
     tally = check_seeds(spark, range(CASES))
-    assert tally.readers["pushdown"] > CASES * QUERIES / 3, tally
+    assert tally["pushdown"] > CASES * QUERIES / 3, tally
 
 
 @pytest.mark.nightly
 def test_rows_of_many_tables_are_those_of_spark(spark: SparkSession) -> None:
     tally = check_seeds(spark, range(1_000, 1_000 + NIGHTLY_CASES))
-    assert tally.readers["pushdown"] > NIGHTLY_CASES * QUERIES / 3, tally
+    assert tally["pushdown"] > NIGHTLY_CASES * QUERIES / 3, tally

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from corpus import Comparison, CorpusFile, Setting, Tally, corpus_files
+from corpus import Comparison, CorpusFile, CorpusTally, Setting, corpus_files
 from corpus_files import write_corpus
 from pyspark.sql import SparkSession
 from session_settings import session_settings
@@ -59,9 +59,9 @@ def _given_files(folder: Path, source_format: SourceFormat) -> Iterator[CorpusFi
         yield from found
 
 
-def _run(spark: SparkSession, files: Iterator[CorpusFile], source_format: SourceFormat, wanted: int) -> Tally:
+def _run(spark: SparkSession, files: Iterator[CorpusFile], source_format: SourceFormat, wanted: int) -> CorpusTally:
     rng = random.Random(f"{source_format.value} {wanted} {SEED}")
-    tally, began = Tally(), time.monotonic()
+    tally, began = CorpusTally(), time.monotonic()
     for tried, file in enumerate(files, 1):
         with session_settings(spark, _WITHOUT_COMPILER if tried % 10 else {}):
             Comparison(spark, file, Setting.drawn(rng, file), tally).check(rng, PREDICATES)
@@ -73,10 +73,10 @@ def _run(spark: SparkSession, files: Iterator[CorpusFile], source_format: Source
 
 
 @pytest.fixture
-def show(capsys: pytest.CaptureFixture[str]) -> Callable[[Tally], None]:
+def show(capsys: pytest.CaptureFixture[str]) -> Callable[[CorpusTally], None]:
     """Print the counts of a run, even if the test passes."""
 
-    def shown(tally: Tally) -> None:
+    def shown(tally: CorpusTally) -> None:
         with capsys.disabled():
             print(f"\n{tally.text()}", flush=True)
 
@@ -86,7 +86,7 @@ def show(capsys: pytest.CaptureFixture[str]) -> Callable[[Tally], None]:
 @pytest.mark.nightly
 @pytest.mark.parametrize("source_format", FORMATS)
 def test_the_external_corpus_returns_sparks_rows(
-    spark: SparkSession, show: Callable[[Tally], None], source_format: SourceFormat
+    spark: SparkSession, show: Callable[[CorpusTally], None], source_format: SourceFormat
 ) -> None:
     if CORPUS is None:
         pytest.skip("set PUSHDOWN_CORPUS to a directory of files; another test of this module generates files")
@@ -99,7 +99,7 @@ def test_the_external_corpus_returns_sparks_rows(
 @pytest.mark.nightly
 @pytest.mark.parametrize(("source_format", "carrier"), READINGS)
 def test_a_generated_corpus_returns_sparks_rows(
-    spark: SparkSession, show: Callable[[Tally], None], source_format: SourceFormat, carrier: str
+    spark: SparkSession, show: Callable[[CorpusTally], None], source_format: SourceFormat, carrier: str
 ) -> None:
     if CORPUS is not None:
         pytest.skip("PUSHDOWN_CORPUS is set: its files are compared")

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from columnar_cases import Case, ReaderComparison, Row, case_over, data_files, run_tasks
-from orc_files import NO_CHANGE, SOME_CHANGE, Files, random_table, written
+from orc_files import SOME_CHANGE, Files, random_table, written
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
+from schema_change import NO_CHANGE
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from columnar_cases import Case, ReaderComparison, Row, case_over, data_files, run_tasks
 from orc_files import random_table
-from parquet_files import NO_CHANGE, SOME_CHANGE, Files, written
+from parquet_files import SOME_CHANGE, Files, written
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
+from schema_change import NO_CHANGE
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.parquet.file_parts import parquet_inputs

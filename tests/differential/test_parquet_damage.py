@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -12,12 +11,13 @@ import parquet_damage
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from damage import FILTER, check_overwritten, check_truncated, expected, flipped, outcomes, plain, region_of
+from damage import FILTER, DamagedFormat, count_outcome, expected, plain
 from parquet_damage import regions
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from session_settings import pushdown_off
+from tally import Tally
 
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery
 
@@ -45,7 +45,7 @@ def queries() -> dict[str, ParquetQuery]:
     }
 
 
-def sound(codec: str, path: Path) -> bytes:
+def sound(rng: random.Random, codec: str, path: Path) -> bytes:
     """Write a sound file with small pages, several row groups and all indexes."""
     rows = range(ROWS)
     table = pa.table(
@@ -64,6 +64,9 @@ def sound(codec: str, path: Path) -> bytes:
     return path.read_bytes()
 
 
+FORMAT = DamagedFormat(parquet_damage.__file__, ".parquet", sound, regions, queries(), TYPED)
+
+
 def spark_rows(spark: SparkSession, path: Path) -> list[dict[str, object]] | None:
     """Return the rows of Spark's reader without pushdown, None if it fails."""
     with pushdown_off(spark, "parquet"):
@@ -77,24 +80,19 @@ def spark_rows(spark: SparkSession, path: Path) -> list[dict[str, object]] | Non
 @pytest.mark.nightly
 @pytest.mark.parametrize("codec", CODECS)
 def test_files_with_flipped_bits_return_sparks_rows_or_raise(spark: SparkSession, tmp_path: Path, codec: str) -> None:
-    rng = random.Random(codec)
-    content = sound(codec, tmp_path / "sound.parquet")
-    for name, spoilt in flipped(rng, content, regions(content), 40):
-        (tmp_path / f"{name}.parquet").write_bytes(spoilt)
-    found = outcomes(parquet_damage.__file__, tmp_path, queries())
+    tally = Tally()
+    found = FORMAT.flip(random.Random(codec), codec, 40, tmp_path)
     whole = spark_rows(spark, tmp_path / "sound.parquet")
     assert whole is not None
-    kinds: dict[str, Counter[str]] = defaultdict(Counter)
     for name, results in found.items():
         theirs = None if all(each.error for each in results.values()) else spark_rows(spark, tmp_path / name)
         for query, outcome in results.items():
             kind = outcome.error or "rows where Spark fails"
-            assert not outcome.error or outcome.error in TYPED, (name, outcome)
             if not outcome.error and theirs is not None:
                 kind = _kind(name, outcome.rows, expected(theirs, query), expected(whole, query))
-            kinds[region_of(name)][kind] += 1
-    assert kinds["sound"] == {"the same rows": 2}
-    assert kinds["data"]["the same rows"] > 10, kinds
+            count_outcome(tally, name, kind)
+    assert tally["sound: the same rows"] == len(FORMAT.queries)
+    assert tally["data: the same rows"] > 10, tally
 
 
 def _kind(name: str, rows: tuple[str, ...], theirs: tuple[str, ...], undamaged: tuple[str, ...]) -> str:
@@ -110,14 +108,10 @@ def _kind(name: str, rows: tuple[str, ...], theirs: tuple[str, ...], undamaged: 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_truncated_files_raise(tmp_path: Path, codec: str) -> None:
-    path = tmp_path / "sound.parquet"
-    sound(codec, path)
-    check_truncated(parquet_damage.__file__, path, queries())
+    FORMAT.check_truncated(codec, tmp_path)
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_overwritten_bytes_do_not_crash_the_reader(tmp_path: Path, codec: str) -> None:
     """This test overwrites ranges in every region with zeros, ones and noise. It checks the decoders, not the rows."""
-    rng, path = random.Random(codec), tmp_path / "sound.parquet"
-    content = sound(codec, path)
-    check_overwritten(parquet_damage.__file__, rng, path, regions(content), queries(), TYPED)
+    FORMAT.check_overwritten(codec, tmp_path)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import psycopg
 import pyarrow as pa
@@ -37,10 +36,10 @@ from remote_values import (
 )
 from seeds import BATCHES, SEEDS
 from sqlglot import exp
+from tally import Tally
 from test_vector_filters import settings_of
 from typed_rows import ROW, random_predicate
 
-from pushdown_spark.contract import Exactness
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
 from pushdown_spark.databases.remote_query import row_query
 from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
@@ -53,15 +52,6 @@ CASES = 3
 NIGHTLY_CASES = 150
 Query = Callable[[str], Sequence[Sequence[object]]]
 _STORAGE = {t.LongType: "INTEGER", t.DoubleType: "REAL", t.BooleanType: "INTEGER", t.BinaryType: "BLOB"}
-
-
-@dataclass
-class Tally:
-    """The numbers of comparisons, so that the test notices if nothing is compared."""
-
-    classes: Counter[Exactness] = field(default_factory=Counter)
-    dropped: int = 0
-    raised: int = 0
 
 
 @dataclass(frozen=True)
@@ -169,7 +159,7 @@ def _check(spark: SparkSession, loaded: Loaded, frame: DataFrame, predicate: str
     tree = parse_predicate(predicate)
     assert tree is not None, predicate
     classified = push_predicate(conjuncts(tree), loaded.table, SparkRules(fold=fold))
-    tally.classes.update(conjunct.exactness for conjunct in classified.conjuncts)
+    tally.update(conjunct.exactness.value for conjunct in classified.conjuncts)
     if classified.where is None:
         return
     sql = row_query(loaded.table, [ROW], classified).sql
@@ -177,9 +167,9 @@ def _check(spark: SparkSession, loaded: Loaded, frame: DataFrame, predicate: str
     expected = _ids_where(frame, predicate)
     if isinstance(expected, PySparkException):
         _check_raises(frame, predicate, expected, kept, classified, sql)
-        tally.raised += 1
+        tally["raised"] += 1
         return
-    tally.dropped += len(loaded.rows) - len(kept)
+    tally["dropped"] += len(loaded.rows) - len(kept)
     assert not expected - kept, _explained(loaded, predicate, sql, expected - kept)
     if classified.is_exact:
         assert kept == expected, _explained(loaded, predicate, sql, kept - expected)
@@ -246,12 +236,12 @@ def _run(spark: SparkSession, dialect: Dialect, server: Server | None, cases: in
         check_case(spark, seed, dialect, server, tally)
 
     run()
-    judged = sum(tally.classes.values())
-    sent = judged - tally.classes[Exactness.UNSUPPORTED]
-    assert sent > judged * 0.3, tally
-    assert tally.classes[Exactness.EXACT] > 10, tally
-    assert tally.classes[Exactness.INEXACT] > 10, tally
-    assert tally.dropped > sent * ROWS * 0.1, tally
+    exact, inexact = tally["exact"], tally["inexact"]
+    sent = exact + inexact
+    assert sent > (sent + tally["unsupported"]) * 0.3, tally
+    assert exact > 10, tally
+    assert inexact > 10, tally
+    assert tally["dropped"] > sent * ROWS * 0.1, tally
 
 
 def _server(request: pytest.FixtureRequest, dialect: Dialect) -> Server | None:

@@ -30,12 +30,12 @@ def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, fol
     try:
         verdicts = judge(spark, case, path)
     except SparkGivesUpError:
-        tally.because("Spark's own reader fails")
+        tally["Spark's own reader fails"] += 1
         return
-    tally.predicates += len(verdicts.kept)
-    tally.raised += len(verdicts.raised)
+    tally["predicates"] += len(verdicts.kept)
+    tally["raised"] += len(verdicts.raised)
     if case.unsafe:
-        tally.because(case.unsafe)
+        tally[case.unsafe] += 1
         return
     with configured(spark, case):
         fold = Folder(spark)
@@ -43,14 +43,14 @@ def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, fol
         derived = {asked: byte_patterns(case, asked, fold) for asked in verdicts.kept}
     for asked, found in derived.items():
         kept_lines = sorted({verdicts.origins[row] for row in verdicts.kept[asked] if verdicts.origins[row] >= 0})
-        tally.with_pattern += bool(found)
+        tally["with pattern"] += bool(found)
         for pattern in found:
             about = f"seed {seed}, {source_format}: {asked} as {pattern.label!r}, options {case.options}, "
             about += f"settings {case.settings}"
             _check_lines(case, pattern, kept_lines, about)
             _check_file(case, pattern, kept_lines, path, 1 + seed % 4, about)
-            tally.kept_lines += len(kept_lines)
-            tally.dropped_lines += len(case.lines) - len(kept_lines)
+            tally["kept lines"] += len(kept_lines)
+            tally["dropped lines"] += len(case.lines) - len(kept_lines)
 
 
 def _check_lines(case: Case, pattern: BytePattern, kept_lines: list[int], about: str) -> None:
@@ -78,10 +78,10 @@ def _whole(case: Case, number: int) -> bool:
 
 
 def _not_vacuous(tally: Tally) -> None:
-    assert tally.with_pattern > tally.predicates * 0.15, tally
-    assert tally.kept_lines > tally.with_pattern, tally
-    assert tally.dropped_lines > tally.kept_lines, tally
-    assert tally.raised < tally.predicates * 0.2, tally
+    assert tally["with pattern"] > tally["predicates"] * 0.15, tally
+    assert tally["kept lines"] > tally["with pattern"], tally
+    assert tally["dropped lines"] > tally["kept lines"], tally
+    assert tally["raised"] < tally["predicates"] * 0.2, tally
 
 
 @pytest.mark.parametrize("source_format", [SourceFormat.JSON, SourceFormat.CSV])

@@ -11,7 +11,6 @@ import pickle
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pytest
@@ -24,6 +23,7 @@ from pyspark.sql import types as t
 from random_predicates import Leaf, leaves
 from seeds import BATCHES, SEEDS
 from session_settings import session_settings
+from tally import Tally
 from typed_rows import ROW, random_predicate, random_rows, random_schema
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, BatchColumns
@@ -41,21 +41,6 @@ SLICES = 6
 NIGHTLY_CASES = 400
 ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "America/Sao_Paulo")
 Answers = tuple[bool | None, ...]
-
-
-@dataclass
-class Tally:
-    """The numbers of comparisons, so that the test notices if nothing is compared."""
-
-    judged: int = 0
-    exact: int = 0
-    inexact: int = 0
-    kept: int = 0
-    dropped: int = 0
-    slices: int = 0
-    ruled_out: int = 0
-    ruled_out_by_values: int = 0
-    reasons: dict[str, int] = field(default_factory=dict)
 
 
 @contextmanager
@@ -106,13 +91,13 @@ def check_predicates(
     judged = answers(frame, asked)
     check_where(frame, rng.sample(sorted(judged), min(2, len(judged))), judged)
     for text, expected in judged.items():
-        tally.judged += 1
+        tally["judged"] += 1
         predicate = parsed[text]
         assert predicate is not None, text
         bound = bind(predicate, Scope(schema, fold=folder, plain_strings="\\" not in text))
         if bound.artifact is None:
             assert bound.reason is not None
-            tally.reasons[bound.reason] = tally.reasons.get(bound.reason, 0) + 1
+            tally[bound.reason] += 1
             continue
         compiled = ArrowFilter(bound.artifact)
         shown = f"{about}: {text} as {compiled.root}"
@@ -137,10 +122,10 @@ def check_answers(
     for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         is_right = ours == theirs if is_exact else ours or not theirs
         assert is_right, f"{about} gives {ours}, Spark {theirs}, for {row_text(batch, compiled, number)}"
-    tally.exact += is_exact
-    tally.inexact += not is_exact
-    tally.kept += sum(answer is True for answer in expected)
-    tally.dropped += sum(answer is not True for answer in expected)
+    tally["exact"] += is_exact
+    tally["inexact"] += not is_exact
+    tally["kept"] += sum(answer is True for answer in expected)
+    tally["dropped"] += sum(answer is not True for answer in expected)
 
 
 def row_text(batch: pa.RecordBatch, compiled: ArrowFilter, number: int) -> str:
@@ -181,9 +166,9 @@ def check_slice(
     assert contained or not is_kept, f"{about}: {values}"
     asked = {probe.path for probe in probes(compiled.root)}
     assert contained or asked or not compiled.columns, about
-    tally.slices += 1
-    tally.ruled_out += not may
-    tally.ruled_out_by_values += not contained
+    tally["slices"] += 1
+    tally["ruled out"] += not may
+    tally["ruled out by values"] += not contained
 
 
 def stored(batch: pa.RecordBatch, path: Path) -> list[object]:
@@ -225,12 +210,12 @@ def contains(values: dict[Path, list[object]]) -> Callable[[Path, Value], bool]:
 
 
 def _not_vacuous(tally: Tally) -> None:
-    assert tally.exact > tally.judged * 0.5, tally
-    assert tally.inexact > 10, tally
-    assert tally.kept > tally.judged * ROWS * 0.1, tally
-    assert tally.dropped > tally.judged * ROWS * 0.3, tally
-    assert tally.ruled_out > tally.slices * 0.1, tally
-    assert tally.ruled_out_by_values > tally.slices * 0.05, tally
+    assert tally["exact"] > tally["judged"] * 0.5, tally
+    assert tally["inexact"] > 10, tally
+    assert tally["kept"] > tally["judged"] * ROWS * 0.1, tally
+    assert tally["dropped"] > tally["judged"] * ROWS * 0.3, tally
+    assert tally["ruled out"] > tally["slices"] * 0.1, tally
+    assert tally["ruled out by values"] > tally["slices"] * 0.05, tally
 
 
 def _run(spark: SparkSession, cases: int) -> Tally:
