@@ -11,13 +11,13 @@ from airflow.sdk import BaseHook, Connection
 from airflow.sdk.log import mask_secret
 from airflow.utils.log.logging_mixin import LoggingMixin
 
-from airflow_pushdown.exceptions import config_error, retryable_error
+from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.application import started_application
 from airflow_pushdown.hooks.cluster_driver import Submission
 from airflow_pushdown.hooks.credentials import airflow_connection, confidential
 from airflow_pushdown.hooks.environment import child_environment
 from airflow_pushdown.hooks.exchange import Exchange
-from airflow_pushdown.hooks.failures import check_exit, task_killed_error
+from airflow_pushdown.hooks.failures import check_exit, no_result_error, task_killed_error
 from airflow_pushdown.hooks.processes import JobProcess
 from airflow_pushdown.hooks.spark_installation import SPARK_PYTHON_VARIABLE, SparkInstallation
 from airflow_pushdown.hooks.submit_output import SubmitOutput
@@ -85,8 +85,7 @@ class PushdownConnectHook(LoggingMixin):
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(job_archive()), environment.get("PYTHONPATH"))))
         if self._killed:
             raise task_killed_error()
-        job = JobProcess(program, environment, self._exchange.private_directories)
-        try:
+        with JobProcess(program, environment, self._exchange.private_directories) as job:
             self._job = job
             if self._killed:
                 job.kill()
@@ -95,10 +94,6 @@ class PushdownConnectHook(LoggingMixin):
                 started = started_application(line)
                 if started is not None and self._on_started is not None:
                     self._on_started(started)
-        except BaseException:
-            # The job must not continue without the task, for example after a timeout or an interrupt.
-            job.kill()
-            raise
         returncode = job.wait()
         if self._killed:
             raise task_killed_error()
@@ -108,10 +103,7 @@ class PushdownConnectHook(LoggingMixin):
         """Return the result of the job. Raises if there is none."""
         result = self._exchange.read_result()
         if result is None:
-            raise retryable_error(
-                "the job ended without a result; see its output in the log above, "
-                f"last line: {self._output.cause or 'nothing'}"
-            )
+            raise no_result_error(self._output)
         return result
 
     def history_page(self, _application_id: str | None) -> str:

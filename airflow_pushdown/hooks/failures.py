@@ -48,6 +48,13 @@ def check_exit(returncode: int, output: SubmitOutput, *, has_result: bool, progr
         raise retryable_error(f"{program} failed with exit code {returncode}: {output.cause}")
 
 
+def no_result_error(output: SubmitOutput) -> PushdownTaskError:
+    """Return the error for a job that ended without an error and without a result."""
+    return retryable_error(
+        f"the job ended without a result; see its output in the log above, last line: {output.cause or 'nothing'}"
+    )
+
+
 def driver_lost_error(driver_id: str, status: DriverStatus) -> PushdownTaskError:
     """Return the error for a driver on a cluster that has ended without a result."""
     return retryable_error(

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import BinaryIO
 
 import psutil  # type: ignore[import-untyped]
@@ -66,7 +67,11 @@ def wait_for_end(session: int, seconds: float) -> bool:
 
 
 class JobProcess:
-    """A running spark-submit and all processes that it started."""
+    """A running spark-submit and all processes that it started.
+
+    As a context manager, it ends them if the block raises: a job must not continue without its task, for example after
+    a timeout or an interrupt.
+    """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], private: Sequence[Path] = ()) -> None:
         """Start a command with this environment only. Standard output and standard error are one stream.
@@ -116,6 +121,15 @@ class JobProcess:
         # After the end of the session, another one may get its id.
         if self._reaper.is_alive():
             end_session(self.session, TERM_GRACE_SECONDS)
+
+    def __enter__(self) -> JobProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if problem is not None:
+            self.kill()
 
     def _reap(self) -> None:
         """Wait for spark-submit, then end the remaining processes, so that the output stream ends."""

@@ -28,7 +28,7 @@ from airflow_pushdown.hooks.conf_directory import (
 from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.environment import child_environment
 from airflow_pushdown.hooks.exchange import Exchange
-from airflow_pushdown.hooks.failures import check_exit, driver_lost_error, task_killed_error
+from airflow_pushdown.hooks.failures import check_exit, driver_lost_error, no_result_error, task_killed_error
 from airflow_pushdown.hooks.jvm_options import SUBMIT_OPTIONS, compiler_options, user_options
 from airflow_pushdown.hooks.name_check import check_names
 from airflow_pushdown.hooks.processes import JobProcess
@@ -148,10 +148,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         if result is None and self._status is not None:
             raise driver_lost_error(str(self.driver_id), self._status)
         if result is None:
-            raise retryable_error(
-                "the job ended without a result; see its output in the log above, "
-                f"last line: {self._output.cause or 'nothing'}"
-            )
+            raise no_result_error(self._output)
         return result
 
     def history_page(self, application_id: str | None) -> str:
@@ -240,19 +237,15 @@ class PushdownSubmitHook(ClusterDriverHook):
             job = JobProcess(command, environment, self._exchange.private_directories)
         except OSError as error:
             raise retryable_error(f"{command[0]} cannot be started ({error.strerror})") from error
-        self._has_no_driver = False
-        if self.is_cluster:
-            # The provider's hook only stops a driver on a cluster if it has a running spark-submit.
-            self._submit_sp = job.popen
-        try:
+        with job:
+            self._has_no_driver = False
+            if self.is_cluster:
+                # The provider's hook only stops a driver on a cluster if it has a running spark-submit.
+                self._submit_sp = job.popen
             self._job = job
             if self._killed:
                 job.kill()
             self._follow(job)
-        except BaseException:
-            # The job must not continue without the task, for example after a timeout or an interrupt.
-            job.kill()
-            raise
         return job.wait()
 
     def _with_compiler(self, environment: dict[str, str]) -> dict[str, str]:

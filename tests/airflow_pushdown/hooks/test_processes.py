@@ -137,6 +137,13 @@ def test_orphaned_processes_are_ended_and_the_output_closes() -> None:
     assert session_members(job.session) == []
 
 
+def test_an_exception_of_the_task_ends_its_job() -> None:
+    job = start("import time; time.sleep(600)")
+    with pytest.raises(KeyboardInterrupt), job:
+        raise KeyboardInterrupt
+    assert session_members(job.session) == []
+
+
 def test_a_kill_works_while_another_thread_reads_the_output(stubborn: JobProcess) -> None:
     seen: list[str] = []
     reader = threading.Thread(target=lambda: seen.extend(stubborn.lines()))
