@@ -54,8 +54,6 @@ _WHITE = "\\x00-\\x20\\x7f"
 _BOM = "\\xef\\xbb\\xbf"
 _MANY_VALUES = 50
 """Lists of at least this many integers are searched for by one expression per integer, which is faster."""
-_FEW_PERIODS = 12
-"""Up to this many months or days are searched for by literals. Each of them has dozens of spellings."""
 _FALSE = "[fF][aA][lL](?:[sS]|\\xc5\\xbf)[eE]"
 """Java's comparison without case treats a long s as an s."""
 _SAFE_SIGNS = frozenset(",;|\t\"'\\!#")
@@ -87,12 +85,6 @@ class CsvSyntax:
     def before(self) -> str:
         """An expression for the byte before a field's text, which can be the end of a byte order mark."""
         return f"(?:^|[{character_class(self.sep[-1] + self.quote + self.escape)}{_WHITE}{_BOM[-4:]}])"
-
-    @property
-    def date_ends(self) -> tuple[int, ...]:
-        """The bytes that can follow the last digit of a date: those after a field's text, or before a time."""
-        signs = (self.sep[0] + self.quote + self.escape).encode()
-        return tuple(sorted({*signs, *range(0x21), 0x7F, ord("T")}))
 
     @property
     def after(self) -> str:
@@ -224,14 +216,9 @@ def _dates(fact: EqualsAny | InRange, syntax: CsvSyntax) -> BytePattern | None:
     if len(spans) > MAX_PERIODS or (timestamps and _near_today(fact, syntax.today)):
         return None
     spellings = [fixed_width_regex(first, last, 4) + _NOT_DIGIT for first, last in years]
-    few = not timestamps and len(spans) <= _FEW_PERIODS
     minutes = _minutes(fact, periods, syntax)
-    if minutes is not None:
-        spellings += minutes
-    elif not few:
-        spellings += [spelling for span in spans for spelling in _period(span)]
+    spellings += [spelling for span in spans for spelling in _period(span)] if minutes is None else minutes
     groups = [f"{_BEFORE_NUMBER}0*{group}" for group in alternation(list(dict.fromkeys(spellings)))]
-    groups += dict.fromkeys(text for span in spans for text in _plain_period(span, syntax)) if few else []
     # Spark removes "GMT" from a date that it cannot parse otherwise.
     return BytePattern((*groups, *_far_years(fact, syntax), "GMT"), (), (), _label(fact))
 
@@ -263,13 +250,19 @@ def _near_today(fact: EqualsAny | InRange, today: date) -> bool:
 
 def _period(span: Period) -> list[str]:
     """Return spellings of a month or day: with and without leading zeros, and without a first day or month."""
+    assert span.month is not None
     year, end = f"{span.year:04d}", "[^0-9\\-]"
-    month = f"{year}-0?{span.month}"
+    month = f"{year}-{_two_digits(span.month)}"
     bare_year = [year + end] if span.month == 1 and span.day in (None, 1) else []
     if span.day is None:
         return [month + _NOT_DIGIT, *bare_year]
     bare_month = [month + end] if span.day == 1 else []
-    return [f"{month}-0?{span.day}{_NOT_DIGIT}", *bare_month, *bare_year]
+    return [f"{month}-{_two_digits(span.day)}{_NOT_DIGIT}", *bare_month, *bare_year]
+
+
+def _two_digits(number: int) -> str:
+    """Return an expression for a number of one or two digits, with or without a leading zero."""
+    return str(number) if number >= 10 else f"0?{number}"
 
 
 def _unusual_days(span: Period) -> list[str]:
@@ -280,29 +273,6 @@ def _unusual_days(span: Period) -> list[str]:
     short_month = [f"{span.year:04d}-{span.month}-0?{span.day}{_NOT_DIGIT}"] if span.month < 10 else []
     short_day = [f"{span.year:04d}-0?{span.month}-{span.day}{_NOT_DIGIT}"] if span.day < 10 else []
     return [*short_month, *short_day, *bare]
-
-
-def _plain_period(span: Period, syntax: CsvSyntax) -> list[str]:
-    """Return the spellings of a month or day as separate literals, which Hyperscan finds faster.
-
-    They also match after other digits, so that Spark parses a few more lines.
-    """
-    ends = [f"\\x{byte:02x}" for byte in syntax.date_ends]
-    year = f"{span.year:04d}"
-    months = dict.fromkeys((f"{year}-{span.month:02d}", f"{year}-{span.month}"))
-    spellings = [year + end for end in ends if span.month == 1 and span.day in (None, 1)]
-    number = span.day
-    if number is None:
-        # Two digits need no end: with a third digit it is not a date.
-        return spellings + [month + end for month in months for end in _ends(month, span.month or 0, [*ends, "-"])]
-    spellings += [month + end for month in months for end in ends if number == 1]
-    days = dict.fromkeys(f"{month}-{day}" for month in months for day in (f"{number:02d}", f"{number}"))
-    return spellings + [day + end for day in days for end in _ends(day, number, ends)]
-
-
-def _ends(text: str, number: int, ends: list[str]) -> list[str]:
-    """Return the ends of a number: none is needed after two digits, but one of `ends` after one digit."""
-    return [""] if text.endswith(f"{number:02d}") else ends
 
 
 @cache
