@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -35,10 +34,6 @@ from pushdown_spark.optimizer.statistics.derived_statistics import QueryStatisti
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import StatisticsRequest
 
-_MAX_REFERENCES = 4
-"""Above this number of references to a large source, its scans are assumed to share generated code."""
-_LARGE_SOURCE_BYTES = 32 << 20
-
 
 def reorder_joins(context: QueryContext) -> None:
     """Set the query with its joins in the cheapest order."""
@@ -57,23 +52,13 @@ def reorder_joins(context: QueryContext) -> None:
         ReorderSettings.of_session(context.spark, context.options),
         obstacle=context.statistics_obstacle,
         hints_joins=True,
-        reduces_statically=context.has_plain_literals and not _has_many_references(context),
+        reduces_statically=context.has_plain_literals,
     )
     source_names = {view: reference.key for view, reference in context.by_view.items()}
     reordering = JoinReordering(
         context.spark, settings, context.resolver, table_statistics, context.types_in, source_names
     )
     context.reordered = reordering.reorder(context.query, context.analyze)
-
-
-def _has_many_references(context: QueryContext) -> bool:
-    """Return whether a query refers to a large source many times.
-
-    Spark compiles one piece of code for all these scans, unless key predicates have different constants in each.
-    """
-    counts = Counter(reference.relation for reference in context.references)
-    sizes = (context.statistics.file_bytes(relation) for relation, count in counts.items() if count > _MAX_REFERENCES)
-    return any((size or 0) > _LARGE_SOURCE_BYTES for size in sizes)
 
 
 class JoinReordering:

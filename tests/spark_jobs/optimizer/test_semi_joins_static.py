@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 from spark_rows import sorted_rows
 
 from pushdown_spark.contract import JoinOptions
-from pushdown_spark.optimizer import reorder_joins
 from pushdown_spark.optimizer.join_order.equalities import JoinColumn
 from pushdown_spark.optimizer.join_order.static_semi_joins import KeyPredicate, reduce_statically
 from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, KeyValues, RelationStatistics
@@ -286,14 +285,3 @@ def test_savings_are_measured_before_propagation() -> None:
     left, keys = reduce_statically([facts, things], [GROUP], lambda _: True, lambda *_: narrowed)
     assert [each.member for each in keys] == [GROUP[1]]
     assert left[0].filtered_rows <= 6_000
-
-
-def test_a_large_source_with_many_references_gets_no_key_predicates(
-    plan: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = JOIN.format("d.shelf = {}")
-    four, five = (" UNION ALL ".join(one.format(shelf) for shelf in range(count)) for count in (4, 5))
-    assert notes_of(plan(five)).count("became a condition") == 5, "the source is not large"
-    monkeypatch.setattr(reorder_joins, "_LARGE_SOURCE_BYTES", 1 << 10)
-    assert notes_of(plan(four)).count("became a condition") == 4
-    assert "became a condition" not in notes_of(plan(five))
