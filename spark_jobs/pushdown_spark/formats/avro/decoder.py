@@ -61,7 +61,7 @@ class DecompressedBlock:
 
 
 class BlockGroup:
-    """Blocks that are decoded together. `data` is their records in one buffer."""
+    """Blocks that are decoded together. `data` has their records in one buffer, `ends` the end of each block in it."""
 
     def __init__(self, blocks: Sequence[DecompressedBlock], data: Buffer) -> None:
         self.blocks = tuple(blocks)
@@ -103,7 +103,7 @@ class Decoder:
         self._minimum_size = minimum_size(self._writer)
         self._passing_share = 0.0
         self.search = self.block_search(query.filter.root) if query.filter and query.block_search else None
-        self.most_records = max(1, _BATCH_VALUES // max(len(self._all.bytecode.slots), 1))
+        self.max_records = max(1, _BATCH_VALUES // max(len(self._all.bytecode.is_item_slot), 1))
         """Maximum number of records that are decoded at a time."""
 
     @property
@@ -183,12 +183,12 @@ class Decoder:
 
     def _run(self, executor: Executor, group: BlockGroup) -> Iterator[SlotValues]:
         """Read all records of some blocks. A single block with very many records is read in pieces."""
-        if len(group.blocks) > 1 or group.records <= self.most_records:
+        if len(group.blocks) > 1 or group.records <= self.max_records:
             yield executor.run(group.data, RecordRuns.of_blocks(group.spans))
             return
         start, remaining = 0, group.records
         while remaining:
-            records = min(remaining, self.most_records)
+            records = min(remaining, self.max_records)
             remaining -= records
             is_last = not remaining
             slots = executor.run(group.data, RecordRuns.of_piece(start, len(group.data), records, is_last=is_last))

@@ -109,7 +109,9 @@ class Executor:
         self._instructions += runs.records * len(self.bytecode.code) // CODE_WIDTH
         run = _run_compiled if self._instructions >= _COMPILED_FROM or is_compiled() else _run_interpreted
         while True:
-            capacities = [runs.records * (self._items_per_list if nested else 1) for nested in self.bytecode.slots]
+            capacities = [
+                runs.records * (self._items_per_list if is_item else 1) for is_item in self.bytecode.is_item_slot
+            ]
             status, slots = run(self.bytecode, data, runs, capacities)
             if status is Status.DONE:
                 return slots
