@@ -191,16 +191,16 @@ def _canonical_integers(column: Column, constants: Sequence[Literal]) -> list[in
 def _check_precision(column: Column, constants: Sequence[Literal], in_list: bool) -> None:
     """Raise UnsupportedError if the common decimal type of column and constants needs more than 38 digits."""
     if column.type is LogicalType.INTEGER:
-        whole, scale = INTEGER_DIGITS[column.storage.bit_width], 0
+        integer_digits, scale = INTEGER_DIGITS[column.storage.bit_width], 0
         if all(constant.type is LogicalType.INTEGER for constant in constants):
             return
     else:
-        whole, scale = column.storage.precision - column.storage.scale, column.storage.scale
+        integer_digits, scale = column.storage.precision - column.storage.scale, column.storage.scale
     for constant in constants:
         narrow = constant.type is LogicalType.INTEGER and constant.is_literal and not in_list
-        digits = len(str(abs(int(str(constant.value))))) if narrow else constant.whole
-        whole, scale = max(whole, digits), max(scale, constant.scale)
-    if whole + scale > MAX_PRECISION:
+        digits = len(str(abs(int(str(constant.value))))) if narrow else constant.integer_digits
+        integer_digits, scale = max(integer_digits, digits), max(scale, constant.scale)
+    if integer_digits + scale > MAX_PRECISION:
         raise UnsupportedError(f"column and constant have no common decimal type of {MAX_PRECISION} digits")
 
 
