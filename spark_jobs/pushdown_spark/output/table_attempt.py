@@ -6,8 +6,8 @@
     commit     in one transaction: requires the claim, moves the rows, and marks the run as committed
     abort      deletes the staging tables and the claim
 
-If the table is missing, the staging table is renamed to it. MySQL and MariaDB cannot rename
-it within a transaction. The comment of the table shows a later attempt that the rename was made.
+If the table is missing, the staging table is renamed to it. MySQL and MariaDB cannot rename it within a transaction, so
+the comment of the table shows a later attempt that the rename was made.
 """
 
 from __future__ import annotations
