@@ -97,8 +97,8 @@ def describe_python(
         run = subprocess.run(  # noqa: S603 - runs the Python of the user
             command, env=dict(environment), capture_output=True, text=True, check=True, timeout=_SECONDS
         )
-        answer = json.loads(run.stdout)
-        return SparkPython(executable, answer["version"], answer["distributions"], tuple(answer["missing"]))
+        found = json.loads(run.stdout)
+        return SparkPython(executable, found["version"], found["distributions"], tuple(found["missing"]))
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
         return None
 

@@ -48,7 +48,7 @@ class TrackedDriver:
 
         The driver belongs to the job if the exchange directory has the spec of the same run and generation. Otherwise a
         user has cleared the task, or the result was already read: the driver is then ended. Raises a retryable error if
-        the cluster manager does not answer, because a second driver might be the result.
+        the cluster manager does not respond, because a second driver might be the result.
         """
         try:
             status = self._drivers.status(self._driver_id)
