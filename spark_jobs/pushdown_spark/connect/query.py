@@ -137,8 +137,8 @@ def _plan_scan(spark: SparkSession, source: Source, query: QuerySpec) -> Connect
         frame = frame.selectExpr(*projection.select_items)
         return frame if query.limit is None else frame.limit(query.limit)
 
-    whole = f"{interval} AND (\n{query.where}\n)" if interval and query.where else interval or query.where
-    request = relation.request(projection, whole)
+    predicate = f"{interval} AND (\n{query.where}\n)" if interval and query.where else interval or query.where
+    request = relation.request(projection, predicate)
 
     def result(
         scan: Scan,

@@ -139,8 +139,8 @@ def _bounds(target: t.DataType, declared: str, dialect: Dialect) -> tuple[int, i
     if dialect.is_mysql and (bit := _BIT.fullmatch(declared)):
         return 0, 2 ** int(bit[1]) - 1
     if isinstance(target, t.FloatType | t.DoubleType):
-        most = 2**24 if isinstance(target, t.FloatType) else _MAX_EXACT_DOUBLE
-        return -most, most
+        largest = 2**24 if isinstance(target, t.FloatType) else _MAX_EXACT_DOUBLE
+        return -largest, largest
     if isinstance(target, t.DecimalType):
         limit = 10 ** (target.precision - target.scale) - 1
         return (0 if "unsigned" in declared else -limit), limit

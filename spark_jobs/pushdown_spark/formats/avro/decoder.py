@@ -119,8 +119,8 @@ class Decoder:
 
     def check(self, records: int, size: int) -> None:
         """Raise ValueError if a block of `size` bytes cannot have as many records as it claims."""
-        most = size // self._minimum_size if self._minimum_size else _MAX_EMPTY_RECORDS
-        if records > most:
+        limit = size // self._minimum_size if self._minimum_size else _MAX_EMPTY_RECORDS
+        if records > limit:
             raise ValueError(f"it claims {records} records, which do not fit into {size} bytes")
 
     def batches(self, group: BlockGroup, metrics: AvroMetrics) -> Iterator[pa.RecordBatch]:
