@@ -125,6 +125,10 @@ def plan_query(spark: SparkSession, sources: Mapping[str, Source], query: QueryS
 
 
 def _plan_scan(spark: SparkSession, source: Source, query: QuerySpec) -> ConnectResult:
+    """Plan a query over one source, by the pushdown reader if it can scan the source, or else by the server's reader.
+
+    The server analyzes its own scan first, so that errors in the predicate name `where`.
+    """
     relation = ConnectRelation.open(spark, source)
     projection = relation.projection(query.columns)
     interval = None if query.interval is None else _interval_condition(relation, query.interval)

@@ -88,6 +88,7 @@ class TargetColumn:
             )
 
     def _check_strings(self, values: pa.Array) -> None:
+        """Check that the column stores every string unchanged."""
         try:
             values.validate(full=True)
         except pa.ArrowInvalid:

@@ -75,6 +75,10 @@ def _column_of(name: str, table: RemoteTable, case_sensitive: bool) -> RemoteCol
 
 
 def _target_column(field: t.StructField, column: RemoteColumn | None, dialect: Dialect) -> TargetColumn:
+    """Return a column of the table, with the limits within which it stores values of Spark's type unchanged.
+
+    Raises BadSpecError if it does not take the type.
+    """
     assert column is not None
     declared, target = column.remote_type, _value_type(column)
     if not _takes(field.dataType, target) or _ROUNDED.match(declared) or _is_geometry(field.dataType, declared):

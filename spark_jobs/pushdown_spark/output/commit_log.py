@@ -195,6 +195,7 @@ class CommitLog:
         self._files.delete(path + _PROGRESS)
 
     def _acquire_lock(self, require_claim: Callable[[], None]) -> int:
+        """Wait for the lock, and return its number. The lock of a dead process is followed by the next number."""
         observed: object = None
         since = time.monotonic()
         pause = _MIN_PAUSE_SECONDS

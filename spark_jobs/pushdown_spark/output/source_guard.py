@@ -125,6 +125,7 @@ class SourceGuard:
         return [root for root in roots if _is_in(root.path, self._target) or _is_in(self._target, root.path)]
 
     def _expand(self, source: ReadPath) -> Iterator[_Root]:
+        """Yield the roots of a source: the paths that match its pattern, and the targets of links in them."""
         literal = _LITERAL_PART.match(source.pattern)
         assert literal is not None, "the pattern matches an empty start"
         is_literal = literal.end() == len(source.pattern)

@@ -282,6 +282,7 @@ class FileOutput(Output):
         return self._below_rows(staged).rpartition("/")[0].strip("/")
 
     def _journal(self, staged: list[FileEntry], partitions: list[str], emptied: Sequence[str]) -> Journal:
+        """Return the moves that put the staged rows into the output, by its mode."""
         if not (self._keeps_partitions and self._files.exists(self.paths.output)):
             moves = self._moves_of_everything(staged)
         elif self._mode is OutputMode.APPEND:

@@ -63,6 +63,10 @@ def merge_schemas(files: Sequence[FileSchema], rules: MergeRules) -> t.StructTyp
 
 
 def _merge_structs(types: Sequence[_TypeCount], path: str, rules: MergeRules) -> t.StructType:
+    """Return a struct with the members of all types, in the order of the type with the most members.
+
+    Types with equally many members are ordered by their JSON, so that the order of the files does not matter.
+    """
     ordered = sorted(types, key=lambda count: (-len(_fields(count)), count.data_type.json()))
     members: dict[str, list[_TypeCount]] = {}
     first_fields: dict[str, t.StructField] = {}

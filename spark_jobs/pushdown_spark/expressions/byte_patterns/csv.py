@@ -216,6 +216,7 @@ def _fractions(fact: EqualsAny | InRange, syntax: CsvSyntax) -> BytePattern | No
 
 
 def _dates(fact: EqualsAny | InRange, syntax: CsvSyntax) -> BytePattern | None:
+    """Match dates and timestamps by years, months and days, and those of a short interval by minutes."""
     timestamps = fact.column.type in TIMESTAMPS
     if fact.column.type not in syntax.calendar.types or "-" in syntax.sep + syntax.quote:
         return None

@@ -151,6 +151,7 @@ class Decoder:
         return sum(len(self._apply_filter(slots)[0]) for slots in self._run(self._filter, group))
 
     def _filter_then_select(self, group: BlockGroup, metrics: AvroMetrics) -> Iterator[pa.RecordBatch]:
+        """Decode the filter columns of all records, and then the other columns of the records that pass."""
         assert self._filter is not None
         assert self._select is not None
         selected_blocks: set[int] = set()

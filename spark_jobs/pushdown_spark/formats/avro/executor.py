@@ -123,6 +123,7 @@ class Executor:
 def _run_compiled(
     bytecode: Bytecode, data: Buffer, runs: RecordRuns, capacities: Sequence[int]
 ) -> tuple[Status, SlotValues]:
+    """Run the bytecode as machine code, over NumPy arrays."""
     table = np.array(_slot_table(capacities), np.int64)
     size = sum(capacities) + 1
     values, valid = np.empty(size, np.int64), np.empty(size, np.uint8)
@@ -140,6 +141,7 @@ def _run_compiled(
 def _run_interpreted(
     bytecode: Bytecode, data: Buffer, runs: RecordRuns, capacities: Sequence[int]
 ) -> tuple[Status, SlotValues]:
+    """Run the bytecode in Python, over lists, which Python indexes faster than arrays."""
     table = _slot_table(capacities)
     size = sum(capacities) + 1
     values, valid = [0] * size, [0] * size

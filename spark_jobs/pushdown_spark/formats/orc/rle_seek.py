@@ -80,6 +80,7 @@ def seek_values(data: bytes, coding: StreamCoding, start: SeekPosition) -> bytes
 
 
 def _bytes_from(data: bytes, skip: int) -> bytes:
+    """Return a stream of BYTES without its first values."""
     position = 0
     while True:
         control = data[position]
@@ -103,6 +104,7 @@ def _encode_literals(values: bytes) -> bytes:
 
 
 def _bits_from(data: bytes, start: SeekPosition) -> bytes:
+    """Return a stream of BITS from a bit on."""
     if start.bits == 0:
         return _bytes_from(data, start.values)
     unpacked = np.unpackbits(np.frombuffer(_decode_bytes(data)[start.values :], np.uint8))
@@ -123,6 +125,7 @@ def _decode_bytes(data: bytes) -> bytes:
 
 
 def _integers_from(data: bytes, skip: int, coding: StreamCoding) -> bytes:
+    """Return a stream of integers without its first values."""
     position = 0
     while skip:
         values, position = run_at(data, position, coding)
@@ -149,6 +152,7 @@ def _encode_direct(values: Values) -> bytes:
 
 
 def _run_v2(data: bytes, position: int, signed: bool) -> tuple[Values, int]:
+    """Read a run of version 2: a short repeat, or a direct, patched or delta run."""
     header = data[position]
     kind = header >> 6
     if kind == 0:
@@ -194,6 +198,7 @@ def _to_signed(value: int) -> int:
 
 
 def _patched_run(data: bytes, position: int, width: int, count: int, signed: bool) -> tuple[Values, int]:
+    """Read a patched run: a base, offsets to it, and the high bits of the few large offsets."""
     base_bytes, patch_width, entry_width, patches = patched_header(data, position)
     start = position + 4
     base = int.from_bytes(_slice(data, start, start + base_bytes), "big")
@@ -227,6 +232,7 @@ def patched_header(data: bytes, position: int) -> tuple[int, int, int, int]:
 
 
 def _delta_run(data: bytes, position: int, width: int, count: int, signed: bool) -> tuple[Values, int]:
+    """Read a delta run after its header. With `width` 0, all steps are equal."""
     first, position = varint(data, position)
     step, position = varint(data, position)
     value = unzigzag(first) if signed else first
@@ -262,6 +268,7 @@ def unzigzag(value: int) -> int:
 
 
 def _run_v1(data: bytes, position: int, signed: bool) -> tuple[Values, int]:
+    """Read a run of version 1: literals, or a base with a step."""
     control = data[position]
     position += 1
     if control >= 128:

@@ -105,6 +105,7 @@ class LineFilterTask(ScanTask[LineQuery, TextMetrics]):
         self.report(number, metrics)
 
     def _search(self, split: Split, candidates: _CandidateSlice, metrics: TextMetrics) -> Iterator[pa.RecordBatch]:
+        """Yield the candidate lines of one split in batches."""
         query = self.query
         reader = LineReader(split, carriage_returns=query.syntax.carriage_returns)
         matcher = LineMatcher(query.required, query.ambiguous, query.syntax)
