@@ -83,9 +83,9 @@ class FileOutput(Output):
 
         An earlier attempt of the same run that is still writing can no longer commit.
 
-        Raises OutputExistsError if the output exists and the mode forbids changing it, BadSpecError if it has other
-        partition columns, is a table with a log of its own, its replacement would delete a source, or the job may not
-        write next to it.
+        Raises OutputExistsError if the output exists and the mode forbids changing it. Raises BadSpecError if the
+        output has other partition columns or is a table with a log of its own, if replacing it would delete a source,
+        or if the job may not write next to it.
         """
         try:
             return self._prepare()

@@ -45,7 +45,7 @@ _MAX_SIZE = 600_000
 _MIN_BITS = 14.0
 """Patterns with fewer bits match in nearly every block of random bytes."""
 _ENOUGH_BITS = 24.0
-"""Patterns with more bits omit the class of bytes that may follow, which makes Hyperscan three times as fast."""
+"""Patterns with more bits omit the class of bytes that may follow, which makes Hyperscan faster."""
 _MAX_SHIFT = 2 * 86_400 * 1_000_000
 """An upper bound of the shift of a time by local mean time, in microseconds."""
 _FIRST_UNSHIFTED = {LogicalType.DATE: GREGORIAN_DAY, LogicalType.TIMESTAMP: GREGORIAN_MICROS + _MAX_SHIFT}
