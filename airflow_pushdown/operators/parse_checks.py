@@ -33,16 +33,18 @@ def check_literals(operator: JobOperator) -> None:
     if any(name in _DECISIVE for name in open_names):
         return
     with_text = {name: _as_text(given[name], own.get(name)) for name in open_names}
-    first = _error(operator, with_text)
-    if first is None:
+    error_with_text = _error(operator, with_text)
+    if error_with_text is None:
         return
     reduced = {name: _without_open_values(value) for name, value in given.items() if isinstance(value, Mapping)}
-    second = _error(operator, {**reduced, **{name: _default(own.get(name), with_text[name]) for name in open_names}})
-    others = [] if second is None else _problems(second)
+    error_with_defaults = _error(
+        operator, {**reduced, **{name: _default(own.get(name), with_text[name]) for name in open_names}}
+    )
+    others = [] if error_with_defaults is None else _problems(error_with_defaults)
     unknown = {own[name].name if name in own else name for name in open_names}
-    common = [text for text in _problems(first) if text in others and _parameter(text) not in unknown]
+    common = [text for text in _problems(error_with_text) if text in others and _parameter(text) not in unknown]
     if common:
-        raise ConfigError(first.job_error.model_copy(update={"message": "; ".join(common)})) from None
+        raise ConfigError(error_with_text.job_error.model_copy(update={"message": "; ".join(common)})) from None
 
 
 def _is_open(value: object) -> bool:
