@@ -80,12 +80,12 @@ def in_list(column: Column, constants: Sequence[Literal], *, has_null: bool) -> 
     _check_types(column, constants)
     if column.type is LogicalType.INTEGER and len({constant.type is LogicalType.STRING for constant in constants}) > 1:
         raise UnsupportedError("strings among numbers may cast the column to strings")
+    if column.type is LogicalType.DATE and any(constant.type is LogicalType.TIMESTAMP for constant in constants):
+        raise UnsupportedError("a list of timestamps casts dates to timestamps")
     if column.type in FLOATING:
         return _float_list(column, _as_float(column, constants, in_list=True), has_null)
     if column.type in (LogicalType.STRING, LogicalType.BINARY):
         return _values_in(column, [_not_null(constant.value) for constant in constants], has_null)
-    if any(constant.type is LogicalType.TIMESTAMP for constant in constants) and column.type is LogicalType.DATE:
-        raise UnsupportedError("a list of timestamps casts dates to timestamps")
     domain = _domain(column)
     if column.type is LogicalType.INTEGER and all(constant.type is LogicalType.INTEGER for constant in constants):
         # Most long lists are lists of integers.

@@ -18,7 +18,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -211,15 +211,24 @@ class CommitLog:
                 observed, since = state, time.monotonic()
             is_dead = time.monotonic() - since >= self._patience
             if is_dead or all(map(self._is_earlier_attempt, locks.values())):
-                newest = max(locks)
-                if self._create_lock(newest + 1, locks[newest]):
-                    if self._read_lock(newest) == locks[newest]:
-                        return newest + 1
-                    # Another process has completed the repair in the meantime.
-                    self._files.delete(self._path("lock", newest + 1))
+                number = self._take_over(locks)
+                if number is not None:
+                    return number
             else:
                 time.sleep(pause)
                 pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+
+    def _take_over(self, locks: Mapping[int, _Lock]) -> int | None:
+        """Create the lock after the newest one, and return its number. None if another process was faster."""
+        newest = max(locks)
+        number = newest + 1
+        if not self._create_lock(number, locks[newest]):
+            return None
+        if self._read_lock(newest) == locks[newest]:
+            return number
+        # Another process has completed the repair in the meantime.
+        self._files.delete(self._path("lock", number))
+        return None
 
     def _create_lock(self, number: int, before: _Lock) -> bool:
         lock = {

@@ -225,14 +225,15 @@ def _dates(fact: EqualsAny | InRange, syntax: CsvSyntax) -> BytePattern | None:
     if len(spans) > MAX_PERIODS or (timestamps and _near_today(fact, syntax.today)):
         return None
     spellings = [fixed_width_regex(first, last, 4) + _NOT_DIGIT for first, last in years]
-    few = not timestamps and len(spans) <= _FEW_PERIODS
+    as_literals = not timestamps and len(spans) <= _FEW_PERIODS
     minutes = _minutes(fact, periods, syntax)
     if minutes is not None:
         spellings += minutes
-    elif not few:
+    elif not as_literals:
         spellings += [spelling for span in spans for spelling in _period(span)]
     groups = [f"{_BEFORE_NUMBER}0*{group}" for group in alternation(list(dict.fromkeys(spellings)))]
-    groups += dict.fromkeys(text for span in spans for text in _plain_period(span, syntax)) if few else []
+    if as_literals:
+        groups += dict.fromkeys(text for span in spans for text in _plain_period(span, syntax))
     # Spark removes "GMT" from a date that it cannot parse otherwise.
     return BytePattern((*groups, *_far_years(fact, syntax), "GMT"), (), (), _label(fact))
 

@@ -178,14 +178,12 @@ class SourceStatistics:
     def _sampled_statistics(
         self, source: Source, files: Sequence[InputFile], schema: t.StructType, request: StatisticsRequest
     ) -> RelationStatistics:
-        """Return the statistics of a source from a sample of its files.
-
-        `relevant` has the columns that are keys or in conditions: lower-case names, with the spelling of the schema.
-        """
+        """Return the statistics of a source from a sample of its files."""
         partition_columns = _partition_columns(files)
         file_columns = {
             column.name.lower(): column.name for column in schema.fields if column.name.lower() not in partition_columns
         }
+        # The keys and the columns of conditions: lower-case names, with the spelling of the schema.
         relevant = {
             name: file_columns[name] for name in request.keys | _columns_in(*request.conditions) if name in file_columns
         }
