@@ -16,7 +16,7 @@ _NEXT_TRY_FOLLOWS = frozenset({None, "scheduled", "queued", "up_for_retry"})
 """The states of a task before its next try. A task that a user clears while it runs has the state `restarting`."""
 _NEXT_TRY_HAS_STARTED = frozenset({"running", DEFERRED})
 _SECONDS = 1.5
-"""The time to wait for an answer. Airflow kills a task 5 seconds after its SIGTERM."""
+"""The time to wait for a response. Airflow kills a task 5 seconds after its SIGTERM."""
 
 
 def task_state(dag_id: str, run_id: str, task_id: str, map_index: int | None) -> str | None:

@@ -106,6 +106,10 @@ def _start_archive(
     settings: Mapping[str, str],
     stack: contextlib.ExitStack,
 ) -> StartArchive | None:
+    """Return the archive that the job's JVM uses or records, None if it starts without one.
+
+    A job that records holds the lock of the archive until `stack` is closed.
+    """
     if named == OFF or (named is None and os.environ.get(_SHORT_LIVED)):
         return None
     directory = private_cache() / _DIRECTORY if named is None else Path(named)

@@ -153,7 +153,7 @@ class ClusterDriverHook(SparkConnectionHook):
     def _find_earlier_driver(self) -> str | None:
         """Return the last driver of the run according to its tag or to the driver itself, None without one.
 
-        Raises a retryable error if the cluster manager does not answer, because a second driver might be the result.
+        Raises a retryable error if the cluster manager does not respond, because a second driver might be the result.
         """
         if not self.is_standalone_cluster:
             try:

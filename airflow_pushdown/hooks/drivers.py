@@ -52,7 +52,7 @@ class DriverStatus:
 
 
 class ClusterUnreachableError(Exception):
-    """The cluster manager did not answer, or not with a status. The driver may still run."""
+    """The cluster manager did not respond, or not with a status. The driver may still run."""
 
 
 class Drivers(Protocol):
@@ -98,7 +98,7 @@ class StandaloneDrivers:
 
     def status(self, driver_id: str) -> DriverStatus:
         """Return the status of a driver. The state UNKNOWN means that the master recovers, so the driver is active."""
-        response = self._ask("GET", "status", driver_id)
+        response = self._request("GET", "status", driver_id)
         state = response.get("driverState")
         if state is None:
             return DriverStatus(DriverPhase.MISSING, "", "the Spark master does not know the driver")
@@ -108,7 +108,7 @@ class StandaloneDrivers:
 
     def kill(self, driver_id: str) -> None:
         """Ask the master to end a driver."""
-        self._ask("POST", "kill", driver_id)
+        self._request("POST", "kill", driver_id)
 
     def find(self, tag: str, *, are_active: bool) -> list[str]:
         """Return nothing, because drivers of a standalone cluster have no tags."""
@@ -118,8 +118,8 @@ class StandaloneDrivers:
         """Return the addresses."""
         return {"addresses": self._addresses}
 
-    def _ask(self, method: str, action: str, driver_id: str) -> Mapping[str, object]:
-        """Return the answer of the active master."""
+    def _request(self, method: str, action: str, driver_id: str) -> Mapping[str, object]:
+        """Return the response of the active master."""
         problem = "there is no address of a Spark master"
         for address in self._addresses:
             try:
@@ -150,7 +150,7 @@ class YarnDrivers:
 
     def status(self, driver_id: str) -> DriverStatus:
         """Return the status of an application. A finished one has succeeded if its final status says so."""
-        response = self._ask("GET", driver_id)
+        response = self._request("GET", driver_id)
         if response is None:
             return DriverStatus(DriverPhase.MISSING, "", "YARN does not know the application")
         application = response.get("app")
@@ -165,7 +165,7 @@ class YarnDrivers:
 
     def kill(self, driver_id: str) -> None:
         """Ask the ResourceManager to end an application."""
-        self._ask("PUT", driver_id, {"state": "KILLED"})
+        self._request("PUT", driver_id, {"state": "KILLED"})
 
     def find(self, tag: str, *, are_active: bool) -> list[str]:
         """Return the ids of the applications with a tag, the newest first."""
@@ -183,8 +183,10 @@ class YarnDrivers:
         """Return the address and whether Kerberos is used. An object for authentication cannot be passed on."""
         return {"address": self._address, "kerberos": self._kerberos}
 
-    def _ask(self, method: str, driver_id: str, body: Mapping[str, str] | None = None) -> Mapping[str, object] | None:
-        """Return the answer of the ResourceManager, None if it does not know the application."""
+    def _request(
+        self, method: str, driver_id: str, body: Mapping[str, str] | None = None
+    ) -> Mapping[str, object] | None:
+        """Return the response of the ResourceManager, None if it does not know the application."""
         suffix = "" if body is None else "/state"
         url = f"{self._address}/ws/v1/cluster/apps/{quote(driver_id, safe='')}{suffix}"
         try:
@@ -221,9 +223,9 @@ class KubernetesDrivers:
         self._namespace = namespace
 
     def status(self, driver_id: str) -> DriverStatus:
-        """Return the status of a driver pod. The phase Unknown means that its node does not answer."""
+        """Return the status of a driver pod. The phase Unknown means that its node does not respond."""
         namespace, _, name = driver_id.partition(":")
-        pod = self._ask(lambda client: client.read_namespaced_pod(name, namespace, _request_timeout=_TIMEOUT))
+        pod = self._request(lambda client: client.read_namespaced_pod(name, namespace, _request_timeout=_TIMEOUT))
         if pod is None:
             return DriverStatus(DriverPhase.MISSING, "", "Kubernetes does not know the driver pod")
         phase = str(pod.status.phase or "Pending")  # type: ignore[attr-defined]
@@ -233,12 +235,12 @@ class KubernetesDrivers:
     def kill(self, driver_id: str) -> None:
         """Delete a driver pod, which also deletes its executors."""
         namespace, _, name = driver_id.partition(":")
-        self._ask(lambda client: client.delete_namespaced_pod(name, namespace, _request_timeout=_TIMEOUT))
+        self._request(lambda client: client.delete_namespaced_pod(name, namespace, _request_timeout=_TIMEOUT))
 
     def find(self, tag: str, *, are_active: bool) -> list[str]:
         """Return the ids of the driver pods with the tag of a run as their label, the newest first."""
         selector = {"label_selector": f"{RUN_LABEL}={tag}", "_request_timeout": _TIMEOUT}
-        response: Any = self._ask(lambda client: client.list_namespaced_pod(self._namespace, **selector))
+        response: Any = self._request(lambda client: client.list_namespaced_pod(self._namespace, **selector))
         listed_pods = () if response is None else response.items
         pods = [pod for pod in listed_pods if not are_active or pod.status.phase not in self._PHASES]
         newest_first = sorted(pods, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)
@@ -248,8 +250,8 @@ class KubernetesDrivers:
         """Return the namespace. The client is configured by its environment."""
         return {"namespace": self._namespace}
 
-    def _ask(self, call: Callable[[Any], object]) -> object | None:
-        """Return the answer of a call with the client, None if the pod does not exist."""
+    def _request(self, call: Callable[[Any], object]) -> object | None:
+        """Return the result of a call with the client, None if the pod does not exist."""
         try:
             from airflow.providers.cncf.kubernetes import kube_client  # type: ignore[import-not-found]
             from kubernetes.config import ConfigException  # type: ignore[import-not-found]

@@ -44,7 +44,7 @@ class ExchangeFiles(Protocol):
         """Delete files. A missing file is not an error."""
 
     def close(self) -> None:
-        """Release the place of the files after they were deleted."""
+        """Delete the directory of the files, if they have one, after they were deleted."""
 
 
 class DirectoryFiles:

@@ -18,7 +18,7 @@ OLDEST_JAVA = 17
 
 _VERSION = re.compile(r"java\.specification\.version = (?:1\.)?(\d+)$", re.MULTILINE)
 _HOME = re.compile(r"java\.home = (.+)$", re.MULTILINE)
-_SECONDS = 60
+_TIMEOUT_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def describe_java(java: Path) -> Java | None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=_SECONDS,
+            timeout=_TIMEOUT_SECONDS,
         )
     except (OSError, subprocess.SubprocessError):
         return None

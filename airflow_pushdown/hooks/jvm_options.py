@@ -22,9 +22,9 @@ OPTION_SETTINGS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOpt
 
 FAST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """The options for a JVM without the optimizing compiler. Java would also leave less room for compiled code."""
-_DELAY = 10
+_DELAY_FACTOR = 10
 _LATE_COMPILER = " ".join(
-    f"-XX:{name}={_DELAY * value}"
+    f"-XX:{name}={_DELAY_FACTOR * value}"
     for name, value in {
         "Tier4InvocationThreshold": 5_000,
         "Tier4MinInvocationThreshold": 600,
@@ -32,7 +32,7 @@ _LATE_COMPILER = " ".join(
         "Tier4BackEdgeThreshold": 40_000,
     }.items()
 )
-"""The options for an optimizing compiler that starts with code that has run ten times as often as by default."""
+"""The options for an optimizing compiler that compiles code later than by default."""
 _COMPILER_OPTIONS = (
     "Tiered",
     "Tier3",

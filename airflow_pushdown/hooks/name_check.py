@@ -12,7 +12,7 @@ from airflow_pushdown.exceptions import exception_for
 from airflow_pushdown.packaging import job_archive
 from pushdown_spark.contract import JobError, JobSpec, SourceSpec
 
-_SECONDS = 60
+_TIMEOUT_SECONDS = 60
 _LONGEST_PREDICATE = 10_000
 """Parsing a longer predicate, such as a list of thousands of values, may take longer than the start of Spark."""
 _WORD = re.compile(r"\w+")
@@ -58,7 +58,7 @@ def _may_have_wrong_names(ddl: str, columns: Iterable[str], where: str) -> bool:
 
 
 def _name_error(python: str, environment: Mapping[str, str], spec: Path) -> JobError | None:
-    """Return the error of a wrong name, None if there is none. This takes about a third of a second.
+    """Return the error of a wrong name, None if there is none. It starts a Python process.
 
     The check belongs to the Spark side, whose libraries Airflow's environment lacks.
     """
@@ -66,7 +66,7 @@ def _name_error(python: str, environment: Mapping[str, str], spec: Path) -> JobE
     command = [python, "-m", "pushdown_spark.projection.declared_names", str(spec)]
     try:
         run = subprocess.run(  # noqa: S603 - runs the Python of the user
-            command, env={**environment, "PYTHONPATH": path}, capture_output=True, check=True, timeout=_SECONDS
+            command, env={**environment, "PYTHONPATH": path}, capture_output=True, check=True, timeout=_TIMEOUT_SECONDS
         )
         return JobError.from_json(run.stdout)
     except (OSError, subprocess.SubprocessError):

@@ -157,7 +157,7 @@ class _Guard:
         self._send(_lines(session, *private))
 
     def dismiss(self) -> None:
-        """Tell the guard to end without doing anything, and wait for it."""
+        """Let the guard end without doing anything, and wait for it."""
         self._send(_lines(_DISMISSAL))
         with contextlib.suppress(BrokenPipeError):
             self._popen.communicate()

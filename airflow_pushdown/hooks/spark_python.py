@@ -35,7 +35,7 @@ missing = [name for name in modules if find_spec(name) is None]
 print(json.dumps({"version": platform.python_version(), "distributions": distributions, "missing": missing}))
 """
 """The program that describes a Python. It imports no package, which would take longer than everything else."""
-_SECONDS = 60
+_TIMEOUT_SECONDS = 60
 _RELEASE = re.compile(r"\d+\.\d+")
 
 
@@ -95,10 +95,10 @@ def describe_python(
     command = [executable, "-c", _PROBE, json.dumps(REQUIRED_MODULES), json.dumps(names)]
     try:
         run = subprocess.run(  # noqa: S603 - runs the Python of the user
-            command, env=dict(environment), capture_output=True, text=True, check=True, timeout=_SECONDS
+            command, env=dict(environment), capture_output=True, text=True, check=True, timeout=_TIMEOUT_SECONDS
         )
-        answer = json.loads(run.stdout)
-        return SparkPython(executable, answer["version"], answer["distributions"], tuple(answer["missing"]))
+        found = json.loads(run.stdout)
+        return SparkPython(executable, found["version"], found["distributions"], tuple(found["missing"]))
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
         return None
 

@@ -17,18 +17,22 @@ _LEVELS = {
 _FRAME = re.compile(r"^\s+(?:at |\.\.\. \d+ more)")
 _CONTINUED = re.compile(r"^(?:Caused by: )?(?:[a-z]\w*\.)+[A-Z]\w*(?:Error|Exception)\b")
 
-# From the most to the least certain sign of a cause: a JVM that does not start, an error of spark-submit, an uncaught
-# exception of the JVM, an exception without a prefix (such as the last line of a Python traceback), an error of the
-# shell, a logged error.
+# From the most to the least certain sign of a cause.
 _CAUSES = (
+    # A JVM that does not start.
     re.compile(
         r"^(?P<cause>(?:Invalid (?:initial|maximum) heap size: |Too small (?:initial|maximum) heap|"
         r"Could not reserve enough space for ).*)"
     ),
+    # An error of spark-submit.
     re.compile(r"^(?:Error|Exception): (?P<cause>.+)"),
+    # An uncaught exception of the JVM.
     re.compile(r'^Exception in thread "[^"]*" (?P<cause>.+)'),
+    # An exception without a prefix, such as the last line of a Python traceback.
     re.compile(r"^(?P<cause>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)\b.*)"),
+    # An error of the shell.
     re.compile(r"^(?P<cause>.+: (?:line \d+: .+|command not found|No such file or directory|Permission denied))$"),
+    # A logged error.
     re.compile(r"^\d\S+ \S+ (?:ERROR|FATAL) \S+ (?P<cause>.+)"),
 )
 
@@ -50,7 +54,7 @@ _FINAL_CAUSES = (
 )
 """Causes that a retry would meet again, and advice for each."""
 
-_MAX_CAUSE = 500
+_MAX_CAUSE_CHARACTERS = 500
 
 
 class SubmitOutput:
@@ -79,7 +83,7 @@ class SubmitOutput:
     @property
     def cause(self) -> str:
         """The most likely cause of a failure, the last line if no line matches."""
-        return next((cause for cause in self._causes if cause is not None), self._last)[:_MAX_CAUSE]
+        return next((cause for cause in self._causes if cause is not None), self._last)[:_MAX_CAUSE_CHARACTERS]
 
     @property
     def final_error(self) -> str | None:

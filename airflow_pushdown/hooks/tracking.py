@@ -29,7 +29,7 @@ KILL_SECONDS = 3.0
 """The time that a killed task waits for the end of its driver. Airflow kills the task 5 seconds after its SIGTERM."""
 REPLACE_SECONDS = 60.0
 """The time that a new try waits for the end of the driver that it replaces."""
-_LONGEST_SLEEP = 0.5
+_MAX_SLEEP_SECONDS = 0.5
 PROGRESS_SECONDS = 10.0
 """The time between two requests for the progress of the job."""
 
@@ -48,7 +48,7 @@ class TrackedDriver:
 
         The driver belongs to the job if the exchange directory has the spec of the same run and generation. Otherwise a
         user has cleared the task, or the result was already read: the driver is then ended. Raises a retryable error if
-        the cluster manager does not answer, because a second driver might be the result.
+        the cluster manager does not respond, because a second driver might be the result.
         """
         try:
             status = self._drivers.status(self._driver_id)
@@ -96,7 +96,7 @@ class TrackedDriver:
                 deadline = time.monotonic() + interval
                 # A signal handler that kills the job returns to this loop.
                 while not is_killed() and (left := deadline - time.monotonic()) > 0:
-                    time.sleep(min(left, _LONGEST_SLEEP))
+                    time.sleep(min(left, _MAX_SLEEP_SECONDS))
                 if is_killed():
                     break
         except ClusterUnreachableError as error:

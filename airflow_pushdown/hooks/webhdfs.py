@@ -92,7 +92,7 @@ def _name_nodes(uri: str, settings: Mapping[str, str]) -> Iterator[dict[str, obj
 
 
 def _is_active(system: HdfsFiles) -> bool:
-    """Return whether a name node answers. A standby name node refuses."""
+    """Return whether a name node responds. A standby name node refuses."""
     try:
         system.info("/")
     except (OSError, RuntimeError):

@@ -29,13 +29,13 @@ def run_tag(spec_location: str) -> str:
 def configured_address() -> str | None:
     """Return the address of the resource manager in Hadoop's configuration on this worker, None without one.
 
-    Of several, it is the first one that answers. A standby redirects to the active one.
+    If there are several, this is the first one that responds. A standby redirects to the active one.
     """
     settings = hadoop_settings(os.environ)
     names = [name.strip() for name in settings.get("yarn.resourcemanager.ha.rm-ids", "").split(",")]
     addresses = [address for name in names if (address := _address(settings, f".{name}" if name else ""))]
     if len(addresses) > 1:
-        return next(filter(_answers, addresses), addresses[0])
+        return next(filter(_responds, addresses), addresses[0])
     return next(iter(addresses), None)
 
 
@@ -52,7 +52,7 @@ def _address(settings: Mapping[str, str], suffix: str) -> str | None:
     return f"{'https' if uses_tls else 'http'}://{address.replace('${yarn.resourcemanager.hostname}', host)}"
 
 
-def _answers(address: str) -> bool:
+def _responds(address: str) -> bool:
     try:
         requests.get(f"{address}/ws/v1/cluster/info", timeout=_SECONDS, allow_redirects=False)
     except requests.RequestException:

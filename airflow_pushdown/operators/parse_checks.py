@@ -27,22 +27,25 @@ def check_literals(operator: JobOperator) -> None:
     The job spec is built twice: with templates as text, and with defaults in the place of values that a template may
     render to anything. A mistake that both find does not depend on templates, unless it is about such a value.
     """
-    own = {parameter.field: parameter for parameter in parameters_of(operator.operator_name)}
+    parameters = {parameter.field: parameter for parameter in parameters_of(operator.operator_name)}
     given = {name: getattr(operator, name) for name in operator.template_fields}
     open_names = [name for name, value in given.items() if _is_open(value)]
     if any(name in _DECISIVE for name in open_names):
         return
-    with_text = {name: _as_text(given[name], own.get(name)) for name in open_names}
-    first = _error(operator, with_text)
-    if first is None:
+    text_values = {name: _as_text(given[name], parameters.get(name)) for name in open_names}
+    error_with_text = _error(operator, text_values)
+    if error_with_text is None:
         return
-    reduced = {name: _without_open_values(value) for name, value in given.items() if isinstance(value, Mapping)}
-    second = _error(operator, {**reduced, **{name: _default(own.get(name), with_text[name]) for name in open_names}})
-    others = [] if second is None else _problems(second)
-    unknown = {own[name].name if name in own else name for name in open_names}
-    common = [text for text in _problems(first) if text in others and _parameter(text) not in unknown]
-    if common:
-        raise ConfigError(first.job_error.model_copy(update={"message": "; ".join(common)})) from None
+    mappings = {name: _without_open_values(value) for name, value in given.items() if isinstance(value, Mapping)}
+    default_values = {name: _default(parameters.get(name), text_values[name]) for name in open_names}
+    error_with_defaults = _error(operator, mappings | default_values)
+    if error_with_defaults is None:
+        return
+    in_both = [text for text in _problems(error_with_text) if text in _problems(error_with_defaults)]
+    unknown = {parameters[name].name if name in parameters else name for name in open_names}
+    mistakes = [text for text in in_both if _parameter(text) not in unknown]
+    if mistakes:
+        raise ConfigError(error_with_text.job_error.model_copy(update={"message": "; ".join(mistakes)})) from None
 
 
 def _is_open(value: object) -> bool:

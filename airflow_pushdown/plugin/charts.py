@@ -80,7 +80,7 @@ def history_charts(runs: Sequence[PastRun], task_key: TaskKey, changes: Sequence
 
 def day_charts(days: Sequence[Day]) -> tuple[Chart, ...]:
     """Return charts of bytes read and skipped and of the duration of each day, oldest on the left."""
-    most = max((day.sums.bytes_read + day.sums.bytes_skipped for day in days), default=0)
+    largest = max((day.sums.bytes_read + day.sums.bytes_skipped for day in days), default=0)
     longest = max((day.sums.seconds for day in days), default=0.0)
     dates = _dates([f"{day.day:%b} {day.day.day}" for day in days])
     sizes, times = [], []
@@ -89,13 +89,13 @@ def day_charts(days: Sequence[Day]) -> tuple[Chart, ...]:
         if not sums.runs:
             continue
         run_count = f"{day.day}: {human_count(sums.runs, 'run')}"
-        parts = (_height(sums.bytes_read, most), _height(sums.bytes_read + sums.bytes_skipped, most))
+        parts = (_height(sums.bytes_read, largest), _height(sums.bytes_read + sums.bytes_skipped, largest))
         unknown = f", unknown for {human_count(sums.unknown, 'report')}" if sums.unknown else ""
         label = f"{run_count}, {human_bytes(sums.bytes_read)} read, {human_bytes(sums.bytes_skipped)} skipped{unknown}"
         left, width = _slot(number, len(days))
         sizes.append(Bar(left, width, parts, label, is_partial=bool(sums.unknown)))
         times.append(Bar(left, width, (_height(sums.seconds, longest),), f"{run_count}, {human_seconds(sums.seconds)}"))
-    highest = _up_to(human_bytes(most)) if most or not any(bar.is_partial for bar in sizes) else UNKNOWN
+    highest = _up_to(human_bytes(largest)) if largest or not any(bar.is_partial for bar in sizes) else UNKNOWN
     return (
         Chart("Bytes read and skipped", highest, tuple(sizes), dates, len(days)),
         Chart("Time in Spark", _up_to(human_seconds(longest)), tuple(times), dates, len(days)),
@@ -148,11 +148,11 @@ def _chart(
     """Return a chart of one measure of the runs."""
     values = [measure(run) for run in runs]
     known = [value for value in values if value is not None]
-    most = max(known, default=0)
+    largest = max(known, default=0)
     bars = tuple(
         Bar(
             *_slot(number, len(runs)),
-            parts=() if value is None else (_height(value, most),),
+            parts=() if value is None else (_height(value, largest),),
             is_partial=value is None,
             label=f"{_when(run)} {run.run_id}: {'unknown' if value is None else format_value(value)}"
             f"{', failed' if run.result.error else ''}",
@@ -164,7 +164,7 @@ def _chart(
     )
     days = [_date(run) for run in runs]
     dates = days if len(set(days)) > 1 else [_when(run)[-5:] for run in runs]
-    highest = _up_to(format_value(most)) if known else UNKNOWN
+    highest = _up_to(format_value(largest)) if known else UNKNOWN
     return Chart(title, highest, bars, _dates(dates), len(runs), marks)
 
 
@@ -178,9 +178,9 @@ def _slot(number: int, slots: int) -> tuple[float, float]:
     return (number + 0.5) * SLOT - width / 2, width
 
 
-def _height(value: float, most: float) -> float:
+def _height(value: float, largest: float) -> float:
     """Return the height of a bar, at least one pixel or so for a value that is not zero."""
-    return max(HEIGHT * value / most, 1.0) if most and value else 0.0
+    return max(HEIGHT * value / largest, 1.0) if largest and value else 0.0
 
 
 def _dates(dates: Sequence[str]) -> tuple[str, ...]:

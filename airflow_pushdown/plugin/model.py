@@ -195,13 +195,13 @@ def bytes_or_unknown(count: int | None) -> str:
 
 def _byte_steps(counts: Sequence[tuple[str, int | None]]) -> Iterator[Step]:
     """Yield steps whose bars are shares of the first one."""
-    whole = counts[0][1]
+    first = counts[0][1]
     for number, (label, count) in enumerate(counts):
-        if count is None or whole is None:
+        if count is None or first is None:
             yield Step(label, bytes_or_unknown(count), None, "")
         else:
-            share = min(count / whole, 1.0) if whole else 0.0
-            yield Step(label, human_bytes(count), share, human_share(count, whole) if number else "")
+            share = min(count / first, 1.0) if first else 0.0
+            yield Step(label, human_bytes(count), share, human_share(count, first) if number else "")
 
 
 def _searched_steps(source: SourceReport) -> Iterator[Step]:
@@ -217,13 +217,13 @@ def _searched_steps(source: SourceReport) -> Iterator[Step]:
 
 def _row_steps(counts: Sequence[tuple[str, int | None]]) -> Iterator[Step]:
     """Yield steps whose bars are shares of the most rows. Rows read by an unknown number of rows have no bar."""
-    whole = counts[0][1]
-    most = max((count for _, count in counts if count is not None), default=0)
+    first = counts[0][1]
+    largest = max((count for _, count in counts if count is not None), default=0)
     for number, (label, count) in enumerate(counts):
         if count is None:
             yield Step(label, UNKNOWN, None, "")
-        elif whole is None:
+        elif first is None:
             yield Step(label, f"{count:,}", None, "")
         else:
-            part = human_share(count, whole) if number and whole else ""
-            yield Step(label, f"{count:,}", count / most if most else 0.0, part)
+            part = human_share(count, first) if number and first else ""
+            yield Step(label, f"{count:,}", count / largest if largest else 0.0, part)

@@ -183,8 +183,8 @@ class JobRun:
         progress = run.progress()
         if progress is None or not name:
             return progress
-        of_all = {"scan": name, "scan_number": len(self._started_runs), "scans_total": len(self._spec.scans)}
-        return progress.model_copy(update=of_all)
+        position = {"scan": name, "scan_number": len(self._started_runs), "scans_total": len(self._spec.scans)}
+        return progress.model_copy(update=position)
 
     def _publish(self, spark: SparkSession, progress: Progress) -> None:
         """Send the progress to the task: in the output of this process, or in a file if the task cannot read that."""
@@ -267,6 +267,7 @@ def explain(spec_path: str) -> int:
 
 
 def _start_spark(conf: dict[str, str]) -> SparkSession:
+    """Start Spark with the settings of the job. Settings of the submission replace the defaults."""
     # Only the JVM knows the settings of spark-submit, so it starts before the defaults are applied.
     SparkContext._ensure_initialized()
     submitted = SparkConf()

@@ -178,10 +178,7 @@ def _plan_format(spark: SparkSession, request: ScanRequest, notes: tuple[str, ..
 
 
 def _plan_pushdown(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> Scan:
-    """Return the pushdown reader's scan. Raises UnsupportedError if Spark's must read the files, or may be faster.
-
-    Making the DataFrame here shows all errors of planning.
-    """
+    """Return the pushdown reader's scan. Raises UnsupportedError if Spark's must read the files, or may be faster."""
     request = with_directories(request, case_sensitive=is_case_sensitive(spark))
     fold = cached_fold(spark)
     scan: Scan
@@ -204,6 +201,7 @@ def _plan_pushdown(spark: SparkSession, request: ScanRequest, notes: tuple[str, 
             scan = JvmTextScan(spark, request, text, notes)
         else:
             scan = TextScan(spark, request, text, notes)
+    # Planning errors must occur here, where Spark's reader can still replace the scan.
     scan.frame()
     return scan
 

@@ -156,14 +156,15 @@ class QueryRun:
 
     def _run_query(self, action: Callable[[DataFrame], None]) -> int | None:
         """Run the query, and keep its reports. Return the number of rows."""
-        in_python = [source.format for source in self._spec.sources.values() if needs_python(source)]
+        python_formats = [source.format for source in self._spec.sources.values() if needs_python(source)]
         is_first = not self._application.has_workers
-        finish_check = start_check(self._spark.sparkContext) if in_python and is_first else None
+        # The check of the Python workers runs while the query is planned.
+        finish_check = start_check(self._spark.sparkContext) if python_formats and is_first else None
         query = self.plan()
         self.sources, self.joins = query.report(), query.joins()
         readers = {report.reader for report in self.sources.values() if report.carrier != "jvm"}
         if is_first and any("pushdown" in reader for reader in readers):
-            warm_up_workers(self._spark, in_python)
+            warm_up_workers(self._spark, python_formats)
             self._application.has_workers = True
         if finish_check is not None and not readers <= {"spark"}:
             finish_check()

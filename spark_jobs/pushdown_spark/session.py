@@ -109,16 +109,18 @@ class PushdownSession:
             raise _invalid_source(name, problem) from problem
         self.add(name, spec)
 
-    def add_remote(self, name: str, connection: Mapping[str, object], **table: object) -> None:
-        """Declare a database table: fields of `RemoteConnection`, then fields of `RemoteSourceSpec` by their names.
+    def add_remote(self, name: str, connection: Mapping[str, object], **fields: object) -> None:
+        """Declare a database table.
+
+        `connection` has fields of `RemoteConnection`. `fields` are fields of `RemoteSourceSpec`, such as `table`.
 
         >>> session.add_remote("orders", {"kind": "sqlite", "database": "shop.db"}, table="orders")   # doctest: +SKIP
 
-        Raises BadSpecError for invalid values. It never shows values of the connection.
+        Raises BadSpecError for invalid values. Its message never shows values of the connection.
         """
         try:
             database = RemoteConnection.model_validate(dict(connection))
-            spec = RemoteSourceSpec.model_validate(table)
+            spec = RemoteSourceSpec.model_validate(fields)
         except ValidationError as problem:
             # Not chained, because the cause would show values of the connection.
             raise _invalid_source(name, problem) from None
@@ -191,7 +193,7 @@ def _invalid_source(name: str, problem: ValidationError) -> BadSpecError:
 
 
 def _check_use_selected(name: str, orc: OrcOptions, reader: ReaderChoice) -> None:
-    """Raise BadSpecError if Spark's ORC reader might have to skip the second evaluation of a filter."""
+    """Raise BadSpecError for `use_selected` where Spark's ORC reader might read the source."""
     if orc.use_selected and reader is not ReaderChoice.PUSHDOWN:
         raise BadSpecError(
             f"source {name!r}: use_selected=True needs reader='pushdown', because Spark's reader returns no rows "
@@ -201,7 +203,7 @@ def _check_use_selected(name: str, orc: OrcOptions, reader: ReaderChoice) -> Non
 
 @contextmanager
 def _paused_garbage_collector() -> Iterator[None]:
-    """Pause the garbage collector while a query is planned: it would visit large trees many times and free nothing."""
+    """Pause the garbage collector during planning: it would visit large trees many times and free nothing."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -231,7 +233,7 @@ def _whole_predicate(spark: SparkSession, query: QuerySpec) -> str | None:
         parser.parseExpression(shorten_lists(query.where))
     except ParseException as problem:
         raise typed_error(problem, about="where") from problem
-    # On lines of its own: the predicate may end with a comment.
+    # The line break before the parenthesis ends a comment at the end of the predicate.
     return f"{query.interval.predicate} AND (\n{query.where}\n)"
 
 
@@ -269,9 +271,9 @@ def _check_query(
     where: str | None,
 ) -> None:
     """Analyze a query with Spark, so that its errors name `where`. Spark's own scan keeps the DataFrame for the run."""
-    short = None if where is None else shorten_lists(where)
-    if scan.scan.is_native and short == where:
+    shortened = None if where is None else shorten_lists(where)
+    if scan.scan.is_native and shortened == where:
         analyze(scan.frame, "where")
     else:
         frame = native("check").frame()
-        analyze(lambda: select(frame if short is None else frame.where(short)), "where")
+        analyze(lambda: select(frame if shortened is None else frame.where(shortened)), "where")

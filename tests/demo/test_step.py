@@ -47,7 +47,7 @@ def test_a_missing_program_fails_the_step(tmp_path: Path, capsys: pytest.Capture
     assert "no-such-program" in capsys.readouterr().out
 
 
-def test_a_step_has_no_input(tmp_path: Path) -> None:
+def test_a_step_cannot_wait_for_input(tmp_path: Path) -> None:
     assert run_step("Asks", tmp_path / "step.log", python("import sys; sys.exit(len(sys.stdin.read()))")) == 0
 
 

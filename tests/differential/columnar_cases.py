@@ -46,7 +46,12 @@ Row = tuple[str, ...]
 
 @dataclass
 class ScanTally(Generic[Metrics]):
-    """The numbers of comparisons, so that the test notices if nothing is compared."""
+    """The numbers of comparisons, so that the test notices if nothing is compared.
+
+    - `scans`: scans of one predicate by tasks; `exact`: those with an exact filter; `kept`: their rows.
+    - `given_up`: scans that our reader left to Spark's; `left_to_spark`: predicates that it does not evaluate.
+    - `session_scans`: scans in a session; `pushdown_session_scans`: those that our reader ran.
+    """
 
     counts: Metrics
     scans: int = 0
@@ -54,8 +59,8 @@ class ScanTally(Generic[Metrics]):
     kept: int = 0
     given_up: int = 0
     left_to_spark: int = 0
-    whole: int = 0
-    whole_by_us: int = 0
+    session_scans: int = 0
+    pushdown_session_scans: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
 
     def assert_compared(self) -> None:
@@ -63,7 +68,7 @@ class ScanTally(Generic[Metrics]):
         assert self.scans > self.given_up + self.left_to_spark, self
         assert self.exact > self.scans * 0.7, self
         assert self.kept > 10 * self.scans, self
-        assert self.whole_by_us > 0, self
+        assert self.pushdown_session_scans > 0, self
 
 
 @dataclass(frozen=True)
@@ -156,15 +161,15 @@ def case_over(
     names, predicates = schema.fieldNames(), predicates_over(rng, schema)
     with pushdown_off(frame.sparkSession, source_format):
         # One query is usually enough. Several are needed if a predicate raises or the files cannot be read.
-        whole = judge(frame, names, predicates)
-        answers = None if whole is None else {text: whole[text].to_pylist() for text in predicates}
-        if whole is None:
-            whole = judge(frame, names, [])
-            answers = None if whole is None else evaluate_predicates(frame, names, predicates)
-    if whole is None or answers is None:
+        rows = judge(frame, names, predicates)
+        answers = None if rows is None else {text: rows[text].to_pylist() for text in predicates}
+        if rows is None:
+            rows = judge(frame, names, [])
+            answers = None if rows is None else evaluate_predicates(frame, names, predicates)
+    if rows is None or answers is None:
         return None
     spark = frame.sparkSession
-    return Case(spark, directory, schema, shown(whole.select(names)), answers, Folder(spark), about)
+    return Case(spark, directory, schema, shown(rows.select(names)), answers, Folder(spark), about)
 
 
 CheckScan = Callable[[str, Pushdown[Node]], None]
@@ -261,8 +266,8 @@ def check_session(rng: random.Random, case: Case, text: str, tally: ScanTally[Me
     some = session.scan("t", columns=names, where=text, limit=7).run(lambda frame: frame.toArrow())
     assert counted(some) <= expected, f"{about}\nmore {counted(some) - expected}"
     assert some.num_rows == min(7, expected.total()), about
-    tally.whole += 1
-    tally.whole_by_us += report.reader == "pushdown"
+    tally.session_scans += 1
+    tally.pushdown_session_scans += report.reader == "pushdown"
     tally.reasons[f"{source['reader']}: {report.reader}: {report.reason}"[:150]] += 1
 
 

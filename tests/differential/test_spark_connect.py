@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 from connect_server import run_connect_server
 from oracle import Case
-from test_odd_lines import CSV, JSON, Odd
+from test_odd_lines_are_left_to_sparks_reader import CSV, JSON, Odd
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.projection.schema_alignment import ddl
@@ -106,14 +106,14 @@ def random_case(ask: Ask, source_format: SourceFormat, seed: int, path: Path, pr
 
 
 @pytest.mark.parametrize("source_format", [SourceFormat.JSON, SourceFormat.CSV])
-def test_random_lines_and_predicates(ask: Ask, source_format: SourceFormat, tmp_path: Path) -> None:
+def test_random_lines_return_sparks_rows(ask: Ask, source_format: SourceFormat, tmp_path: Path) -> None:
     path = tmp_path / f"data.{source_format.value}"
     assert sum(random_case(ask, source_format, seed, path, 3) for seed in range(2)) > 0
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("source_format", [SourceFormat.JSON, SourceFormat.CSV])
-def test_many_random_lines_and_predicates(ask: Ask, source_format: SourceFormat, tmp_path: Path) -> None:
+def test_many_random_lines_return_sparks_rows(ask: Ask, source_format: SourceFormat, tmp_path: Path) -> None:
     path = tmp_path / f"data.{source_format.value}"
     assert sum(random_case(ask, source_format, seed, path, 10) for seed in range(100, 140)) > 40
 
@@ -125,7 +125,7 @@ FEW = [("csv", "a mark in the file"), ("csv", "a blank line"), ("json", "a lette
 @pytest.mark.parametrize(
     "key", [key if key in FEW else pytest.param(key, marks=pytest.mark.nightly) for key in ODD], ids=" ".join
 )
-def test_odd_lines(ask: Ask, key: tuple[str, str], tmp_path: Path) -> None:
+def test_odd_lines_are_left_to_sparks_reader(ask: Ask, key: tuple[str, str], tmp_path: Path) -> None:
     """Lines that Spark parses differently in a file are left to Spark's reader, while the query runs."""
     odd: Odd = ODD[key]
     path = tmp_path / f"data.{key[0]}"

@@ -125,6 +125,10 @@ def plan_query(spark: SparkSession, sources: Mapping[str, Source], query: QueryS
 
 
 def _plan_scan(spark: SparkSession, source: Source, query: QuerySpec) -> ConnectResult:
+    """Plan a query over one source, by the pushdown reader if it can scan the source, or else by the server's reader.
+
+    The server analyzes its own scan first, so that errors in the predicate name `where`.
+    """
     relation = ConnectRelation.open(spark, source)
     projection = relation.projection(query.columns)
     interval = None if query.interval is None else _interval_condition(relation, query.interval)
@@ -137,8 +141,8 @@ def _plan_scan(spark: SparkSession, source: Source, query: QuerySpec) -> Connect
         frame = frame.selectExpr(*projection.select_items)
         return frame if query.limit is None else frame.limit(query.limit)
 
-    whole = f"{interval} AND (\n{query.where}\n)" if interval and query.where else interval or query.where
-    request = relation.request(projection, whole)
+    predicate = f"{interval} AND (\n{query.where}\n)" if interval and query.where else interval or query.where
+    request = relation.request(projection, predicate)
 
     def result(
         scan: Scan,

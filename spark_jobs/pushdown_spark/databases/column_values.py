@@ -88,6 +88,7 @@ class TargetColumn:
             )
 
     def _check_strings(self, values: pa.Array) -> None:
+        """Check that the column stores every string unchanged."""
         try:
             values.validate(full=True)
         except pa.ArrowInvalid:
@@ -118,10 +119,10 @@ class TargetColumn:
         parts = text.split(",") if self.declared.startswith("set(") else [text]
         return ",".join(label for label in self.labels if label in parts) == text
 
-    def _check_length(self, lengths: pa.Array, unit: str, most: int | None) -> None:
-        if most is not None:
+    def _check_length(self, lengths: pa.Array, unit: str, limit: int | None) -> None:
+        if limit is not None:
             longest = pc.max(lengths).as_py() or 0
-            self._require(longest <= most, f"a value of {longest:,} {unit}, and takes at most {most:,}")
+            self._require(longest <= limit, f"a value of {longest:,} {unit}, and takes at most {limit:,}")
 
     def _check_integers(self, values: pa.Array) -> None:
         if self.bounds is not None:

@@ -188,6 +188,7 @@ def _create(
     table: RemoteTable,
     driver: str,
 ) -> JdbcTransport:
+    """Return the transport: the database's URL, the driver's properties, and the SQL that begins a session."""
     port = f":{address.port}" if address.port else ""
     target = f"{address.host}{port}/{address.database}"
     common = {

@@ -23,12 +23,12 @@ _LOST = frozenset(
 """Temporary errors: too many connections, shutdown, network, locks."""
 _TIMEOUTS = frozenset({1969, 3024})
 _TLS_MESSAGES = ("SSL", "certificate", "CERTIFICATE")
-_READ = 1 << 20
+_READ_BYTES = 1 << 20
 _MIN_OUTPUT_BYTES = 1 << 20
 """Bytes of lines to collect before they are parsed. A server that uses TLS sends 16 KB at a time."""
 _MAX_PAYLOAD = 0xFFFFFF
 """A payload of this length continues in the next packet."""
-_HEADER = 4
+_HEADER_BYTES = 4
 _NULL, _TWO_BYTES, _THREE_BYTES, _EIGHT_BYTES, _ERROR = 0xFB, 0xFC, 0xFD, 0xFE, 0xFF
 _PREFIXES = {_TWO_BYTES: 3, _THREE_BYTES: 4, _EIGHT_BYTES: 9}
 """Bytes before the string by the first byte of the payload. Strings of up to 250 bytes have one byte before them."""
@@ -191,8 +191,8 @@ def _csv_type(target: pa.DataType) -> pa.DataType:
 def row_lines(stream: BinaryIO) -> Iterator[bytes]:
     """Yield the strings of a result of one column as lines, about a megabyte at a time.
 
-    PyMySQL reads each row's packet with several calls and has no public method that reads many: a scan of two columns
-    would take five times as long. A packet has this layout:
+    This reads many packets at once. PyMySQL reads each packet with several calls, which takes longer. A packet has this
+    layout:
 
         3 bytes: length of the payload | 1 byte: sequence number | payload: length of the string, string
 
@@ -203,7 +203,7 @@ def row_lines(stream: BinaryIO) -> Iterator[bytes]:
     size = 0
     ended = False
     while not ended:
-        chunk = stream.read1(_READ)  # type: ignore[attr-defined]
+        chunk = stream.read1(_READ_BYTES)  # type: ignore[attr-defined]
         if not chunk:
             raise pymysql.err.OperationalError(2013, "Lost connection to the server while it sent rows")
         data = pending + chunk if pending else chunk
@@ -221,9 +221,9 @@ def _parse(data: bytes) -> tuple[list[bytes], int, bool]:
     """Return the strings of the complete rows, the position after them, and whether the result has ended."""
     strings: list[bytes] = []
     position, end = 0, len(data)
-    while position + _HEADER <= end:
+    while position + _HEADER_BYTES <= end:
         size = data[position] | data[position + 1] << 8 | data[position + 2] << 16
-        start = position + _HEADER
+        start = position + _HEADER_BYTES
         if start + size > end:
             break
         if size == _MAX_PAYLOAD:
@@ -248,12 +248,12 @@ def _parse(data: bytes) -> tuple[list[bytes], int, bool]:
 def _join_payloads(data: bytes, position: int) -> tuple[bytes, int | None]:
     """Return the payload of a row with several packets and the position after it, None if it is incomplete."""
     parts = []
-    while position + _HEADER <= len(data):
+    while position + _HEADER_BYTES <= len(data):
         size = int.from_bytes(data[position : position + 3], "little")
-        if position + _HEADER + size > len(data):
+        if position + _HEADER_BYTES + size > len(data):
             break
-        parts.append(data[position + _HEADER : position + _HEADER + size])
-        position += _HEADER + size
+        parts.append(data[position + _HEADER_BYTES : position + _HEADER_BYTES + size])
+        position += _HEADER_BYTES + size
         if size < _MAX_PAYLOAD:
             return b"".join(parts), position
     return b"", None

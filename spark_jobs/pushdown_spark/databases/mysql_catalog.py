@@ -59,6 +59,7 @@ _TYPE_NAMES = {
     FIELD_TYPE.GEOMETRY: "geometry",
 }
 _BINARY_COLLATION = 63
+"""The number of the collation `binary` in the protocol."""
 
 
 def mysql_table(

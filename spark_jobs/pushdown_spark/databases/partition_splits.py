@@ -105,6 +105,10 @@ def _split_by_pages(client: Client, table: RemoteTable, count: int) -> Partition
 
 
 def _split_by_key(client: Client, table: RemoteTable, spec: RemoteSourceSpec, count: int) -> PartitionSplits:
+    """Return ranges of the partition column.
+
+    They divide the given bounds, or else PostgreSQL's histogram of the column, or else the extent of its values.
+    """
     column = table.column(spec.partition_column or "")
     if column is None:
         names = ", ".join(column.name for column in table.columns)

@@ -1,4 +1,4 @@
-"""Rows in the binary format of PostgreSQL's COPY, which the server reads in less than half of the time of CSV.
+"""Rows in the binary format of PostgreSQL's COPY, which the server reads faster than CSV.
 
 A row is the number of its fields, and for each field its length and its bytes, in network byte order. The length of
 NULL is -1. Arrow and numpy build a whole batch at once:
@@ -25,6 +25,7 @@ from pushdown_spark.databases.column_values import TargetColumn
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
 _NULL = -1
+"""The length of NULL."""
 _INTEGERS = {"smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64()}
 _FLOATS = {"real": pa.float32(), "double precision": pa.float64()}
 _BYTES = re.compile(r"(?:text|bytea|json|character(?: varying)?)(?:\(\d+\))?")
@@ -38,6 +39,7 @@ _BASE, _BASE_DIGITS = 10_000, 4
 _MAX_DECIMAL_DIGITS = 18
 """Decimal digits that fit into 64 bits."""
 _NEGATIVE = 0x4000
+"""The sign of a negative numeric."""
 Bytes = npt.NDArray[np.uint8]
 
 

@@ -79,7 +79,7 @@ class RemoteScan(Scan):
         self._splits: PartitionSplits | None = None
         """Splits that `fetch_local` planned, for the next call of `frame`."""
         self._queries: dict[int | None, RemoteQuery] = {}
-        """Queries of the whole table by their limit. Writing thousands of constants takes 0.1 s."""
+        """Queries of the whole table by their limit, because writing thousands of constants takes time."""
         self._lookup_key: tuple[str, ...] = ()
         """Columns of the primary key, if the rows are to be looked up by it."""
 

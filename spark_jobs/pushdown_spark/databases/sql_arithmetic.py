@@ -112,12 +112,12 @@ class ArithmeticWriter:
     def integers(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> TypedExpression:
         """Return `left operator right` for `+`, `-` and `*` of two integers."""
         outcome = _outcome(operator, left.range, right.range)
-        if not outcome.is_within(_LONG) and self._may_clamp(operator, left, right):
-            return self._clamp(operator, left, right)
         if outcome.is_within(_LONG):
             # PostgreSQL computes narrower integers with fewer bits. Sums and products have enough.
             is_wide = isinstance(left.tree, exp.Add | exp.Sub | exp.Mul)
             one, two = left.tree if is_wide else self._long(left), right.tree
+        elif self._may_clamp(operator, left, right):
+            return self._clamp(operator, left, right)
         else:
             one, two = self._wide(left, right), self._wide(right, left)
         return self.guard_overflow(binary(operator, one, two), wider_type(left, right), outcome)

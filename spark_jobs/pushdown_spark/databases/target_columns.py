@@ -75,6 +75,10 @@ def _column_of(name: str, table: RemoteTable, case_sensitive: bool) -> RemoteCol
 
 
 def _target_column(field: t.StructField, column: RemoteColumn | None, dialect: Dialect) -> TargetColumn:
+    """Return a column of the table, with the limits within which it stores values of Spark's type unchanged.
+
+    Raises BadSpecError if it does not take the type.
+    """
     assert column is not None
     declared, target = column.remote_type, _value_type(column)
     if not _takes(field.dataType, target) or _ROUNDED.match(declared) or _is_geometry(field.dataType, declared):
@@ -139,8 +143,8 @@ def _bounds(target: t.DataType, declared: str, dialect: Dialect) -> tuple[int, i
     if dialect.is_mysql and (bit := _BIT.fullmatch(declared)):
         return 0, 2 ** int(bit[1]) - 1
     if isinstance(target, t.FloatType | t.DoubleType):
-        most = 2**24 if isinstance(target, t.FloatType) else _MAX_EXACT_DOUBLE
-        return -most, most
+        largest = 2**24 if isinstance(target, t.FloatType) else _MAX_EXACT_DOUBLE
+        return -largest, largest
     if isinstance(target, t.DecimalType):
         limit = 10 ** (target.precision - target.scale) - 1
         return (0 if "unsigned" in declared else -limit), limit

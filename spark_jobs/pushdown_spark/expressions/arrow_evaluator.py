@@ -143,8 +143,8 @@ class BatchColumns:
 class _SelectedRows(BatchColumns):
     """Some rows of a batch. Columns are gathered when they are needed."""
 
-    def __init__(self, whole: BatchColumns, indices: pa.Array) -> None:
-        self._whole = whole
+    def __init__(self, source: BatchColumns, indices: pa.Array) -> None:
+        self._source = source
         self._indices = indices
         self._arrays = {}
 
@@ -152,7 +152,7 @@ class _SelectedRows(BatchColumns):
         return len(self._indices)
 
     def _look_up(self, path: Path) -> pa.Array:
-        return self._whole.array(path).take(self._indices)
+        return self._source.array(path).take(self._indices)
 
 
 _Evaluate = Callable[[BatchColumns, bool], pa.BooleanArray]

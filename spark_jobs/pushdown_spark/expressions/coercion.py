@@ -80,12 +80,12 @@ def in_list(column: Column, constants: Sequence[Literal], *, has_null: bool) -> 
     _check_types(column, constants)
     if column.type is LogicalType.INTEGER and len({constant.type is LogicalType.STRING for constant in constants}) > 1:
         raise UnsupportedError("strings among numbers may cast the column to strings")
+    if column.type is LogicalType.DATE and any(constant.type is LogicalType.TIMESTAMP for constant in constants):
+        raise UnsupportedError("a list of timestamps casts dates to timestamps")
     if column.type in FLOATING:
         return _float_list(column, _as_float(column, constants, in_list=True), has_null)
     if column.type in (LogicalType.STRING, LogicalType.BINARY):
         return _values_in(column, [_not_null(constant.value) for constant in constants], has_null)
-    if any(constant.type is LogicalType.TIMESTAMP for constant in constants) and column.type is LogicalType.DATE:
-        raise UnsupportedError("a list of timestamps casts dates to timestamps")
     domain = _domain(column)
     if column.type is LogicalType.INTEGER and all(constant.type is LogicalType.INTEGER for constant in constants):
         # Most long lists are lists of integers.
@@ -191,16 +191,16 @@ def _canonical_integers(column: Column, constants: Sequence[Literal]) -> list[in
 def _check_precision(column: Column, constants: Sequence[Literal], in_list: bool) -> None:
     """Raise UnsupportedError if the common decimal type of column and constants needs more than 38 digits."""
     if column.type is LogicalType.INTEGER:
-        whole, scale = INTEGER_DIGITS[column.storage.bit_width], 0
+        integer_digits, scale = INTEGER_DIGITS[column.storage.bit_width], 0
         if all(constant.type is LogicalType.INTEGER for constant in constants):
             return
     else:
-        whole, scale = column.storage.precision - column.storage.scale, column.storage.scale
+        integer_digits, scale = column.storage.precision - column.storage.scale, column.storage.scale
     for constant in constants:
         narrow = constant.type is LogicalType.INTEGER and constant.is_literal and not in_list
-        digits = len(str(abs(int(str(constant.value))))) if narrow else constant.whole
-        whole, scale = max(whole, digits), max(scale, constant.scale)
-    if whole + scale > MAX_PRECISION:
+        digits = len(str(abs(int(str(constant.value))))) if narrow else constant.integer_digits
+        integer_digits, scale = max(integer_digits, digits), max(scale, constant.scale)
+    if integer_digits + scale > MAX_PRECISION:
         raise UnsupportedError(f"column and constant have no common decimal type of {MAX_PRECISION} digits")
 
 

@@ -77,15 +77,15 @@ def prefetch(fold: Fold, expressions: Sequence[str]) -> Fold:
     return lambda sql: known[sql] if sql in known else fold(sql)
 
 
-def whole_number(node: exp.Expr, depth: int = _MAX_DEPTH) -> int | None:
+def integer_value(node: exp.Expr, depth: int = _MAX_DEPTH) -> int | None:
     """Evaluate sums and products of integers where every step fits into 32 bits, as Spark does; else return None.
 
     Expressions that are nested more than `depth` levels deep are left to Spark.
 
     >>> import sqlglot
-    >>> whole_number(sqlglot.parse_one("60 * (24 - 1)"))
+    >>> integer_value(sqlglot.parse_one("60 * (24 - 1)"))
     1380
-    >>> whole_number(sqlglot.parse_one("100000 * 100000"))
+    >>> integer_value(sqlglot.parse_one("100000 * 100000"))
     """
     if not depth:
         return None
@@ -94,9 +94,9 @@ def whole_number(node: exp.Expr, depth: int = _MAX_DEPTH) -> int | None:
     if isinstance(node, exp.Literal) and not node.is_string and len(node.name) <= _INT_DIGITS and node.is_int:
         value = int(node.name)
     elif isinstance(node, exp.Neg):
-        inner = whole_number(node.this, depth - 1)
+        inner = integer_value(node.this, depth - 1)
         value = None if inner is None else -inner
     elif operation := _ARITHMETIC.get(type(node)):
-        left, right = (whole_number(side, depth - 1) for side in (node.this, node.expression))
+        left, right = (integer_value(side, depth - 1) for side in (node.this, node.expression))
         value = None if left is None or right is None else operation(left, right)
     return value if value is not None and -(2**31) <= value < 2**31 else None

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.conjuncts import short_sql
-from pushdown_spark.expressions.constant_folding import is_constant, whole_number
+from pushdown_spark.expressions.constant_folding import integer_value, is_constant
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.expressions.types import EPOCH_ORDINAL, MICROSECONDS_PER_DAY, TEMPORAL, LogicalType, Value
 
@@ -22,13 +22,13 @@ from pushdown_spark.expressions.types import EPOCH_ORDINAL, MICROSECONDS_PER_DAY
 class Literal:
     """A constant with Spark's type. Dates are days and timestamps are microseconds since 1970-01-01.
 
-    `whole` and `scale` are the numbers of digits before and after the point in Spark's type. `is_literal` is True for
-    a number that is written out, neither computed nor cast: Spark gives such integers the narrowest type.
+    `integer_digits` and `scale` are the numbers of digits before and after the point in Spark's type. `is_literal` is
+    True for a number that is written out, neither computed nor cast: Spark gives such integers the narrowest type.
     """
 
     type: LogicalType
     value: Value | None
-    whole: int = 0
+    integer_digits: int = 0
     scale: int = 0
     is_literal: bool = False
 
@@ -108,7 +108,7 @@ def _plain_literal(node: exp.Expr, column_type: LogicalType) -> Literal | None:
         return _number_literal(node.name)
     if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
         return _number_literal("-" + node.this.name)
-    if (number := whole_number(node)) is not None:
+    if (number := integer_value(node)) is not None:
         return Literal(LogicalType.INTEGER, number, INTEGER_DIGITS[32])
     if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
         return _cast(node.this, node.to, column_type)
@@ -247,5 +247,5 @@ def _micros(text: str) -> int:
     cycles = (year - 1) // 400
     days = date(year - 400 * cycles, month, day).toordinal() - EPOCH_ORDINAL + cycles * 146_097
     hours, minutes, seconds = (int(match[part] or 0) for part in (4, 5, 6))
-    whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    return whole * _MICROSECONDS + int((match[7] or "0").ljust(6, "0"))
+    total_seconds = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    return total_seconds * _MICROSECONDS + int((match[7] or "0").ljust(6, "0"))

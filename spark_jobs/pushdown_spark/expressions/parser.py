@@ -1,7 +1,7 @@
 """Parses Spark SQL predicates into syntax trees.
 
 SQL that sqlglot and Spark may read differently has no tree: Spark then evaluates the whole predicate. Long lists of
-integers are taken out of the text before it is parsed, because parsers need about ten microseconds for each literal.
+integers are taken out of the text before it is parsed, because parsers are slow with thousands of literals.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def parse_predicate(text: str) -> exp.Expr | None:
 def with_intervals_grouped(tree: Tree) -> Tree:
     """Put parentheses around intervals of several units, in place.
 
-    sqlglot reads `x - INTERVAL 1 YEAR 2 MONTHS` as a difference whose right side is a sum, and writes it as two steps,
+    sqlglot reads `x - INTERVAL 1 YEAR 2 MONTHS` as a difference whose right side is a sum. It would write two steps,
     `x - INTERVAL 1 YEAR + INTERVAL 2 MONTHS`. No other sum without parentheses is the right side of a sum, or an
     operand of an operator that binds more tightly.
     """

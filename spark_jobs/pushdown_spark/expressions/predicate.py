@@ -31,7 +31,7 @@ EVERY_ROW = "the predicate calls a function that must see every row or depends o
 
 @dataclass(frozen=True)
 class Predicate:
-    """A WHERE clause, without the word.
+    """The condition of a WHERE clause.
 
     `sql` is the whole text, which Spark evaluates again in any case. `tree` is None if only Spark can parse the text.
     """
@@ -46,7 +46,7 @@ class Predicate:
 
     @cached_property
     def conjuncts(self) -> tuple[exp.Expr, ...]:
-        """The parts that top-level ANDs join. Empty if only Spark can parse the predicate."""
+        """The operands of the top-level ANDs. Empty if only Spark can parse the predicate."""
         return () if self.tree is None else tuple(conjuncts(self.tree))
 
     @cached_property
@@ -54,7 +54,7 @@ class Predicate:
         """The conjuncts as Spark SQL: the whole text if only Spark can parse it."""
         if self.tree is None:
             return (self.sql,)
-        return tuple(part.sql(dialect="spark", copy=False) for part in self.conjuncts)
+        return tuple(conjunct.sql(dialect="spark", copy=False) for conjunct in self.conjuncts)
 
     @property
     def has_backslashes(self) -> bool:

@@ -243,12 +243,13 @@ def _may_be(node: Node, truth: bool, contains: Callable[[Path, Value], bool]) ->
             return _may_be(part, not truth, contains)
         case IsTrue(part=part) if truth:
             return _may_be(part, True, contains)
-        case Comparison() | InList() if truth and (values := _values(node)) is not None:
+        case Comparison() | InList() if truth and (values := _values_to_look_up(node)) is not None:
             return any(contains(node.column.path, value) for value in values)
     return True
 
 
 def _lookups(node: Node, truth: bool) -> Iterator[tuple[Column, tuple[Value, ...]]]:
+    """Yield the columns, with the values that `_may_be` looks up in them."""
     match node:
         case And(parts=parts) | Or(parts=parts):
             for part in parts:
@@ -257,11 +258,11 @@ def _lookups(node: Node, truth: bool) -> Iterator[tuple[Column, tuple[Value, ...
             yield from _lookups(part, not truth)
         case IsTrue(part=part) if truth:
             yield from _lookups(part, True)
-        case Comparison() | InList() if truth and (values := _values(node)) is not None:
+        case Comparison() | InList() if truth and (values := _values_to_look_up(node)) is not None:
             yield node.column, values
 
 
-def _values(node: Comparison | InList) -> tuple[Value, ...] | None:
+def _values_to_look_up(node: Comparison | InList) -> tuple[Value, ...] | None:
     """Return the values that satisfy an equality or a list, as a bloom filter stores them; None for other tests."""
     values = node.values if isinstance(node, InList) else (node.value,)
     is_range = isinstance(node, Comparison) and node.op is not Op.EQ

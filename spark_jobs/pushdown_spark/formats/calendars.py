@@ -31,7 +31,7 @@ class OldValues:
     def are_as_stored(self, metadata: Mapping[str, bytes], *, by_option: bool) -> bool:
         """Return whether Spark reads the values as stored, given the key-value pairs of a file.
 
-        `by_option` is the answer for files of other writers.
+        `by_option` is the result for files of other writers.
         """
         version = metadata.get(_SPARK_VERSION)
         return by_option if version is None else version >= self.since and self.legacy_key not in metadata

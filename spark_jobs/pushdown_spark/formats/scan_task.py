@@ -62,13 +62,13 @@ Metrics = TypeVar("Metrics", bound=FileMetrics)
 Item = TypeVar("Item")
 
 
-def spread(items: Sequence[Item], most: int) -> Sequence[Item]:
-    """Return at most `most` items, evenly spread, beginning with the first. Samples are taken from them.
+def spread(items: Sequence[Item], limit: int) -> Sequence[Item]:
+    """Return at most `limit` items, evenly spread, beginning with the first. Samples are taken from them.
 
     >>> spread("abcdefg", 3)
     'ace'
     """
-    return items[:: max(1, len(items) // most)][:most]
+    return items[:: max(1, len(items) // limit)][:limit]
 
 
 def sum_metrics(metrics: Iterable[Metrics]) -> Metrics:

@@ -85,6 +85,7 @@ def reorder_joins(
 def _reorder_text(
     spark: SparkSession, sql: str, options: JoinOptions, statistics: SessionTableStatistics
 ) -> ReorderedJoins:
+    """Reorder the joins of SQL text. A query that sqlglot cannot read stays as it is written."""
     try:
         return _TextQuery(spark, sql, options, statistics).reorder()
     except (UnreadableQueryError, RecursionError) as problem:
@@ -203,6 +204,7 @@ class _DataFrameJoins:
         return [old if new is None else new for old, new in zip(plans, rewritten, strict=True)]
 
     def _rewrite_chain(self, plan: JavaObject, chain: CatalystChain) -> JavaObject | None:
+        """Return the plan of a chain in its best order, or None if neither the chain nor its items change."""
         items = self._rewrite_all(chain.items)
         decision = self._decide(chain)
         if decision is None:

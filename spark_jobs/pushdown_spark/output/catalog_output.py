@@ -79,7 +79,7 @@ class EntryFollower:
             return
         if change.statement is not None:
             is_own = table.properties.get(_ATTEMPT) == change.attempt
-            # To drop a table deletes its files.
+            # Dropping a table deletes its files.
             if is_own and not has_files(self._files, self._location):
                 self._entry.drop()
             return

@@ -18,7 +18,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -96,9 +96,9 @@ class CommitLog:
         `require_claim` raises if a later attempt of the same run has begun, whose lock this attempt must not take. A
         commit that the block cannot undo keeps its lock, so that the next process undoes it.
         """
-        self._number = self._acquire(require_claim)
+        self._number = self._acquire_lock(require_claim)
         ended = threading.Event()
-        heartbeat = threading.Thread(target=self._beat, args=(self._number, ended), daemon=True)
+        heartbeat = threading.Thread(target=self._send_heartbeats, args=(self._number, ended), daemon=True)
         heartbeat.start()
         try:
             self._repair()
@@ -106,7 +106,7 @@ class CommitLog:
         finally:
             ended.set()
             heartbeat.join()
-            self._release()
+            self._release_lock()
 
     def commit(self, journal: Journal) -> None:
         """Make the moves of a journal, within `lock`. If one fails, undo all of them and raise.
@@ -149,7 +149,7 @@ class CommitLog:
                 self._files.write_text(note, json.dumps(commits))
         self._files.delete(journal.aside)
         self._files.delete(journal.rows)
-        self._drop(path)
+        self._delete_journal(path)
 
     def _repair(self) -> None:
         """Undo the commits of lower locks, or complete them if all their moves were made."""
@@ -157,9 +157,9 @@ class CommitLog:
             text = self._files.read_text(path)
             if text is not None:
                 self._undo_or_complete(fence(self._files, Journal.model_validate_json(text), self._number), path)
-        for number in self._locks():
+        for number in self._read_locks():
             if number < self._number:
-                self._forget(number)
+                self._delete_lock(number)
         for name in self._files.names(self._paths.commits):
             if name.endswith((DRAFT, _PROGRESS)):
                 self._files.delete(f"{self._paths.commits}/{name}")
@@ -183,26 +183,27 @@ class CommitLog:
         if journal.change is not None:
             self._catalog.revert(journal.change)
         self._files.delete(journal.aside)
-        self._drop(path)
+        self._delete_journal(path)
 
     def _moves(self, journal: Journal, path: str) -> Moves:
         return Moves(self._files, journal, path + _PROGRESS)
 
-    def _drop(self, path: str) -> None:
+    def _delete_journal(self, path: str) -> None:
         """Delete the journal of a complete or undone commit."""
         self._files.delete(path)
         # Last, because it shows that the commit is complete.
         self._files.delete(path + _PROGRESS)
 
-    def _acquire(self, require_claim: Callable[[], None]) -> int:
+    def _acquire_lock(self, require_claim: Callable[[], None]) -> int:
+        """Wait for the lock, and return its number. The lock of a dead process is followed by the next number."""
         observed: object = None
         since = time.monotonic()
         pause = _MIN_PAUSE_SECONDS
         while True:
             require_claim()
-            locks = self._locks()
+            locks = self._read_locks()
             if not locks:
-                if self._create(1, _Lock()):
+                if self._create_lock(1, _Lock()):
                     return 1
                 continue
             state = (locks, [self._files.read_text(self._path("heartbeat", number)) for number in locks])
@@ -210,17 +211,26 @@ class CommitLog:
                 observed, since = state, time.monotonic()
             is_dead = time.monotonic() - since >= self._patience
             if is_dead or all(map(self._is_earlier_attempt, locks.values())):
-                newest = max(locks)
-                if self._create(newest + 1, locks[newest]):
-                    if self._lock(newest) == locks[newest]:
-                        return newest + 1
-                    # Another process has completed the repair in the meantime.
-                    self._files.delete(self._path("lock", newest + 1))
+                number = self._take_over(locks)
+                if number is not None:
+                    return number
             else:
                 time.sleep(pause)
                 pause = min(2 * pause, _MAX_PAUSE_SECONDS)
 
-    def _create(self, number: int, before: _Lock) -> bool:
+    def _take_over(self, locks: Mapping[int, _Lock]) -> int | None:
+        """Create the lock after the newest one, and return its number. None if another process was faster."""
+        newest = max(locks)
+        number = newest + 1
+        if not self._create_lock(number, locks[newest]):
+            return None
+        if self._read_lock(newest) == locks[newest]:
+            return number
+        # Another process has completed the repair in the meantime.
+        self._files.delete(self._path("lock", number))
+        return None
+
+    def _create_lock(self, number: int, before: _Lock) -> bool:
         lock = {
             "run": self._paths.run,
             "attempt": self._paths.attempt,
@@ -232,13 +242,13 @@ class CommitLog:
     def _is_earlier_attempt(self, lock: _Lock) -> bool:
         return lock.run == self._paths.run and lock.attempt != self._paths.attempt
 
-    def _locks(self) -> dict[int, _Lock]:
+    def _read_locks(self) -> dict[int, _Lock]:
         """Return all locks by their numbers."""
         stems = (name.removesuffix(_LOCK) for name in self._files.names(self._paths.commits) if name.endswith(_LOCK))
-        locks = {int(stem): self._lock(int(stem)) for stem in stems}
+        locks = {int(stem): self._read_lock(int(stem)) for stem in stems}
         return {number: lock for number, lock in locks.items() if lock is not None}
 
-    def _lock(self, number: int) -> _Lock | None:
+    def _read_lock(self, number: int) -> _Lock | None:
         """Return a lock, None if there is no lock with this number."""
         text = self._files.read_text(self._path("lock", number))
         if text is None:
@@ -250,7 +260,7 @@ class CommitLog:
         return _Lock(content["run"], content["attempt"], content["follows"])
 
     def _require_lock(self) -> None:
-        locks = self._locks()
+        locks = self._read_locks()
         own_lock = locks.get(self._number)
         later = locks.get(self._number + 1)
         is_held = own_lock is not None and own_lock.attempt == self._paths.attempt
@@ -260,21 +270,21 @@ class CommitLog:
                 f"has begun, or this process did not respond for {self._patience:.0f} seconds. No row of it was kept"
             )
 
-    def _release(self) -> None:
+    def _release_lock(self) -> None:
         """Delete the lock, unless a commit that could not be undone needs it."""
         if not self._files.exists(self._journal):
-            self._forget(self._number)
+            self._delete_lock(self._number)
         self._files.delete_empty(self._paths.commits)
         self._files.delete_empty(self._paths.control)
 
-    def _forget(self, number: int) -> None:
+    def _delete_lock(self, number: int) -> None:
         """Delete a lock of a dead process or of this attempt, but not a newer lock of another process."""
-        lock = self._lock(number)
+        lock = self._read_lock(number)
         if lock is not None and (number < self._number or lock.attempt == self._paths.attempt):
             self._files.delete(self._path("heartbeat", number))
             self._files.delete(self._path("lock", number))
 
-    def _beat(self, number: int, ended: threading.Event) -> None:
+    def _send_heartbeats(self, number: int, ended: threading.Event) -> None:
         beat = 0
         while not ended.wait(self._patience / _BEATS):
             beat += 1

@@ -170,7 +170,7 @@ class IcebergTable(ConnectorTable):
         table = self._iceberg()
         for name in list(table.refs()):
             if name.startswith(self._branches):
-                self._drop(table, name)
+                self._remove_branch(table, name)
 
     def change(self, write: Callable[[str], None], *, reads_table: bool) -> Commit | None:
         """Change the table in one snapshot, again after each commit of others that is in the way."""
@@ -180,11 +180,11 @@ class IcebergTable(ConnectorTable):
                 # Without a first snapshot, no change could be picked that is not an append.
                 table.newFastAppend().commit()
             branch = f"{self._branches}{uuid.uuid4().hex[:8]}"
-            start = self._create(table, branch)
+            start = self._create_branch(table, branch)
             if start is None:
                 continue
             try:
-                # The branch exists already, so that a commit after this look is in the way of the pick.
+                # The branch exists already, so that a commit after this check prevents the pick.
                 if (commit := self.find_commit()) is not None:
                     return commit
                 write(f"{self.sql}.{quote_name(f'{_BRANCH}{branch}')}")
@@ -192,7 +192,7 @@ class IcebergTable(ConnectorTable):
                     picked = self.find_commit()
                     return None if picked is None else replace(picked, is_own=True)
             finally:
-                self._drop(table, branch)
+                self._remove_branch(table, branch)
         raise OutputConflictError(
             f"output: other programs have changed {self.name} {_MAX_CHANGES} times while this run was changing it. "
             "Nothing was committed; run the task again when they write less often"
@@ -209,7 +209,7 @@ class IcebergTable(ConnectorTable):
             )
         return error if message == str(error) else type(error)(message, code=error.code)
 
-    def _create(self, table: JavaObject, branch: str) -> int | None:
+    def _create_branch(self, table: JavaObject, branch: str) -> int | None:
         """Create a branch. Return the snapshot from which it starts, None if another commit is in the way."""
         # The age lets the table's own maintenance remove the branch of a run that was killed and never retried.
         update = table.manageSnapshots().createBranch(branch).setMaxRefAgeMs(branch, _MAX_AGE_MS)
@@ -219,7 +219,7 @@ class IcebergTable(ConnectorTable):
         snapshot = table.snapshot(branch)
         return None if snapshot is None else int(snapshot.snapshotId())
 
-    def _drop(self, table: JavaObject, branch: str) -> None:
+    def _remove_branch(self, table: JavaObject, branch: str) -> None:
         """Remove a branch. A retry, or the expiry of snapshots, removes one that stays."""
         with suppress(PySparkException, Py4JJavaError):
             table.manageSnapshots().removeBranch(branch).commit()

@@ -82,15 +82,19 @@ class SourceGuard:
                     )
 
     def _is_lost(self, root: _Root, deleted: str) -> bool:
+        """Return whether a commit that deletes a directory would delete files of a root by accident."""
         names_output = root.start is not None and _is_in(root.start, self._target)
         if root.path == deleted:
             return not names_output
         if _is_in(deleted, root.path):
+            # The root contains the directory.
             return not names_output and self._reads_beyond_partitions(root, deleted)
         if not _is_in(root.path, deleted):
             return False
+        # The directory contains the root.
         if not names_output or not self._is_part_of_output(root.path, deleted):
             return True
+        # The source names some files of the output, and the commit would delete the others too.
         return root.is_literal and not self._is_read_as_a_whole
 
     def _reads_beyond_partitions(self, root: _Root, deleted: str) -> bool:
@@ -125,6 +129,7 @@ class SourceGuard:
         return [root for root in roots if _is_in(root.path, self._target) or _is_in(self._target, root.path)]
 
     def _expand(self, source: ReadPath) -> Iterator[_Root]:
+        """Yield the roots of a source: the paths that match its pattern, and the targets of links in them."""
         literal = _LITERAL_PART.match(source.pattern)
         assert literal is not None, "the pattern matches an empty start"
         is_literal = literal.end() == len(source.pattern)

@@ -6,8 +6,8 @@
     commit     in one transaction: requires the claim, moves the rows, and marks the run as committed
     abort      deletes the staging tables and the claim
 
-If the table is missing, the staging table is renamed to it. MySQL and MariaDB cannot rename
-it within a transaction. The comment of the table shows a later attempt that the rename was made.
+If the table is missing, the staging table is renamed to it. MySQL and MariaDB cannot rename it within a transaction, so
+the comment of the table shows a later attempt that the rename was made.
 """
 
 from __future__ import annotations
@@ -274,6 +274,7 @@ class TableAttempt:
         ledger, staging = self._require_ledger(), self._require_change().staging
         if not self._is_new or not self.target.dialect.is_mysql or exists(connection, self.target):
             return False
+        # These databases rename outside of transactions. Because of the state, later attempts look for the table.
         with connection.transaction(self.target.lock):
             ledger.require_claim(connection)
             row_count = self._staged_rows(connection, partitions)
@@ -283,6 +284,7 @@ class TableAttempt:
         except PushdownError:
             if not exists(connection, self.target):
                 raise
+            # Either another program has made the table, or this rename succeeded and its response was lost.
             if comment_of(connection, self.target) != staging.marker:
                 with connection.transaction(self.target.lock):
                     ledger.require_claim(connection)

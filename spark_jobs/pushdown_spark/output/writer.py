@@ -83,9 +83,9 @@ class FileOutput(Output):
 
         An earlier attempt of the same run that is still writing can no longer commit.
 
-        Raises OutputExistsError if the output exists and the mode forbids changing it, BadSpecError if it has other
-        partition columns, is a table with a log of its own, its replacement would delete a source, or the job may not
-        write next to it.
+        Raises OutputExistsError if the output exists and the mode forbids changing it. Raises BadSpecError if the
+        output has other partition columns or is a table with a log of its own, if replacing it would delete a source,
+        or if the job may not write next to it.
         """
         try:
             return self._prepare()
@@ -282,6 +282,7 @@ class FileOutput(Output):
         return self._below_rows(staged).rpartition("/")[0].strip("/")
 
     def _journal(self, staged: list[FileEntry], partitions: list[str], emptied: Sequence[str]) -> Journal:
+        """Return the moves that put the staged rows into the output, by its mode."""
         if not (self._keeps_partitions and self._files.exists(self.paths.output)):
             moves = self._moves_of_everything(staged)
         elif self._mode is OutputMode.APPEND:

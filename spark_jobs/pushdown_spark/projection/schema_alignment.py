@@ -98,9 +98,11 @@ def _read_struct(file: t.StructType, table: t.StructType, alignment: _Alignment,
     file_fields = {alignment.rules.key(field.name): field for field in file.fields}
     fields = []
     for field in table.fields:
-        own = file_fields.get(alignment.rules.key(field.name))
+        file_field = file_fields.get(alignment.rules.key(field.name))
         name = f"{path}.{field.name}" if path else field.name
-        data_type = field.dataType if own is None else _read_type(own.dataType, field.dataType, alignment, name)
+        data_type = (
+            field.dataType if file_field is None else _read_type(file_field.dataType, field.dataType, alignment, name)
+        )
         if data_type is not None:
             fields.append(t.StructField(field.name, data_type, True, field.metadata))
     return t.StructType(fields)
@@ -145,8 +147,8 @@ def missing_column(file: t.StructType, required: t.StructType, rules: MergeRules
     file_fields = {rules.key(field.name): field for field in file.fields}
     for field in required.fields:
         name = f"{path}.{field.name}" if path else field.name
-        own = file_fields.get(rules.key(field.name))
-        missing = name if own is None else _missing_member(own.dataType, field.dataType, rules, name)
+        file_field = file_fields.get(rules.key(field.name))
+        missing = name if file_field is None else _missing_member(file_field.dataType, field.dataType, rules, name)
         if missing is not None:
             return missing
     return None

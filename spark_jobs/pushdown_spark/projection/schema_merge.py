@@ -44,7 +44,7 @@ class MergeRules:
 
 
 @dataclass(frozen=True)
-class _TypeCount:
+class _FoundType:
     """A type of a column, the number of files that have it, and one of these files."""
 
     data_type: t.DataType
@@ -59,17 +59,21 @@ def merge_schemas(files: Sequence[FileSchema], rules: MergeRules) -> t.StructTyp
     Raises SchemaConflictError, which names both files and types, with `error`, and with `widen` if Spark has no
     coercion either.
     """
-    return _merge_structs(_distinct(_TypeCount(file.schema, 1, file.file) for file in files), "", rules)
+    return _merge_structs(_distinct(_FoundType(file.schema, 1, file.file) for file in files), "", rules)
 
 
-def _merge_structs(types: Sequence[_TypeCount], path: str, rules: MergeRules) -> t.StructType:
-    ordered = sorted(types, key=lambda count: (-len(_fields(count)), count.data_type.json()))
-    members: dict[str, list[_TypeCount]] = {}
+def _merge_structs(types: Sequence[_FoundType], path: str, rules: MergeRules) -> t.StructType:
+    """Return a struct with the members of all types, in the order of the type with the most members.
+
+    Types with equally many members are ordered by their JSON, so that the order of the files does not matter.
+    """
+    ordered = sorted(types, key=lambda found: (-len(_fields(found)), found.data_type.json()))
+    members: dict[str, list[_FoundType]] = {}
     first_fields: dict[str, t.StructField] = {}
-    for count in ordered:
-        for member in _fields(count):
+    for found in ordered:
+        for member in _fields(found):
             key = rules.key(member.name)
-            members.setdefault(key, []).append(_TypeCount(member.dataType, count.files, count.example))
+            members.setdefault(key, []).append(_FoundType(member.dataType, found.files, found.example))
             first_fields.setdefault(key, member)
     return t.StructType(
         [
@@ -84,25 +88,25 @@ def _merge_structs(types: Sequence[_TypeCount], path: str, rules: MergeRules) ->
     )
 
 
-def _fields(count: _TypeCount) -> Sequence[t.StructField]:
-    assert isinstance(count.data_type, t.StructType)
-    return count.data_type.fields
+def _fields(found: _FoundType) -> Sequence[t.StructField]:
+    assert isinstance(found.data_type, t.StructType)
+    return found.data_type.fields
 
 
-def _merge_types(all_types: Sequence[_TypeCount], path: str, rules: MergeRules) -> t.DataType:
+def _merge_types(all_types: Sequence[_FoundType], path: str, rules: MergeRules) -> t.DataType:
     """Return the type of a column or member, from its types in all files that have it."""
-    types = _distinct(count for count in all_types if not isinstance(count.data_type, t.NullType))
+    types = _distinct(found for found in all_types if not isinstance(found.data_type, t.NullType))
     if not types:
         return rules.default_type
-    kinds = {_nested_kind(count.data_type) for count in types}
+    kinds = {_nested_kind(found.data_type) for found in types}
     if len(kinds) > 1:
         if rules.on_conflict is not OnSchemaConflict.NULL:
             first = types[0]
-            other = next(count for count in types if _nested_kind(count.data_type) != _nested_kind(first.data_type))
+            other = next(found for found in types if _nested_kind(found.data_type) != _nested_kind(first.data_type))
             raise _conflict(path, first, other)
-        files = {kind: sum(count.files for count in types if _nested_kind(count.data_type) == kind) for kind in kinds}
+        files = {kind: sum(found.files for found in types if _nested_kind(found.data_type) == kind) for kind in kinds}
         most_common = min(kinds, key=lambda kind: (-files[kind], kind))
-        types = [count for count in types if _nested_kind(count.data_type) == most_common]
+        types = [found for found in types if _nested_kind(found.data_type) == most_common]
     match types[0].data_type:
         case t.StructType():
             return _merge_structs(types, path, rules)
@@ -115,8 +119,8 @@ def _merge_types(all_types: Sequence[_TypeCount], path: str, rules: MergeRules) 
             return _merge_atoms(types, path, rules)
 
 
-def _inner(types: Iterable[_TypeCount], attribute: str) -> list[_TypeCount]:
-    return [_TypeCount(getattr(count.data_type, attribute), count.files, count.example) for count in types]
+def _inner(types: Iterable[_FoundType], attribute: str) -> list[_FoundType]:
+    return [_FoundType(getattr(found.data_type, attribute), found.files, found.example) for found in types]
 
 
 def _nested_kind(data_type: t.DataType) -> str:
@@ -125,31 +129,31 @@ def _nested_kind(data_type: t.DataType) -> str:
     return type(data_type).__name__ if is_nested else ""
 
 
-def _distinct(types: Iterable[_TypeCount]) -> list[_TypeCount]:
+def _distinct(types: Iterable[_FoundType]) -> list[_FoundType]:
     """Return each type once, with the files of all its occurrences, in an order that does not depend on the files."""
     # Many files share one schema object, so that it is converted to JSON once.
     keys: dict[int, str] = {}
-    by_json: dict[str, _TypeCount] = {}
-    for count in types:
-        key = keys.get(id(count.data_type)) or keys.setdefault(id(count.data_type), count.data_type.json())
-        before = by_json.get(key, _TypeCount(count.data_type, 0, count.example))
-        by_json[key] = _TypeCount(count.data_type, before.files + count.files, min(before.example, count.example))
+    by_json: dict[str, _FoundType] = {}
+    for found in types:
+        key = keys.get(id(found.data_type)) or keys.setdefault(id(found.data_type), found.data_type.json())
+        before = by_json.get(key, _FoundType(found.data_type, 0, found.example))
+        by_json[key] = _FoundType(found.data_type, before.files + found.files, min(before.example, found.example))
     return [by_json[key] for key in sorted(by_json)]
 
 
-def _merge_atoms(counts: Sequence[_TypeCount], path: str, rules: MergeRules) -> t.DataType:
-    types = [count.data_type for count in counts]
+def _merge_atoms(found_types: Sequence[_FoundType], path: str, rules: MergeRules) -> t.DataType:
+    types = [found.data_type for found in found_types]
     common = _lossless_type(types)
     if common is None and rules.is_inferred and all(isinstance(data_type, t.NumericType) for data_type in types):
         common = t.DoubleType()
     if common is not None:
         return common
     if rules.on_conflict is OnSchemaConflict.NULL:
-        return _most_common_type(counts)
+        return _most_common_type(found_types)
     coerced = coerced_type(types) if rules.on_conflict is OnSchemaConflict.WIDEN else None
     if coerced is not None:
         return coerced
-    raise _conflict(path, *_conflicting_pair(counts))
+    raise _conflict(path, *_conflicting_pair(found_types))
 
 
 def _lossless_type(types: Sequence[t.DataType]) -> t.DataType | None:
@@ -159,32 +163,32 @@ def _lossless_type(types: Sequence[t.DataType]) -> t.DataType | None:
     return common
 
 
-def _most_common_type(counts: Sequence[_TypeCount]) -> t.DataType:
+def _most_common_type(found_types: Sequence[_FoundType]) -> t.DataType:
     """Return the type that holds the values of the most files without loss, the first by name of several."""
     files_by_type: dict[str, int] = {}
     types: dict[str, t.DataType] = {}
-    for start in counts:
+    for start in found_types:
         common, files = start.data_type, start.files
-        for count in counts:
-            wider = lossless_type(common, count.data_type)
-            if count is not start and wider is not None:
-                common, files = wider, files + count.files
+        for found in found_types:
+            wider = lossless_type(common, found.data_type)
+            if found is not start and wider is not None:
+                common, files = wider, files + found.files
         name = common.simpleString()
         types[name] = common
         files_by_type[name] = max(files, files_by_type.get(name, 0))
     return types[min(types, key=lambda name: (-files_by_type[name], name))]
 
 
-def _conflicting_pair(counts: Sequence[_TypeCount]) -> tuple[_TypeCount, _TypeCount]:
+def _conflicting_pair(found_types: Sequence[_FoundType]) -> tuple[_FoundType, _FoundType]:
     """Return two types without a common lossless type."""
-    for at, left in enumerate(counts):
-        for right in counts[at + 1 :]:
+    for at, left in enumerate(found_types):
+        for right in found_types[at + 1 :]:
             if lossless_type(left.data_type, right.data_type) is None:
                 return left, right
-    return counts[0], counts[-1]
+    return found_types[0], found_types[-1]
 
 
-def _conflict(path: str, left: _TypeCount, right: _TypeCount) -> SchemaConflictError:
+def _conflict(path: str, left: _FoundType, right: _FoundType) -> SchemaConflictError:
     return SchemaConflictError(
         f"column {path} is {left.data_type.simpleString()} in {left.example} and "
         f"{right.data_type.simpleString()} in {right.example}, and no type holds both without loss; declare a schema, "

@@ -102,8 +102,8 @@ class Relation(ABC):
         resolved = self.projection([quote_name(name) for name in sorted(self.referenced_columns(tree) | others)])
         implicit = self.source.catalog.references(tree, self.schema, case_sensitive=self._case_sensitive)
         required = required_columns(tree, self.schema, case_sensitive=self._case_sensitive)
-        whole = merge_paths([ColumnPath((Member(name),)) for name in sorted(others)], case_sensitive=True)
-        request = self.request(replace(resolved, implicit=implicit, tree=required.merge(whole)), where)
+        complete = merge_paths([ColumnPath((Member(name),)) for name in sorted(others)], case_sensitive=True)
+        request = self.request(replace(resolved, implicit=implicit, tree=required.merge(complete)), where)
         return request, resolved.notes
 
     def parse(self, where: str) -> Predicate:
@@ -139,9 +139,7 @@ class Relation(ABC):
 
 
 class RelationWithoutFiles(Relation):
-    """A relation without known files and without file columns: a table of a database, a view, or any other table that
-    only Spark can read.
-    """
+    """A relation without known files: a table of a database, or a table or view that only Spark reads."""
 
     @property
     @abstractmethod

@@ -146,7 +146,7 @@ class AnalysisScan(Scan):
 
     @cached_property
     def _frame(self) -> DataFrame:
-        """The DataFrame. It is created on demand, because that takes Spark 10 ms."""
+        """The DataFrame. It is created on demand, because that takes time."""
         columns = [f"CAST(NULL AS {sql_type(field.dataType)}) AS {quote_name(field.name)}" for field in self._schema]
         return self._spark.sql(f"SELECT {', '.join(columns)} WHERE raise_error('{self._message}') IS NULL")
 

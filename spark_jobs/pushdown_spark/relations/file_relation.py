@@ -44,10 +44,10 @@ SCHEMA_CONDITIONS = frozenset({"UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "UNABLE_T
 class FileRelation(Relation):
     """A source of files. `open` makes one: it lists the files and finds their schema."""
 
-    def __init__(self, spark: SparkSession, source: Source, whole: FileRelation | None = None) -> None:
-        """`whole` is the relation that this one is a file group of; the group's source has the group's schema."""
+    def __init__(self, spark: SparkSession, source: Source, parent: FileRelation | None = None) -> None:
+        """With `parent`, this is the relation of one of its file groups, and `source` has the group's schema."""
         super().__init__(spark, source)
-        self._whole = whole
+        self._parent = parent
         self._schema_to_load: StructType | None = None
         self._listing: Listing | None = None
         is_inferred = source.format not in TYPED_FORMATS
@@ -111,8 +111,8 @@ class FileRelation(Relation):
     @property
     def roots(self) -> tuple[str, ...]:
         """The directories below which `dir0` counts."""
-        if self._whole is not None:
-            return self._whole.roots
+        if self._parent is not None:
+            return self._parent.roots
         files = {location(decode_uri(uri)) for uri in self.uris}
         qualify = HadoopFiles(self._spark).qualify
         return tuple(scan_root(path, is_file=location(path) in files) for path in map(qualify, self.source.paths))
@@ -276,9 +276,9 @@ class FileRelation(Relation):
 
     def implicit_values(self) -> ImplicitValues:
         """Return the values of the implicit columns, from Spark's own listing where files are not local."""
-        whole = self._whole or self
+        table = self._parent or self
         roots = self.roots
-        return ImplicitValues(self.source.catalog, roots, cache(lambda: _file_metadata(whole.listing, roots)))
+        return ImplicitValues(self.source.catalog, roots, cache(lambda: _file_metadata(table.listing, roots)))
 
 
 def has_unnamed_fields(source: Source) -> bool:

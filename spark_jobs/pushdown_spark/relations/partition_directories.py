@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 _MAX_DIRECTORIES = 1_000
 """Maximum number of directories for the pushdown readers, because reading their values takes time."""
 _NULL = "null"
-_OURS = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.ORC, SourceFormat.AVRO, SourceFormat.PARQUET})
+_PUSHDOWN_FORMATS = frozenset(
+    {SourceFormat.JSON, SourceFormat.CSV, SourceFormat.ORC, SourceFormat.AVRO, SourceFormat.PARQUET}
+)
 
 _ToSql = Callable[[str], str]
 """Converts a value that the JVM prints to an SQL constant."""
@@ -71,7 +73,7 @@ def with_directories(request: ScanRequest, *, case_sensitive: bool) -> ScanReque
         return request
     fields = t.StructType([field for field in request.native.schema.fields if field.name in names])
     try:
-        values = _values(request, fields, [_converter(field) for field in fields])
+        values = _directory_values(request, fields, [_converter(field) for field in fields])
     except UnsupportedError as problem:
         return replace(request, spark_only=str(problem))
     except (PySparkException, Py4JJavaError):
@@ -89,7 +91,7 @@ def _is_spark_only(request: ScanRequest) -> bool:
     )
     is_unparsed = request.predicate is not None and request.predicate.tree is None
     return (
-        source.format not in _OURS
+        source.format not in _PUSHDOWN_FORMATS
         or source.reader is ReaderChoice.SPARK
         or not source.filter_pushdown
         or is_unfiltered
@@ -98,7 +100,9 @@ def _is_spark_only(request: ScanRequest) -> bool:
     )
 
 
-def _values(request: ScanRequest, fields: t.StructType, converters: Sequence[_ToSql]) -> dict[str, tuple[str, ...]]:
+def _directory_values(
+    request: ScanRequest, fields: t.StructType, converters: Sequence[_ToSql]
+) -> dict[str, tuple[str, ...]]:
     """Return the values of each directory that Spark would read, as SQL constants.
 
     Raises UnsupportedError if they are unknown.
@@ -195,6 +199,7 @@ def columns_by_line(request: ScanRequest) -> dict[str, str]:
     directories = request.directories
     if directories is None:
         return {}
+    # A map numbers the directories. The number of a line's directory selects its values.
     numbers = ", ".join(f"{sql_text(path)}, {number}" for number, path in enumerate(directories.values))
     number = f"map({numbers})[regexp_replace({LINE_LOCATION}, '/[^/]*$', '')]"
     items = {}

@@ -219,7 +219,7 @@ def _unreadable_file(chain: Sequence[Link]) -> Classification | None:
     return None
 
 
-def _bad_text(chain: Sequence[Link]) -> Classification | None:
+def _parse_error(chain: Sequence[Link]) -> Classification | None:
     """Return a parse error with its line and character, both counted from 1, and the text from there on."""
     for link in chain:
         position, text = _PARSE_POSITION.search(link.message), _PARSED_TEXT.search(link.message)
@@ -299,7 +299,7 @@ _RULES: tuple[_Rule, ...] = (
     _no_directory,
     _database_error,
     _unreadable_file,
-    _bad_text,
+    _parse_error,
     _unknown_column,
     _spark_condition,
     _missing_library,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _MAX_ARGUMENT_BYTES = 256 << 10
 """The size limit of an argument, which py4j transfers as text."""
-_CHUNK = 2000
+_CHUNK_CHARACTERS = 2000
 """The number of characters that always fit into one write of the JVM."""
 
 
@@ -97,9 +97,9 @@ def java_string(spark: SparkSession, value: JavaObject) -> str:
     chunks, start = [], 0
     left = int(text.codePointCount(0, text.length()))
     while left:
-        end = text.offsetByCodePoints(start, min(left, _CHUNK))
+        end = text.offsetByCodePoints(start, min(left, _CHUNK_CHARACTERS))
         chunks.append(str(text.substring(start, end)))
-        start, left = end, left - min(left, _CHUNK)
+        start, left = end, left - min(left, _CHUNK_CHARACTERS)
     return "".join(chunks)
 
 

@@ -106,15 +106,17 @@ class QueryProgress:
 class TimeLeft:
     """An estimate of the time that work takes, from the part that is done.
 
-    Finished tasks change the part in steps. The speed is that until the last step, so that the estimate falls steadily
-    between two steps.
+    Finished tasks change the part in steps. The speed is measured from the start to the last step, so that the estimate
+    falls steadily between two steps.
     """
 
     def __init__(self, started: float) -> None:
         """Set when the work starts, in seconds of any clock."""
         self._unit = ""
         self._started = self._at = started
+        """The times of the start and of the last step."""
         self._first = self._done = 0
+        """The part that was done at these times."""
 
     def seconds(self, unit: str, done: int, total: int, now: float) -> float | None:
         """Return the seconds left, None if they are unknown. With another unit or less done, the work starts again.

@@ -32,7 +32,7 @@ class QueryWatch:
         self._spark = spark
         self.store: JavaObject = spark._jsparkSession.sharedState().statusStore()
         """Spark's `SQLAppStatusStore`."""
-        # The store learns about a query shortly after its start.
+        # The store registers a query shortly after its start.
         wait_for_events(spark)
         self._before = max(map(query_number, elements(self.store.executionsList().takeRight(1))), default=-1)
 
@@ -151,7 +151,7 @@ def stages_with_tag(spark: SparkSession, tag: str) -> set[int]:
 
 @contextmanager
 def count_stages(spark: SparkSession) -> Iterator[Callable[[], StageCounts]]:
-    """Yield a function that returns what the tasks of the stages have counted that start within the block."""
+    """Yield a function that returns the counts of the stages that start within the block."""
     with job_tag(spark) as tag:
         yield lambda: _stage_counts(spark, tag)
 
@@ -171,7 +171,7 @@ def _stage_counts(spark: SparkSession, tag: str) -> StageCounts:
 def _last_attempt(store: JavaObject, stage: int) -> JavaObject | None:
     """Return the last attempt of a stage, None if Spark has forgotten it.
 
-    Of the thousand stages that Spark keeps, it forgets those first that it skipped because their output was there.
+    Spark keeps a thousand stages. It first forgets those that it skipped because their output existed.
     """
     try:
         return store.lastStageAttempt(stage)

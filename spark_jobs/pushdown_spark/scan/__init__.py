@@ -1,1 +1,1 @@
-"""What every scan has in common: the interface, tasks, limits, metrics and advice."""
+"""The interface of scans, and their tasks, limits, metrics and advice."""

@@ -73,7 +73,7 @@ def with_constants(frame: DataFrame, request: ScanRequest, uris: Sequence[str]) 
 
 
 def with_constants_of_lines(frame: DataFrame, request: ScanRequest, uris: Sequence[str]) -> DataFrame:
-    """Add the same columns to rows that Spark has just parsed from lines of the files `uris`."""
+    """Add the columns of `with_constants` to rows that Spark has just parsed from lines of the files `uris`."""
     values = request.implicit_values
     added = [] if values is None else values.by_parsed_line(request.implicit, list(map(decode_uri, uris)))
     return _with_columns(frame, request, columns_by_line(request), added)

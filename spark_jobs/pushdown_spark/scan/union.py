@@ -34,42 +34,42 @@ class FileGroup:
     root: str | None
     rules: MergeRules
 
-    def source(self, whole: Source) -> Source:
+    def source(self, table_source: Source) -> Source:
         """Return the group as a source, with the schema that its files are read with."""
         schema = StructType([*self.schema_group.schema.fields, *self.partition_schema.fields])
         base = {} if self.root is None else {"basepath": escape_glob(self.root)}
         paths = tuple(map(escape_glob, self.schema_group.files))
-        return replace(whole, paths=paths, schema=ddl(schema), options={**whole.options, **base})
+        return replace(table_source, paths=paths, schema=ddl(schema), options={**table_source.options, **base})
 
     def output_schema(self, request: ScanRequest) -> StructType:
         """Return the requested columns that the group's DataFrame has."""
         data = select_columns(self.schema_group.schema, request.read_schema, self.rules)
         return StructType([*data.fields, *(f for f in self.partition_schema.fields if f.name in request.columns)])
 
-    def request(self, whole: ScanRequest, source: Source, predicate_columns: frozenset[str]) -> ScanRequest:
+    def request(self, table_request: ScanRequest, source: Source, predicate_columns: frozenset[str]) -> ScanRequest:
         """Return the request for the group.
 
         The group gets the predicate only if all columns of the predicate have the table's types in the group. Spark
         evaluates the predicate over the columns of the table in any case.
         """
-        pruned = select_columns(self.schema_group.schema, whole.read_schema, self.rules)
+        pruned = select_columns(self.schema_group.schema, table_request.read_schema, self.rules)
         types = {field.name: field.dataType for field in pruned.fields}
         has_same_types = (
-            whole.predicate is not None
-            and whole.predicate.tree is not None
+            table_request.predicate is not None
+            and table_request.predicate.tree is not None
             and all(
                 types.get(field.name) == field.dataType
-                for field in whole.read_schema.fields
+                for field in table_request.read_schema.fields
                 if field.name in predicate_columns
             )
         )
         partition_names = self.partition_schema.fieldNames()
         return replace(
-            whole,
+            table_request,
             source=source,
             schema=self.schema_group.schema,
-            columns=tuple(name for name in whole.columns if name in types or name in partition_names),
-            predicate=whole.predicate if has_same_types else None,
+            columns=tuple(name for name in table_request.columns if name in types or name in partition_names),
+            predicate=table_request.predicate if has_same_types else None,
             pruned=pruned,
         )
 

@@ -310,7 +310,7 @@ def test_the_reason_names_files_that_must_stay_on_the_class_path(
         assert f"does not allow {tmp_path / 'log4j2.properties'} on the class path" in caplog.text
 
 
-def test_an_archive_in_a_directory_that_the_user_named(
+def test_pods_use_the_archive_in_a_named_directory(
     installation: SparkInstallation, archive: ClassArchive, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in an image: pods of one task use the archive, and cannot write next to it."""

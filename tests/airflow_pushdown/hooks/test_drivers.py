@@ -374,7 +374,7 @@ def test_without_an_earlier_try_there_is_no_driver(make_hook: MakeHook) -> None:
 
 @pytest.fixture
 def make_yarn_hook(spark_python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeHook:
-    """Return a function that makes a hook for a try, with a resource manager that does not answer."""
+    """Return a function that makes a hook for a try, with a resource manager that does not respond."""
     extra = {"deploy-mode": "cluster", "yarn_resourcemanager_webapp_address": f"http://{HOST}:{free_port()}"}
     connection = {"conn_type": "spark", "host": "yarn", "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_YARN", json.dumps(connection))

@@ -38,7 +38,7 @@ def test_a_job_is_short_by_the_size_of_its_files(tmp_path: Path, name: str, mega
         assert (options(job(str(path))) == FAST_COMPILER) is is_small
 
 
-def test_all_sources_count(tmp_path: Path) -> None:
+def test_the_files_of_all_sources_count_together(tmp_path: Path) -> None:
     path = sparse(tmp_path / "a.csv", 60)
     assert options(job(path)) == FAST_COMPILER
     assert options(job(path, path)) != FAST_COMPILER

@@ -50,7 +50,7 @@ def findings(conn_id: str) -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
 
 
-def test_a_connection_with_a_host_alone(page: Page) -> None:
+def test_a_host_alone_makes_a_connection_that_passes_all_checks(page: Page) -> None:
     begin(page, "spark_local", "local[2]")
     save(page, "spark_local")
     lines = findings("spark_local")

@@ -113,7 +113,7 @@ def test_rows_are_written_and_a_retry_replaces_its_own(run: Run, events: Path, t
     assert result.sources["source"].reason == "over Spark Connect, only reader='pushdown' searches lines"
 
 
-def test_partitions_checks_and_modes(run: Run, events: Path, tmp_path: Path) -> None:
+def test_a_failed_check_keeps_the_partitions_of_an_earlier_run(run: Run, events: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     spec = scan(events, None, out, mode="overwrite", partition_by=["kind"], checks={"min_rows": 1, "unique": [["id"]]})
     spec["query"]["columns"] = None
@@ -211,7 +211,9 @@ def test_a_join_runs_as_written(run: Run, events: Path, tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_wrong_inputs(run: Run, events: Path, change: dict[str, object], message: str) -> None:
+def test_wrong_inputs_raise_and_delete_no_source(
+    run: Run, events: Path, change: dict[str, object], message: str
+) -> None:
     spec = scan(events)
     for name in ("where", "columns"):
         spec["query"] |= {name: change[name]} if name in change else {}

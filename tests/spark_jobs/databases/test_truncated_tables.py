@@ -67,7 +67,7 @@ def read(server: Server, settings: ConnectionSettings, retries: list[int], relat
 @REPLACING
 @pytest.mark.parametrize("relation", ["truncated", "truncated_view"])
 @pytest.mark.parametrize("few", [True, False], ids=["csv", "binary"])
-def test_read_that_waits_for_other_rows_returns_them(
+def test_a_read_that_waits_for_replaced_rows_returns_the_new_ones(
     postgresql_server: Server,
     writer: psycopg.Connection,
     few: bool,
@@ -129,7 +129,7 @@ def test_snapshot_from_before_a_refresh_is_an_error(postgresql_server: Server, w
         ("INSERT INTO parted VALUES (1), (2)", False),
     ],
 )
-def test_snapshot_from_before_partitions_change(
+def test_a_snapshot_from_before_partitions_were_removed_raises(
     postgresql_server: Server, writer: psycopg.Connection, change: str, is_error: bool
 ) -> None:
     """Rows of a partition that has gone are missing. New partitions had no rows at the time of the snapshot."""

@@ -9,7 +9,7 @@ import pytest
 import sqlglot
 from pyspark.sql import SparkSession
 
-from pushdown_spark.expressions.constant_folding import cached_fold, value_of, whole_number
+from pushdown_spark.expressions.constant_folding import cached_fold, integer_value, value_of
 
 CONSTANTS = {
     "1200 + 1": 1201,
@@ -64,6 +64,6 @@ SUMS = {
 
 @pytest.mark.parametrize(("sql", "value"), SUMS.items(), ids=SUMS)
 def test_integer_arithmetic_equals_sparks(spark: SparkSession, sql: str, value: int | None) -> None:
-    assert whole_number(sqlglot.parse_one(sql, dialect="spark")) == value
+    assert integer_value(sqlglot.parse_one(sql, dialect="spark")) == value
     if value is not None:
         assert (value_of(spark, sql), value_of(spark, f"typeof({sql})")) == (value, "int")

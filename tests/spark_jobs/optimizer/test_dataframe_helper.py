@@ -226,7 +226,7 @@ def test_without_reordering_nothing_changes(spark: SparkSession) -> None:
     assert reorder_joins(spark, QUERY, options=off).sql == QUERY
 
 
-def test_mistakes_are_reported(spark: SparkSession) -> None:
+def test_a_command_and_an_unknown_column_raise(spark: SparkSession) -> None:
     with pytest.raises(BadSpecError, match="only SELECT"):
         reorder_joins(spark, "DROP TABLE orders")
     with pytest.raises(UnknownColumnError, match="nothing"):

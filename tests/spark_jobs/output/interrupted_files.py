@@ -123,14 +123,14 @@ class InterruptedCopies(InterruptedFiles):
 
 
 class UnansweredCopies(InterruptedCopies):
-    """A store that writes a file with the given text, but whose answer is lost."""
+    """A store that writes a file with the given text, but whose response is lost."""
 
     text = ""
 
     def write_text(self, path: str, text: str) -> None:
         super().write_text(path, text)
         if text == self.text:
-            raise OSError("the answer was lost")
+            raise OSError("the response was lost")
 
 
 def killed_at(count: int, store: type[InterruptedFiles] = InterruptedFiles) -> InterruptedFiles:

@@ -270,7 +270,7 @@ def test_errors_leave_the_table_as_it_was(spark: SparkSession, table: str) -> No
 def test_an_attempt_that_continues_after_its_retry_adds_nothing(
     spark: SparkSession, table: str, step: str, is_empty: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The retry commits between the last look of the first attempt and its commit."""
+    """The retry commits between the last check of the first attempt and its commit."""
     if is_empty:
         write(spark, output_of(spark, table, OutputMode.OVERWRITE, "earlier"), [])
     else:
@@ -299,7 +299,7 @@ def test_an_attempt_that_continues_after_its_retry_adds_nothing(
 def test_an_attempt_that_continues_after_a_later_run_does_not_undo_it(
     spark: SparkSession, table: str, mode: OutputMode, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The retry and a later run commit between the last look of the first attempt and its commit."""
+    """The retry and a later run commit between the last check of the first attempt and its commit."""
     create(spark, table)
     output = output_of(spark, table, mode)
     method: Callable[[object], object] = getattr(output, step)

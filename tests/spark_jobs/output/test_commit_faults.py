@@ -141,7 +141,7 @@ def test_killed_repair_is_repaired(
 def test_killed_undo_of_complete_moves_is_repaired(
     spark: SparkSession, tmp_path: Path, operations: Iterator[int]
 ) -> None:
-    """The store has recorded the end of the moves, but its answer is lost. The process is killed during the undo."""
+    """The store has recorded the end of the moves, but its response is lost. The process is killed during the undo."""
     mode = OutputMode.OVERWRITE_PARTITIONS
     for number in operations:
         target = prepared(spark, tmp_path, number, OLD)

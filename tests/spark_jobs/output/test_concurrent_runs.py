@@ -79,7 +79,7 @@ def test_one_of_two_runs_with_the_same_partitions_raises_conflict(
         assert hidden(target) == []
 
 
-def test_concurrent_appends_to_one_partition(spark: SparkSession, tmp_path: Path) -> None:
+def test_concurrent_appends_to_one_partition_are_both_kept(spark: SparkSession, tmp_path: Path) -> None:
     for number in range(ROUNDS):
         target = tmp_path / f"out {number}"
         outputs = [opened(spark, target, OutputMode.APPEND, f"run {writer}") for writer in "ab"]

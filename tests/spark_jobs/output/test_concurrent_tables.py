@@ -64,7 +64,7 @@ def test_one_of_two_runs_with_equal_keys_is_last(database: Database, mode: Outpu
 
 @pytest.mark.parametrize("rounds", ROUNDS)
 @pytest.mark.parametrize("has_table", [True, False], ids=["existing", "missing"])
-def test_appends_add_up(database: Database, has_table: bool, rounds: int) -> None:
+def test_concurrent_appends_are_all_kept(database: Database, has_table: bool, rounds: int) -> None:
     for _ in range(rounds):
         case = Case(OutputMode.APPEND, has_table)
         case.prepare(database)

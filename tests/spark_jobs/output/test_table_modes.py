@@ -176,7 +176,7 @@ def test_created_table_survives_a_crash_and_views_of_it_stay(spark: SparkSession
 
 
 @pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16le", "UTF-16be"])
-def test_sqlite_tables_in_another_spelling_or_encoding(
+def test_sqlite_tables_in_another_spelling_or_encoding_are_the_same_table(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, encoding: str
 ) -> None:
     database = opened("sqlite", request, tmp_path)

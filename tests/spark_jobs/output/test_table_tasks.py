@@ -152,7 +152,7 @@ def test_commit_does_not_wait_for_a_task_that_has_lost(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("product", ["mariadb", "mysql"])
-def test_retry_that_begins_before_the_staging_table_is_renamed(
+def test_retry_that_begins_before_the_staging_table_is_renamed_keeps_its_rows(
     product: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The retry cannot delete the staging table, which is in use. The first attempt dies after the rename."""

@@ -81,7 +81,7 @@ def test_sql_selects_implicit_columns(spark: SparkSession, folder: Path, reader:
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_modification_time_and_size_of_files(spark: SparkSession, folder: Path, reader: str) -> None:
+def test_modification_time_and_size_are_those_of_the_file(spark: SparkSession, folder: Path, reader: str) -> None:
     found = _session(spark, folder, reader).scan("data", columns=["fqn", "size", "modified"], where=ALL).run(_rows)
     for fqn, size, modified in found:
         assert isinstance(modified, datetime)

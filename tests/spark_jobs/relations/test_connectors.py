@@ -140,7 +140,7 @@ def test_views_over_tables_report_their_files(spark: SparkSession, session: Push
     spark.sql("DROP VIEW recent")
 
 
-def test_one_query_over_iceberg_delta_and_files(spark: SparkSession, session: PushdownSession, tmp_path: Path) -> None:
+def test_one_query_joins_iceberg_delta_and_files(spark: SparkSession, session: PushdownSession, tmp_path: Path) -> None:
     spark.range(100).selectExpr("id", "id * 2 AS twice").write.json(str(tmp_path / "json"))
     path, schema = str(tmp_path / "json"), "id BIGINT, twice BIGINT"
     session.add_source("files", path=path, format="json", schema=schema, reader="spark")

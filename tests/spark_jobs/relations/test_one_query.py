@@ -54,7 +54,7 @@ def write_clicks(directory: Path) -> None:
         (directory / f"{number}.json").write_text("".join(lines), encoding="utf-8")
 
 
-def test_one_query_over_four_stores(tmp_path: Path, spark_python: str, postgresql_server: Server, shops: str) -> None:
+def test_one_query_joins_four_stores(tmp_path: Path, spark_python: str, postgresql_server: Server, shops: str) -> None:
     if "iceberg" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
         pytest.skip("this Spark has no connector for Iceberg: `make connectors` brings it")
     (newest,) = (Path(spark_python).parents[1] / "lib").glob("python3.*/site-packages/pyspark")

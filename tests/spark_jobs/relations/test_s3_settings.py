@@ -148,7 +148,7 @@ def test_other_schemes_are_supported_if_they_are_mapped_to_s3a(spark: SparkSessi
     ("key", "value"),
     [("hadoop.security.credential.provider.path", "jceks://file/secrets"), ("fs.s3a.impl", "a.B")],
 )
-def test_settings_outside_the_store_that_only_hadoop_supports(spark: SparkSession, key: str, value: str) -> None:
+def test_settings_outside_the_store_that_only_hadoop_supports_raise(spark: SparkSession, key: str, value: str) -> None:
     with pytest.raises(UnsupportedError, match=key) as caught:
         storage_for(spark, ["s3a://AK:hush@b/x"], KEYS | {key: value})
     assert str(caught.value).startswith("s3a://b: ")

@@ -352,7 +352,7 @@ def test_limits_and_file_columns_work_as_for_files(spark: SparkSession, name: st
     assert all(row.file.endswith(".parquet") for row in rows)
 
 
-def test_joins_of_tables_and_files(spark: SparkSession, name: str, tmp_path: Path) -> None:
+def test_one_query_joins_a_table_a_view_and_files(spark: SparkSession, name: str, tmp_path: Path) -> None:
     create(spark, name, "parquet")
     spark.range(300).selectExpr("id", "id % 7 AS kind").write.json(str(tmp_path / "kinds"))
     spark.sql(f"CREATE VIEW {DATABASE}.some AS SELECT id FROM {name} WHERE id < 100")

@@ -22,7 +22,7 @@ WHERE = "id >= 10 AND id < 12 AND part = 1"
 EVERY = (
     "pushdown_spark.planner.with_directories",
     "pushdown_spark.planner.cached_fold",
-    "pushdown_spark.relations.partition_directories._values",
+    "pushdown_spark.relations.partition_directories._directory_values",
     "pushdown_spark.scan.tasks.constant_columns",
     "pushdown_spark.scan.tasks.packing",
 )

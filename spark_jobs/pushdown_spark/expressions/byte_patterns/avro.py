@@ -45,7 +45,7 @@ _MAX_SIZE = 600_000
 _MIN_BITS = 14.0
 """Patterns with fewer bits match in nearly every block of random bytes."""
 _ENOUGH_BITS = 24.0
-"""Patterns with more bits omit the class of bytes that may follow, which makes Hyperscan three times as fast."""
+"""Patterns with more bits omit the class of bytes that may follow, which makes Hyperscan faster."""
 _MAX_SHIFT = 2 * 86_400 * 1_000_000
 """An upper bound of the shift of a time by local mean time, in microseconds."""
 _FIRST_UNSHIFTED = {LogicalType.DATE: GREGORIAN_DAY, LogicalType.TIMESTAMP: GREGORIAN_MICROS + _MAX_SHIFT}
@@ -159,15 +159,16 @@ class _PatternVisitor:
 
     def _any(self, parts: Sequence[Node], truth: bool) -> list[BlockPattern]:
         """Require the truth value of one part: the rarest pattern of each part, if all parts have patterns."""
-        whole = _NEVER
+        combined = _NEVER
         for part in parts:
             usable = self.patterns(part, truth)
             if not usable:
                 return []
-            whole |= max(usable, key=lambda pattern: pattern.bits)
-        return [whole]
+            combined |= max(usable, key=lambda pattern: pattern.bits)
+        return [combined]
 
     def _between(self, column: Column, low: int, high: int) -> list[BlockPattern]:
+        """Return the pattern of the integers from `low` to `high`, inclusive."""
         encoded = self._find_encoding(column)
         if (
             encoded is None
@@ -182,6 +183,7 @@ class _PatternVisitor:
         return [_pattern(encoded, interval(first, last), label) if first <= last else _NEVER]
 
     def _in_list(self, column: Column, values: Sequence[Value]) -> list[BlockPattern]:
+        """Return the pattern of some values."""
         encoded = self._find_encoding(column)
         if not values:
             return [_NEVER]
@@ -197,6 +199,7 @@ class _PatternVisitor:
         return [_pattern(encoded, expressions, label) if expressions else _NEVER]
 
     def _string_match(self, node: StringMatch) -> list[BlockPattern]:
+        """Return the pattern of the bytes that every matching string contains."""
         encoded = self._find_encoding(node.column)
         if encoded is None or not node.text:
             return []
@@ -221,6 +224,7 @@ class _PatternVisitor:
 
 
 def _flat(parts: Iterable[Node], kind: type[And | Or]) -> Iterator[Node]:
+    """Yield the parts of a conjunction or disjunction, and those of its parts of the same kind."""
     for part in parts:
         if isinstance(part, And | Or) and isinstance(part, kind):
             yield from _flat(part.parts, kind)

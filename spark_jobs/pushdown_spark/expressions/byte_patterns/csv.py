@@ -170,18 +170,18 @@ def _strings(fact: Fact, syntax: CsvSyntax) -> BytePattern | None:
     if isinstance(fact, EqualsAny):
         strings = [str(v) for v in fact.values]
         if all(text and not any(c in unsafe for c in text) for text in strings):
-            return _whole_or_start(strings, _label(fact), syntax)
+            return _equal_or_start(strings, _label(fact), syntax)
         strings = strings if len(strings) == 1 else ()
     run = longest_run(strings, unsafe)
     return None if run is None else BytePattern((literal(run),), label=repr(run))
 
 
-def _whole_or_start(strings: list[str], label: str, syntax: CsvSyntax) -> BytePattern:
+def _equal_or_start(strings: list[str], label: str, syntax: CsvSyntax) -> BytePattern:
     """Match fields that equal one of the strings, or start like one of the long ones."""
     length = searched_length(len(strings))
-    whole = alternation(literal(text) for text in strings if len(text) <= length)
+    exact = alternation(literal(text) for text in strings if len(text) <= length)
     starts = alternation(literal(text[:length]) for text in strings if len(text) > length)
-    fields = [f"{syntax.before}{group}{syntax.after}" for group in whole]
+    fields = [f"{syntax.before}{group}{syntax.after}" for group in exact]
     return BytePattern((*fields, *(syntax.before + group for group in starts)), (), (), label)
 
 
@@ -193,21 +193,22 @@ def _numbers(positive: list[str], negative: list[str]) -> tuple[str, ...]:
 
 def _fractions(fact: EqualsAny | InRange, syntax: CsvSyntax) -> BytePattern | None:
     """Match plain decimals by their integer part, and all numbers with an exponent, in hexadecimal or with commas."""
-    whole = fraction_spellings(fact)
+    integer_parts = fraction_spellings(fact)
     is_open = isinstance(fact, InRange) and (fact.low is None or fact.high is None)
-    if whole is None or "." in syntax.sep or (is_open and not syntax.plain_numbers):
+    if integer_parts is None or "." in syntax.sep or (is_open and not syntax.plain_numbers):
         return None
-    odd = ["[0-9.][eE][+\\-]?[0-9]", "0[xX]", f"{_BEFORE_NUMBER}\\.[0-9]"]
+    unusual = ["[0-9.][eE][+\\-]?[0-9]", "0[xX]", f"{_BEFORE_NUMBER}\\.[0-9]"]
     if fact.column.type is LogicalType.DECIMAL:
         # Spark removes all commas. If commas separate fields, a number with commas is in quotes.
         signs = "[+\\-0-9.eE]"
-        odd.append(f"{signs}," if syntax.sep != "," else f"\\x{ord(syntax.quote):02x}{signs}*,[0-9,.]*")
+        unusual.append(f"{signs}," if syntax.sep != "," else f"\\x{ord(syntax.quote):02x}{signs}*,[0-9,.]*")
     elif is_open:
-        odd += ["NaN", "Inf"]
-    return BytePattern((*_numbers(*whole), *odd), (), _other_digits(), _label(fact))
+        unusual += ["NaN", "Inf"]
+    return BytePattern((*_numbers(*integer_parts), *unusual), (), _other_digits(), _label(fact))
 
 
 def _dates(fact: EqualsAny | InRange, syntax: CsvSyntax) -> BytePattern | None:
+    """Match dates and timestamps by years, months and days, and those of a short interval by minutes."""
     timestamps = fact.column.type in TIMESTAMPS
     if fact.column.type not in syntax.calendar.types or "-" in syntax.sep + syntax.quote:
         return None

@@ -179,11 +179,11 @@ def _with_terminator(positive: list[str], negative: list[str]) -> list[str]:
 
 def _fractions(fact: EqualsAny | InRange) -> _Values | None:
     """Match plain decimals by their integer part. Anything with an exponent or in quotes may be any number."""
-    whole = fraction_spellings(fact)
-    if whole is None:
+    integer_parts = fraction_spellings(fact)
+    if integer_parts is None:
         return None
-    odd = [f"{_QUOTE}", "-?[0-9]+(?:\\.[0-9]*)?[eE]", "[^0-9\"'\\- \\t\\rn]", "-[^0-9]", "n[^u]"]
-    return _Values(_with_terminator(*whole) + odd, describe(fact))
+    unusual = [f"{_QUOTE}", "-?[0-9]+(?:\\.[0-9]*)?[eE]", "[^0-9\"'\\- \\t\\rn]", "-[^0-9]", "n[^u]"]
+    return _Values(_with_terminator(*integer_parts) + unusual, describe(fact))
 
 
 def _dates(fact: EqualsAny | InRange, offsets: Offsets) -> _Values | None:
@@ -191,12 +191,12 @@ def _dates(fact: EqualsAny | InRange, offsets: Offsets) -> _Values | None:
     periods = calendar_periods(fact)
     minutes = minute_spellings(fact, periods, offsets, "\"'")
     if minutes is not None:
-        return _Values([*(_QUOTE + minute for minute in minutes), *_odd_dates()], describe(fact))
+        return _Values([*(_QUOTE + minute for minute in minutes), *_unusual_dates()], describe(fact))
     years, spans = whole_years(periods)
     if len(spans) > MAX_PERIODS:
         return None
     spellings = [_QUOTE + fixed_width_regex(first, last, 4) + "-" for first, last in years]
-    return _Values([*spellings, *(_QUOTE + _period(span) for span in spans), *_odd_dates()], describe(fact))
+    return _Values([*spellings, *(_QUOTE + _period(span) for span in spans), *_unusual_dates()], describe(fact))
 
 
 def _period(span: Period) -> str:
@@ -205,7 +205,7 @@ def _period(span: Period) -> str:
     return f"{span.year:04d}-{span.month:02d}-{span.day:02d}{_NOT_DIGIT}"
 
 
-def _odd_dates() -> list[str]:
+def _unusual_dates() -> list[str]:
     """Return expressions for all values that differ from the form "nnnn-nn-nn", one per position of the difference."""
     longer = f"{_QUOTE}{form_regex(_CANONICAL_DATE)}[0-9]"
     return ["[^\"' \\t\\rn]", "n[^u]", *form_differences(_QUOTE, _CANONICAL_DATE), longer]

@@ -157,6 +157,7 @@ def _only(strings: Iterable[bytes]) -> _Part:
 
 
 def _concatenate(parts: Iterable[_Part]) -> _Part:
+    """Return the strings of a sequence. `run` has the concatenated exact strings of the last parts."""
     required: frozenset[bytes] | None = None
     run: frozenset[bytes] = frozenset({b""})
     is_exact = True

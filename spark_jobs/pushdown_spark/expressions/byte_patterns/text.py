@@ -90,15 +90,15 @@ def _part(part: Fact | AnyOf, of_fact: Callable[[Fact], BytePattern | None]) -> 
     """Return a pattern for a part. OR needs a pattern from every branch, and takes the smallest of each."""
     if not isinstance(part, AnyOf):
         return of_fact(part)
-    whole: BytePattern | None = None
+    combined: BytePattern | None = None
     for branch in part.branches:
         strict = AllOf(tuple(fact for fact in branch.parts if not isinstance(fact, NotNull)))
         choices = patterns(strict, of_fact) or patterns(branch, of_fact)
         if not choices:
             return None
         best = min(choices, key=lambda pattern: pattern.size)
-        whole = best if whole is None else whole | best
-    return whole
+        combined = best if combined is None else combined | best
+    return combined
 
 
 def literal(text: str) -> str:

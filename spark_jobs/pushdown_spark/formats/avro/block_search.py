@@ -28,7 +28,7 @@ class BlockSearch:
 
     def __init__(self, patterns: Sequence[BlockPattern]) -> None:
         self._patterns = patterns[:_MAX_PATTERNS]
-        self._is_never = any(not pattern.expressions for pattern in patterns)
+        self._matches_nothing = any(not pattern.expressions for pattern in patterns)
         self._searched = self._matching = self._pause = 0
         self._next_pause = _FIRST_PAUSE
 
@@ -40,7 +40,9 @@ class BlockSearch:
     @property
     def label(self) -> str:
         """The patterns in words, for the report."""
-        return "nothing can match" if self._is_never else " and ".join(pattern.label for pattern in self._patterns)
+        return (
+            "nothing can match" if self._matches_nothing else " and ".join(pattern.label for pattern in self._patterns)
+        )
 
     def is_paused(self) -> bool:
         """Return whether the next block is not searched, because too few of the last ones were skipped.
@@ -61,7 +63,7 @@ class BlockSearch:
 
     def may_match(self, data: Buffer) -> bool:
         """Return whether a block's records contain all patterns."""
-        matches = not self._is_never and all(_contains(automaton, data) for automaton in self._automata)
+        matches = not self._matches_nothing and all(_contains(automaton, data) for automaton in self._automata)
         self._searched += 1
         self._matching += matches
         return matches

@@ -66,12 +66,12 @@ _ReadColumn = Callable[[], ColumnLayout]
 class Bytecode:
     """Instructions, jump targets, and the layouts of the requested columns.
 
-    `slots` has True for slots of list items, whose number is unknown before they are read.
+    `is_item_slot` says for each slot whether it has list items, whose number is unknown before they are read.
     """
 
     code: tuple[int, ...]
     jumps: tuple[int, ...]
-    slots: tuple[bool, ...]
+    is_item_slot: tuple[bool, ...]
     columns: tuple[ColumnLayout, ...]
 
 
@@ -88,7 +88,7 @@ def compile_bytecode(
     columns = compiler.record(writer, reader or writer, requested, "", whole=whole)
     out = compiler.out
     out.emit(Opcode.END)
-    return Bytecode(tuple(out.code), tuple(out.jumps), tuple(out.nested), columns)
+    return Bytecode(tuple(out.code), tuple(out.jumps), tuple(out.is_item_slot), columns)
 
 
 class _Compiler:
@@ -203,8 +203,8 @@ class _Compiler:
         """Read a union of several types: as the common type of its numbers, or as a struct with one member each."""
         kinds = {writer.branches[index].kind for index in others}
         is_plain = not any(writer.branches[index].logical for index in others)
-        numbers = ({AvroKind.INT, AvroKind.LONG}, {AvroKind.FLOAT, AvroKind.DOUBLE})
-        if is_plain and kinds in numbers and len(others) == 2:
+        number_kinds = ({AvroKind.INT, AvroKind.LONG}, {AvroKind.FLOAT, AvroKind.DOUBLE})
+        if is_plain and kinds in number_kinds and len(others) == 2:
             wide = AvroType(AvroKind.LONG if AvroKind.INT in kinds else AvroKind.DOUBLE)
             targets = [(wide, requested, path)] * len(others)
         elif pa.types.is_struct(requested) and [f.name for f in requested] == [
@@ -277,8 +277,7 @@ class _Emitter:
     def __init__(self) -> None:
         self.code: list[int] = []
         self.jumps: list[int] = []
-        self.nested: list[bool] = []
-        """For each slot, whether it belongs to items."""
+        self.is_item_slot: list[bool] = []
         self._depth = 0
 
     def emit(self, opcode: Opcode, *arguments: int) -> int:
@@ -292,9 +291,9 @@ class _Emitter:
         self.code[jump + 1] = len(self.code)
 
     def new_slot(self) -> int:
-        """Return a new slot, of the current items or of records."""
-        self.nested.append(self._depth > 0)
-        return len(self.nested) - 1
+        """Return a new slot, for the items of the current loop or, outside of loops, for records."""
+        self.is_item_slot.append(self._depth > 0)
+        return len(self.is_item_slot) - 1
 
     def leaf(self, writer: AvroType, slot: int, null: int = NO_SLOT) -> None:
         """Read a value without parts. `null` is the index of the null branch if the value is in a union with null."""

@@ -77,16 +77,16 @@ def locate(writer: AvroType, reader: AvroType | None, names: NameMatcher) -> Loc
         value: _Value | None = root
         try:
             for name in path:
-                value = _member(_in_union(value), name, names)
+                value = _member(_unwrap_union(value), name, names)
         except PushdownError:
             return None
-        return _encoded_column(_in_union(value))
+        return _encoded_column(_unwrap_union(value))
 
     return find
 
 
-def _in_union(value: _Value | None) -> _Value | None:
-    """Return the only branch that is not null, for a value in a union. Return None if there are several."""
+def _unwrap_union(value: _Value | None) -> _Value | None:
+    """Return a value as the only branch of its union that is not null, None if there are several."""
     if value is None:
         return None
     reader = value.reader
@@ -138,7 +138,10 @@ _EdgeBytes = Callable[[AvroType], tuple[frozenset[int], bool]]
 
 
 def _neighbor(types: Iterable[AvroType], edge_bytes: _EdgeBytes, beyond: _Neighbor | None) -> _Neighbor:
-    """Return the neighbor if values of these types follow, the nearest first, and then `beyond`: None for the edge."""
+    """Return the neighbor on the side where values of these types stand, the nearest first.
+
+    `beyond` is the neighbor of the whole sequence, None at the edge of the block.
+    """
     bytes_, may_be_empty = _edge_of_sequence(types, edge_bytes)
     if not may_be_empty:
         return _Neighbor(bytes_, beyond is None)

@@ -278,10 +278,13 @@ class BlockDecompressor:
 
     def __init__(self, codec: AvroCodec) -> None:
         self._codec = codec
-        self._room = bytearray(_USUAL_BLOCK)
+        self._buffer = bytearray(_USUAL_BLOCK)
+        """The retained blocks, and after them, for Snappy, the block that was decompressed last."""
         self._retained = 0
+        """Bytes of the retained blocks."""
         self._last: Buffer = b""
         self._last_start: int | None = None
+        """The offset of the last block in the buffer, None if it is in memory of its own."""
 
     def decompress(self, stored: Buffer) -> Buffer:
         """Return the encoded records of a block. The result is valid until the next block is decompressed.
@@ -302,22 +305,22 @@ class BlockDecompressor:
         size = len(self._last)
         if self._last_start != self._retained:
             self._make_room(size)
-            memoryview(self._room)[self._retained : self._retained + size] = self._last
+            memoryview(self._buffer)[self._retained : self._retained + size] = self._last
         self._retained += size
 
     def take_retained(self) -> memoryview:
         """Return the blocks retained since the last call. The result is valid until the next call of any method."""
-        data = memoryview(self._room)[: self._retained]
+        data = memoryview(self._buffer)[: self._retained]
         self._retained = 0
         return data
 
     def _make_room(self, size: int) -> None:
         """Make room for `size` bytes after the retained blocks."""
         needed = self._retained + size
-        if needed > len(self._room):
-            room = bytearray(max(needed, 2 * len(self._room)))
-            room[: self._retained] = memoryview(self._room)[: self._retained]
-            self._room = room
+        if needed > len(self._buffer):
+            room = bytearray(max(needed, 2 * len(self._buffer)))
+            room[: self._retained] = memoryview(self._buffer)[: self._retained]
+            self._buffer = room
 
     def _snappy(self, stored: memoryview) -> Buffer:
         if len(stored) < _CRC:
@@ -327,7 +330,7 @@ class BlockDecompressor:
         if size > _SNAPPY_RATIO * len(compressed):
             raise ValueError(f"its snappy data claims that {len(compressed)} bytes unpack to {size}")
         self._make_room(size)
-        room = memoryview(self._room)[self._retained :]
+        room = memoryview(self._buffer)[self._retained :]
         data = room[: cramjam.snappy.decompress_raw_into(compressed, room)]
         if isal_zlib.crc32(data) != int.from_bytes(stored[-_CRC:], "big"):
             raise ValueError("the checksum of its snappy data is wrong")

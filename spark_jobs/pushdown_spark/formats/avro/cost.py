@@ -109,11 +109,11 @@ def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup
     Spark.
     """
     largest = _sample(files, query, 1, evaluate=False)
-    most = reader_seconds(largest, len(query.schema), workers, has_filter=False).spark
-    if _least_seconds(largest) + startup >= MARGIN * most:
+    spark_seconds = reader_seconds(largest, len(query.schema), workers, has_filter=False).spark
+    if _least_seconds(largest) + startup >= MARGIN * spark_seconds:
         records = f"about {largest.records:,.0f} records are too few to make up for starting another reader"
         raise UnsupportedError(f"{records}{startup_note(startup)}")
-    blocks = _SAMPLED_BLOCKS if most > _LONG_SCAN else 1
+    blocks = _SAMPLED_BLOCKS if spark_seconds > _LONG_SCAN else 1
     sample = _sample(files, query, blocks, evaluate=True)
     seconds = reader_seconds(sample, len(query.schema), workers, has_filter=query.filter is not None)
     seconds = replace(seconds, ours=seconds.ours + startup)

@@ -34,10 +34,15 @@ def register(spark: SparkSession) -> None:
 class PushdownAvroSource(ColumnarSource):
     """Local Avro files whose blocks are skipped by their bytes.
 
-    Options: `path` (a file, a directory or a glob); `where`, a predicate that all rows pass; `avroSchema` as in Spark's
-    own source; `push_filters` (true or false), which needs `spark.sql.python.filterPushdown.enabled`, too;
-    `case_sensitive` (true or false), because Spark does not pass its setting of that name to such a source. Give a
-    schema with the columns that are needed: other columns are not decoded.
+    Options:
+
+    - `path`: a file, a directory or a glob.
+    - `where`: a predicate that all rows pass.
+    - `avroSchema`: as in Spark's own source.
+    - `push_filters`: true or false. It also needs `spark.sql.python.filterPushdown.enabled`.
+    - `case_sensitive`: true or false. Spark does not pass its setting of that name to such a source.
+
+    Only the columns of the given schema are decoded.
     """
 
     format_name = FORMAT

@@ -61,7 +61,7 @@ class DecompressedBlock:
 
 
 class BlockGroup:
-    """Blocks that are decoded together. `data` is their records in one buffer."""
+    """Blocks that are decoded together. `data` has their records in one buffer, `ends` the end of each block in it."""
 
     def __init__(self, blocks: Sequence[DecompressedBlock], data: Buffer) -> None:
         self.blocks = tuple(blocks)
@@ -103,7 +103,7 @@ class Decoder:
         self._minimum_size = minimum_size(self._writer)
         self._passing_share = 0.0
         self.search = self.block_search(query.filter.root) if query.filter and query.block_search else None
-        self.most_records = max(1, _BATCH_VALUES // max(len(self._all.bytecode.slots), 1))
+        self.max_records = max(1, _BATCH_VALUES // max(len(self._all.bytecode.is_item_slot), 1))
         """Maximum number of records that are decoded at a time."""
 
     @property
@@ -119,8 +119,8 @@ class Decoder:
 
     def check(self, records: int, size: int) -> None:
         """Raise ValueError if a block of `size` bytes cannot have as many records as it claims."""
-        most = size // self._minimum_size if self._minimum_size else _MAX_EMPTY_RECORDS
-        if records > most:
+        limit = size // self._minimum_size if self._minimum_size else _MAX_EMPTY_RECORDS
+        if records > limit:
             raise ValueError(f"it claims {records} records, which do not fit into {size} bytes")
 
     def batches(self, group: BlockGroup, metrics: AvroMetrics) -> Iterator[pa.RecordBatch]:
@@ -151,6 +151,7 @@ class Decoder:
         return sum(len(self._apply_filter(slots)[0]) for slots in self._run(self._filter, group))
 
     def _filter_then_select(self, group: BlockGroup, metrics: AvroMetrics) -> Iterator[pa.RecordBatch]:
+        """Decode the filter columns of all records, and then the other columns of the records that pass."""
         assert self._filter is not None
         assert self._select is not None
         selected_blocks: set[int] = set()
@@ -183,12 +184,12 @@ class Decoder:
 
     def _run(self, executor: Executor, group: BlockGroup) -> Iterator[SlotValues]:
         """Read all records of some blocks. A single block with very many records is read in pieces."""
-        if len(group.blocks) > 1 or group.records <= self.most_records:
+        if len(group.blocks) > 1 or group.records <= self.max_records:
             yield executor.run(group.data, RecordRuns.of_blocks(group.spans))
             return
         start, remaining = 0, group.records
         while remaining:
-            records = min(remaining, self.most_records)
+            records = min(remaining, self.max_records)
             remaining -= records
             is_last = not remaining
             slots = executor.run(group.data, RecordRuns.of_piece(start, len(group.data), records, is_last=is_last))

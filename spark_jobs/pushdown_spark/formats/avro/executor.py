@@ -109,7 +109,9 @@ class Executor:
         self._instructions += runs.records * len(self.bytecode.code) // CODE_WIDTH
         run = _run_compiled if self._instructions >= _COMPILED_FROM or is_compiled() else _run_interpreted
         while True:
-            capacities = [runs.records * (self._items_per_list if nested else 1) for nested in self.bytecode.slots]
+            capacities = [
+                runs.records * (self._items_per_list if is_item else 1) for is_item in self.bytecode.is_item_slot
+            ]
             status, slots = run(self.bytecode, data, runs, capacities)
             if status is Status.DONE:
                 return slots
@@ -121,6 +123,7 @@ class Executor:
 def _run_compiled(
     bytecode: Bytecode, data: Buffer, runs: RecordRuns, capacities: Sequence[int]
 ) -> tuple[Status, SlotValues]:
+    """Run the bytecode as machine code, over NumPy arrays."""
     table = np.array(_slot_table(capacities), np.int64)
     size = sum(capacities) + 1
     values, valid = np.empty(size, np.int64), np.empty(size, np.uint8)
@@ -138,6 +141,7 @@ def _run_compiled(
 def _run_interpreted(
     bytecode: Bytecode, data: Buffer, runs: RecordRuns, capacities: Sequence[int]
 ) -> tuple[Status, SlotValues]:
+    """Run the bytecode in Python, over lists, which Python indexes faster than arrays."""
     table = _slot_table(capacities)
     size = sum(capacities) + 1
     values, valid = [0] * size, [0] * size

@@ -117,7 +117,7 @@ class AvroFile:
         pending: list[DecompressedBlock] = []
         size = records = 0
         for block in self._candidates(start, end):
-            if pending and records + block.records > self._decoder.most_records:
+            if pending and records + block.records > self._decoder.max_records:
                 yield BlockGroup(pending, self._decompressor.take_retained())
                 pending, size, records = [], 0, 0
             self._decompressor.retain()

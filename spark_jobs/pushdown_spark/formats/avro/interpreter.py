@@ -19,14 +19,15 @@ from operator import index
 #   values  The numbers in all slots. Strings and bytes are stored as offset << 32 | length. They are not copied here.
 #   valid   One flag for each element of `values`: 0 for nulls and for placeholders below a null.
 #   starts  The offset of each record.
-#   stack   FRAME_WIDTH numbers for each open array or map: the items left in its chunk, and its items so far.
+#   stack   FRAME_WIDTH numbers for each open array or map: the items left in its chunk, and its items so far. Avro
+#           stores items in chunks, each with its number of items. An empty chunk is the last one.
 #   cursor  One number: the offset after the last record, or the start of the record that is damaged.
 #
 # Python runs these functions over lists, for few records. The executor compiles the same functions to machine code, for
 # many. Therefore they use only integers and sequences. A function that returns an offset returns a negative Status for
 # an error.
 # `index` does nothing in Python. The executor replaces it by a conversion to an unsigned number, to avoid checks for
-# negative indexes.
+# negative indexes. `data[...] + 0` does nothing in Python either. In machine code, it widens a byte to 64 bits.
 
 CODE_WIDTH = 6
 RUN_WIDTH = 4
@@ -72,10 +73,12 @@ class Status(IntEnum):
     FULL = 1
     """A slot is full. Call again with a larger capacity."""
     PAST_END = 2
+    """A value continues after the end of its block."""
     BAD_NUMBER = 3
     BAD_LENGTH = 4
     BAD_BRANCH = 5
     LEFT_OVER = 6
+    """The block continues after its last record."""
 
 
 # Plain integers, because compiled functions do not support enumerations of integers.
@@ -181,6 +184,7 @@ def read_value(
     if null >= 0:
         if pos >= stop:
             return _PAST_END
+        # The indexes of the two branches, 0 and 1, are stored as zigzag numbers of one byte, 0 and 2.
         branch = data[index(pos)]
         pos += 1
         if branch == 2 * null:
@@ -299,8 +303,8 @@ def next_item(
     if items == 0 or pos < 0:
         return 0, append(table, values, valid, slot, stack[top + 1], 1, pos)
     stack[top + 1] += items
-    most = _MAX_EMPTY_ITEMS if minimum == 0 else (stop - pos) // minimum
-    if items < 0 or items > most or (minimum == 0 and stack[top + 1] > most):
+    max_items = _MAX_EMPTY_ITEMS if minimum == 0 else (stop - pos) // minimum
+    if items < 0 or items > max_items or (minimum == 0 and stack[top + 1] > max_items):
         return 0, _BAD_LENGTH
     stack[top] = items - 1
     return 1, pos

@@ -31,7 +31,7 @@ def file_filters(frame: DataFrame, partitions: Sequence[str], conjuncts: Sequenc
     if not conjuncts:
         return []
     try:
-        # On lines of its own: a conjunct may end with a comment.
+        # The line break before the parenthesis ends a comment at the end of a conjunct.
         columns = [f"(\n{sql}\n) AS c{number}" for number, sql in enumerate(conjuncts)]
         plan = frame.selectExpr(*columns)._jdf.queryExecution().optimizedPlan()
         if class_name(plan) == "Project":

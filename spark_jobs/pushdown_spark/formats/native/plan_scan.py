@@ -145,6 +145,7 @@ class SparkPlanScan(Scan):
         return _PlannedFilters.of(self._request.native)
 
     def _conjunct(self, sql: str, *, is_planned: bool) -> ConjunctReport:
+        """Return the report of a conjunct. Spark plans the scan with it alone, which shows the filters that it adds."""
         if not self._request.source.filter_pushdown:
             return unsupported_conjunct(sql, "turned off")
         if not is_planned or len(sql) > MAX_PLANNED_LENGTH:

@@ -75,6 +75,7 @@ class HashedValues:
 
 
 def _long_hashes(values: Sequence[int]) -> npt.NDArray[np.uint64]:
+    """Return Thomas Wang's hashes of some integers."""
     key = np.array(values, np.int64)
     with np.errstate(over="ignore"):
         key = ~key + (key << 21)
@@ -97,13 +98,14 @@ def _mix(word: int) -> int:
 
 
 def _murmur(data: bytes) -> int:
-    state = 104729
-    whole = len(data) & ~7
-    for start in range(0, whole, 8):
+    """Return the 64-bit MurmurHash3 of some bytes."""
+    state = 104729  # the seed of ORC's writers
+    aligned = len(data) & ~7
+    for start in range(0, aligned, 8):
         state ^= _mix(int.from_bytes(data[start : start + 8], "little"))
         state = (_rotate_left(state, 27) * 5 + 0x52DCE729) & _MASK
-    if whole < len(data):
-        state ^= _mix(int.from_bytes(data[whole:], "little"))
+    if aligned < len(data):
+        state ^= _mix(int.from_bytes(data[aligned:], "little"))
     state ^= len(data)
     state = (state ^ state >> 33) * 0xFF51AFD7ED558CCD & _MASK
     state = (state ^ state >> 33) * 0xC4CEB9FE1A85EC53 & _MASK

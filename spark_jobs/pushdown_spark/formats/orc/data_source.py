@@ -29,10 +29,15 @@ def register(spark: SparkSession) -> None:
 class PushdownOrcSource(ColumnarSource):
     """Local ORC files, read lazily.
 
-    Options: `path` (a file, a directory or a glob); `where`, a predicate that all rows pass; `partial_reads` and
-    `min_seek_size` as in `OrcOptions`; `push_filters` (true or false), which needs
-    `spark.sql.python.filterPushdown.enabled`, too; `case_sensitive` (true or false), because Spark does not pass its
-    setting of that name to such a source. Give a schema with the columns that are needed: other columns are not read.
+    Options:
+
+    - `path`: a file, a directory or a glob.
+    - `where`: a predicate that all rows pass.
+    - `partial_reads`, `min_seek_size`: as in `OrcOptions`.
+    - `push_filters`: true or false. It also needs `spark.sql.python.filterPushdown.enabled`.
+    - `case_sensitive`: true or false. Spark does not pass its setting of that name to such a source.
+
+    Only the columns of the given schema are read.
     """
 
     format_name = FORMAT

@@ -46,7 +46,7 @@ Prune = Callable[[Stripe, OrcMetrics], list[int]]
 
 @dataclass(frozen=True)
 class RowWidth:
-    """Columns of a file without structs, and the values that they store per row. Each element of a list is a value."""
+    """The number of columns, not counting structs, and of their values per row. Each element of a list is a value."""
 
     columns: float
     values: float
@@ -108,17 +108,17 @@ class OrcColumns:
         self,
         tail: FileTail,
         columns: Sequence[MatchedColumn],
-        compiled: ArrowFilter | None,
+        row_filter: ArrowFilter | None,
         partial_reads: int | None,
         options: ReadOptions,
     ) -> None:
-        types = {field.name: field.type for field in filter_fields(compiled, [column.field for column in columns])}
+        types = {field.name: field.type for field in filter_fields(row_filter, [column.field for column in columns])}
         search = {
             name: with_type(tail, column, types[name], options)
             for column in columns
             if (name := column.field.name) in types
         }
-        self.filter = compiled
+        self.filter = row_filter
         self.partial_reads = partial_reads
         self.options = options
         self.all = ColumnSet(tail, columns)
@@ -137,6 +137,8 @@ class _MatchingRows:
 
 class LazyStripeReader:
     """Reads the rows of one stripe that pass a filter.
+
+    `alive` row groups are those that statistics and bloom filters did not prune.
 
     Raises ValueError for a damaged stripe, and UnsafeInputError for timestamps that were written in another time zone
     than the JVM's.

@@ -20,13 +20,13 @@ from pushdown_spark.formats.orc.rle_seek import WIDTHS, StreamCoding, patched_he
 MAX_SUM = (1 << 31) - 1
 """The largest sum of a run of lengths. Arrow's offsets have 32 bits, so a larger one cannot be decoded."""
 
-_DIRECT = 22
+_MAX_DIRECT_BITS = 22
 """Bits of values of direct runs: 512 of them cannot exceed the sum."""
-_PATCHED = 21
+_MAX_PATCHED_BITS = 21
 """Bits of offsets in patched runs with a base of at most two bytes."""
-_DELTA = 11
-"""Bits of the steps of delta runs with a first value below `_SMALL`."""
-_SMALL = 1 << 20
+_MAX_DELTA_BITS = 11
+"""Bits of the steps of delta runs with a first value below `_SMALL_VALUE`."""
+_SMALL_VALUE = 1 << 20
 
 RunHeader = tuple[int, int, bool]
 """The end of a run, its number of values, and whether its sum cannot exceed `MAX_SUM`."""
@@ -38,11 +38,11 @@ def check_lengths(data: bytes, coding: StreamCoding, at_least: int = 0) -> None:
     `data` is the decompressed stream from its first value on. Its last run may be truncated. Raises ValueError if it
     has fewer than `at_least` values.
     """
-    read_header = _run_v1 if coding is StreamCoding.UNSIGNED_V1 else _run_v2
+    read_header = _header_v1 if coding is StreamCoding.UNSIGNED_V1 else _header_v2
     position = values = 0
     try:
         while position < len(data):
-            skipped = None if at_least or read_header is _run_v1 else _small_runs().match(data, position)
+            skipped = None if at_least or read_header is _header_v1 else _small_runs().match(data, position)
             position = position if skipped is None else skipped.end()
             stop, count, is_small = read_header(data, position)
             if stop > len(data):
@@ -71,7 +71,7 @@ def _check_sum(data: bytes, position: int, coding: StreamCoding) -> None:
         )
 
 
-def _run_v2(data: bytes, position: int) -> RunHeader:
+def _header_v2(data: bytes, position: int) -> RunHeader:
     header = data[position]
     kind = header >> 6
     if kind == 0:
@@ -80,27 +80,27 @@ def _run_v2(data: bytes, position: int) -> RunHeader:
     code, count = (header >> 1) & 31, ((header & 1) << 8 | data[position + 1]) + 1
     width = WIDTHS[code]
     if kind == 1:
-        return position + 2 + (width * count + 7) // 8, count, width <= _DIRECT
+        return position + 2 + (width * count + 7) // 8, count, width <= _MAX_DIRECT_BITS
     if kind == 2:
-        return _patched_run(data, position, width, count)
-    return _delta(data, position + 2, width if code else 0, count)
+        return _patched_header(data, position, width, count)
+    return _delta_header(data, position + 2, width if code else 0, count)
 
 
-def _patched_run(data: bytes, position: int, width: int, count: int) -> RunHeader:
-    base_bytes, patch_width, entry, patches = patched_header(data, position)
-    stop = position + 4 + base_bytes + (width * count + 7) // 8 + ((entry or 64) * patches + 7) // 8
+def _patched_header(data: bytes, position: int, width: int, count: int) -> RunHeader:
+    base_bytes, patch_width, entry_width, patches = patched_header(data, position)
+    stop = position + 4 + base_bytes + (width * count + 7) // 8 + ((entry_width or 64) * patches + 7) // 8
     negative = data[position + 4] >= 128
-    return stop, count, base_bytes <= 2 and width + patch_width <= _PATCHED and not negative
+    return stop, count, base_bytes <= 2 and width + patch_width <= _MAX_PATCHED_BITS and not negative
 
 
-def _delta(data: bytes, position: int, width: int, count: int) -> RunHeader:
+def _delta_header(data: bytes, position: int, width: int, count: int) -> RunHeader:
     first, position = varint(data, position)
     step, position = varint(data, position)
     step = unzigzag(step)
     if width == 0:
-        return position, count, first < _SMALL and 0 <= first + step * (count - 1) < _SMALL
+        return position, count, first < _SMALL_VALUE and 0 <= first + step * (count - 1) < _SMALL_VALUE
     stop = position + (width * max(count - 2, 0) + 7) // 8
-    return stop, count, width <= _DELTA and step >= 0 and first + step < _SMALL
+    return stop, count, width <= _MAX_DELTA_BITS and step >= 0 and first + step < _SMALL_VALUE
 
 
 @cache
@@ -108,12 +108,18 @@ def _small_runs() -> re.Pattern[bytes]:
     """Return an expression for sequences of the most frequent small runs.
 
     They are repeated values, deltas with a step below four, full direct runs, and direct runs of up to 32 values of at
-    most 8 bits.
+    most 8 bits. The first byte of a run has its kind (2 bits), its width code (5 bits) and the high bit of its count.
     """
-    kinds = [rb"[\x00-\x07].", rb"[\x08-\x0f]..", rb"[\xc0\xc1].[\x80-\xff]?[\x00-\x7f][\x00\x02\x04\x06]"]
-    for code, width in enumerate(WIDTHS[:_DIRECT]):
+    kinds = [
+        rb"[\x00-\x07].",  # a value of one byte, repeated
+        rb"[\x08-\x0f]..",  # a value of two bytes, repeated
+        rb"[\xc0\xc1].[\x80-\xff]?[\x00-\x7f][\x00\x02\x04\x06]",  # a delta of width 0
+    ]
+    for code, width in enumerate(WIDTHS[:_MAX_DIRECT_BITS]):
+        # 512 values take 64 bytes for each bit of their width.
         kinds.append(b"\\x%02x\\xff.{%d}" % (0x41 | code << 1, 64 * width))
         if width <= 8:
+            # Counts whose values take equally many bytes are adjacent, and share one alternative.
             stored = [(width * count + 7) // 8 for count in range(1, 33)]
             counts = ((stored.index(size), 31 - stored[::-1].index(size), size) for size in sorted({*stored}))
             short = b"|".join(b"[\\x%02x-\\x%02x].{%d}" % bounds for bounds in counts)
@@ -121,14 +127,14 @@ def _small_runs() -> re.Pattern[bytes]:
     return re.compile(b"(?:%s)*+" % b"|".join(kinds), re.DOTALL)
 
 
-def _run_v1(data: bytes, position: int) -> RunHeader:
+def _header_v1(data: bytes, position: int) -> RunHeader:
     control = data[position]
     if control < 128:
         step = data[position + 1] - 256 if data[position + 1] >= 128 else data[position + 1]
         first, stop = varint(data, position + 2)
-        return stop, control + 3, first < _SMALL and first + step * (control + 2) >= 0
+        return stop, control + 3, first < _SMALL_VALUE and first + step * (control + 2) >= 0
     count = 256 - control
-    short = _short(count).match(data, position + 1)
+    short = _short_varints(count).match(data, position + 1)
     if short:
         return short.end(), count, True
     stop = position + 1
@@ -138,6 +144,6 @@ def _run_v1(data: bytes, position: int) -> RunHeader:
 
 
 @cache
-def _short(count: int) -> re.Pattern[bytes]:
+def _short_varints(count: int) -> re.Pattern[bytes]:
     """Return an expression for `count` varints of at most three bytes (21 bits)."""
     return re.compile(rb"(?:[\x80-\xff]{0,2}[\x00-\x7f]){%d}" % count, re.DOTALL)

@@ -35,7 +35,7 @@ Values = npt.NDArray[np.uint64]
 
 WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
 """Bits of a value, by the width code in the header of a run."""
-_SIXTY_FOUR = len(WIDTHS) - 1
+_WIDTH_CODE_64 = len(WIDTHS) - 1
 _MASK = (1 << 64) - 1
 
 
@@ -80,6 +80,7 @@ def seek_values(data: bytes, coding: StreamCoding, start: SeekPosition) -> bytes
 
 
 def _bytes_from(data: bytes, skip: int) -> bytes:
+    """Return a stream of BYTES without its first values."""
     position = 0
     while True:
         control = data[position]
@@ -93,24 +94,25 @@ def _bytes_from(data: bytes, skip: int) -> bytes:
             continue
         rest = data[position + 1 + stored :]
         if control < 128:
-            return _literal_bytes(data[position + 1 : position + 2] * (length - skip)) + rest
-        return _literal_bytes(data[position + 1 + skip : position + 1 + stored]) + rest
+            return _encode_literals(data[position + 1 : position + 2] * (length - skip)) + rest
+        return _encode_literals(data[position + 1 + skip : position + 1 + stored]) + rest
 
 
-def _literal_bytes(values: bytes) -> bytes:
+def _encode_literals(values: bytes) -> bytes:
     pieces = [values[start : start + 128] for start in range(0, len(values), 128)]
     return b"".join(bytes([256 - len(piece)]) + piece for piece in pieces)
 
 
 def _bits_from(data: bytes, start: SeekPosition) -> bytes:
+    """Return a stream of BITS from a bit on."""
     if start.bits == 0:
         return _bytes_from(data, start.values)
     unpacked = np.unpackbits(np.frombuffer(_decode_bytes(data)[start.values :], np.uint8))
-    return _literal_bytes(np.packbits(unpacked[start.bits :]).tobytes())
+    return _encode_literals(np.packbits(unpacked[start.bits :]).tobytes())
 
 
 def _decode_bytes(data: bytes) -> bytes:
-    """Decode a stream of BYTES. A truncated last run is dropped."""
+    """Return the values of a stream of BYTES, one byte each. A truncated last run is dropped."""
     pieces = []
     position = 0
     while position < len(data):
@@ -123,12 +125,13 @@ def _decode_bytes(data: bytes) -> bytes:
 
 
 def _integers_from(data: bytes, skip: int, coding: StreamCoding) -> bytes:
+    """Return a stream of integers without its first values."""
     position = 0
     while skip:
         values, position = run_at(data, position, coding)
         if skip < len(values):
             rest = values[skip:]
-            return (_literals_v1(rest) if coding in _VERSION_1 else _direct(rest)) + data[position:]
+            return (_encode_literals_v1(rest) if coding in _VERSION_1 else _encode_direct(rest)) + data[position:]
         skip -= len(values)
     return data[position:]
 
@@ -139,16 +142,17 @@ def run_at(data: bytes, position: int, coding: StreamCoding) -> tuple[Values, in
     Stored signed values are zigzag-encoded. Raises ValueError or IndexError for a damaged run.
     """
     signed = coding in (StreamCoding.SIGNED, StreamCoding.SIGNED_V1)
-    return _run_v1(data, position, signed) if coding in _VERSION_1 else _run(data, position, signed)
+    return _run_v1(data, position, signed) if coding in _VERSION_1 else _run_v2(data, position, signed)
 
 
-def _direct(values: Values) -> bytes:
+def _encode_direct(values: Values) -> bytes:
     """Encode stored values as one direct run of 64 bits."""
-    header = (1 << 14) | (_SIXTY_FOUR << 9) | (len(values) - 1)
+    header = (1 << 14) | (_WIDTH_CODE_64 << 9) | (len(values) - 1)
     return header.to_bytes(2, "big") + values.astype(">u8").tobytes()
 
 
-def _run(data: bytes, position: int, signed: bool) -> tuple[Values, int]:
+def _run_v2(data: bytes, position: int, signed: bool) -> tuple[Values, int]:
+    """Read a run of version 2: a short repeat, or a direct, patched or delta run."""
     header = data[position]
     kind = header >> 6
     if kind == 0:
@@ -163,7 +167,7 @@ def _run(data: bytes, position: int, signed: bool) -> tuple[Values, int]:
         return _unpack(_slice(data, position + 2, stop), width, count), stop
     if kind == 2:
         return _patched_run(data, position, WIDTHS[code], count, signed)
-    return _delta(data, position + 2, WIDTHS[code] if code else 0, count, signed)
+    return _delta_run(data, position + 2, WIDTHS[code] if code else 0, count, signed)
 
 
 def _slice(data: bytes, start: int, stop: int) -> bytes:
@@ -194,7 +198,8 @@ def _to_signed(value: int) -> int:
 
 
 def _patched_run(data: bytes, position: int, width: int, count: int, signed: bool) -> tuple[Values, int]:
-    base_bytes, patch_width, entry, patches = patched_header(data, position)
+    """Read a patched run: a base, offsets to it, and the high bits of the few large offsets."""
+    base_bytes, patch_width, entry_width, patches = patched_header(data, position)
     start = position + 4
     base = int.from_bytes(_slice(data, start, start + base_bytes), "big")
     sign = 1 << (base_bytes * 8 - 1)
@@ -203,13 +208,13 @@ def _patched_run(data: bytes, position: int, width: int, count: int, signed: boo
     start += base_bytes
     stop = start + (width * count + 7) // 8
     values: list[int] = _unpack(_slice(data, start, stop), width, count).tolist()
-    if not entry:
+    if not entry_width:
         raise ValueError("a run's patches are wider than 64 bits")
-    end = stop + (entry * patches + 7) // 8
+    end = stop + (entry_width * patches + 7) // 8
     index = 0
-    for patch in _unpack(_slice(data, stop, end), entry, patches).tolist():
+    for patch in _unpack(_slice(data, stop, end), entry_width, patches).tolist():
         index += patch >> patch_width
-        # A patch of zero bridges a gap that is too long for one entry.
+        # The patch has the bits above `width`. A patch of zero bridges a gap that is too long for one entry.
         values[index] |= (patch & ((1 << patch_width) - 1)) << width
     return _stored_values([base + value for value in values], signed), end
 
@@ -217,16 +222,17 @@ def _patched_run(data: bytes, position: int, width: int, count: int, signed: boo
 def patched_header(data: bytes, position: int) -> tuple[int, int, int, int]:
     """Return the rest of the header of the patched run at a position, after the width and the count.
 
-    These are the bytes of the base, the bits of a patch, the bits of a packed patch with its gap (0 if they exceed 64),
-    and the number of patches.
+    These are the bytes of the base, the bits of a patch, the bits of an entry (a gap and a patch, packed; 0 if they
+    exceed 64), and the number of entries.
     """
     third, fourth = data[position + 2], data[position + 3]
     patch_width, gap_width = WIDTHS[third & 31], (fourth >> 5) + 1
-    entry = next((fixed for fixed in WIDTHS if fixed >= gap_width + patch_width), 0)
-    return (third >> 5) + 1, patch_width, entry, fourth & 31
+    entry_width = next((width for width in WIDTHS if width >= gap_width + patch_width), 0)
+    return (third >> 5) + 1, patch_width, entry_width, fourth & 31
 
 
-def _delta(data: bytes, position: int, width: int, count: int, signed: bool) -> tuple[Values, int]:
+def _delta_run(data: bytes, position: int, width: int, count: int, signed: bool) -> tuple[Values, int]:
+    """Read a delta run after its header. With `width` 0, all steps are equal."""
     first, position = varint(data, position)
     step, position = varint(data, position)
     value = unzigzag(first) if signed else first
@@ -262,6 +268,7 @@ def unzigzag(value: int) -> int:
 
 
 def _run_v1(data: bytes, position: int, signed: bool) -> tuple[Values, int]:
+    """Read a run of version 1: literals, or a base with a step."""
     control = data[position]
     position += 1
     if control >= 128:
@@ -276,7 +283,7 @@ def _run_v1(data: bytes, position: int, signed: bool) -> tuple[Values, int]:
     return _stored_values([value + step * number for number in range(control + 3)], signed), position
 
 
-def _literals_v1(values: Values) -> bytes:
+def _encode_literals_v1(values: Values) -> bytes:
     pieces = []
     for start in range(0, len(values), 128):
         piece = values[start : start + 128].tolist()

@@ -99,7 +99,8 @@ def slice_stream(stripe: Stripe, part: StreamSlice, stored: bytes) -> bytes:
     aligned = entry.byte == 0 and entry.start == SeekPosition()
     if aligned and part.next_entry is None:
         return stored
-    # Bits are shifted up to the end of the stream. Other runs may continue in the next chunk.
+    # `head` is rewritten. It has the chunk with the entry, and more chunks if a run continues in them. Shifted bits are
+    # rewritten up to the end of the stream, so no number of bytes is enough for them.
     shifted = part.coding is StreamCoding.BITS and entry.start.bits
     enough = 0 if aligned else None if shifted else entry.byte + MAX_PENDING_BYTES
     head = b""
@@ -151,8 +152,8 @@ def slice_file(
     directory = codec.store_uncompressed(stripe_footer_bytes(streams, encodings, SLICE_TIME_ZONE))
     extent = (len(_MAGIC), sum(map(len, contents)), len(directory), rows)
     footer = codec.store_uncompressed(footer_bytes(stripe.tail.footer, selection.types, [extent]))
-    script = post_script_bytes(stripe.tail.post_script, len(footer))
-    content = b"".join([_MAGIC, *contents, directory, footer, script, bytes([len(script)])])
+    post_script = post_script_bytes(stripe.tail.post_script, len(footer))
+    content = b"".join([_MAGIC, *contents, directory, footer, post_script, bytes([len(post_script)])])
     return orc.ORCFile(pa.BufferReader(content))
 
 

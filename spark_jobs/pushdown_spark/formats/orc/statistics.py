@@ -14,9 +14,10 @@ from pushdown_spark.formats.orc.time_zones import Zone
 _Ends = tuple[Value | None, Value | None]
 _UNKNOWN: _Ends = (None, None)
 _JAVA = 0
-_RIGHT_MAXIMA, _RIGHT_SHORT_DECIMALS = 1, 7
-"""Versions of Java's writer since which statistics are correct, and those of decimals that fit 64 bits (ORC-517)."""
-_SHORT_DECIMALS = 18
+_CORRECT_MERGES, _CORRECT_SHORT_DECIMALS = 1, 7
+"""First versions of Java's writer with correct statistics, and with correct ones of decimals of 64 bits (ORC-517)."""
+_MAX_SHORT_PRECISION = 18
+"""Digits of a decimal that fits 64 bits."""
 
 ALL_NULL = ColumnBounds(None, None, True, 0)
 """The bounds of a column that a file lacks."""
@@ -37,7 +38,7 @@ def are_consistent(statistics: ColumnStatistics, rows: int) -> bool:
 
 def has_correct_merges(tail: FileTail) -> bool:
     """Return whether the statistics of stripes and of the file are correct. The first writer had a bug (HIVE-8732)."""
-    return tail.footer.writer != _JAVA or tail.post_script.writer_version >= _RIGHT_MAXIMA
+    return tail.footer.writer != _JAVA or tail.post_script.writer_version >= _CORRECT_MERGES
 
 
 def column_bounds(
@@ -49,18 +50,20 @@ def column_bounds(
     """
     node = tail.types[column]
     kind = OrcTypeKind(node.kind)
-    is_short = kind is OrcTypeKind.DECIMAL and node.precision <= _SHORT_DECIMALS
-    old = tail.footer.writer == _JAVA and tail.post_script.writer_version < _RIGHT_SHORT_DECIMALS
+    is_short = kind is OrcTypeKind.DECIMAL and node.precision <= _MAX_SHORT_PRECISION
+    old = tail.footer.writer == _JAVA and tail.post_script.writer_version < _CORRECT_SHORT_DECIMALS
     low, high = _UNKNOWN if is_short and old else _bounds_of(statistics, kind)
     if kind is OrcTypeKind.TIMESTAMP and not zone.is_utc:
-        low, high = _in_zone(low, high)
+        low, high = _widen_by_day(low, high)
     has_null = None if nested or not statistics.HasField("has_null") else statistics.has_null
     return ColumnBounds(low, high, has_null, statistics.number_of_values)
 
 
 def _bounds_of(statistics: ColumnStatistics, kind: OrcTypeKind) -> _Ends:
     if statistics.HasField("int_statistics"):
-        return _pair(statistics.int_statistics.minimum, statistics.int_statistics.maximum, statistics.int_statistics)
+        return _both_or_unknown(
+            statistics.int_statistics.minimum, statistics.int_statistics.maximum, statistics.int_statistics
+        )
     if statistics.HasField("double_statistics"):
         return _doubles(statistics)
     if statistics.HasField("string_statistics") and kind is not OrcTypeKind.CHAR:
@@ -70,7 +73,7 @@ def _bounds_of(statistics: ColumnStatistics, kind: OrcTypeKind) -> _Ends:
         return _decimal(decimals.minimum), _decimal(decimals.maximum)
     if statistics.HasField("date_statistics"):
         days = statistics.date_statistics
-        return _UNKNOWN if days.minimum < GREGORIAN_DAY else _pair(days.minimum, days.maximum, days)
+        return _UNKNOWN if days.minimum < GREGORIAN_DAY else _both_or_unknown(days.minimum, days.maximum, days)
     if statistics.HasField("timestamp_statistics"):
         return _times(statistics)
     if kind is OrcTypeKind.BOOLEAN and statistics.HasField("bucket_statistics"):
@@ -78,7 +81,7 @@ def _bounds_of(statistics: ColumnStatistics, kind: OrcTypeKind) -> _Ends:
     return _UNKNOWN
 
 
-def _pair(low: int, high: int, ends: IntegerStatistics | DateStatistics) -> _Ends:
+def _both_or_unknown(low: int, high: int, ends: IntegerStatistics | DateStatistics) -> _Ends:
     return (low, high) if ends.HasField("minimum") and ends.HasField("maximum") else _UNKNOWN
 
 
@@ -100,11 +103,13 @@ def _strings(statistics: ColumnStatistics) -> _Ends:
 
 def _string(end: bytes | None) -> str | None:
     """Return a bound as a string, or None for invalid UTF-8, for which Java's writer writes U+FFFD."""
+    if end is None:
+        return None
     try:
-        text = "" if end is None else end.decode()
+        text = end.decode()
     except UnicodeDecodeError:
         return None
-    return None if end is None or "\ufffd" in text else text
+    return None if "\ufffd" in text else text
 
 
 def _decimal(end: bytes) -> Decimal | None:
@@ -123,7 +128,7 @@ def _times(statistics: ColumnStatistics) -> _Ends:
     return _UNKNOWN if low < GREGORIAN_DAY * MICROSECONDS_PER_DAY else (low, high)
 
 
-def _in_zone(low: Value | None, high: Value | None) -> _Ends:
+def _widen_by_day(low: Value | None, high: Value | None) -> _Ends:
     """Convert bounds of local times to bounds of instants in any time zone, by widening them by a day."""
     if not (isinstance(low, int) and isinstance(high, int)):
         return _UNKNOWN

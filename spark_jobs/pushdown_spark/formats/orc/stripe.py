@@ -41,7 +41,7 @@ _DATA_KINDS = frozenset(
 _DICTIONARY = frozenset({1, 3})
 _VERSION_2 = frozenset({2, 3})
 
-_TEXT = frozenset({OrcTypeKind.STRING, OrcTypeKind.CHAR, OrcTypeKind.VARCHAR})
+_STRINGS = frozenset({OrcTypeKind.STRING, OrcTypeKind.CHAR, OrcTypeKind.VARCHAR})
 _SIGNED_DATA = frozenset({OrcTypeKind.SHORT, OrcTypeKind.INT, OrcTypeKind.LONG, OrcTypeKind.DATE})
 _POSITION_COUNTS = {StreamCoding.RAW: 0, StreamCoding.BITS: 2, StreamCoding.BYTES: 1}
 
@@ -108,10 +108,10 @@ class StreamIndex:
         chunk, byte, *start = [*([] if self.compressed else [0]), *positions[self.first_position : stop]]
         return RowGroupStart(chunk, byte, SeekPosition(*start))
 
-    def extent(self, first: int, last: int, length: int, block: int) -> tuple[int, int]:
+    def extent(self, first: int, last: int, length: int, chunk_size: int) -> tuple[int, int]:
         """Return the start and the end of the stored bytes of some row groups, in a stream of `length` bytes.
 
-        `block` is the size of a full decompressed chunk.
+        `chunk_size` is the decompressed size of a full chunk.
         """
         begin = self.entry(first)
         if last + 1 >= len(self.index.entry):
@@ -122,8 +122,9 @@ class StreamIndex:
             return begin.byte, min(length, end.byte + (0 if is_raw else MAX_PENDING_BYTES))
         if end.byte == 0 and end.start == SeekPosition():
             return begin.chunk, end.chunk
+        # The last values may be in the chunk in which the next row group begins, and, after its entry, in later chunks.
         stop = end.chunk
-        for _ in range(1 if is_raw else 1 + (end.byte + MAX_PENDING_BYTES) // block):
+        for _ in range(1 if is_raw else 1 + (end.byte + MAX_PENDING_BYTES) // chunk_size):
             stop = self._next_chunk(stop, last + 1, length)
         return begin.chunk, stop
 
@@ -285,9 +286,9 @@ class Stripe:
 def _codings(kind: OrcTypeKind, encoding: int) -> list[tuple[int, StreamCoding]]:
     """Return the kinds and codings of a column's indexed streams except PRESENT, in the order of their positions."""
     signed, unsigned = _integers(encoding)
-    if kind in _TEXT and encoding in _DICTIONARY:
+    if kind in _STRINGS and encoding in _DICTIONARY:
         return [(StreamKind.DATA, unsigned)]
-    if kind in _TEXT or kind is OrcTypeKind.BINARY:
+    if kind in _STRINGS or kind is OrcTypeKind.BINARY:
         return [(StreamKind.DATA, StreamCoding.RAW), (StreamKind.LENGTH, unsigned)]
     if kind in _SIGNED_DATA:
         return [(StreamKind.DATA, signed)]

@@ -19,11 +19,12 @@ from pushdown_spark.expressions.types import GREGORIAN_MICROS
 UTC_ZONES = frozenset({"UTC", "GMT", "Etc/UTC", "Etc/GMT", "Zulu", "Etc/Zulu", "UCT", "Etc/UCT", "Z"})
 SLICE_TIME_ZONE = b"GMT"
 """The writer's zone in the footers of row group slices. The stripe itself may have any zone."""
-_UTC_EPOCH = 1_420_070_400
+_UTC_START_OF_2015 = 1_420_070_400
+"""The start of 2015 in UTC, in seconds since 1970."""
 _NANOS = 1_000_000_000
-_MILLI = 999_999
+_MAX_EXACT_FRACTION = 999_999
 """Nanoseconds above which Java's writer stores one second too many before 1970."""
-_LARGEST = (1 << 63) - 1
+_MAX_NANOS = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Zone:
     """The JVM's time zone: its name, and the start of 2015 in it, in seconds since 1970."""
 
     name: str = "UTC"
-    epoch: int = _UTC_EPOCH
+    epoch: int = _UTC_START_OF_2015
 
     @property
     def is_utc(self) -> bool:
@@ -58,13 +59,13 @@ class Zone:
         """
         if self.is_utc:
             return values
-        shift = self.epoch - _UTC_EPOCH
+        shift = self.epoch - _UTC_START_OF_2015
         ends = pc.min_max(values.cast(pa.int64())).as_py()
         if ends["min"] is None:
             return values
         if ends["min"] // _NANOS + shift <= GREGORIAN_MICROS // 1_000_000:
             raise UnsafeInputError(f"there are timestamps before 1900, which Spark reads by the clocks of {self.name}")
-        if ends["max"] + shift * _NANOS > _LARGEST:
+        if ends["max"] + shift * _NANOS > _MAX_NANOS:
             raise UnsafeInputError("there are timestamps after 2262; read it with reader='spark'")
         if ends["min"] + min(shift, 0) * _NANOS >= 0:
             return pc.add(values, pa.scalar(shift * _NANOS, pa.duration("ns")))
@@ -82,7 +83,7 @@ def _shift(values: pa.Array, shift: int) -> pa.Array:
     """
     missing = values.is_null().to_numpy(zero_copy_only=False)
     seconds, fractions = np.divmod(values.cast(pa.int64()).fill_null(0).to_numpy(), _NANOS)
-    counts = fractions > _MILLI
-    stored = seconds + (counts & (seconds < 0)) + shift
-    stored -= counts & (stored < 0)
+    is_rounded = fractions > _MAX_EXACT_FRACTION
+    stored = seconds + (is_rounded & (seconds < 0)) + shift
+    stored -= is_rounded & (stored < 0)
     return pa.array(stored * _NANOS + fractions, mask=missing).cast(values.type)

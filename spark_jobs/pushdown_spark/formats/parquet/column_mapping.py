@@ -31,7 +31,7 @@ _SOUND_WRITERS = {
     "DuckDB": (0, 0),
     "Polars": (0, 0),
 }
-"""Writers whose statistics bound all values except NaN, and their first such versions.
+"""Writers whose statistics bound all values except NaN, with the first version for which this holds.
 
 Earlier versions of parquet-mr compare strings as signed bytes.
 """
@@ -161,24 +161,24 @@ class _Matcher:
         by_path = {leaf.column.path: leaf for leaf in leaves}
         if len(by_path) != len(leaves):
             raise UnsafeInputError(f"two members of column {name} have the same path")
-        indexes = tuple(self._walk(field.type, name, 0, by_path))
+        indexes = tuple(self._leaf_indexes(field.type, name, 0, by_path))
         if any("milliseconds" in str(leaf.column.logical_type) for leaf in leaves if leaf.index in indexes):
             if not pa.types.is_timestamp(field.type):
                 raise UnsafeInputError(f"column {name} has timestamps in milliseconds inside")
             self.in_milliseconds.add(field.name)
         return indexes
 
-    def _walk(self, kind: pa.DataType, path: str, repeated: int, leaves: Mapping[str, _Leaf]) -> Iterator[int]:
+    def _leaf_indexes(self, kind: pa.DataType, path: str, repeated: int, leaves: Mapping[str, _Leaf]) -> Iterator[int]:
         """Yield the leaf columns of a requested type. `repeated` is the number of lists and maps around it."""
         if pa.types.is_struct(kind):
             for member in kind:
-                yield from self._walk(member.type, f"{path}.{member.name}", repeated, leaves)
+                yield from self._leaf_indexes(member.type, f"{path}.{member.name}", repeated, leaves)
         elif pa.types.is_map(kind):
             entries = next((f"{path}.{name}" for name in _MAP_LEVELS if f"{path}.{name}.key" in leaves), path)
-            yield from self._walk(kind.key_type, f"{entries}.key", repeated + 1, leaves)
-            yield from self._walk(kind.item_type, f"{entries}.value", repeated + 1, leaves)
+            yield from self._leaf_indexes(kind.key_type, f"{entries}.key", repeated + 1, leaves)
+            yield from self._leaf_indexes(kind.item_type, f"{entries}.value", repeated + 1, leaves)
         elif pa.types.is_list(kind):
-            yield from self._walk(kind.value_type, self._element(path, leaves), repeated + 1, leaves)
+            yield from self._leaf_indexes(kind.value_type, self._element(path, leaves), repeated + 1, leaves)
         else:
             leaf = leaves.get(path)
             if leaf is None or leaf.column.max_repetition_level != repeated:

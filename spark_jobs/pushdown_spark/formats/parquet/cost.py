@@ -115,7 +115,7 @@ def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0
             for source, groups in zip(sources, alive, strict=True)
             for group in groups
         )
-        # Without a sample, our reader would have nothing to do but to read the filter's columns.
+        # A lower bound for our reader: no row matches, so it reads only the filter's columns.
         sample = ParquetSample(
             scale * stored_rows,
             _row_size(sources, [source.columns for source in sources], stored_rows),
@@ -169,7 +169,7 @@ def _row_size(sources: Sequence[OpenParquet], columns: Sequence[FileColumns], ro
 
 
 def _leaf_of_path(source: OpenParquet) -> Callable[[Path], int | None]:
-    """Return what finds the number of a leaf column by its path in the table, None for a column that a file lacks."""
+    """Return a function from a path in the table to the number of its leaf column, None if the file lacks it."""
     numbers = {source.footer.schema.column(leaf).path: leaf for leaf in source.columns.leaf_indices}
 
     def leaf(path: Path) -> int | None:

@@ -70,6 +70,8 @@ def quoted_column(name: str) -> Expr:
 
 
 class _Translator:
+    """Translates nodes to expressions that are true wherever the node is, or that have its value."""
+
     def __init__(self, file_name: FileName) -> None:
         self._file_name = file_name
 

@@ -191,7 +191,7 @@ def sample(
             continue
         content = bytes(window.view)
         lines = content.splitlines()
-        _count(counts, content, len(lines), marks)
+        _add_counts(counts, content, len(lines), marks)
         counts.stored += max(reader.bytes_read, 1)
         for index, searcher in enumerate(searchers):
             matcher = LineMatcher(searcher, ambiguous, syntax)
@@ -218,7 +218,7 @@ def sample(
     )
 
 
-def _count(counts: _Counts, content: bytes, lines: int, marks: LineMarks) -> None:
+def _add_counts(counts: _Counts, content: bytes, lines: int, marks: LineMarks) -> None:
     """Add the lines, bytes and values of a block."""
     counts.lines += lines
     counts.size += len(content)
@@ -291,6 +291,7 @@ class TextCosts:
         self._line_bytes = max(sampled.line_bytes, 1.0)
         self._lines = self._size / self._line_bytes
         self._costs = costs = _COSTS[source.format]
+        # Seconds for a line: `_skim` steps over all its values, `_parse` converts the needed ones in addition.
         needed = min(needed, sampled.values)
         self._skim = sampled.values * costs.other_value + sampled.quoted * costs.quoted_value
         self._parse = self._line_bytes * costs.parse_byte + needed * (costs.value - costs.other_value)

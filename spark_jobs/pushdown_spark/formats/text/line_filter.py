@@ -96,7 +96,7 @@ class LineFilterTask(ScanTask[LineQuery, TextMetrics]):
 
     def run(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield the candidate lines of one task."""
-        candidates = _Slice(self.skip[number] if self.skip else 0, self.cap)
+        candidates = _CandidateSlice(self.skip[number] if self.skip else 0, self.cap)
         metrics: dict[str, TextMetrics] = {}
         for split in self.tasks[number].splits:
             if candidates.is_full:
@@ -104,7 +104,8 @@ class LineFilterTask(ScanTask[LineQuery, TextMetrics]):
             yield from self._search(split, candidates, metrics.setdefault(split.path, TextMetrics()))
         self.report(number, metrics)
 
-    def _search(self, split: Split, candidates: _Slice, metrics: TextMetrics) -> Iterator[pa.RecordBatch]:
+    def _search(self, split: Split, candidates: _CandidateSlice, metrics: TextMetrics) -> Iterator[pa.RecordBatch]:
+        """Yield the candidate lines of one split in batches."""
         query = self.query
         reader = LineReader(split, carriage_returns=query.syntax.carriage_returns)
         matcher = LineMatcher(query.required, query.ambiguous, query.syntax)
@@ -128,7 +129,7 @@ class LineFilterTask(ScanTask[LineQuery, TextMetrics]):
             yield matcher.batch(lines, split.path)
 
 
-class _Slice:
+class _CandidateSlice:
     """The candidates that a task returns: after the first `skip`, the next `cap` (None for all)."""
 
     def __init__(self, skip: int, cap: int | None) -> None:

@@ -121,6 +121,7 @@ class LineReader:
     def _uncompressed_windows(self) -> Iterator[Window]:
         """Read an uncompressed split. A line that starts in the split before belongs to that split."""
         split = self._split
+        # The byte before the split shows whether a line starts at its first byte.
         start = max(split.start - 1, 0)
         with split.storage.open(split.path, start, split.end) as raw:
             divider = _WindowDivider(raw, split.end - start, self._carriage_returns, drop_first=split.start > 0)
@@ -185,7 +186,11 @@ class _Members:
 class _WindowDivider:
     """A stream divided into windows at line ends.
 
-    `limit` is the length of the split, None for the whole stream. The last line may end after the split.
+    `limit` is the length of the split, None for the whole stream. The last line may end after the split. With
+    `drop_first`, the first line belongs to the split before.
+
+    The window's buffer has `_filled` bytes of the stream: whole lines, which are yielded, and the start of the next
+    line, which is moved to the front of the buffer for the next window.
     """
 
     def __init__(self, stream: _Stream, limit: int | None, carriage_returns: bool, drop_first: bool = False) -> None:
@@ -197,15 +202,15 @@ class _WindowDivider:
         self._filled = 0
 
     def windows(self) -> Iterator[Window]:
-        first = not self._drop_first
+        at_start = not self._drop_first
         while self._fill():
-            cut = self._last_end(self._filled)
-            if cut == 0:
+            end = self._last_end(self._filled)
+            if end == 0:
                 self._grow()
                 continue
-            yield from self._emit(cut, first)
-            first = False
-        yield from self._last_line(first)
+            yield from self._emit(end, at_start)
+            at_start = False
+        yield from self._last_line(at_start)
 
     def _fill(self) -> bool:
         """Read once. Return False at the end of the split or of the stream."""
@@ -233,28 +238,28 @@ class _WindowDivider:
             raise EOFError(f"a line is longer than {MAX_LINE} bytes")
         data.extend(bytes(len(data)))
 
-    def _emit(self, cut: int, first: bool) -> Iterator[Window]:
-        """Yield the lines before `cut` and keep the bytes after it."""
+    def _emit(self, end: int, at_start: bool) -> Iterator[Window]:
+        """Yield the lines before `end` and keep the bytes after it. `at_start` is whether the file starts here."""
         window = self._window
-        tail = bytes(memoryview(window.data)[cut : self._filled])
-        window.length = cut
-        skip = self._skipped_prefix(cut, first)
+        tail = bytes(memoryview(window.data)[end : self._filled])
+        window.length = end
+        skip = self._skipped_prefix(end, at_start)
         if skip:
-            window.data[: cut - skip] = window.data[skip:cut]
-            window.length = cut - skip
+            window.data[: end - skip] = window.data[skip:end]
+            window.length = end - skip
         if window.length:
             yield window
         window.data[: len(tail)] = tail
         self._filled = len(tail)
 
-    def _skipped_prefix(self, cut: int, first: bool) -> int:
+    def _skipped_prefix(self, end: int, at_start: bool) -> int:
         """Return the length of a byte order mark or of another split's line at the start of the window."""
         if self._drop_first:
             self._drop_first = False
-            return self._first_end(cut)
-        return len(_BOM) if first and self._window.data.startswith(_BOM) else 0
+            return self._first_end(end)
+        return len(_BOM) if at_start and self._window.data.startswith(_BOM) else 0
 
-    def _last_line(self, first: bool) -> Iterator[Window]:
+    def _last_line(self, at_start: bool) -> Iterator[Window]:
         """Yield the last line. Read its end after the split, or append a missing terminator."""
         if self._filled == 0:
             return
@@ -276,7 +281,7 @@ class _WindowDivider:
             data[filled : filled + 1] = b"\n"
             filled += 1
             self._filled = filled
-        yield from self._emit(filled, first)
+        yield from self._emit(filled, at_start)
 
     def _last_end(self, length: int) -> int:
         """Return the position after the last terminator, 0 if there is none."""

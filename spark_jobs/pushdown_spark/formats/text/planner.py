@@ -229,21 +229,25 @@ class _CarrierChoice:
         if not self._searchers:
             return
         cost = self._costs.workers
-        share, hits, required = min(
-            zip(self._sampled.shares, self._sampled.hits, self._searchers, strict=True),
-            key=lambda each: (cost(each[0], hits=each[1]), each[2].pattern.size),
+
+        def rank(candidate: tuple[float, float, Searcher]) -> tuple[float, int]:
+            share, hits, searcher = candidate
+            return cost(share, hits=hits), searcher.pattern.size
+
+        share, hits, searcher = min(
+            zip(self._sampled.shares, self._sampled.hits, self._searchers, strict=True), key=rank
         )
-        chosen = required.pattern
+        chosen = searcher.pattern
         if chosen.general and share > _GENERAL_PATTERN_SHARE:
             general = Searcher(chosen.general)
             sampled = self._sample([general], [])
             if sampled.shares[0] < share / 2:
-                share, hits, required = sampled.shares[0], sampled.hits[0], general
+                share, hits, searcher = sampled.shares[0], sampled.hits[0], general
         reason = f"about {share:.2%} of the lines can match (sample of {self._sampled.lines:,} lines)"
         conjuncts = self._patterns.reports(chosen, "byte pattern")
 
         def build(choice: Choice) -> TextPlan:
-            query = LineQuery(required, Searcher(self._ambiguous), self._options.lines)
+            query = LineQuery(searcher, Searcher(self._ambiguous), self._options.lines)
             return TextPlan(self._inputs.files, choice, conjuncts, query)
 
         yield _Candidate("workers", cost(share, hits=hits), reason, build)
@@ -298,8 +302,9 @@ class _CarrierChoice:
         if self._request.source.format is SourceFormat.CSV:
             is_pushed = is_enabled(spark, "spark.sql.csv.filterPushdown.enabled", default=True)
             return min((*sampled.shares, *sampled.filter_shares), default=1.0) if is_pushed else 1.0
-        shares = {strings.pattern: n for strings, n in zip(self._filters, sampled.filter_shares, strict=True)}
-        shares |= {searcher.pattern: n for searcher, n in zip(self._searchers, sampled.shares, strict=True)}
+        # The JSON parser reads matching lines to their end, and others up to the key that rejects them.
+        shares = {strings.pattern: share for strings, share in zip(self._filters, sampled.filter_shares, strict=True)}
+        shares |= {searcher.pattern: share for searcher, share in zip(self._searchers, sampled.shares, strict=True)}
         positions = iter(sampled.key_positions)
         parsed = 1.0
         for pattern, key in zip(self._patterns.candidates, self._patterns.early_keys, strict=True):

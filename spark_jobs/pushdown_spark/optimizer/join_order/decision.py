@@ -391,8 +391,8 @@ def star_first(star: Sequence[int]) -> Callable[[int], bool]:
     >>> [is_allowed(mask) for mask in (0b001, 0b011, 0b100, 0b101)]
     [True, True, True, False]
     """
-    whole = sum(1 << number for number in star)
-    return lambda mask: mask & whole in (0, whole) or mask | whole == whole
+    star_mask = sum(1 << number for number in star)
+    return lambda mask: mask & star_mask in (0, star_mask) or mask | star_mask == star_mask
 
 
 def _is_unique(relation: RelationStatistics, key: ColumnKey) -> bool:

@@ -207,6 +207,7 @@ def connected_pairs(component: int, edges: Sequence[int]) -> Iterator[tuple[int,
 
     All pairs that make up a set come before the pairs that contain the set.
     """
+    # Each first set is found from its lowest relation only, so the sets of a start exclude all lower relations.
     for number in reversed(list(bits(component))):
         start = 1 << number
         lower = (start << 1) - 1
@@ -222,9 +223,11 @@ def _connected_supersets(start: int, excluded: int, component: int, edges: Seque
 
 
 def _expansions(subset: int, excluded: int, component: int, edges: Sequence[int]) -> Iterator[int]:
+    """Yield the connected sets that contain a set, other relations of the component, and no excluded one."""
     reachable = _neighbors(subset, edges) & component & ~excluded
     for addition in _subsets(reachable):
         yield subset | addition
+    # A set grows by some of its neighbors now, and never by the others, so that no set is found twice.
     for addition in _subsets(reachable):
         yield from _expansions(subset | addition, excluded | reachable, component, edges)
 
@@ -249,6 +252,7 @@ def _neighbors(subset: int, edges: Sequence[int]) -> int:
 
 def _subsets(mask: int) -> Iterator[int]:
     """Yield the non-empty subsets of a set, subsets before their supersets."""
+    # The carry of a subtraction passes over the bits outside of the mask, so this counts through the bits of the mask.
     subset = -mask & mask
     while subset:
         yield subset

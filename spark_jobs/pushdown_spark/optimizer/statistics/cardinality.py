@@ -131,6 +131,7 @@ class CardinalityEstimator:
         return joined
 
     def _estimate(self, mask: int) -> float:
+        """Multiply the rows of the relations by the selectivities of all conditions within the set."""
         if mask & (mask - 1) == 0:
             return max(self._relations[mask.bit_length() - 1].filtered_rows, 0.0)
         rows = 1.0

@@ -314,11 +314,11 @@ def _arrow_types(schema: StructType, columns: Sequence[str]) -> dict[str, pa.Dat
     return {column.name: utc_arrow_type(column.dataType) for column in requested}
 
 
-def _evenly_spread(count: int, most: int) -> list[int]:
-    """Return at most `most` of the numbers below `count`, evenly spread, including the first and the last."""
-    if count <= most:
+def _evenly_spread(count: int, limit: int) -> list[int]:
+    """Return at most `limit` of the numbers below `count`, evenly spread, including the first and the last."""
+    if count <= limit:
         return list(range(count))
-    return sorted({round(number * (count - 1) / (most - 1)) for number in range(most)})
+    return sorted({round(number * (count - 1) / (limit - 1)) for number in range(limit)})
 
 
 def estimate_distinct(groups: Sequence[pa.ChunkedArray], rows: float) -> tuple[float, float]:

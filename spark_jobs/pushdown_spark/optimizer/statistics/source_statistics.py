@@ -178,10 +178,12 @@ class SourceStatistics:
     def _sampled_statistics(
         self, source: Source, files: Sequence[InputFile], schema: t.StructType, request: StatisticsRequest
     ) -> RelationStatistics:
+        """Return the statistics of a source from a sample of its files."""
         partition_columns = _partition_columns(files)
         file_columns = {
             column.name.lower(): column.name for column in schema.fields if column.name.lower() not in partition_columns
         }
+        # The keys and the columns of conditions: lower-case names, with the spelling of the schema.
         relevant = {
             name: file_columns[name] for name in request.keys | _columns_in(*request.conditions) if name in file_columns
         }
@@ -198,10 +200,13 @@ class SourceStatistics:
             and source.table is None
             and _has_spark_values(sample, schema, relevant.values())
         )
-        # The conditions that refer to one key alone.
-        own = {name: [part for part in request.conditions if _columns_in(part) == {name}] for name in request.keys}
-        read = [field for field in schema.fields if request.read_columns is None or field.name in request.read_columns]
-        widths = {column.name: _max_width(sample, column) for column in read}
+        conditions_on_key = {
+            name: [part for part in request.conditions if _columns_in(part) == {name}] for name in request.keys
+        }
+        read_fields = [
+            field for field in schema.fields if request.read_columns is None or field.name in request.read_columns
+        ]
+        widths = {column.name: _max_width(sample, column) for column in read_fields}
         max_bytes = _max_bytes(source, files, sample, list(widths.values()))
         return RelationStatistics(
             rows=sample.rows,
@@ -210,7 +215,7 @@ class SourceStatistics:
                 (request.name, name): JoinColumnStatistics(
                     *sample.distinct(column),
                     is_unique=sample.is_unique(column),
-                    selectivity=self._selectivity(sample, schema, own.get(name, ()), relevant)[0],
+                    selectivity=self._selectivity(sample, schema, conditions_on_key.get(name, ()), relevant)[0],
                     bounds=sample.bounds.get(name),
                     values=_key_values(sample, column, matches, is_certain=is_certain),
                 )

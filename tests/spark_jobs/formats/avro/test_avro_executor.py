@@ -21,7 +21,7 @@ from pushdown_spark.formats.avro.resolution import NameMatcher
 
 TEXT = {"type": "record", "name": "T", "fields": [{"name": "n", "type": "long"}, {"name": "s", "type": "string"}]}
 LONG = "x" * 9_000
-"""A text whose length takes three bytes."""
+"""A string whose length takes three bytes."""
 
 
 def program_of(schema: object, wanted: list[pa.Field], *, whole: bool = True) -> Bytecode:
@@ -34,8 +34,8 @@ def execute(program: Bytecode, data: bytes, runs: RecordRuns, *, compiled: bool)
         patch.setattr(executor, "is_compiled", lambda: compiled)
         filled = Executor(program).run(data, runs)
     return (
-        [values.tolist() for values in filled.values[: len(program.slots)]],
-        [valid.tolist() for valid in filled.valid[: len(program.slots)]],
+        [values.tolist() for values in filled.values[: len(program.is_item_slot)]],
+        [valid.tolist() for valid in filled.valid[: len(program.is_item_slot)]],
         [filled.starts.tolist(), [filled.end]],
     )
 

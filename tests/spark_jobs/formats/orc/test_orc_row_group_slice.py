@@ -117,7 +117,6 @@ def test_slices_of_files_by_pyarrow_have_the_rows_of_their_row_groups(codec: str
 @pytest.mark.parametrize("block", [1024, 4096, 65536])
 @pytest.mark.parametrize("codec", [0, 1, 2, 4, 5])
 def test_slices_are_complete_if_runs_span_several_chunks(block: int, codec: int) -> None:
-    """Row groups begin inside runs that span several chunks."""
     rng = random.Random(block + codec)
     numbers = [rng.randint(-(2**63), 2**63 - 1) if row % 700 < 500 else 5 for row in range(6000)]
     strings = ["x" * rng.randint(0, 30) for _ in range(6000)]

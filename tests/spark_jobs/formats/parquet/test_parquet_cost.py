@@ -67,7 +67,7 @@ def reason(path: Path, column: str, op: Op, value: int, startup: float = 0.0) ->
     return estimate(parquet_inputs(local_files([str(path)] * 8)), query, startup).reason
 
 
-def test_a_sample_decides(table: Path) -> None:
+def test_a_sample_decides_between_the_readers(table: Path) -> None:
     assert "statistics leave 100% of the rows" in reason(table, "k", Op.EQ, 17)
     with pytest.raises(UnsupportedError, match="% of the rows match"):
         reason(table, "k", Op.LT, ROWS // 2)

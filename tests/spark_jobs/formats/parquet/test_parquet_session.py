@@ -193,7 +193,7 @@ def test_limits_stop_the_scan(spark: SparkSession, table: Path) -> None:
     assert len(scan(spark, table, None, ["id"], limit=11)[0]) == 11
 
 
-def test_scans_without_columns_or_predicate(spark: SparkSession, table: Path) -> None:
+def test_scans_without_columns_or_predicate_count_every_row(spark: SparkSession, table: Path) -> None:
     session = PushdownSession(spark)
     session.add_source("t", path=str(table), format="parquet", reader="pushdown")
     for query, expected in (

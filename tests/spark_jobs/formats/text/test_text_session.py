@@ -108,7 +108,7 @@ def test_headers_equal_to_data_are_dropped_once_per_file(spark: SparkSession, tm
         ({"timestampFormat": "yyyy"}, b"a,1,2020\n", "i = 1"),
     ],
 )
-def test_csv_options_agree(
+def test_csv_options_return_sparks_rows(
     spark: SparkSession, tmp_path: Path, options: dict[str, str], content: bytes, where: str
 ) -> None:
     (tmp_path / "a.csv").write_bytes(content)
