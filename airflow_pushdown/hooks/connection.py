@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -20,7 +21,7 @@ from airflow_pushdown.hooks.drivers import (
 )
 from airflow_pushdown.hooks.processes import JobProcess
 from airflow_pushdown.hooks.standalone import rest_addresses
-from airflow_pushdown.hooks.yarn import TAGS_KEY, WAIT_KEY, configured_address
+from airflow_pushdown.hooks.yarn import TAGS_KEY, WAIT_KEY, configured_addresses
 from airflow_pushdown.version_compat import AirflowNotFoundException
 
 EXCHANGE_EXTRA, EXCHANGE_CONNECTION_EXTRA = "exchange-dir", "exchange-conn-id"
@@ -114,7 +115,7 @@ class SparkConnectionHook(SparkSubmitHook):
         """
         if not self._is_yarn_cluster_mode:
             return True
-        if self._conf.get(WAIT_KEY, "false").strip().lower() == "false" and self._resource_manager is not None:
+        if self._conf.get(WAIT_KEY, "false").strip().lower() == "false" and self._resource_managers:
             self._yarn_track_via_rm_api = True
         return self._yarn_track_via_rm_api
 
@@ -132,9 +133,9 @@ class SparkConnectionHook(SparkSubmitHook):
         """Return the drivers of the cluster, also if spark-submit waits. None if no address of the cluster is known."""
         if self.is_standalone_cluster:
             return StandaloneDrivers(rest_addresses(self.master, str(self._connection["rest_scheme"]), self.rest_port))
-        if self._is_yarn_cluster_mode and self._resource_manager is not None:
+        if self._is_yarn_cluster_mode and self._resource_managers:
             uses_kerberos = bool(self._connection["keytab"] and self._connection["principal"])
-            return YarnDrivers(self._resource_manager, uses_kerberos, self._yarn_rm_auth)
+            return YarnDrivers(self._resource_managers, uses_kerberos, self._yarn_rm_auth)
         if self._should_track_driver_via_k8s_api():
             return KubernetesDrivers(str(self._connection["namespace"]))
         return None
@@ -211,23 +212,17 @@ class SparkConnectionHook(SparkSubmitHook):
         elif self._is_kubernetes:
             self._conf[f"spark.kubernetes.driver.label.{RUN_LABEL}"] = tag
 
-    @property
-    def _resource_manager(self) -> str | None:
-        """The address of the resource manager in the connection or in Hadoop's configuration, None if not known."""
+    @cached_property
+    def _resource_managers(self) -> list[str]:
+        """The address of the resource manager in the connection, otherwise those in Hadoop's configuration."""
         try:
-            return self._get_yarn_rm_base_url()
+            return [str(super()._get_yarn_rm_base_url())]
         except ValueError:
-            return None
+            return configured_addresses()
 
     def _get_yarn_rm_base_url(self) -> str:
-        """Return the address of the resource manager. Without one in the connection, Hadoop's configuration has it."""
-        try:
-            return str(super()._get_yarn_rm_base_url())
-        except ValueError:
-            self._yarn_rm_base_url = configured_address()
-            if self._yarn_rm_base_url is None:
-                raise
-            return self._yarn_rm_base_url
+        """Return an address of a resource manager, which the provider's hook requires to follow applications."""
+        return self._resource_managers[0] if self._resource_managers else str(super()._get_yarn_rm_base_url())
 
     def _resolve_connection(self) -> dict[str, Any]:
         """Resolve the connection like the provider's hook, but raise for a missing or invalid one."""

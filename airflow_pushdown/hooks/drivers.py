@@ -141,21 +141,26 @@ class YarnDrivers:
     shortest_interval: ClassVar[float] = 2.0
     _ACTIVE: ClassVar[frozenset[str]] = frozenset({"NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING"})
     _NOT_FOUND: ClassVar[int] = 404
+    _ERROR: ClassVar[str] = "RemoteException"
+    """The name in every error of a ResourceManager."""
 
-    def __init__(self, address: str, kerberos: bool = False, auth: AuthBase | None = None) -> None:
-        """Set the address of the ResourceManager. `auth` replaces the authentication that `kerberos` selects."""
-        self._address = address
+    def __init__(self, addresses: list[str], kerberos: bool = False, auth: AuthBase | None = None) -> None:
+        """Set the addresses of all ResourceManagers, of which one is active.
+
+        `auth` replaces the authentication that `kerberos` selects.
+        """
+        self._addresses = addresses
         self._kerberos = kerberos
         self._auth = auth
 
     def status(self, driver_id: str) -> DriverStatus:
         """Return the status of an application. A finished one has succeeded if its final status says so."""
-        response = self._request("GET", driver_id)
+        response = self._request("GET", f"apps/{quote(driver_id, safe='')}", "app")
         if response is None:
             return DriverStatus(DriverPhase.MISSING, "", "YARN does not know the application")
-        application = response.get("app")
+        application = response["app"]
         if not isinstance(application, Mapping) or "state" not in application:
-            raise ClusterUnreachableError(f"{self._address}: not the response of a ResourceManager")
+            raise _foreign_response(self._addresses[0])
         state, final = str(application["state"]), str(application.get("finalStatus"))
         if state in self._ACTIVE:
             return DriverStatus(DriverPhase.ACTIVE, state)
@@ -165,36 +170,56 @@ class YarnDrivers:
 
     def kill(self, driver_id: str) -> None:
         """Ask the ResourceManager to end an application."""
-        self._request("PUT", driver_id, {"state": "KILLED"})
+        self._request("PUT", f"apps/{quote(driver_id, safe='')}/state", "state", body={"state": "KILLED"})
 
     def find(self, tag: str, *, are_active: bool) -> list[str]:
         """Return the ids of the applications with a tag, the newest first."""
         states = {"states": ",".join(sorted(self._ACTIVE))} if are_active else {}
-        url = f"{self._address}/ws/v1/cluster/apps?{urlencode({'applicationTags': tag, **states})}"
-        response: Any = _call("GET", url, auth=self._authentication(), timeout=_SHORT_TIMEOUT)
+        path = f"apps?{urlencode({'applicationTags': tag, **states})}"
+        response: Any = self._request("GET", path, "apps", timeout=_SHORT_TIMEOUT)
         try:
             applications = (response["apps"] or {}).get("app", ())
             newest_first = sorted(applications, key=lambda application: int(application["startedTime"]), reverse=True)
             return [str(application["id"]) for application in newest_first]
         except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise ClusterUnreachableError(f"{self._address}: not the response of a ResourceManager") from error
+            raise _foreign_response(self._addresses[0]) from error
 
     def settings(self) -> dict[str, object]:
-        """Return the address and whether Kerberos is used. An object for authentication cannot be passed on."""
-        return {"address": self._address, "kerberos": self._kerberos}
+        """Return the addresses and whether Kerberos is used. An object for authentication cannot be passed on."""
+        return {"addresses": self._addresses, "kerberos": self._kerberos}
 
     def _request(
-        self, method: str, driver_id: str, body: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        key: str,
+        *,
+        body: Mapping[str, str] | None = None,
+        timeout: tuple[float, float] = _TIMEOUT,
     ) -> Mapping[str, object] | None:
-        """Return the response of the ResourceManager, None if it does not know the application."""
-        suffix = "" if body is None else "/state"
-        url = f"{self._address}/ws/v1/cluster/apps/{quote(driver_id, safe='')}{suffix}"
-        try:
-            return _call(method, url, body, self._authentication())
-        except _HttpStatusError as error:
-            if error.code == self._NOT_FOUND:
-                return None
-            raise
+        """Return the response of a ResourceManager, which has `key`. None if it does not know the application.
+
+        A standby redirects to the active one. The next request begins with the one that has responded.
+        """
+        problem = ClusterUnreachableError("there is no address of a ResourceManager")
+        for address in self._addresses:
+            response: Mapping[str, object] | None = None
+            try:
+                response = _call(method, f"{address}/ws/v1/cluster/{path}", body, self._authentication(), timeout)
+            except ClusterUnreachableError as error:
+                problem = error
+                if not self._is_unknown(error):
+                    continue
+            if response is not None and key not in response:
+                problem = _foreign_response(address)
+                continue
+            self._addresses = [address, *(other for other in self._addresses if other != address)]
+            return response
+        raise problem
+
+    def _is_unknown(self, error: ClusterUnreachableError) -> bool:
+        """Return whether a ResourceManager does not know an application. A gateway may respond with 404 as well."""
+        return isinstance(error, _HttpStatusError) and error.code == self._NOT_FOUND and self._ERROR in str(error)
 
     def _authentication(self) -> AuthBase | None:
         if self._auth is not None or not self._kerberos:
@@ -241,8 +266,9 @@ class KubernetesDrivers:
         """Return the ids of the driver pods with the tag of a run as their label, the newest first."""
         selector = {"label_selector": f"{RUN_LABEL}={tag}", "_request_timeout": _TIMEOUT}
         response: Any = self._request(lambda client: client.list_namespaced_pod(self._namespace, **selector))
-        listed_pods = () if response is None else response.items
-        pods = [pod for pod in listed_pods if not are_active or pod.status.phase not in self._PHASES]
+        if response is None:
+            raise ClusterUnreachableError("Kubernetes: 404, not the response to a list of pods")
+        pods = [pod for pod in response.items if not are_active or pod.status.phase not in self._PHASES]
         newest_first = sorted(pods, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)
         return [f"{self._namespace}:{pod.metadata.name}" for pod in newest_first]
 
@@ -338,6 +364,10 @@ def end_driver_or_warn(drivers: Drivers, driver_id: str, seconds: float, log: Lo
             log.warning("Driver %s is still ending", driver_id)
     except (ClusterUnreachableError, PushdownTaskError) as error:
         log.warning("Driver %s cannot be ended and may still run: %s", driver_id, error)
+
+
+def _foreign_response(address: str) -> ClusterUnreachableError:
+    return ClusterUnreachableError(f"{address}: not the response of a ResourceManager")
 
 
 class _HttpStatusError(ClusterUnreachableError):

@@ -6,16 +6,12 @@ import hashlib
 import os
 from collections.abc import Mapping
 
-import requests
-
 from airflow_pushdown.hooks.webhdfs import hadoop_settings
 
 TAGS_KEY = "spark.yarn.tags"
 """Spark's setting with the tags of an application."""
 WAIT_KEY = "spark.yarn.submit.waitAppCompletion"
 """Spark's setting whether spark-submit waits for the end of an application."""
-_SECONDS = (3.0, 5.0)
-"""The time limits to connect and to read. Airflow kills a task 5 seconds after it has asked it to end."""
 
 
 def run_tag(spec_location: str) -> str:
@@ -26,17 +22,11 @@ def run_tag(spec_location: str) -> str:
     return f"airflow-pushdown-{hashlib.sha256(spec_location.encode()).hexdigest()[:32]}"
 
 
-def configured_address() -> str | None:
-    """Return the address of the resource manager in Hadoop's configuration on this worker, None without one.
-
-    If there are several, this is the first one that responds. A standby redirects to the active one.
-    """
+def configured_addresses() -> list[str]:
+    """Return the addresses of the resource managers in Hadoop's configuration on this worker."""
     settings = hadoop_settings(os.environ)
     names = [name.strip() for name in settings.get("yarn.resourcemanager.ha.rm-ids", "").split(",")]
-    addresses = [address for name in names if (address := _address(settings, f".{name}" if name else ""))]
-    if len(addresses) > 1:
-        return next(filter(_responds, addresses), addresses[0])
-    return next(iter(addresses), None)
+    return [address for name in names if (address := _address(settings, f".{name}" if name else ""))]
 
 
 def _address(settings: Mapping[str, str], suffix: str) -> str | None:
@@ -50,11 +40,3 @@ def _address(settings: Mapping[str, str], suffix: str) -> str | None:
     if not address:
         return None
     return f"{'https' if uses_tls else 'http'}://{address.replace('${yarn.resourcemanager.hostname}', host)}"
-
-
-def _responds(address: str) -> bool:
-    try:
-        requests.get(f"{address}/ws/v1/cluster/info", timeout=_SECONDS, allow_redirects=False)
-    except requests.RequestException:
-        return False
-    return True

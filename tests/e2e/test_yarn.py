@@ -165,7 +165,7 @@ def finish(hook: PushdownSubmitHook, check: Callable[[], None] = lambda: None) -
 
 
 def test_a_run_without_a_driver_has_none(cluster: HadoopCluster) -> None:
-    drivers = YarnDrivers(cluster.http)
+    drivers = YarnDrivers([cluster.http])
     for are_active in (True, False):
         assert drivers.find("airflow-pushdown-none", are_active=are_active) == []
     assert drivers.status("application_1_0001").phase is DriverPhase.MISSING
