@@ -123,17 +123,18 @@ def test_killed_run_keeps_a_table_that_another_program_has_created(database: Dat
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", CASES)
 def test_killed_retry_is_retried(database: Database, case: Case) -> None:
-    """The first attempt is killed while it commits. The second attempt is killed at each step."""
+    """The first attempt is killed while it commits. Each step of the second one is killed after one of these kills."""
     case.prepare(database)
     steps: list[None] = []
     write_once(database, case, connect=lambda address: counted(address, steps))
-    for last in (14, 11, 8, 6):
+    kills = (14, 11, 8, 6)
+    for number, last in enumerate(kills, start=1):
         first = len(steps) - last
-        for step in count(1):
+        for step in count(number, len(kills)):
             case.prepare(database)
             statuses = []
-            for number in (first, step):
-                connect = interrupted(number, kill_self)
+            for killed in (first, step):
+                connect = interrupted(killed, kill_self)
                 child = forked(lambda connect=connect: write_once(database, case, connect=connect))  # type: ignore[misc]
                 statuses.append(os.waitpid(child, 0)[1])
             write_once(database, case)
