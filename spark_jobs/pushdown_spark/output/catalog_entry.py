@@ -14,20 +14,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from pydantic import JsonValue
-from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import DataFrame
 from pyspark.sql import types as t
 
-from pushdown_spark.contract import ErrorCode
 from pushdown_spark.errors import MissingPathError
 from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.listing import decode_uri
-from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.jvm_gateway import (
     java_class,
     java_string,
-    plan_dataframe,
     scala_map,
     scala_object,
     scala_seq,
@@ -117,23 +112,6 @@ class CatalogEntry:
         if not self._catalog.databaseExists(self.database):
             raise MissingPathError(f"output_table: the catalog has no database {self.database}; create it first")
         return decode_uri(str(self._catalog.defaultTablePath(self._identifier).toString()))
-
-    def convert_rows(self, rows: DataFrame, view: str) -> DataFrame:
-        """Return rows as Spark's INSERT would store them: columns by name, with its casts and checks of lengths.
-
-        `view` is the name of a temporary view that does not exist. Raises typed errors for columns that do not fit.
-        """
-        rows.createTempView(view)
-        try:
-            state = self._spark._jsparkSession.sessionState()
-            plan = state.sqlParser().parsePlan(f"INSERT INTO {self.sql} BY NAME TABLE {quote_name(view)}")
-            analyzed = state.analyzer().execute(plan)
-            state.analyzer().checkAnalysis(analyzed)
-            return plan_dataframe(self._spark, analyzed.query())
-        except (AnalysisException, ParseException) as problem:
-            raise typed_error(problem, about="output_table", text_error=ErrorCode.SCHEMA_CONFLICT) from problem
-        finally:
-            self._spark.catalog.dropTempView(view)
 
     def partitions(self) -> set[str]:
         """Return the directories of all partitions, as they are below the directory of the table."""

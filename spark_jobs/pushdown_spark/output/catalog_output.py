@@ -36,6 +36,7 @@ from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
 from pushdown_spark.output.journal import CatalogChange, Journal, has_files
 from pushdown_spark.output.layout import OutputPaths
 from pushdown_spark.output.source_guard import ReadPath, SourceGuard
+from pushdown_spark.output.stored_rows import stored_rows
 from pushdown_spark.output.target_checks import check_column_names
 from pushdown_spark.output.writer import FileOutput, effective_mode
 from pushdown_spark.projection.paths import quote_name
@@ -118,7 +119,7 @@ class CatalogFileOutput(FileOutput):
         """Write all rows to the staging directory, as Spark's INSERT would store them in the table."""
         if self._table is not None:
             check_column_names(frame.schema, self._table.schema, case_sensitive=is_case_sensitive(self._spark))
-            frame = self._entry.convert_rows(frame, f"airflow_pushdown_{self.paths.attempt}")
+            frame = stored_rows(self._spark, frame, self._entry.sql)
         super().stage(frame)
 
     def check(self) -> None:

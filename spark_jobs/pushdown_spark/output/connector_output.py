@@ -26,12 +26,14 @@ from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.output.base import Output, column_types
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
 from pushdown_spark.output.connector_tables import Commit, ConnectorTable
+from pushdown_spark.output.stored_rows import check_stored_types, stored_rows
 from pushdown_spark.output.target_checks import check_column_names, check_existing_table, check_partition_by
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.runtime.error_classification import typed_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
+    from pyspark.sql.types import StructType
 
 _STAGED = "airflow_pushdown_staged"
 
@@ -46,6 +48,7 @@ class ConnectorOutput(Output):
         self._table = table
         self._exists = False
         self._rows: DataFrame | None = None
+        self._types: dict[str, str] = {}
         self._count = 0
 
     @property
@@ -73,10 +76,15 @@ class ConnectorOutput(Output):
 
     def stage(self, frame: DataFrame) -> None:
         """Compute all rows, and keep them on the local disks of the executors."""
-        require_columns(frame, self._output.checks)
+        schema = frame.schema
         if self._exists:
             schema = self._table.schema()
             check_column_names(frame.schema, schema, case_sensitive=is_case_sensitive(self._spark))
+            check_stored_types(self._spark, frame.schema, schema)
+            # Different values, as two times of a day, may be stored as one.
+            frame = stored_rows(self._spark, frame, self._table.sql)
+        self._types = _types_by_name(schema)
+        require_columns(frame, self._output.checks)
         known = [name.lower() for name in frame.columns]
         for parameter, names in {
             "merge_keys": self._output.merge_keys,
@@ -110,6 +118,7 @@ class ConnectorOutput(Output):
             check_existing_table(self._output.mode, self.name)
             if self._output.mode is OutputMode.IGNORE:
                 return
+        self._require_same_columns(exists)
         try:
             with self._table.mark_commits(self._count):
                 commit = self._write(exists)
@@ -161,6 +170,16 @@ class ConnectorOutput(Output):
             )
         if where is not None:
             _analyze(self._spark.table(self._table.sql), where)
+
+    def _require_same_columns(self, exists: bool) -> None:
+        """Raise a retryable error if the table is gone, or does not have the columns of the staged rows."""
+        is_same = _types_by_name(self._table.schema()) == self._types if exists else not self._exists
+        if not is_same:
+            raise PushdownError(
+                f"output_table: another program has changed or dropped {self.name} while its rows were computed; run "
+                "the task again",
+                code=ErrorCode.SPARK,
+            )
 
     def _check_replaced(self, where: str) -> None:
         is_replaced = f.coalesce(f.expr(where), f.lit(False))
@@ -226,6 +245,10 @@ class ConnectorOutput(Output):
             location=self._table.location(),
             is_from_earlier_try=not commit.is_own,
         )
+
+
+def _types_by_name(schema: StructType) -> dict[str, str]:
+    return {name.lower(): kind for name, kind in column_types(schema).items()}
 
 
 def _analyze(frame: DataFrame, where: str) -> None:
