@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 from connect_server import run_connect_server
 from oracle import Case
-from test_odd_lines_are_left_to_sparks_reader import CSV, JSON, Odd
+from test_odd_lines import CSV, JSON, Odd
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.projection.schema_alignment import ddl
