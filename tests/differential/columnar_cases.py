@@ -115,7 +115,7 @@ def counted(table: pa.Table) -> Counter[Row]:
     return Counter(zip(*shown(table).values(), strict=True))
 
 
-def judge(frame: DataFrame, names: list[str], predicates: list[str]) -> pa.Table | None:
+def select_predicates(frame: DataFrame, names: list[str], predicates: list[str]) -> pa.Table | None:
     """Return columns, and predicates as columns. None if Spark fails."""
     items = [*names, *(f"({text}) AS `{text.replace('`', '``')}`" for text in predicates)]
     try:
@@ -128,14 +128,14 @@ def evaluate_predicates(
     frame: DataFrame, names: list[str], predicates: list[str]
 ) -> dict[str, list[bool | None]] | None:
     """Return Spark's results without the predicates that raise. None if the columns cannot be read."""
-    table = judge(frame, names, predicates)
+    table = select_predicates(frame, names, predicates)
     if table is not None:
         return {text: table[text].to_pylist() for text in predicates}
     if not predicates:
         return None
     half = len(predicates) // 2
     if not half:
-        return {} if judge(frame, names, []) is not None else None
+        return {} if select_predicates(frame, names, []) is not None else None
     halves = [evaluate_predicates(frame, names, part) for part in (predicates[:half], predicates[half:])]
     return None if None in halves else {text: found for part in halves for text, found in (part or {}).items()}
 
@@ -161,10 +161,10 @@ def case_over(
     names, predicates = schema.fieldNames(), predicates_over(rng, schema)
     with pushdown_off(frame.sparkSession, source_format):
         # One query is usually enough. Several are needed if a predicate raises or the files cannot be read.
-        rows = judge(frame, names, predicates)
+        rows = select_predicates(frame, names, predicates)
         answers = None if rows is None else {text: rows[text].to_pylist() for text in predicates}
         if rows is None:
-            rows = judge(frame, names, [])
+            rows = select_predicates(frame, names, [])
             answers = None if rows is None else evaluate_predicates(frame, names, predicates)
     if rows is None or answers is None:
         return None

@@ -148,7 +148,7 @@ def _session_zone(spark: SparkSession) -> str:
 
 
 @dataclass(frozen=True)
-class Verdicts:
+class Evaluation:
     """Spark's rows as strings, the line number of each row, and for each predicate the rows that it keeps."""
 
     rows: tuple[str, ...]
@@ -164,18 +164,18 @@ def row_text(schema: t.StructType) -> str:
     return f"concat_ws('|', {shown})"
 
 
-def judge(spark: SparkSession, case: Case, path: Path) -> Verdicts:
+def evaluate(spark: SparkSession, case: Case, path: Path) -> Evaluation:
     """Evaluate all predicates over all rows in one job. Predicates that raise are returned separately."""
     path.write_bytes(case.content)
     with configured(spark, case):
-        collected, good, raised = _judge_rows(case.native(spark, path), case)
+        collected, good, raised = _evaluate_rows(case.native(spark, path), case)
     origins = tuple(_origins(case, [row[0] for row in collected]))
     rows = tuple(row[1] for row in collected)
     kept = {p: frozenset(n for n, row in enumerate(collected) if row[2 + i] is True) for i, p in enumerate(good)}
-    return Verdicts(rows, origins, kept, tuple(raised))
+    return Evaluation(rows, origins, kept, tuple(raised))
 
 
-def _judge_rows(frame: DataFrame, case: Case) -> tuple[list[tuple[object, ...]], list[str], list[str]]:
+def _evaluate_rows(frame: DataFrame, case: Case) -> tuple[list[tuple[object, ...]], list[str], list[str]]:
     """Return Spark's rows with the result of each predicate, the valid predicates, and those that raise."""
     predicates = list(case.predicates)
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from folder import Folder
-from oracle import Case, byte_patterns, judge, matches
+from oracle import Case, byte_patterns, evaluate, matches
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -46,11 +46,11 @@ def check(spark: SparkSession, source_format: SourceFormat, lines: list[bytes], 
     case = Case(
         source_format, StructType.fromDDL(SCHEMA), {}, tuple(lines), tuple(b"\n" for _ in lines), ASKED, ansi=False
     )
-    verdicts = judge(spark, case, path)
-    assert not verdicts.raised
+    evaluation = evaluate(spark, case, path)
+    assert not evaluation.raised
     fold = Folder(spark)
     for asked in ASKED:
-        kept = {verdicts.origins[row] for row in verdicts.kept[asked] if verdicts.origins[row] >= 0}
+        kept = {evaluation.origins[row] for row in evaluation.kept[asked] if evaluation.origins[row] >= 0}
         assert kept or asked.startswith("d ")
         for pattern in byte_patterns(case, asked, fold):
             missed = [lines[number] for number in kept if not matches(pattern, lines[number], b"\n")]

@@ -152,7 +152,7 @@ def _passes(row: Mapping[str, object], query: str) -> bool:
     return query == "all" or (isinstance(number, int) and number >= 100_200) or row["a"] == 5
 
 
-def judge(reference: Reference, path: Path, query: str, found: Mapping[str, Outcome], undamaged: Rows) -> str:
+def check_outcome(reference: Reference, path: Path, query: str, found: Mapping[str, Outcome], undamaged: Rows) -> str:
     """Return the kind of outcome of a query over a damaged file. Raises AssertionError for a wrong outcome."""
     outcome, about = found[query], f"{path.name}, {query}"
     if outcome.error:
@@ -181,7 +181,7 @@ def test_files_with_flipped_bits_return_sparks_rows_or_raise(
     reference = Reference(spark, [tmp_path / name for name, found in ours.items() if not found["all"].error])
     for name, found in ours.items():
         for query in found:
-            kind = judge(reference, tmp_path / name, query, found, ours["sound.avro"][query].rows)
+            kind = check_outcome(reference, tmp_path / name, query, found, ours["sound.avro"][query].rows)
             count_outcome(tally, name, kind)
     assert tally["sound: the same rows"] == len(FORMAT.queries)
     assert tally["marker: UnreadableFileError"] > 20, tally

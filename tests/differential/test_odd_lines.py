@@ -19,7 +19,7 @@ FOUR = "a string, b string, c int, d int"
 
 
 @dataclass(frozen=True)
-class Odd:
+class OddFile:
     """A file of which Spark keeps `kept` rows. With `searched`, the pushdown reader must read it, else Spark's."""
 
     content: bytes
@@ -35,39 +35,41 @@ class Odd:
 QUOTES = {"escape": '"'}
 UNPRUNED = {"spark.sql.csv.parser.columnPruning.enabled": "false"}
 CSV = {
-    "a mark in the file": Odd(b"x,1\n\xef\xbb\xbfabc,2\n", "i = 2", "s string, i int", 1),
-    "a mark before a number": Odd(b"1,1\n\xef\xbb\xbf5,2\n", "i = 5", "i int, j int", 0),
-    "two marks": Odd(b"\xef\xbb\xbf\xef\xbb\xbfabc,1\nx,2\n", "s = 'abc'", "s string, i int", 1),
-    "two marks, many numbers": Odd(
+    "a mark in the file": OddFile(b"x,1\n\xef\xbb\xbfabc,2\n", "i = 2", "s string, i int", 1),
+    "a mark before a number": OddFile(b"1,1\n\xef\xbb\xbf5,2\n", "i = 5", "i int, j int", 0),
+    "two marks": OddFile(b"\xef\xbb\xbf\xef\xbb\xbfabc,1\nx,2\n", "s = 'abc'", "s string, i int", 1),
+    "two marks, many numbers": OddFile(
         b"\xef\xbb\xbf\xef\xbb\xbf59,1\n2,2\n", f"i IN ({', '.join(map(str, range(2, 102)))})", "i int, j int", 2
     ),
-    "one mark": Odd(b"\xef\xbb\xbfabc,1\nx,2\n", "s = 'abc'", "s string, i int", 1, searched=True),
-    "a blank line": Odd(b"x\n\t\n", "s = '\t'", "s string", 0, searched=True),
-    "a blank line of two fields": Odd(b"1,x\n\t\t\n", "s = '\t\t' OR i = 1", "s string, i int", 0, searched=True),
-    "two signs": Odd(b'p||q||1||2\n"x||y"||q||7||8\n', "c = 7", FOUR, 0, ("c",), {"sep": "||"}),
-    "two signs, all columns": Odd(b"p||q||1||2\nx||q||7||8\n", "c = 7", FOUR, 1, None, {"sep": "||"}, searched=True),
-    "two signs, none skipped": Odd(
+    "one mark": OddFile(b"\xef\xbb\xbfabc,1\nx,2\n", "s = 'abc'", "s string, i int", 1, searched=True),
+    "a blank line": OddFile(b"x\n\t\n", "s = '\t'", "s string", 0, searched=True),
+    "a blank line of two fields": OddFile(b"1,x\n\t\t\n", "s = '\t\t' OR i = 1", "s string, i int", 0, searched=True),
+    "two signs": OddFile(b'p||q||1||2\n"x||y"||q||7||8\n', "c = 7", FOUR, 0, ("c",), {"sep": "||"}),
+    "two signs, all columns": OddFile(
+        b"p||q||1||2\nx||q||7||8\n", "c = 7", FOUR, 1, None, {"sep": "||"}, searched=True
+    ),
+    "two signs, none skipped": OddFile(
         b"p||q||1||2\nx||q||7||8\n", "c = 7", FOUR, 1, ("c",), {"sep": "||"}, UNPRUNED, searched=True
     ),
-    "an escaped escape": Odd(b'p,q,1,2\n"C:\\\\",", 5 pieces",7,8\n', "b LIKE '%pieces%'", FOUR, 1, ("b",)),
-    "an escaped escape, all columns": Odd(b'p,q,1,2\n"C:\\\\",", 5",7,8\n', "c = 7", FOUR, 1, searched=True),
-    "an escaped quote": Odd(b'p,q,1,2\n"C:\\"",5 pieces,7,8\n', "c = 7", FOUR, 1, ("c",), searched=True),
-    "an empty field": Odd(b'p,q,1,2\n"",",x,y",7,8\n', "c = 7", FOUR, 0, ("c",), QUOTES),
-    "usual quotes": Odd(
+    "an escaped escape": OddFile(b'p,q,1,2\n"C:\\\\",", 5 pieces",7,8\n', "b LIKE '%pieces%'", FOUR, 1, ("b",)),
+    "an escaped escape, all columns": OddFile(b'p,q,1,2\n"C:\\\\",", 5",7,8\n', "c = 7", FOUR, 1, searched=True),
+    "an escaped quote": OddFile(b'p,q,1,2\n"C:\\"",5 pieces,7,8\n', "c = 7", FOUR, 1, ("c",), searched=True),
+    "an empty field": OddFile(b'p,q,1,2\n"",",x,y",7,8\n', "c = 7", FOUR, 0, ("c",), QUOTES),
+    "usual quotes": OddFile(
         b'p,q,1,2\n"","a,""b""",7,8\n"""a""","",7,8\n', "c = 7", FOUR, 2, ("c",), QUOTES, searched=True
     ),
 }
 JSON = {
-    "no base64": Odd('{"b":"Grüße","l":7}\n{"b":"YWJj","l":8}\n'.encode(), "l = 7", "b binary, l int", 0),
-    "no base64 in a struct": Odd('{"st":{"b":"é"},"l":7}\n'.encode(), "l = 7", "st struct<b: binary>, l int", 0),
-    "no base64, in ASCII": Odd(b'{"b":"a$b","l":7}\n', "l = 7", "b binary, l int", 1, searched=True),
-    "base64, not selected": Odd('{"b":"é","l":7}\n'.encode(), "l = 7", "b binary, l int", 1, ("l",), searched=True),
-    "a letter in an escape": Odd('{"s":"\\u00é,"l":7}\n'.encode(), "l = 7", "s string, l int", 0),
-    "a letter like a digit": Odd('{"s":"\\u004\u0131","l":7}\n'.encode(), "l = 7", "s string, l int", 0),
-    "a letter in an unknown text": Odd('{"l":7,"zz":"\\u004\u0131"}\n'.encode(), "l = 7", "l int", 0),
-    "a letter after an escape": Odd('{"s":"\\\\uü \\u00e9é","l":7}\n'.encode(), "l = 7", "s string, l int", 1,
+    "no base64": OddFile('{"b":"Grüße","l":7}\n{"b":"YWJj","l":8}\n'.encode(), "l = 7", "b binary, l int", 0),
+    "no base64 in a struct": OddFile('{"st":{"b":"é"},"l":7}\n'.encode(), "l = 7", "st struct<b: binary>, l int", 0),
+    "no base64, in ASCII": OddFile(b'{"b":"a$b","l":7}\n', "l = 7", "b binary, l int", 1, searched=True),
+    "base64, not selected": OddFile('{"b":"é","l":7}\n'.encode(), "l = 7", "b binary, l int", 1, ("l",), searched=True),
+    "a letter in an escape": OddFile('{"s":"\\u00é,"l":7}\n'.encode(), "l = 7", "s string, l int", 0),
+    "a letter like a digit": OddFile('{"s":"\\u004\u0131","l":7}\n'.encode(), "l = 7", "s string, l int", 0),
+    "a letter in an unknown text": OddFile('{"l":7,"zz":"\\u004\u0131"}\n'.encode(), "l = 7", "l int", 0),
+    "a letter after an escape": OddFile('{"s":"\\\\uü \\u00e9é","l":7}\n'.encode(), "l = 7", "s string, l int", 1,
                                      searched=True),
-    "no JSON in a variant": Odd('{"v":[1,2\u00a0],"l":7}\n'.encode(), "l = 7", "l int, v variant", 0),
+    "no JSON in a variant": OddFile('{"v":[1,2\u00a0],"l":7}\n'.encode(), "l = 7", "l int, v variant", 0),
 }  # fmt: skip
 
 
@@ -81,7 +83,7 @@ def test_json_lines_are_read_as_spark_does(spark: SparkSession, name: str, tmp_p
     check(spark, SourceFormat.JSON, JSON[name], tmp_path / "data.json", carrier)
 
 
-def check(spark: SparkSession, source_format: SourceFormat, odd: Odd, path: Path, carrier: str) -> None:
+def check(spark: SparkSession, source_format: SourceFormat, odd: OddFile, path: Path, carrier: str) -> None:
     """Assert that our rows of a file equal Spark's, and that the expected reader ran."""
     path.write_bytes(odd.content)
     schema = StructType.fromDDL(odd.schema)

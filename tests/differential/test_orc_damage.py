@@ -109,7 +109,7 @@ def spark_rows(spark: SparkSession, paths: list[Path]) -> dict[str, list[dict[st
     return {path.name: found.get(path.name) for path in paths}
 
 
-def judge(region: str, outcome: Outcome, theirs: Rows | None, undamaged: Rows, about: str) -> str:
+def check_outcome(region: str, outcome: Outcome, theirs: Rows | None, undamaged: Rows, about: str) -> str:
     """Return the kind of outcome of a query over a damaged file. Raises AssertionError for a wrong outcome."""
     if outcome.error:
         return outcome.error
@@ -148,7 +148,9 @@ def test_files_with_flipped_bits_return_sparks_rows_or_raise(
         rows = theirs.get(name)
         for query, outcome in found.items():
             reference = None if rows is None else expected(rows, query)
-            kind = judge(region_of(name), outcome, reference, expected(whole, query), f"{name}: {codec}, {query}")
+            kind = check_outcome(
+                region_of(name), outcome, reference, expected(whole, query), f"{name}: {codec}, {query}"
+            )
             count_outcome(tally, name, kind)
     assert tally["sound: the same rows"] == len(FORMAT.queries)
     assert tally["data: the same rows"] > 10, tally

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyorc
 import pytest
-from columnar_cases import Row, counted, judge, shown
+from columnar_cases import Row, counted, select_predicates, shown
 from folder import Folder
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
@@ -160,7 +160,7 @@ def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -
     names = schema.fieldNames()
     asked = predicates(rng, name)
     with pushdown_off(spark, "orc"):
-        whole = judge(spark.read.schema(schema).orc(str(directory)), names, asked)
+        whole = select_predicates(spark.read.schema(schema).orc(str(directory)), names, asked)
     assert whole is not None
     values = list(zip(*shown(whole.select(names)).values(), strict=True))
     parsed = {text: parse_predicate(text) for text in asked}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from folder import Folder
-from oracle import Case, byte_patterns, candidates, judge, matches
+from oracle import Case, byte_patterns, candidates, evaluate, matches
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -284,12 +284,12 @@ def _case(source_format: SourceFormat, schema: str, options: dict[str, str], pin
 
 def _check(spark: SparkSession, case: Case, pins: list[tuple[str, bytes]], path: Path) -> list[str]:
     """Return the problems: lines that Spark does not keep, and lines that a pattern misses."""
-    verdicts = judge(spark, case, path)
-    assert not verdicts.raised
+    evaluation = evaluate(spark, case, path)
+    assert not evaluation.raised
     fold = Folder(spark)
     wrong = []
     for number, (where, line) in enumerate(pins):
-        if number not in {verdicts.origins[row] for row in verdicts.kept[where]}:
+        if number not in {evaluation.origins[row] for row in evaluation.kept[where]}:
             wrong.append(f"Spark drops {line!r} for {where[:80]}")
         wrong += [
             f"{where[:80]} misses {line!r}"
@@ -321,9 +321,9 @@ def test_matches_are_assigned_to_fields_with_all_line_ends(spark: SparkSession, 
     case = _case(SourceFormat.CSV, WIDE_SCHEMA, {}, pins)
     case = replace(case, terminators=(*(ends for _ in pins[1:]), b""))
     assert _check(spark, case, pins, path) == []
-    verdicts = judge(spark, case, path)
-    for where, kept in verdicts.kept.items():
-        lines = Counter(case.lines[verdicts.origins[row]] for row in kept)
+    evaluation = evaluate(spark, case, path)
+    for where, kept in evaluation.kept.items():
+        lines = Counter(case.lines[evaluation.origins[row]] for row in kept)
         for pattern in byte_patterns(case, where, Folder(spark)):
             for split in (path.stat().st_size, 1, 7, 60):
                 assert not lines - candidates(case, pattern, path, split), (where[:60], pattern.label, split)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from batches import over_seeds
 from folder import Folder
-from oracle import Case, SparkGivesUpError, Verdicts, byte_patterns, candidates, configured, judge, matches
+from oracle import Case, SparkGivesUpError, byte_patterns, candidates, configured, evaluate, matches
 from pyspark.sql import SparkSession
 from tally import Tally
 
@@ -28,21 +28,21 @@ def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, fol
     case = Case.generate(source_format, seed, lines=LINES, predicates=PREDICATES)
     path = folder / f"data.{source_format.value}"
     try:
-        verdicts = judge(spark, case, path)
+        evaluation = evaluate(spark, case, path)
     except SparkGivesUpError:
         tally["Spark's own reader fails"] += 1
         return
-    tally["predicates"] += len(verdicts.kept)
-    tally["raised"] += len(verdicts.raised)
+    tally["predicates"] += len(evaluation.kept)
+    tally["raised"] += len(evaluation.raised)
     if case.unsafe:
         tally[case.unsafe] += 1
         return
     with configured(spark, case):
         fold = Folder(spark)
-        fold.prepare_for(lambda noted: [byte_patterns(case, asked, noted) for asked in verdicts.kept])
-        derived = {asked: byte_patterns(case, asked, fold) for asked in verdicts.kept}
+        fold.prepare_for(lambda noted: [byte_patterns(case, asked, noted) for asked in evaluation.kept])
+        derived = {asked: byte_patterns(case, asked, fold) for asked in evaluation.kept}
     for asked, found in derived.items():
-        kept_lines = sorted({verdicts.origins[row] for row in verdicts.kept[asked] if verdicts.origins[row] >= 0})
+        kept_lines = sorted({evaluation.origins[row] for row in evaluation.kept[asked] if evaluation.origins[row] >= 0})
         tally["with pattern"] += bool(found)
         for pattern in found:
             about = f"seed {seed}, {source_format}: {asked} as {pattern.label!r}, options {case.options}, "
@@ -104,7 +104,7 @@ def test_patterns_match_every_line_that_spark_keeps_in_many_cases(
     _not_vacuous(tally)
 
 
-def test_verdicts_have_the_line_of_each_row(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_have_the_numbers_of_their_lines(spark: SparkSession, tmp_path: Path) -> None:
     case = Case.generate(SourceFormat.JSON, 1, lines=5, predicates=3)
-    verdicts: Verdicts = judge(spark, case, tmp_path / "data.json")
-    assert len([origin for origin in verdicts.origins if origin < 0]) == 5
+    evaluation = evaluate(spark, case, tmp_path / "data.json")
+    assert len([origin for origin in evaluation.origins if origin < 0]) == 5

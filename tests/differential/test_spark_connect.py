@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 from connect_server import run_connect_server
 from oracle import Case
-from test_odd_lines import CSV, JSON, Odd
+from test_odd_lines import CSV, JSON, OddFile
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.projection.schema_alignment import ddl
@@ -127,7 +127,7 @@ FEW = [("csv", "a mark in the file"), ("csv", "a blank line"), ("json", "a lette
 )
 def test_odd_lines_are_left_to_sparks_reader(ask: Ask, key: tuple[str, str], tmp_path: Path) -> None:
     """Lines that Spark parses differently in a file are left to Spark's reader, while the query runs."""
-    odd: Odd = ODD[key]
+    odd: OddFile = ODD[key]
     path = tmp_path / f"data.{key[0]}"
     path.write_bytes(odd.content)
     source = {"format": key[0], "path": [str(path)], "schema": odd.schema, "options": odd.options}

@@ -81,17 +81,17 @@ def check_predicates(
     tally: Tally,
     about: str,
 ) -> None:
-    asked = list(dict.fromkeys(random_predicate(rng, columns, mixed=not ansi) for _ in range(PREDICATES)))
-    parsed = {text: parse_predicate(text) for text in asked}
+    texts = list(dict.fromkeys(random_predicate(rng, columns, mixed=not ansi) for _ in range(PREDICATES)))
+    parsed = {text: parse_predicate(text) for text in texts}
     folder = Folder(spark)
     folder.prepare([predicate for predicate in parsed.values() if predicate is not None], schema)
     batch = table.combine_chunks().to_batches()[0]
     large = pa.concat_tables([table] * COPIES).combine_chunks().to_batches()[0]
     frame = spark.createDataFrame(table)
-    judged = answers(frame, asked)
-    check_where(frame, rng.sample(sorted(judged), min(2, len(judged))), judged)
-    for text, expected in judged.items():
-        tally["judged"] += 1
+    results = answers(frame, texts)
+    check_where(frame, rng.sample(sorted(results), min(2, len(results))), results)
+    for text, expected in results.items():
+        tally["predicates"] += 1
         predicate = parsed[text]
         assert predicate is not None, text
         bound = bind(predicate, Scope(schema, fold=folder, plain_strings="\\" not in text))
@@ -108,11 +108,11 @@ def check_predicates(
             check_slice(rng, compiled, batch, expected, tally, shown)
 
 
-def check_where(frame: DataFrame, predicates: list[str], judged: dict[str, Answers]) -> None:
+def check_where(frame: DataFrame, predicates: list[str], results: dict[str, Answers]) -> None:
     """Assert that a predicate in WHERE keeps the rows for which it is true as a column."""
     for text in predicates:
         kept = {row[0] for row in frame.where(text).select(ROW).collect()}
-        assert kept == {number for number, answer in enumerate(judged[text]) if answer}, text
+        assert kept == {number for number, answer in enumerate(results[text]) if answer}, text
 
 
 def check_answers(
@@ -210,10 +210,10 @@ def contains(values: dict[Path, list[object]]) -> Callable[[Path, Value], bool]:
 
 
 def _not_vacuous(tally: Tally) -> None:
-    assert tally["exact"] > tally["judged"] * 0.5, tally
+    assert tally["exact"] > tally["predicates"] * 0.5, tally
     assert tally["inexact"] > 10, tally
-    assert tally["kept"] > tally["judged"] * ROWS * 0.1, tally
-    assert tally["dropped"] > tally["judged"] * ROWS * 0.3, tally
+    assert tally["kept"] > tally["predicates"] * ROWS * 0.1, tally
+    assert tally["dropped"] > tally["predicates"] * ROWS * 0.3, tally
     assert tally["ruled out"] > tally["slices"] * 0.1, tally
     assert tally["ruled out by values"] > tally["slices"] * 0.05, tally
 
