@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = pytest.StashKey[dict[str, str]]()
 SHARE = 3
-"""Of a slow test with more cases than this, a third runs by default. `make nightly` runs the others."""
+"""A slow test with more cases than this runs a third of them by default. `make nightly` runs the others."""
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.jvm_options(ROOT / ".venv-spark"))
 

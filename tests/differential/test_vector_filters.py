@@ -81,14 +81,14 @@ def check_predicates(
     tally: Tally,
     about: str,
 ) -> None:
-    texts = list(dict.fromkeys(random_predicate(rng, columns, mixed=not ansi) for _ in range(PREDICATES)))
-    parsed = {text: parse_predicate(text) for text in texts}
+    predicates = list(dict.fromkeys(random_predicate(rng, columns, mixed=not ansi) for _ in range(PREDICATES)))
+    parsed = {text: parse_predicate(text) for text in predicates}
     folder = Folder(spark)
     folder.prepare([predicate for predicate in parsed.values() if predicate is not None], schema)
     batch = table.combine_chunks().to_batches()[0]
     large = pa.concat_tables([table] * COPIES).combine_chunks().to_batches()[0]
     frame = spark.createDataFrame(table)
-    results = answers(frame, texts)
+    results = answers(frame, predicates)
     check_where(frame, rng.sample(sorted(results), min(2, len(results))), results)
     for text, expected in results.items():
         tally["predicates"] += 1
