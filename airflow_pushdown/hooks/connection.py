@@ -134,8 +134,7 @@ class SparkConnectionHook(SparkSubmitHook):
         if self.is_standalone_cluster:
             return StandaloneDrivers(rest_addresses(self.master, str(self._connection["rest_scheme"]), self.rest_port))
         if self._is_yarn_cluster_mode and self._resource_managers:
-            uses_kerberos = bool(self._connection["keytab"] and self._connection["principal"])
-            return YarnDrivers(self._resource_managers, uses_kerberos, self._yarn_rm_auth)
+            return self._yarn_drivers
         if self._should_track_driver_via_k8s_api():
             return KubernetesDrivers(str(self._connection["namespace"]))
         return None
@@ -219,6 +218,12 @@ class SparkConnectionHook(SparkSubmitHook):
             return [str(super()._get_yarn_rm_base_url())]
         except ValueError:
             return configured_addresses()
+
+    @cached_property
+    def _yarn_drivers(self) -> YarnDrivers:
+        """The drivers on YARN. The task keeps them, so that a kill begins with the resource manager that responds."""
+        uses_kerberos = bool(self._connection["keytab"] and self._connection["principal"])
+        return YarnDrivers(self._resource_managers, uses_kerberos, self._yarn_rm_auth)
 
     def _get_yarn_rm_base_url(self) -> str:
         """Return an address of a resource manager, which the provider's hook requires to follow applications."""

@@ -248,6 +248,7 @@ class ConnectorOutput(Output):
 
 
 def _types_by_name(schema: StructType) -> dict[str, str]:
+    """Return the types of all columns, by their names in lower case."""
     return {name.lower(): kind for name, kind in column_types(schema).items()}
 
 
