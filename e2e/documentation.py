@@ -135,7 +135,7 @@ def first_steps() -> tuple[list[str], dict[str, str]]:
 
 def cluster_steps() -> tuple[list[str], str]:
     """Return the commands that prepare a cluster, and the arguments of the task that sends its environment."""
-    steps = list(all_blocks(DOCS / "deployment.md"))
+    steps = [*all_blocks(DOCS / "deployment.md"), *all_blocks(DOCS / "task-start.md")]
     commands = [command for block in steps if block.title == "Cluster" for command in block.commands]
     (task,) = (block.code for block in steps if block.language == "python" and "archives=" in block.code)
     return commands, task.partition("...,\n")[2].rpartition(")")[0]
