@@ -52,7 +52,7 @@ _DIFFERENT = {
     "archives": "Archives that Spark unpacks in the working directories of driver and executors, such as a packed "
     "Python environment, separated by commas.",
     "status_poll_interval": "Seconds between two requests for the status of a driver on a cluster, at least "
-    f"{_INTERVALS}. See [drivers on a cluster](drivers.md).",
+    f"{_INTERVALS}. See [how a task waits](drivers.md#how-a-task-waits).",
     "env_vars": "Environment variables of spark-submit, and on YARN and Kubernetes also of the driver. A standalone "
     "cluster has no such variables in deploy mode `cluster`. (templated)",
     "track_driver_via_k8s_api": "Whether spark-submit ends when the driver pod exists, and the task polls the API of "
