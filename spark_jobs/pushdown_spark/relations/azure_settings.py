@@ -22,6 +22,8 @@ FILE_SYSTEMS = frozenset(
     }
 )
 """Hadoop's file systems for the schemes abfs and abfss."""
+PUBLIC_DOMAIN = "core.windows.net"
+"""The domain of accounts outside of national clouds."""
 
 _TRANSLATED = frozenset(
     {
@@ -74,7 +76,7 @@ class AzureSettings(StoreSettings):
     expired_signs: ClassVar[tuple[str, ...]] = ("AuthenticationFailed", "failed to authenticate")
 
     account: str
-    domain: str = "core.windows.net"
+    domain: str = PUBLIC_DOMAIN
     scheme: str = "https"
     endpoint: str | None = None
     key: str | None = field(default=None, repr=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from store_servers import AZURE_KEY
 
 from pushdown_spark.errors import AccessDeniedError
+from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
+from pushdown_spark.formats.parquet.metrics import ParquetMetrics
 from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.relations.azure_settings import AzureSettings
 from pushdown_spark.relations.listing import Compression, Split
@@ -79,8 +82,12 @@ def tables(store: CloudStore, spark: SparkSession, folder: Path) -> Iterator[str
 
 
 @pytest.mark.parametrize("where", ["id = 4711", "name = 'name 42' AND id > 100", "id IN (11, 19999)"])
-@pytest.mark.parametrize("source_format", ["json", "orc", "avro"])
-def test_rows_equal_those_of_sparks_reader(spark: SparkSession, tables: str, source_format: str, where: str) -> None:
+@pytest.mark.parametrize("source_format", ["json", "orc", "avro", "parquet"])
+def test_rows_equal_those_of_sparks_reader(
+    spark: SparkSession, store: CloudStore, tables: str, source_format: str, where: str
+) -> None:
+    if source_format == "parquet" and store.scheme == "gs":
+        pytest.skip("Spark reads it")
     found = {}
     for reader in ("pushdown", "spark"):
         session = PushdownSession(spark)
@@ -111,15 +118,15 @@ def test_objects_with_odd_keys_have_sparks_rows_and_file_columns(spark: SparkSes
     assert found["spark"].total() == len(ODD_KEYS)
 
 
-def test_parquet_is_left_to_spark(spark: SparkSession, store: CloudStore, tables: str) -> None:
-    if store.scheme == "s3a":
-        pytest.skip("Python workers read it from S3")
+def test_parquet_in_googles_store_is_left_to_spark(spark: SparkSession, store: CloudStore, tables: str) -> None:
+    if store.scheme != "gs":
+        pytest.skip("Python workers read it")
     session = PushdownSession(spark)
     session.add_source("t", path=f"{tables}/parquet", format="parquet", reader="pushdown")
     result = session.scan("t", where="id = 4711")
     assert len(result.run(DataFrame.collect)) == 1
     assert result.report()["t"].reader == "spark"
-    assert "objects of S3 only" in result.report()["t"].reason
+    assert "objects of S3 and Azure only" in result.report()["t"].reason
 
 
 def test_a_setting_that_only_hadoop_supports_is_named(spark: SparkSession, store: CloudStore, tables: str) -> None:
@@ -220,6 +227,27 @@ def test_a_signature_that_expires_raises_a_final_error(store: CloudStore, moment
     assert (error.code.value, error.retryable) == ("bad_spec", False)
     assert path in error.message
     assert not any(secret in str(caught.value) for secret in (AZURE_KEY, settings.sas_token))
+
+
+def test_a_parquet_scan_signs_requests_and_shows_no_signature(store: CloudStore, folder: Path) -> None:
+    if not isinstance(store, Azurite):
+        pytest.skip("the server does not check credentials")
+    path = store.put("signed/a b+c%20ü#.parquet", (folder / "parquet" / "t.parquet").read_bytes())
+    seconds = 4
+    settings = store.expiring_settings(seconds)
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    query = ParquetQuery(schema, None, corrected_dates=True, corrected_int96=True, case_sensitive=False)
+
+    def read_until_it_expires() -> None:
+        with open_parquet(path, Storage({store.bucket: settings}), query) as file:
+            batches = file.batches(0, file.size, ParquetMetrics())
+            assert pa.Table.from_batches(batches).to_pylist() == ROWS
+            time.sleep(seconds + 1)
+            list(file.batches(0, file.size, ParquetMetrics()))
+
+    with pytest.raises(AccessDeniedError, match="the credentials may have expired") as caught:
+        read_until_it_expires()
+    assert "sig=" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_an_object_with_a_content_encoding_is_rejected_by_google(store: CloudStore) -> None:

@@ -28,6 +28,8 @@ _TAIL = 1 << 16
 _MAX_MESSAGE = 300
 _ROWS = 1 << 16
 """Rows of a batch without stored columns."""
+_DENIED_SIGNS = ("lacked the necessary privileges", "lacked valid authentication credentials")
+"""Parts of DataFusion's messages that a store denies access. The driver had access, so it has ended."""
 
 
 @dataclass(frozen=True)
@@ -220,6 +222,8 @@ def _locate_errors(path: str) -> Iterator[None]:
         if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":
             raise
         line = " ".join(str(problem).split())[:_MAX_MESSAGE]
+        if any(sign in line for sign in _DENIED_SIGNS):
+            raise PermissionError(f"access denied, the credentials may have expired: {line}") from problem
         raise UnreadableFileError(f"cannot read {path}: {line}; {REMEDY}") from problem
 
 
