@@ -17,6 +17,9 @@ from pushdown_spark.formats.parquet.address import check_store
 from pushdown_spark.formats.parquet.file_parts import ParquetInput
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics, UnitOutcome
+from pushdown_spark.relations.azure_settings import AzureSettings, ServicePrincipal
+from pushdown_spark.relations.google_settings import GoogleSettings
+from pushdown_spark.relations.object_store import StoreSettings
 from pushdown_spark.relations.s3_settings import KeyPair, Proxy, S3Settings
 from pushdown_spark.relations.storage import Storage
 
@@ -99,9 +102,19 @@ def test_errors_of_the_store_have_no_secrets(store: ObjectStore, content: bytes)
     assert keys.secret_key not in str(caught.value)
 
 
-@pytest.mark.parametrize("virtual", [True, False])
-def test_stores_with_an_access_key_are_read(virtual: bool) -> None:
-    check_store(S3Settings("r", endpoint=None if virtual else "host", virtual=virtual, keys=KeyPair("a", "b")))
+@pytest.mark.parametrize(
+    "settings",
+    [
+        S3Settings("r", virtual=True, keys=KeyPair("a", "b")),
+        S3Settings("r", endpoint="host", virtual=False, keys=KeyPair("a", "b")),
+        AzureSettings("mine", key="a"),
+        AzureSettings("mine", sas_token="?sig=a"),
+        AzureSettings("mine", principal=ServicePrincipal("tenant", "app", "a")),
+        AzureSettings("emulator", scheme="http", endpoint="host:1", key="a"),
+    ],
+)
+def test_stores_with_credentials_are_read(settings: StoreSettings) -> None:
+    check_store(settings)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +124,12 @@ def test_stores_with_an_access_key_are_read(virtual: bool) -> None:
         (S3Settings("r", ambient=True), "access key"),
         (S3Settings("r", keys=KeyPair("a", "b"), proxy=Proxy("http", "host", 1)), "proxy"),
         (S3Settings("r", endpoint="host", keys=KeyPair("a", "b")), "path.style"),
+        (AzureSettings("mine"), "account key"),
+        (AzureSettings("mine", domain="core.chinacloudapi.cn", key="a"), "core.windows.net"),
+        (AzureSettings("mine", scheme="http", key="a"), "HTTPS"),
+        (GoogleSettings(), "S3 and Azure"),
     ],
 )
-def test_other_stores_are_left_to_spark(settings: S3Settings, reason: str) -> None:
+def test_other_stores_are_left_to_spark(settings: StoreSettings, reason: str) -> None:
     with pytest.raises(UnsupportedError, match=reason):
         check_store(settings)
