@@ -12,6 +12,7 @@ import os
 import random
 import shutil
 import statistics
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,6 +41,8 @@ _TINY_ROWS = 200
 _SETTLE = 5
 """Number of runs of a query over a tiny table before its first round."""
 _WORST = 10
+_LONGEST_PREDICATE = 120
+"""Characters of a predicate in the list of the least ratios."""
 
 
 def queries(shape: Shape, table: Table, rows: int, rng: random.Random) -> list[Query]:
@@ -229,7 +232,8 @@ def summary(cells: list[Cell]) -> list[str]:
             )
     lines += ["", "Least ratios:", ""]
     for cell in sorted(cells, key=lambda cell: cell.ratio)[:_WORST]:
-        lines.append(f"- {cell.ratio:.2f} {cell.format}, {cell.shape}, `{cell.where}`: {cell.reader}, {cell.reason}")
+        where = textwrap.shorten(cell.where, _LONGEST_PREDICATE, placeholder=" ...")
+        lines.append(f"- {cell.ratio:.2f} {cell.format}, {cell.shape}, `{where}`: {cell.reader}, {cell.reason}")
     return lines
 
 
