@@ -22,11 +22,16 @@ _MAX_PRINTED = 200
 """Maximum length of a filter in the report, in characters."""
 
 
-def file_filters(frame: DataFrame, partitions: Sequence[str], conjuncts: Sequence[str]) -> list[ConjunctReport]:
+def file_filters(
+    frame: DataFrame, partitions: Sequence[str], conjuncts: Sequence[str], *, has_filters: bool = True
+) -> list[ConjunctReport]:
     """Return the report of each conjunct over a DataFrame of files, with the filter that Spark derives from it.
 
-    `partitions` are the partition columns. Spark optimizes all conjuncts at once, as columns of a projection. Its own
-    `DataSourceStrategy` translates each of them, as `FileSourceStrategy` does when it plans the scan.
+    `partitions` are the partition columns. `has_filters` is whether the format's reader evaluates filters: Spark plans
+    filters for text files too, and their reader ignores them.
+
+    Spark optimizes all conjuncts at once, as columns of a projection. Its own `DataSourceStrategy` translates each of
+    them, as `FileSourceStrategy` does when it plans the scan.
     """
     if not conjuncts:
         return []
@@ -40,7 +45,10 @@ def file_filters(frame: DataFrame, partitions: Sequence[str], conjuncts: Sequenc
             pushed = [
                 _describe_pushdown(frame.sparkSession, relation, partitions, condition) for condition in conditions
             ]
-            return [_report(sql, text) for sql, text in zip(conjuncts, pushed, strict=True)]
+            return [
+                _report(sql, text if has_filters or text == _PRUNING else "")
+                for sql, text in zip(conjuncts, pushed, strict=True)
+            ]
     except (PySparkException, Py4JError):
         # A constant that fails in ANSI mode, for example. The query itself raises the error.
         pass

@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import Exactness
 from pushdown_spark.formats.native.file_filters import file_filters
+from pushdown_spark.session import PushdownSession
 
 _CONJUNCTS = (
     "k = 5",
@@ -59,6 +60,21 @@ def test_filters_are_those_of_sparks_plan(spark: SparkSession, root: Path, name:
             assert report.pushed_as == f"Spark's reader: {pushed}"
         else:
             assert report.exactness is Exactness.UNSUPPORTED, report
+
+
+def test_the_reader_of_text_files_ignores_the_filters_that_spark_plans(spark: SparkSession, tmp_path: Path) -> None:
+    lines = spark.range(9).selectExpr("string(id) AS value", "id % 3 AS day")
+    lines.write.partitionBy("day").text(str(tmp_path / "text"))
+    session = PushdownSession(spark)
+    session.add_source("lines", path=str(tmp_path / "text"), format="text")
+    result = session.scan("lines", where="value = '4' AND day = 1")
+    result.run(lambda frame: frame.collect(), single_pass=True)
+    report = result.report()["lines"]
+    assert {one.sql: one.exactness for one in report.conjuncts} == {
+        "value = '4'": Exactness.UNSUPPORTED,
+        "day = 1": Exactness.EXACT,
+    }
+    assert (report.rows_after_pushdown, report.rows_returned) == (3, 1)
 
 
 def test_a_conjunct_that_spark_cannot_plan_is_reported_as_unsupported(spark: SparkSession, root: Path) -> None:
