@@ -14,6 +14,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pushdown_spark.contract import ReaderChoice, SourceReport
+from pushdown_spark.contract.report_text import human_share
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 from pushdown_spark.expressions.constant_folding import cached_fold
@@ -93,7 +94,7 @@ def plan_text(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...])
     strings = min(shares, key=lambda candidate: (shares[candidate], candidate.searches))
     if strings in in_headers:
         raise UnsupportedError("the header of a file has a string of the predicate")
-    reason = f"about {shares[strings]:.2%} of the lines have the strings (a sample of the first lines)"
+    reason = f"about {human_share(shares[strings], 1)} of the lines have the strings (a sample of the first lines)"
     plan = JvmTextPlan(
         (),
         Choice(f"{Choice.reason}; {reason}; Spark Connect has no JVM gateway for other readers"),

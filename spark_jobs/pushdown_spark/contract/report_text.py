@@ -22,11 +22,11 @@ _INDENT = "  "
 _LONGEST_CONDITION = 120
 
 EXACTNESS_MEANINGS = {
-    Exactness.EXACT: "The reader returns exactly the rows that satisfy the conjunct. Spark does not evaluate it.",
+    Exactness.EXACT: "The reader returns exactly the rows that satisfy the conjunct, and Spark does not evaluate it.",
     Exactness.INEXACT: "The reader drops some rows that do not match, and Spark re-evaluates the conjunct on the rest.",
-    Exactness.UNSUPPORTED: "The reader ignores the conjunct. Spark evaluates it on every row.",
+    Exactness.UNSUPPORTED: "The reader ignores the conjunct, and Spark evaluates it on the rows from the reader.",
 }
-"""What the report's words for the exactness of a conjunct mean."""
+"""What the report's words for the exactness of a conjunct mean, one sentence each."""
 
 
 def render_text(result: JobResult) -> str:
@@ -71,22 +71,32 @@ def human_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def human_share(part: int, whole: int) -> str:
-    """Return a part of a whole in percent. Only an exact 0 or 100 percent is shown as such."""
+def human_share(part: float, whole: float) -> str:
+    """Return a part of a whole in percent. Only an exact 0 or 100 percent is shown as such.
+
+    >>> human_share(1, 3), human_share(1, 10**9)
+    ('33.33 %', '< 0.01 %')
+    """
     if whole <= 0 or part <= 0:
         return "0 %"
     percent = 100 * part / whole
     if percent >= 100:
         return "100 %"
-    return f"{min(max(percent, 0.01), 99.99):.2f}".rstrip("0").rstrip(".") + " %"
+    if percent < 0.01:
+        return "< 0.01 %"
+    if percent > 99.99:
+        return "> 99.99 %"
+    return f"{percent:.2f}".rstrip("0").rstrip(".") + " %"
 
 
 def human_seconds(seconds: float) -> str:
     """Return a duration in its two largest units.
 
-    >>> human_seconds(8.04), human_seconds(75), human_seconds(7_260)
-    ('8.0 s', '1 min 15 s', '2 h 1 min')
+    >>> human_seconds(0.0042), human_seconds(8.04), human_seconds(75), human_seconds(7_260)
+    ('4 ms', '8.0 s', '1 min 15 s', '2 h 1 min')
     """
+    if seconds < 0.0995:
+        return f"{1000 * seconds:.0f} ms"
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -157,7 +167,7 @@ def _source(source: SourceReport) -> Iterator[str]:
         yield "No predicate"
     if source.columns:
         yield f"Columns: {', '.join(source.columns)}"
-    yield from _cost_lines(source.cost)
+    yield from cost_lines(source.cost)
     yield from _section("SQL sent", source.statements)
     if source.files_total or source.files_read is not None:
         yield _files_line(source)
@@ -172,7 +182,8 @@ def _source(source: SourceReport) -> Iterator[str]:
     yield from _section("What would help", source.advice)
 
 
-def _cost_lines(cost: CostReport | None) -> Iterator[str]:
+def cost_lines(cost: CostReport | None) -> Iterator[str]:
+    """Yield the estimate that chose a reader and, after a run, how right it was. Nothing if no estimate did."""
     if cost is None:
         return
     readers = ", ".join(f"{name} {human_seconds(seconds)}" for name, seconds in cost.predicted.items())
@@ -257,13 +268,18 @@ def _skipped_lines(source: SourceReport) -> Iterator[str]:
 
 
 def joins_text(report: JoinReport) -> list[str]:
-    """Return the join trees of one SELECT, one node per line."""
+    """Return the reason for the join order of one SELECT and its join trees, one node per line."""
     lines = [f"{'Reordered' if report.reordered else 'Not reordered'}: {report.reason}"]
     if report.star:
         lines.append(f"star: {report.star[0]} with {', '.join(report.star[1:])}")
+    return [*lines, *join_tree_lines(report)]
+
+
+def join_tree_lines(report: JoinReport) -> list[str]:
+    """Return the join tree, or the trees before and after join reordering."""
     if not report.reordered:
-        return [*lines, *_tree_lines(report.after, "", "")]
-    return [*lines, "before", *_tree_lines(report.before, "  ", "  "), "after", *_tree_lines(report.after, "  ", "  ")]
+        return list(_tree_lines(report.after, "", ""))
+    return ["before", *_tree_lines(report.before, "  ", "  "), "after", *_tree_lines(report.after, "  ", "  ")]
 
 
 def _tree_lines(tree: JoinTree, first: str, rest: str) -> Iterator[str]:

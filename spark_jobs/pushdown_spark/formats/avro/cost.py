@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from pushdown_spark.contract.report_text import human_share
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.formats.avro.container_file import AvroCodec
 from pushdown_spark.formats.avro.decoder import AvroQuery
@@ -118,9 +119,9 @@ def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup
     seconds = reader_seconds(sample, len(query.schema), workers, has_filter=query.filter is not None)
     seconds = replace(seconds, ours=seconds.ours + startup)
     reason = (
-        f"about {sample.matching_share:.2%} of the records match, in {sample.candidate_share:.0%} of the blocks "
-        f"(sample of {sample.blocks} blocks); estimated CPU: pushdown reader {seconds.ours:.1f} s, "
-        f"Spark's {seconds.spark:.1f} s{startup_note(startup)}"
+        f"about {human_share(sample.matching_share, 1)} of the records match, in "
+        f"{human_share(sample.candidate_share, 1)} of the blocks (sample of {sample.blocks} blocks); estimated CPU: "
+        f"pushdown reader {seconds.ours:.1f} s, Spark's {seconds.spark:.1f} s{startup_note(startup)}"
     )
     predicted = {"pushdown": seconds.ours, "spark": seconds.spark}
     if seconds.ours >= MARGIN * seconds.spark:

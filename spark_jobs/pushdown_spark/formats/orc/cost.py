@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import astuple, dataclass
 from enum import StrEnum
 
+from pushdown_spark.contract.report_text import human_share
 from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery, open_orc
 from pushdown_spark.formats.orc.lazy_reader import RowWidth
 from pushdown_spark.formats.orc.metrics import OrcMetrics
@@ -139,8 +140,8 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
         best = OrcReader.SPARK
     figures = ", ".join(f"{reader} {value:.1f} s" for reader, value in seconds.items())
     reason = (
-        f"about {sample.row_share:.2%} of the rows match, in {sample.group_share:.0%} of the row groups "
-        f"(sample of {sample.sampled} row groups); estimated CPU: {figures}{startup_note(startup)}"
+        f"about {human_share(sample.row_share, 1)} of the rows match, in {human_share(sample.group_share, 1)} of the "
+        f"row groups (sample of {sample.sampled} row groups); estimated CPU: {figures}{startup_note(startup)}"
     )
     return OrcChoice(reason, {_REPORTED[reader]: value for reader, value in seconds.items()}, best)
 

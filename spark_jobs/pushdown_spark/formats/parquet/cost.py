@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pushdown_spark.contract.report_text import human_share
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, BatchColumns
 from pushdown_spark.expressions.statistics_evaluator import ColumnBounds, can_match
@@ -135,8 +136,8 @@ def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0
     ours, spark = reader_seconds(sample)
     ours += startup
     reason = (
-        f"about {sample.row_share * sample.alive_share:.2%} of the rows match, and statistics leave "
-        f"{sample.alive_share * sample.page_share:.0%} of the rows; estimated CPU: pushdown reader "
+        f"about {human_share(sample.row_share * sample.alive_share, 1)} of the rows match, and statistics leave "
+        f"{human_share(sample.alive_share * sample.page_share, 1)} of the rows; estimated CPU: pushdown reader "
         f"{ours:.1f} s, Spark's {spark:.1f} s{startup_note(startup)}"
     )
     predicted = {"pushdown": ours, "spark": spark}

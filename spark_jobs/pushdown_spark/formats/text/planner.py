@@ -14,6 +14,7 @@ from operator import attrgetter
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
+from pushdown_spark.contract.report_text import human_share
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 from pushdown_spark.expressions.byte_patterns.text import BytePattern
@@ -243,7 +244,7 @@ class _CarrierChoice:
             sampled = self._sample([general], [])
             if sampled.shares[0] < share / 2:
                 share, hits, searcher = sampled.shares[0], sampled.hits[0], general
-        reason = f"about {share:.2%} of the lines can match (sample of {self._sampled.lines:,} lines)"
+        reason = f"about {human_share(share, 1)} of the lines can match (sample of {self._sampled.lines:,} lines)"
         conjuncts = self._patterns.reports(chosen, "byte pattern")
 
         def build(choice: Choice) -> TextPlan:
@@ -260,7 +261,8 @@ class _CarrierChoice:
         strings = min(shares, key=lambda candidate: self._costs.jvm(shares[candidate], candidate.searches))
         share = shares[strings]
         cause = self._inputs.only_jvm or "Spark's text source is estimated to take less time than Python workers"
-        reason = f"about {share:.2%} of the lines have the strings (sample of {self._sampled.lines:,} lines); {cause}"
+        sampled = f"sample of {self._sampled.lines:,} lines"
+        reason = f"about {human_share(share, 1)} of the lines have the strings ({sampled}); {cause}"
         seconds = self._costs.jvm(share, strings.searches)
         yield _Candidate("jvm", seconds, reason, partial(self._jvm_plan, strings))
 
