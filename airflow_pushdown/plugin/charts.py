@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from airflow_pushdown.plugin.dag_data import Day
-from airflow_pushdown.plugin.model import UNKNOWN
+from airflow_pushdown.plugin.model import UNKNOWN, at_least
 from airflow_pushdown.plugin.task_data import PastRun, TaskKey
 from pushdown_spark.contract import JobResult, JoinTree, SourceReport
 from pushdown_spark.contract.report_text import human_bytes, human_count, human_seconds, reader_name
@@ -90,10 +90,10 @@ def day_charts(days: Sequence[Day]) -> tuple[Chart, ...]:
             continue
         run_count = f"{day.day}: {human_count(sums.runs, 'run')}"
         parts = (_height(sums.bytes_read, largest), _height(sums.bytes_read + sums.bytes_skipped, largest))
-        unknown = f", unknown for {human_count(sums.unknown, 'report')}" if sums.unknown else ""
-        label = f"{run_count}, {human_bytes(sums.bytes_read)} read, {human_bytes(sums.bytes_skipped)} skipped{unknown}"
+        read = at_least(sums.bytes_read, sums.unknown_read)
+        label = f"{run_count}, read {read}, skipped {at_least(sums.bytes_skipped, sums.unknown_skipped)}"
         left, width = _slot(number, len(days))
-        sizes.append(Bar(left, width, parts, label, is_partial=bool(sums.unknown)))
+        sizes.append(Bar(left, width, parts, label, is_partial=bool(sums.unknown_skipped)))
         times.append(Bar(left, width, (_height(sums.seconds, longest),), f"{run_count}, {human_seconds(sums.seconds)}"))
     highest = _up_to(human_bytes(largest)) if largest or not any(bar.is_partial for bar in sizes) else UNKNOWN
     return (
@@ -163,7 +163,7 @@ def _chart(
         for number, (run, value) in enumerate(zip(runs, values, strict=True))
     )
     days = [_date(run) for run in runs]
-    dates = days if len(set(days)) > 1 else [_when(run)[-5:] for run in runs]
+    dates = days if len(set(days)) > 1 else [f"{run.run_after:%H:%M}" if run.run_after else "" for run in runs]
     highest = _up_to(format_value(largest)) if known else UNKNOWN
     return Chart(title, highest, bars, _dates(dates), len(runs), marks)
 
@@ -193,4 +193,4 @@ def _date(run: PastRun) -> str:
 
 
 def _when(run: PastRun) -> str:
-    return f"{run.run_after:%Y-%m-%d %H:%M}" if run.run_after else ""
+    return f"{run.run_after:%Y-%m-%d %H:%M %Z}" if run.run_after else ""

@@ -17,14 +17,14 @@ from sqlalchemy.orm import Session, aliased
 
 from airflow_pushdown.plugin.links import PushdownReportLink
 from airflow_pushdown.plugin.task_data import TaskKey, report_of
-from pushdown_spark.contract import SPARK_REQUESTED, JobResult, known_sum
+from pushdown_spark.contract import SPARK_REQUESTED, JobResult, SourceReport, known_sum
 
 DAYS = 30
 """The number of days whose runs are listed."""
 MOST_REPORTS = 1_000
 """The largest number of reports of a DAG that a page reads."""
 
-_AMOUNT = re.compile(r"\d[\d.,]*( ([KMGTPE]i)?B\b)?")
+_AMOUNT = re.compile(r"([<>] )?\d[\d.,]*( ([KMGTPE]i)?B\b)?")
 """A number in a reason, with its unit if it has one that depends on the number."""
 
 
@@ -79,8 +79,8 @@ class DagRunReports:
 class Fallback:
     """A source that Spark's reader read although a pushdown reader was allowed.
 
-    `reason` is from the newest run, `last`. `bytes_read` is what Spark's reader read in all runs, None if it is
-    unknown for one of them.
+    `reason` is from the newest run, `last`. `bytes_read` is what Spark's reader read in all runs, and `bytes_stored` is
+    the size of the source in them. Each is None if it is unknown for one run.
     """
 
     task_id: str
@@ -88,6 +88,7 @@ class Fallback:
     reason: str
     runs: int
     bytes_read: int | None
+    bytes_stored: int | None
     last: TaskKey
 
 
@@ -95,25 +96,29 @@ class Fallback:
 class Sums:
     """The sums of some runs: bytes read and skipped, and seconds.
 
-    `unknown` is the number of reports whose bytes are not all in the sums, because a source does not know them.
+    `unknown_read` and `unknown_skipped` are the numbers of reports whose bytes are not in the sums, because a source
+    does not know them.
     """
 
     runs: int
     bytes_read: int
     bytes_skipped: int
-    unknown: int
+    unknown_read: int
+    unknown_skipped: int
     seconds: float
 
     @classmethod
     def of(cls, runs: Sequence[DagRunReports]) -> Sums:
         """Return the sums of runs."""
         results = [report.result for run in runs for report in run.reports]
+        read = [result.bytes_read for result in results]
         skipped = [result.bytes_skipped for result in results]
         return cls(
             runs=len(runs),
-            bytes_read=sum(result.bytes_read or 0 for result in results),
+            bytes_read=sum(count or 0 for count in read),
             bytes_skipped=sum(count or 0 for count in skipped),
-            unknown=skipped.count(None),
+            unknown_read=read.count(None),
+            unknown_skipped=skipped.count(None),
             seconds=sum(run.seconds for run in runs),
         )
 
@@ -153,24 +158,32 @@ class DagReports:
     @property
     def fallbacks(self) -> tuple[Fallback, ...]:
         """The fallbacks by task, source and reason, whose numbers may differ. Those with the most bytes come first."""
-        uses: dict[tuple[str, str, str], list[tuple[TaskKey, str, int | None]]] = {}
+        uses: dict[tuple[str, str, str], list[tuple[TaskKey, SourceReport]]] = {}
         for report in (report for run in self.runs for report in run.reports):
-            for name, reason, count in fallbacks_of(report.result):
-                kind = (report.task_key.task_id, name, _AMOUNT.sub("", reason))
-                uses.setdefault(kind, []).append((report.task_key, reason, count))
+            for name, source in fallbacks_of(report.result):
+                kind = (report.task_key.task_id, name, _AMOUNT.sub("", source.reason))
+                uses.setdefault(kind, []).append((report.task_key, source))
         fallbacks = [
-            Fallback(task_id, name, newest, len(runs), known_sum(count for _, _, count in runs), last)
-            for (task_id, name, _), runs in uses.items()
-            for last, newest, _ in runs[:1]
+            Fallback(
+                task_id,
+                name,
+                newest.reason,
+                runs=len(sources),
+                bytes_read=known_sum(source.bytes_read for _, source in sources),
+                bytes_stored=known_sum(source.bytes_total if source.has_size else None for _, source in sources),
+                last=last,
+            )
+            for (task_id, name, _), sources in uses.items()
+            for last, newest in sources[:1]
         ]
-        return tuple(sorted(fallbacks, key=lambda fallback: -(fallback.bytes_read or 0)))
+        return tuple(sorted(fallbacks, key=lambda fallback: -(fallback.bytes_read or fallback.bytes_stored or 0)))
 
 
-def fallbacks_of(result: JobResult) -> Iterator[tuple[str, str, int | None]]:
-    """Yield source, reason and bytes read of each source that Spark's reader read instead of a pushdown reader."""
+def fallbacks_of(result: JobResult) -> Iterator[tuple[str, SourceReport]]:
+    """Yield the name and the report of each source that Spark's reader read instead of a pushdown reader."""
     for name, source in result.sources.items():
         if source.reader == "spark" and source.conjuncts and source.reason != SPARK_REQUESTED:
-            yield name, source.reason, source.bytes_read
+            yield name, source
 
 
 def dags_with_reports(session: Session, until: datetime) -> tuple[str, ...]:

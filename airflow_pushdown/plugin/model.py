@@ -193,6 +193,18 @@ def bytes_or_unknown(count: int | None) -> str:
     return UNKNOWN if count is None else human_bytes(count)
 
 
+def at_least(count: int, unknown: int) -> str:
+    """Return a formatted sum of bytes that lacks those of some reports.
+
+    >>> at_least(2048, 0), at_least(2048, 1), at_least(0, 2)
+    ('2.0 KiB', 'at least 2.0 KiB (unknown for 1 report)', 'unknown for 2 reports')
+    """
+    if not unknown:
+        return human_bytes(count)
+    missing = f"{UNKNOWN} for {human_count(unknown, 'report')}"
+    return f"at least {human_bytes(count)} ({missing})" if count else missing
+
+
 def _byte_steps(counts: Sequence[tuple[str, int | None]]) -> Iterator[Step]:
     """Yield steps whose bars are shares of the first one."""
     first = counts[0][1]

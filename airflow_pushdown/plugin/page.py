@@ -18,7 +18,14 @@ from airflow_pushdown.plugin.join_drawing import TreeDrawing, drawing_size, tree
 from airflow_pushdown.plugin.task_data import TaskKey, TaskRun
 from pushdown_spark.contract import Exactness
 from pushdown_spark.contract.progress import progress_text
-from pushdown_spark.contract.report_text import EXACTNESS_MEANINGS, human_bytes, human_seconds, human_share, joins_text
+from pushdown_spark.contract.report_text import (
+    EXACTNESS_MEANINGS,
+    cost_lines,
+    human_bytes,
+    human_seconds,
+    human_share,
+    join_tree_lines,
+)
 
 REFRESH_SECONDS = 5
 """The refresh interval of the page of a running task."""
@@ -136,14 +143,16 @@ def _environment() -> Environment:
         slot=charts.SLOT,
         least_runs=charts.LEAST_RUNS,
         airflow_run_path=links.airflow_run_path,
+        at_least=model.at_least,
         bytes_or_unknown=model.bytes_or_unknown,
         conjunct_rows=model.conjunct_rows,
+        cost_lines=cost_lines,
         drawing_size=drawing_size,
         human_bytes=human_bytes,
         human_seconds=human_seconds,
         human_share=human_share,
         job_funnel=model.job_funnel,
-        joins_text=joins_text,
+        join_tree_lines=join_tree_lines,
         progress_share=model.progress_share,
         progress_text=progress_text,
         replace=replace,

@@ -24,22 +24,26 @@ from airflow_pushdown.plugin.model import (
     source_funnel,
     unit_outcomes,
 )
-from airflow_pushdown.plugin.page import render_overview, render_report
+from airflow_pushdown.plugin.page import render_overview, render_report, render_runs
 from airflow_pushdown.plugin.task_data import PastRun, TaskKey, TaskRun
 from pushdown_spark.contract import (
     CheckReport,
     ConjunctReport,
+    CostReport,
     ErrorCode,
     Exactness,
     JobError,
     JobResult,
+    JoinReport,
+    JoinTree,
+    OutputFormat,
     OutputMode,
     OutputSummary,
     ScanReport,
     SourceReport,
 )
 from pushdown_spark.contract.progress import Progress
-from pushdown_spark.contract.report_text import render_text
+from pushdown_spark.contract.report_text import EXACTNESS_MEANINGS, cost_lines, render_text
 
 COUNTS = st.none() | st.integers(0, 10**15)
 
@@ -136,6 +140,7 @@ def test_spark_and_conjuncts_have_the_words_of_the_log() -> None:
         "re-evaluated by Spark",
         "evaluated by Spark: a function",
     ]
+    assert all(meaning.count(".") == 1 for meaning in EXACTNESS_MEANINGS.values()), "one sentence each"
     text = render_text(JobResult(rows=1, sources={"s": source}))
     assert "b = 1: re-evaluated by Spark" in text
     assert "f(c): a function" in text
@@ -199,6 +204,25 @@ def test_empty_files_have_a_known_size() -> None:
     source = SourceReport(reader="r", reason="w", files_total=1, bytes_read=0)
     page = render_report(running(JobResult(rows=0, sources={"s": source}), "success"))
     assert "read of 0 B stored" in page
+
+
+def test_the_estimates_of_the_readers_are_shown_as_in_the_log() -> None:
+    cost = CostReport(reader="workers", predicted={"workers": 2.0, "spark": 9.0}).with_measurement(3.5)
+    result = JobResult(sources={"s": SourceReport(reader="pushdown", reason="cheaper", cost=cost)})
+    page = render_report(running(result, "success"))
+    lines = list(cost_lines(cost))
+    assert len(lines) == 2
+    for line in lines:
+        assert line in page
+        assert line in render_text(result)
+
+
+def test_the_reason_for_a_join_order_is_said_once() -> None:
+    tree = JoinTree(kind="INNER", left=JoinTree(relation="a"), right=JoinTree(relation="b"))
+    report = JoinReport(before=tree, after=tree, reason="no other order is cheaper", star=("a", "b"))
+    page = render_report(running(JobResult(joins=(report,)), "success"))
+    assert page.count("no other order is cheaper") == 1
+    assert page.count("Star: a with b") == page.count("star: a with b") + 1 == 1
 
 
 def running(result: JobResult | None, state: str = "running", progress: Progress | None = None) -> TaskRun:
@@ -277,31 +301,51 @@ def test_days_sum_their_runs_and_count_the_unknown_ones() -> None:
     reports = DagReports("dag", datetime(2026, 1, 30, 9, tzinfo=UTC), runs)
     assert [(run.bytes_read, run.bytes_skipped) for run in runs] == [(8, 12), (None, None), (4, 6)]
     *_, third, second, last = reports.days
-    assert last.sums == Sums(runs=2, bytes_read=8, bytes_skipped=12, unknown=1, seconds=7)
-    assert second.sums == Sums(runs=0, bytes_read=0, bytes_skipped=0, unknown=0, seconds=0)
+    assert last.sums == Sums(2, bytes_read=8, bytes_skipped=12, unknown_read=1, unknown_skipped=1, seconds=7)
+    assert second.sums == Sums(0, bytes_read=0, bytes_skipped=0, unknown_read=0, unknown_skipped=0, seconds=0)
     assert third.sums.bytes_read == 4
-    assert reports.sums == Sums(runs=3, bytes_read=12, bytes_skipped=18, unknown=1, seconds=9)
+    assert reports.sums == Sums(3, bytes_read=12, bytes_skipped=18, unknown_read=1, unknown_skipped=1, seconds=9)
     page = render_overview([reports], 1, 1)
-    assert '12 B<br><span class="soft">unknown for 1 report</span>' in page
-    assert '18 B</td><td class="number">9.0 s' in page
+    assert "at least 12 B (unknown for 1 report)" in page
+    assert 'at least 18 B (unknown for 1 report)</td><td class="number">9.0 s' in page
     assert len(reports.days) == 30
-    assert "unknown for 1" in day_charts(reports.days)[0].bars[-1].label
+    assert day_charts(reports.days)[0].bars[-1].label.endswith("skipped at least 12 B (unknown for 1 report)")
+
+
+def test_bytes_read_are_known_where_only_the_size_of_a_table_is_unknown() -> None:
+    table = JobResult(sources={"t": SourceReport(reader="remote", reason="a table", bytes_read=2048)})
+    sums = Sums.of([dag_run(1, table)])
+    assert (sums.unknown_read, sums.unknown_skipped) == (0, 1)
+    assert ">2.0 KiB</td>" in render_overview(
+        [DagReports("d", datetime(2026, 1, 2, tzinfo=UTC), (dag_run(1, table),))], 1, 1
+    )
 
 
 def test_a_fallback_is_a_predicate_that_sparks_reader_took_without_being_asked() -> None:
     conjunct = ConjunctReport(sql="f(a)", exactness=Exactness.UNSUPPORTED)
-    fallback = SourceReport(reader="spark", reason="it is dear", conjuncts=(conjunct,), bytes_read=7)
+    fallback = SourceReport(reader="spark", reason="it is dear", conjuncts=(conjunct,), bytes_read=7, bytes_total=9)
     asked = fallback.model_copy(update={"reason": "asked for with reader='spark'"})
     whole = fallback.model_copy(update={"conjuncts": ()})
     result = JobResult(sources={"fallback": fallback, "asked": asked, "whole": whole})
     (found,) = DagReports("dag", datetime(2026, 1, 30, tzinfo=UTC), (dag_run(2, result), dag_run(1, result))).fallbacks
-    assert (found.source, found.reason, found.runs, found.bytes_read) == ("fallback", "it is dear", 2, 14)
+    assert (found.source, found.reason, found.runs) == ("fallback", "it is dear", 2)
+    assert (found.bytes_read, found.bytes_stored) == (14, 18)
     assert found.last.run_id == "run 2"
+
+
+def test_the_cost_of_a_fallback_has_the_stored_bytes_if_those_read_are_unknown() -> None:
+    conjunct = ConjunctReport(sql="f(a)", exactness=Exactness.UNSUPPORTED)
+    source = SourceReport(reader="spark", reason="it is dear", conjuncts=(conjunct,), bytes_total=2048)
+    page = render_runs(
+        DagReports("dag", datetime(2026, 1, 30, tzinfo=UTC), (dag_run(2, JobResult(sources={"s": source})),))
+    )
+    assert 'unknown <span class="soft">of 2.0 KiB stored' in page
+    assert ">2026-01-02 00:00 UTC</time>" in page
 
 
 def test_fallbacks_whose_reasons_differ_in_numbers_are_one() -> None:
     conjunct = ConjunctReport(sql="f(a)", exactness=Exactness.UNSUPPORTED)
-    reasons = ("no gain for 900 B: 0.3 s", "no gain for 1.2 MiB: 12 s", "the files have a header")
+    reasons = ("no gain for 900 B: < 0.01 %", "no gain for 1.2 MiB: 12 %", "the files have a header")
     results = [
         JobResult(sources={"s": SourceReport(reader="spark", reason=reason, conjuncts=(conjunct,), bytes_read=4)})
         for reason in reasons
@@ -375,7 +419,14 @@ def test_an_address_that_no_link_should_lead_to_is_refused(address: str) -> None
 def test_the_page_lists_the_scans_of_a_task() -> None:
     refused = JobError(code=ErrorCode.CHECK_FAILED, message="min_rows: 0 rows <b>", retryable=False)
     check = CheckReport(check="min_rows", required="at least 1", found="0", passed=False)
-    summary = OutputSummary(mode=OutputMode.ERROR_IF_EXISTS, columns={}, is_from_earlier_try=True)
+    summary = OutputSummary(
+        mode=OutputMode.ERROR_IF_EXISTS,
+        columns={"id": "bigint"},
+        format=OutputFormat.PARQUET,
+        is_from_earlier_try=True,
+        partitions=("day=2026-01-01",),
+        partitions_total=1,
+    )
     scans = {
         "orders": ScanReport(rows=1_234, output="/lake/orders", output_summary=summary, seconds=1.5),
         "users": ScanReport(checks=(check,), error=refused),
@@ -404,3 +455,7 @@ def test_the_page_lists_the_scans_of_a_task() -> None:
     assert "<b>1,241</b><span>rows in 4 scans" in page
     assert '<td><code>orders</code></td><td class="number">1,234</td><td><code>/lake/orders</code></td>' in page
     assert "min_rows: 0 rows &lt;b&gt;" in page
+    assert "<h2>Output of scan orders</h2>" in page
+    assert '<li><code>id</code> <code class="soft">bigint</code></li>' in page
+    assert "Partitions: <code>day=2026-01-01</code>" in page
+    assert "<h2>Checks of scan users</h2>" in page

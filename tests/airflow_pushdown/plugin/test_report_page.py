@@ -203,7 +203,7 @@ def test_the_page_looks_as_meant_in_light_and_dark(site: Site, runs: list[str], 
 
 def test_join_trees_and_other_runs_are_a_click_away(site: Site, runs: list[str], page: Page, artefacts: Path) -> None:
     page.goto(site.address + path_of("mart", runs[-1]))
-    assert page.inner_text("body").count("9 planes leave few flights") == 1
+    assert str(page.text_content("body")).count("9 planes leave few flights") == 1
     assert page.locator(".join figcaption b").all_inner_texts() == ["Before", "After"]
     assert page.locator("svg.tree .moved").count() == 2, "the relation that moved, in both trees"
     assert labels_outside_boxes(page) == []
