@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,11 +37,23 @@ def write_orc(frame: DataFrame, path: Path, **options: str) -> Path:
     return path
 
 
-def test_sorted_rows_are_pruned_by_statistics(spark: SparkSession, flights: DataFrame, tmp_path: Path) -> None:
+def write_parquet(frame: DataFrame, path: Path) -> Path:
+    frame.write.format("parquet").option("parquet.page.row.count.limit", "1000").save(str(path))
+    return path
+
+
+@pytest.mark.parametrize(("file_format", "write"), [("orc", write_orc), ("parquet", write_parquet)])
+def test_sorted_rows_are_pruned_by_statistics(
+    spark: SparkSession,
+    flights: DataFrame,
+    tmp_path: Path,
+    file_format: str,
+    write: Callable[[DataFrame, Path], Path],
+) -> None:
     where = "tail = 'N000042'"
-    before = report(spark, write_orc(flights.coalesce(1), tmp_path / "any_order"), "orc", where)
+    before = report(spark, write(flights.coalesce(1), tmp_path / "any_order"), file_format, where)
     assert before.advice[0].startswith("Sort the rows by tail before you write the files")
-    after = report(spark, write_orc(flights.coalesce(1).sort("tail"), tmp_path / "sorted"), "orc", where)
+    after = report(spark, write(flights.coalesce(1).sort("tail"), tmp_path / "sorted"), file_format, where)
     assert after.rows_returned == before.rows_returned
     assert 10 * (after.rows_decoded or 0) < (before.rows_decoded or 0)
     assert (after.bytes_read or 0) < (before.bytes_read or 0)
