@@ -186,9 +186,9 @@ def test_the_page_looks_as_meant_in_light_and_dark(site: Site, runs: list[str], 
         "rows written",
     ]
     assert page.locator("table.funnel tr").nth(4).inner_text().split() == ["rows", "after", "pushdown", "unknown"]
-    assert page.locator("svg .run").count() == 2 * RUNS
-    assert page.locator("svg .unknown-run").count() == 1
-    assert page.locator("svg .current-run").count() == 2
+    assert page.locator("figure .run").count() == 2 * RUNS
+    assert page.locator("figure .unknown-run").count() == 1
+    assert page.locator("figure .current-run").count() == 2
     assert page.locator(".dates").first.locator("span").count() == RUNS
     light = page.evaluate("[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]")
     assert violations(page) == []
