@@ -165,6 +165,7 @@ def scans(data: Path) -> Iterator[tuple[str, Spec]]:
     yield "text", one_source(source(data, "text", reader="auto"), where="value LIKE '%ffff0%'")
     yield "table", {**one_source(CUSTOMERS, where="city = 'Rome' AND since > '2020'"), **shop(data)}
     yield "scans", several_scans(data)
+    yield "auto", one_source(source(data, "json", reader="auto"), where="tailnum = 'N0042'")
     yield "spark_reader", one_source(source(data, "parquet", reader="spark"), where="tailnum = 'N0042'")
     yield "fallback", one_source(source(data, "json", reader="auto"), where="upper(carrier) = 'UA'")
     yield (
