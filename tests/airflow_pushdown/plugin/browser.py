@@ -103,6 +103,29 @@ def labels_outside_boxes(page: Page | Frame) -> list[str]:
     return [str(text) for text in found]
 
 
+def pale_labels(page: Page | Frame) -> list[str]:
+    """Return the labels of join trees whose contrast with their box is less than 4.5, which axe-core does not check."""
+    found = page.locator("svg.tree g").evaluate_all(
+        """groups => {
+            const luminance = element => {
+                const [red, green, blue] = getComputedStyle(element).fill.match(/[\\d.]+/g).map(channel => {
+                    const part = channel / 255;
+                    return part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+                });
+                return 0.05 + 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+            };
+            return groups.flatMap(group => {
+                const box = luminance(group.querySelector("rect"));
+                return [...group.querySelectorAll(":scope > text")].filter(text => {
+                    const own = luminance(text);
+                    return Math.max(own, box) / Math.min(own, box) < 4.5;
+                }).map(text => text.textContent);
+            });
+        }"""
+    )
+    return [str(text) for text in found]
+
+
 def unreadable_trees(page: Page | Frame) -> list[float]:
     """Return the scales of the visible join trees whose text is smaller than 9 pixels."""
     scales = page.locator("svg.tree").evaluate_all(

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import pytest
 from airflow.configuration import conf
+from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.sdk import DAG
@@ -26,6 +27,7 @@ from browser import (  # type: ignore[import-not-found]
     labels_outside_boxes,
     logged_in,
     overflow,
+    pale_labels,
     switch_theme,
     tab,
     unreadable_trees,
@@ -42,10 +44,10 @@ from report_site import (  # type: ignore[import-not-found]
     pipeline_dag,
     states_dag,
 )
-from sqlalchemy import delete, update
+from sqlalchemy import delete, select, update
 
 from airflow_pushdown.plugin.links import PROGRESS_KEY, report_path
-from airflow_pushdown.plugin.task_data import TaskKey
+from airflow_pushdown.plugin.task_data import TaskKey, task_run
 from airflow_pushdown.progress_reports import ProgressReports, log_group
 from pushdown_spark.contract.progress import Progress
 
@@ -56,6 +58,8 @@ pytestmark = pytest.mark.nightly
 
 NAMES = tuple(sorted(path.stem for path in REPORTS.glob("*.json")))
 SNOWFLAKE = 20
+CHANGE_DAYS = 10
+"""The age of the runs from which a task of the pipeline has another reader."""
 REACHED = """() => {
     const reached = document.activeElement;
     return reached === document.body ? null
@@ -79,9 +83,29 @@ def site(
             session.execute(update(TaskInstance).where(*instance).values(state=state, end_date=None))
     now = datetime.now(UTC)
     for days in (25, 21, 17, 14, 9, 6, 3, 0):
-        pipeline.test(logical_date=now - timedelta(days=days), run_after=now - timedelta(days=days))
+        at = now - timedelta(days=days)
+        needle = "spark_reader" if days > CHANGE_DAYS else "parquet_sorted"
+        pipeline.test(logical_date=at, run_after=at, run_conf={"needle": needle})
+    set_times()
     with api_server(project, tmp_path_factory.mktemp("site")) as started:
         yield started
+
+
+def set_times() -> None:
+    """Let tasks and runs take the time of the jobs whose reports they return, and some seconds around it."""
+    with create_session() as session:
+        for run in session.scalars(select(DagRun).where(DagRun.dag_id.in_(("gallery", "sales")))).all():
+            instances = select(TaskInstance).where(TaskInstance.dag_id == run.dag_id, TaskInstance.run_id == run.run_id)
+            run.start_date = run.end_date = run.run_after
+            for instance in session.scalars(instances).all():
+                key = TaskKey(run.dag_id, instance.task_id, run.run_id, instance.map_index)
+                shown = task_run(session, key)
+                assert shown is not None
+                assert shown.result is not None
+                instance.duration = shown.result.seconds + 3
+                instance.start_date = run.run_after
+                instance.end_date = run.run_after + timedelta(seconds=instance.duration)
+                run.end_date = max(run.end_date, instance.end_date)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +132,9 @@ def running(site: Site) -> str:
         session.execute(delete(XComModel).where(*own, XComModel.key == BaseXCom.XCOM_RETURN_KEY))
         XComModel.set(PROGRESS_KEY, progress.model_dump(exclude_none=True), **vars(key), session=session)
         instance = [getattr(TaskInstance, name) == value for name, value in vars(key).items()]
-        session.execute(update(TaskInstance).where(*instance).values(state="running", end_date=None))
+        started = datetime.now(UTC) - timedelta(seconds=20)
+        changes = {"state": "running", "start_date": started, "end_date": None}
+        session.execute(update(TaskInstance).where(*instance).values(changes))
     return report_path(*vars(key).values())
 
 
@@ -195,7 +221,8 @@ def test_airflows_log_page_folds_progress_and_report(
     reports(Progress(files_done=3, files_total=12, seconds_left=40))
     log_group(lines.append, "Pushdown report", "Bytes: 126.7 MiB read\n  Rows: 393 decoded")
     lines.append("a line after the groups")
-    events = [{"timestamp": START.isoformat(), "level": "info", "logger": "task", "event": line} for line in lines]
+    now = datetime.now(UTC).isoformat()
+    events = [{"timestamp": now, "level": "info", "logger": "task", "event": line} for line in lines]
     directory = Path(conf.get("logging", "base_log_folder"), "dag_id=sales", f"run_id={unquote(run)}", "task_id=late")
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "attempt=1.log").write_text("".join(json.dumps(event) + "\n" for event in events))
@@ -242,6 +269,43 @@ def test_a_join_of_twenty_relations_is_a_list_of_steps_on_a_telephone(
     assert page.locator(".steps").first.is_visible()
     assert page.locator(".canvas").first.is_hidden()
     assert violations(page) == []
+
+
+def test_labels_fit_their_boxes_at_every_size_of_a_tree(site: Site, run: str, page: Page, pictures: Path) -> None:
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(f"{site.address}/pushdown/report/gallery/scan?run_id={run}&map_index={NAMES.index('join_20')}")
+    tree = page.locator("svg.tree").first
+    width = float(tree.get_attribute("width") or 0)
+    for size, scale in (("large", 1.5), ("full", 1.0), ("half", 0.5)):
+        page.check(f"input[value={size}]")
+        assert labels_outside_boxes(page) == []
+        assert (tree.bounding_box() or {})["width"] == pytest.approx(scale * width, rel=0.01)
+        assert overflow(page) == 0
+    page.evaluate("localStorage.setItem('theme', 'light')")
+    page.reload()
+    page.check("input[value=half]")
+    page.evaluate("document.querySelector('.join').scrollIntoView()")
+    page.screenshot(path=pictures / "sizes-1280-light.png")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_history_marks_the_run_whose_reader_changed(
+    site: Site, page: Page, pictures: Path, theme: str, width: int
+) -> None:
+    page.set_viewport_size({"width": width, "height": 1000})
+    page.goto(f"{site.address}/pushdown/report/sales/needle?run_id={run_of(site, 'sales')}")
+    page.evaluate("theme => localStorage.setItem('theme', theme)", theme)
+    page.reload()
+    history = page.locator("section", has=page.get_by_role("heading", name="Runs of this task"))
+    assert "the reader of flights changed from spark to pushdown" in history.inner_text()
+    assert history.locator("figure .change").count() == len(history.locator("figure.chart").all()) == 2
+    assert history.locator("figure .unknown-run").count() > 0, (
+        "Spark's reader does not count the bytes of Parquet files"
+    )
+    assert overflow(page) == 0
+    assert violations(page) == []
+    history.screenshot(path=pictures / f"history-{width}-{theme}.png")
 
 
 def test_the_lists_lead_to_reports_by_keyboard_alone(site: Site, page: Page) -> None:
@@ -296,9 +360,12 @@ def test_a_report_is_readable_at_every_width(
         page.set_viewport_size({"width": width, "height": 900})
         page.screenshot(path=pictures / f"{name}-{width}-{theme}.png", full_page=True)
         assert overflow(page) == 0, width
-        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        assert violations(page) == [], width
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
         assert overflow(page) == 0, f"{width}, unfolded"
         assert labels_outside_boxes(page) == []
         assert unreadable_trees(page) == [], width
-        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = false; })")
-        assert violations(page) == [], width
+    assert pale_labels(page) == []
+    assert violations(page) == [], "unfolded"
