@@ -20,7 +20,7 @@ from pushdown_spark.databases.sql_builder import (
     has_other_arguments,
     number,
 )
-from pushdown_spark.databases.string_comparison import StringComparison
+from pushdown_spark.databases.string_comparison import PostgresqlString, StringComparison
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.types import EPOCH_ORDINAL
 
@@ -110,7 +110,7 @@ def _octet_length(node: exp.Expr, writer: ExpressionWriter) -> TypedExpression:
 
 
 def _check_not_padded(comparison: StringComparison) -> None:
-    if comparison.is_padded:
+    if isinstance(comparison, PostgresqlString) and comparison.is_padded:
         raise UnsupportedError("the length of a padded char(n) is not sent")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from sqlglot import exp
 
@@ -56,42 +57,49 @@ class ColumnTest:
 
 @dataclass(frozen=True)
 class StringComparison:
-    """The expressions with which a database compares a string.
+    """A string as its database compares it. Each database has a subclass.
 
     - `characters` compares single characters exactly, for LIKE and functions.
     - `equal` is equal to another string if their bytes are.
     - `ordered` is ordered by bytes. None if the database cannot do that.
-    - `as_bytes` is set if `equal` and `ordered` are compared with bytes.
     - `indexed` is the bare column, for hints: it is equal to every constant that is equal by bytes.
     - `last_code_point` is the last character that the character set is known to have. The database rejects a comparison
       with others.
-    - `stops_at_nul` is the condition of strings on which functions stop at a NUL character.
-    - `only_true_reason` is as in `ColumnTest`, and `like_only_true_reason` is the same for LIKE.
-    - `is_padded` is set for PostgreSQL's char(n).
+    - `only_true_reason` is as in `ColumnTest`.
     """
 
-    dialect: Dialect
+    dialect: ClassVar[Dialect]
     characters: exp.Expr
     equal: exp.Expr
     ordered: exp.Expr | None
-    as_bytes: bool = False
     indexed: exp.Expr | None = None
     last_code_point: int = _LAST_CODE_POINT
-    stops_at_nul: exp.Expr | None = None
     only_true_reason: str = ""
-    like_only_true_reason: str = ""
-    is_padded: bool = False
 
-    def literal(self, text: str) -> exp.Expr:
-        """Return a constant to compare `equal` and `ordered` with. Raises UnsupportedError if it cannot be sent."""
-        check_text(text)
-        return bytes_literal(text.encode(), self.dialect) if self.as_bytes else self.text(text)
+    @property
+    def like_only_true_reason(self) -> str:
+        """The reason for LIKE."""
+        return self.only_true_reason
+
+    @property
+    def stops_at_nul(self) -> exp.Expr | None:
+        """The condition of strings on which functions stop at a NUL character, None if they never do."""
+        return None
+
+    @property
+    def in_order(self) -> exp.Expr:
+        """The expression that is ordered by bytes. Raises UnsupportedError if there is none."""
+        if self.ordered is None:
+            raise UnsupportedError("the database does not order these strings by their UTF-8 bytes")
+        return self.ordered
 
     def text(self, text: str) -> exp.Expr:
         """Return a string constant. Raises UnsupportedError if it cannot be sent."""
-        if self.dialect is Dialect.POSTGRES and not self._can_encode(text):
-            raise UnsupportedError("the encoding of the database may lack characters of the string")
         return text_literal(text, self.dialect)
+
+    def literal(self, text: str) -> exp.Expr:
+        """Return a constant to compare `equal` and `ordered` with. Raises UnsupportedError if it cannot be sent."""
+        return self.text(text)
 
     def _can_encode(self, text: str) -> bool:
         return all(ord(character) <= self.last_code_point for character in text)
@@ -113,26 +121,16 @@ class StringComparison:
             hint = in_list(self.indexed, list(map(self.text, strings)), self.dialect)
         return ColumnTest(tree, hint, self.only_true_reason)
 
-    @property
-    def in_order(self) -> exp.Expr:
-        """The expression that is ordered by bytes. Raises UnsupportedError if there is none."""
-        if self.ordered is None:
-            raise UnsupportedError("the database does not order these strings by their UTF-8 bytes")
-        return self.ordered
-
     def pair(self, op: Op, other: StringComparison) -> ColumnTest:
         """Return `string op string`."""
         if op is not Op.EQ:
             return ColumnTest(binary(OPERATORS[op], self.in_order, other.in_order))
-        # PostgreSQL cannot compare columns of two collations, unless one is given explicitly.
-        left = collate_c(self.equal) if self.dialect is Dialect.POSTGRES else self.equal
-        return ColumnTest(binary(exp.EQ, left, other.equal), None, self.only_true_reason or other.only_true_reason)
+        reason = self.only_true_reason or other.only_true_reason
+        return ColumnTest(binary(exp.EQ, self.equal, other.equal), None, reason)
 
     def match(self, how: StringTest, text: str) -> ColumnTest:
         """Return whether the string starts with, ends with or contains a text."""
         check_text(text)
-        if self.dialect is Dialect.SQLITE:
-            return ColumnTest(self._sqlite_match(how, text), None, self.like_only_true_reason)
         wildcards = {StringTest.PREFIX: ("", "%"), StringTest.SUFFIX: ("%", ""), StringTest.CONTAINS: ("%", "%")}[how]
         pattern = _escape(text).join(wildcards)
         has_hint = how is StringTest.PREFIX and self._can_encode(text)
@@ -140,22 +138,85 @@ class StringComparison:
         return ColumnTest(self._like(self.characters, pattern), hint, self.like_only_true_reason)
 
     def like(self, parts: Sequence[str | Wildcard]) -> ColumnTest:
-        """Return whether the string matches a LIKE pattern: with GLOB in SQLite, whose LIKE ignores case."""
-        if self.dialect is not Dialect.SQLITE:
-            pattern = "".join(part.value if isinstance(part, Wildcard) else _escape(part) for part in parts)
-            return ColumnTest(self._like(self.characters, pattern), None, self.like_only_true_reason)
-        pattern = "".join(_GLOB_WILDCARDS[part] if isinstance(part, Wildcard) else _escape_glob(part) for part in parts)
-        if len(pattern.encode(errors="replace")) > _MAX_GLOB_BYTES:
-            raise UnsupportedError("the pattern is longer than SQLite accepts")
-        return ColumnTest(exp.Glob(this=self.equal, expression=self.text(pattern)), None, self.like_only_true_reason)
+        """Return whether the string matches a LIKE pattern."""
+        pattern = "".join(part.value if isinstance(part, Wildcard) else _escape(part) for part in parts)
+        return ColumnTest(self._like(self.characters, pattern), None, self.like_only_true_reason)
 
     def _like(self, subject: exp.Expr, pattern: str) -> exp.Expr:
         return exp.Escape(
             this=exp.Like(this=subject, expression=self.text(pattern)), expression=exp.Literal.string(_ESCAPE)
         )
 
-    def _sqlite_match(self, how: StringTest, text: str) -> exp.Expr:
-        """Return the condition in SQLite. It uses comparisons and bytes, because string functions stop at a NUL."""
+
+@dataclass(frozen=True)
+class PostgresqlString(StringComparison):
+    """A string of PostgreSQL. `is_padded` is set for char(n)."""
+
+    dialect: ClassVar[Dialect] = Dialect.POSTGRES
+    is_padded: bool = False
+
+    def text(self, text: str) -> exp.Expr:
+        """Return a string constant. Raises UnsupportedError if it cannot be sent."""
+        if not self._can_encode(text):
+            raise UnsupportedError("the encoding of the database may lack characters of the string")
+        return super().text(text)
+
+    def pair(self, op: Op, other: StringComparison) -> ColumnTest:
+        """Return `string op string`. Columns of two collations need one that is given explicitly."""
+        if op is not Op.EQ:
+            return super().pair(op, other)
+        return ColumnTest(binary(exp.EQ, collate_c(self.equal), other.equal))
+
+
+@dataclass(frozen=True)
+class MysqlString(StringComparison):
+    """A string of MySQL or MariaDB.
+
+    `as_bytes` is set if `equal` and `ordered` are compared with bytes. `has_exact_like` is set if LIKE distinguishes
+    all characters, even if comparisons do not.
+    """
+
+    dialect: ClassVar[Dialect] = Dialect.MYSQL
+    as_bytes: bool = False
+    has_exact_like: bool = False
+
+    @property
+    def like_only_true_reason(self) -> str:
+        """The reason for LIKE."""
+        return "" if self.has_exact_like else self.only_true_reason
+
+    def literal(self, text: str) -> exp.Expr:
+        """Return a constant to compare `equal` and `ordered` with. Raises UnsupportedError if it cannot be sent."""
+        check_text(text)
+        return bytes_literal(text.encode(), self.dialect) if self.as_bytes else self.text(text)
+
+
+@dataclass(frozen=True)
+class SqliteString(StringComparison):
+    """A string of SQLite, whose LIKE ignores case, and whose functions stop at a NUL character."""
+
+    dialect: ClassVar[Dialect] = Dialect.SQLITE
+
+    @property
+    def like_only_true_reason(self) -> str:
+        """The reason for LIKE."""
+        return "SQLite's LIKE ignores case; the rewritten predicate is sound only where it is true"
+
+    @property
+    def stops_at_nul(self) -> exp.Expr:
+        """The condition of strings on which functions stop at a NUL character."""
+        return binary(exp.GT, call("INSTR", self._content, exp.HexString(this="00")), number(0))
+
+    @property
+    def _content(self) -> exp.Expr:
+        return cast(self.characters, "BLOB", self.dialect)
+
+    def match(self, how: StringTest, text: str) -> ColumnTest:
+        """Return whether the string starts with, ends with or contains a text, by comparisons and bytes."""
+        check_text(text)
+        return ColumnTest(self._match(how, text), None, self.like_only_true_reason)
+
+    def _match(self, how: StringTest, text: str) -> exp.Expr:
         if how is StringTest.CONTAINS:
             return binary(exp.GT, call("INSTR", self.equal, self.text(text)), number(0))
         ordered = self.in_order
@@ -163,9 +224,15 @@ class StringComparison:
             return all_of([binary(exp.GTE, ordered, self.text(text)), binary(exp.LT, ordered, self.text(end))])
         encoded = text.encode()
         start = number(-len(encoded) if how is StringTest.SUFFIX else 1)
-        content = cast(self.characters, "BLOB", self.dialect)
-        substring = call("SUBSTR", content, start, number(len(encoded)))
+        substring = call("SUBSTR", self._content, start, number(len(encoded)))
         return binary(exp.EQ, substring, bytes_literal(encoded, self.dialect))
+
+    def like(self, parts: Sequence[str | Wildcard]) -> ColumnTest:
+        """Return whether the string matches a LIKE pattern, with GLOB."""
+        pattern = "".join(_GLOB_WILDCARDS[part] if isinstance(part, Wildcard) else _escape_glob(part) for part in parts)
+        if len(pattern.encode(errors="replace")) > _MAX_GLOB_BYTES:
+            raise UnsupportedError("the pattern is longer than SQLite accepts")
+        return ColumnTest(exp.Glob(this=self.equal, expression=self.text(pattern)), None, self.like_only_true_reason)
 
 
 def _escape(text: str) -> str:
@@ -195,21 +262,20 @@ def string_comparison(
 ) -> StringComparison:
     """Return how a string is compared: the value of a column, or without one a constant or the result of a function."""
     if dialect is Dialect.POSTGRES:
-        return _postgresql_comparison(value, is_utf8, column)
+        return _postgresql_string(value, is_utf8, column)
     if dialect is Dialect.SQLITE:
-        return _sqlite_comparison(value, is_utf8, column)
-    return _mysql_comparison(value, column, dialect)
+        return _sqlite_string(value, is_utf8, column)
+    return _mysql_string(value, column, dialect)
 
 
-def _postgresql_comparison(value: exp.Expr, is_utf8: bool, column: RemoteColumn | None) -> StringComparison:
+def _postgresql_string(value: exp.Expr, is_utf8: bool, column: RemoteColumn | None) -> PostgresqlString:
     """Compare bytes. Equality does so unless the collation is not deterministic, the order only in collation "C"."""
     is_deterministic = column is not None and column.deterministic
     is_c = column is not None and column.collation in ("C", "POSIX")
     is_padded = column is not None and remote_type(column).base == "character"
     equal = value if is_deterministic else collate_c(value)
     ordered = equal if is_c else collate_c(value)
-    return StringComparison(
-        Dialect.POSTGRES,
+    return PostgresqlString(
         equal,
         equal,
         ordered if is_utf8 else None,
@@ -224,46 +290,37 @@ def collate_c(tree: exp.Expr) -> exp.Expr:
     return tree if isinstance(tree, exp.Collate) else collate(tree, '"C"')
 
 
-def _mysql_comparison(value: exp.Expr, column: RemoteColumn | None, dialect: Dialect) -> StringComparison:
+def _mysql_string(value: exp.Expr, column: RemoteColumn | None, dialect: Dialect) -> MysqlString:
     """Compare UTF-8 bytes, because string comparisons of most collations ignore trailing spaces."""
     is_enum = column is not None and remote_type(column).base == "enum"
     if column is not None and column.collation == _BINARY_COLLATIONS[dialect] and not is_enum:
-        return StringComparison(Dialect.MYSQL, value, value, value)
+        return MysqlString(value, value, value)
     charset = "utf8mb4" if column is None else (column.charset or "utf8mb4").lower()
     utf8mb4 = exp.DataType(this=exp.DataType.Type.CHARACTER_SET, kind=exp.Var(this="utf8mb4"))
     converted = exp.Cast(this=value, to=utf8mb4)
     utf8_bytes = cast(value if charset in _UNICODE_CHARSETS else converted, "BINARY", Dialect.MYSQL)
     characters = collate(value if charset == "utf8mb4" else converted, "utf8mb4_bin")
     if column is None:
-        return StringComparison(Dialect.MYSQL, characters, utf8_bytes, utf8_bytes, as_bytes=True)
+        return MysqlString(characters, utf8_bytes, utf8_bytes, as_bytes=True)
     collation = column.collation or "its collation"
     reason = f"{collation} may treat different strings of {column.name} as equal, so the negation is not sent"
-    return StringComparison(
-        Dialect.MYSQL,
+    return MysqlString(
         characters,
         utf8_bytes,
         None,
-        as_bytes=True,
         indexed=None if charset == UNKNOWN_CHARSET else column.reference,
         last_code_point=_UNICODE_CHARSETS.get(charset, _LAST_OF_ASCII),
         only_true_reason=reason,
-        like_only_true_reason="" if collation.endswith("_bin") else reason,
+        as_bytes=True,
+        has_exact_like=collation.endswith("_bin"),
     )
 
 
-def _sqlite_comparison(value: exp.Expr, is_utf8: bool, column: RemoteColumn | None) -> StringComparison:
+def _sqlite_string(value: exp.Expr, is_utf8: bool, column: RemoteColumn | None) -> SqliteString:
     """Compare bytes, in the collation BINARY unless the column has it."""
     compares_bytes = column is not None and column.uniform and (column.collation or "BINARY").upper() == "BINARY"
     equal = value if compares_bytes else collate(value, "BINARY")
-    content = cast(value, "BLOB", Dialect.SQLITE)
-    return StringComparison(
-        Dialect.SQLITE,
-        value,
-        equal,
-        equal if is_utf8 else None,
-        stops_at_nul=binary(exp.GT, call("INSTR", content, exp.HexString(this="00")), number(0)),
-        like_only_true_reason="SQLite's LIKE ignores case; the rewritten predicate is sound only where it is true",
-    )
+    return SqliteString(value, equal, equal if is_utf8 else None)
 
 
 def never_true(value: exp.Expr) -> exp.Expr:
