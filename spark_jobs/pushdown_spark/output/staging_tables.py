@@ -126,18 +126,20 @@ class StagingTables:
             connection.attach(with_suffix(self.rows, suffix)) for _, suffix in sorted(self.suffixes(connection).items())
         ]
 
-    def totals(self, connection: WriteConnection) -> tuple[int, int]:
-        """Return the number of recorded partitions and of their rows.
+    def require_partitions(self, connection: WriteConnection, partitions: int) -> int:
+        """Return the number of rows. Raises RemoteFailedError unless this number of partitions was loaded.
 
-        Raises RemoteFailedError if the tables have other rows, as after a crash of the database: it empties unlogged
+        It also raises if the tables have other rows than the tasks loaded. A crash of the database empties unlogged
         tables.
         """
         statement = f"SELECT count(*), coalesce(sum(row_count), 0) FROM {self.partitions}"  # noqa: S608
-        ((partitions, rows),) = connection.rows(statement)
+        ((recorded, loaded),) = connection.rows(statement)
         count = sum(count_rows(connection, f"SELECT count(*) FROM {table}") for table in self.row_tables(connection))  # noqa: S608
-        if count != int(str(rows)):
-            raise RemoteFailedError(f"{self.rows} has {count} rows, but the tasks loaded {rows}; run the task again")
-        return int(str(partitions)), int(str(rows))
+        if count != int(str(loaded)):
+            raise RemoteFailedError(f"{self.rows} has {count} rows, but the tasks loaded {loaded}; run the task again")
+        if int(str(recorded)) != partitions:
+            raise RemoteFailedError(f"{recorded} of {partitions} partitions were loaded; run the task again")
+        return count
 
     def _create(self, connection: WriteConnection, columns: Sequence[str], create_table: str) -> None:
         connection.rows(f"{create_table} {self.rows} ({', '.join(columns)}){self._options}")

@@ -6,8 +6,7 @@
     commit     in one transaction: requires the claim, moves the rows, and marks the run as committed
     abort      deletes the staging tables and the claim
 
-If the table is missing, the staging table is renamed to it. MySQL and MariaDB cannot rename it within a transaction, so
-the comment of the table shows a later attempt that the rename was made.
+If the table is missing, the staging table is renamed to it: within the transaction, or as in `table_rename`.
 """
 
 from __future__ import annotations
@@ -27,17 +26,12 @@ from pushdown_spark.databases.target_columns import target_columns
 from pushdown_spark.databases.write_connection import WriteConnection, connect_to_write
 from pushdown_spark.errors import PushdownError, RemoteFailedError, UnknownColumnError
 from pushdown_spark.output.run_ledger import RunLedger, RunRecord, RunState
-from pushdown_spark.output.staging_tables import (
-    StagingTables,
-    drop_leftovers,
-    drop_tables_of,
-    marker_of,
-)
+from pushdown_spark.output.staging_tables import StagingTables, drop_leftovers
 from pushdown_spark.output.table_changes import TableChange
+from pushdown_spark.output.table_rename import rename_to_target, settle_rename
 from pushdown_spark.output.target_checks import check_existing_table
 from pushdown_spark.output.target_table import (
     TargetTable,
-    comment_of,
     describe_sibling,
     exists,
     find_target,
@@ -99,7 +93,7 @@ class TableAttempt:
             ledger.create(connection)
             drop_leftovers(connection, target, ledger.run)
             while True:
-                self._complete_rename(connection)
+                settle_rename(connection, ledger)
                 with connection.transaction(target.lock):
                     record = ledger.read(connection)
                     # An earlier attempt may have begun to rename its staging table since.
@@ -168,33 +162,39 @@ class TableAttempt:
 
     def commit(self, partitions: int, summary: OutputSummary) -> OutputSummary | None:
         """Move the rows of a number of partitions. Return None if mode `ignore` found a table that exists now."""
-        change, ledger = self._require_change(), self._require_ledger()
+        staging, ledger = self._require_change().staging, self._require_ledger()
         summary = summary.model_copy(update={"table": self.target.display_name})
+        text = summary.model_dump_json()
         with closing(self._connect(self._address)) as connection:
-            if self._rename(connection, partitions, summary):
-                return summary
-            if change.staging.is_split:
-                # SQLite attaches no file within the transaction.
-                ledger.require_claim(connection)
-                change.staging.row_tables(connection)
-            with connection.transaction(self.target.lock):
-                ledger.require_claim(connection)
-                row_count = self._staged_rows(connection, partitions)
-                is_there = exists(connection, self.target)
-                may_write = self._may_write(is_there)
-                if not may_write:
-                    ledger.forget(connection)
-                else:
-                    if is_there:
-                        self._require_expected_columns(connection)
-                        change.make(connection, row_count)
-                    else:
-                        self._create_table(connection)
-                    ledger.enter(connection, RunState.COMMITTED, summary.model_dump_json(), row_count)
+            renames = self._is_new and self.target.dialect.is_mysql
+            is_renamed = renames and rename_to_target(connection, ledger, staging, partitions, text)
+            is_written = is_renamed or self._move_rows(connection, partitions, text)
             with suppress(PushdownError):
                 # The run is committed. A later run deletes the tables.
-                change.staging.drop(connection)
-        return summary if may_write else None
+                staging.drop(connection)
+        return summary if is_written else None
+
+    def _move_rows(self, connection: WriteConnection, partitions: int, summary: str) -> bool:
+        """Move the rows in one transaction. Return False if mode `ignore` found a table that exists now."""
+        change, ledger = self._require_change(), self._require_ledger()
+        if change.staging.is_split:
+            # SQLite attaches no file within the transaction.
+            ledger.require_claim(connection)
+            change.staging.row_tables(connection)
+        with connection.transaction(self.target.lock):
+            ledger.require_claim(connection)
+            row_count = change.staging.require_partitions(connection, partitions)
+            is_there = exists(connection, self.target)
+            if not self._may_write(is_there):
+                ledger.forget(connection)
+                return False
+            if is_there:
+                self._require_expected_columns(connection)
+                change.make(connection, row_count)
+            else:
+                self._create_table(connection)
+            ledger.enter(connection, RunState.COMMITTED, summary, row_count)
+        return True
 
     def abort(self) -> None:
         """Delete the staging tables and the claim of this attempt."""
@@ -236,7 +236,8 @@ class TableAttempt:
     def _create_table(self, connection: WriteConnection) -> None:
         """Make the staging table the missing table. Raises RemoteFailedError if the table was there before."""
         if not self._is_new or self.target.dialect.is_mysql:
-            # The staging table lacks constraints of the table. In MySQL and MariaDB, `_rename` has seen the table.
+            # The staging table lacks constraints of the table. In MySQL and MariaDB, `rename_to_target` has seen the
+            # table.
             raise RemoteFailedError(
                 f"{self.target.display_name} was dropped while its rows were loaded; run the task again"
             )
@@ -258,58 +259,6 @@ class TableAttempt:
             raise RemoteFailedError(
                 f"the columns of {self.target.display_name} have changed while the rows were loaded; run the task again"
             )
-
-    def _staged_rows(self, connection: WriteConnection, partitions: int) -> int:
-        """Return the number of staged rows. Raises RemoteFailedError if partitions are missing."""
-        loaded, row_count = self._require_change().staging.totals(connection)
-        if loaded != partitions:
-            raise RemoteFailedError(f"{loaded} of {partitions} partitions were loaded; run the task again")
-        return row_count
-
-    def _rename(self, connection: WriteConnection, partitions: int, summary: OutputSummary) -> bool:
-        """Make the staging table the missing table of MySQL or MariaDB. Return False if there is such a table.
-
-        Other databases rename it in the transaction.
-        """
-        ledger, staging = self._require_ledger(), self._require_change().staging
-        if not self._is_new or not self.target.dialect.is_mysql or exists(connection, self.target):
-            return False
-        # These databases rename outside of transactions. Because of the state, later attempts look for the table.
-        with connection.transaction(self.target.lock):
-            ledger.require_claim(connection)
-            row_count = self._staged_rows(connection, partitions)
-            ledger.enter(connection, RunState.MOVING, summary.model_dump_json(), row_count)
-        try:
-            connection.rows(f"RENAME TABLE {staging.rows} TO {self.target.sql}")
-        except PushdownError:
-            if not exists(connection, self.target):
-                raise
-            # Either another program has made the table, or this rename succeeded and its response was lost.
-            if comment_of(connection, self.target) != staging.marker:
-                with connection.transaction(self.target.lock):
-                    ledger.require_claim(connection)
-                    ledger.enter(connection, RunState.WRITING)
-                return False
-        with connection.transaction(self.target.lock):
-            ledger.enter(connection, RunState.COMMITTED, summary.model_dump_json(), row_count)
-        with suppress(PushdownError):
-            staging.drop(connection)
-        return True
-
-    def _complete_rename(self, connection: WriteConnection) -> None:
-        """Find out whether an earlier attempt that was about to rename its staging table has done so."""
-        ledger = self._require_ledger()
-        record = ledger.read(connection)
-        if record is None or record.state is not RunState.MOVING:
-            return
-        # Without its staging table, an attempt that still runs cannot rename it afterwards.
-        drop_tables_of(connection, self.target, ledger.run)
-        is_renamed = comment_of(connection, self.target) == marker_of(record.attempt)
-        state = RunState.COMMITTED if is_renamed else RunState.WRITING
-        with connection.transaction(self.target.lock):
-            if ledger.read(connection) == record:
-                earlier = replace(ledger, attempt=record.attempt)
-                earlier.enter(connection, state, record.summary, record.row_count)
 
     def _require_ledger(self) -> RunLedger:
         assert self._ledger is not None
