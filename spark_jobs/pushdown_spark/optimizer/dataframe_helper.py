@@ -32,9 +32,9 @@ from pushdown_spark.optimizer.reorder_safety import NO_CROSS_JOINS, OTHER_COLUMN
 from pushdown_spark.optimizer.select_block import SelectBlock
 from pushdown_spark.optimizer.sql_dialect import parse_sql
 from pushdown_spark.optimizer.sql_reader import ParsedQuery, UnreadableQueryError, as_spec_error, named_tables
-from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
+from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics, StatisticsRequest
 from pushdown_spark.optimizer.statistics.session_statistics import SessionTableStatistics
-from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, SourceStatistics, StatisticsRequest
+from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, SourceStatistics
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.jvm_gateway import elements, java_class, plan_dataframe, scala_seq

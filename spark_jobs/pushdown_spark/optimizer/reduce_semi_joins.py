@@ -35,7 +35,7 @@ from pushdown_spark.optimizer.query_context import (
 )
 from pushdown_spark.optimizer.select_block import SelectBlock
 from pushdown_spark.optimizer.sql_dialect import to_sql
-from pushdown_spark.optimizer.statistics.source_statistics import StatisticsRequest
+from pushdown_spark.optimizer.statistics.relation_statistics import StatisticsRequest
 from pushdown_spark.projection.paths import quote_name
 
 MAX_DYNAMIC_KEYS = 1_000

@@ -31,8 +31,7 @@ from pushdown_spark.optimizer.select_block import SelectBlock, select_blocks, wr
 from pushdown_spark.optimizer.sql_dialect import to_sql
 from pushdown_spark.optimizer.sql_reader import ParsedQuery
 from pushdown_spark.optimizer.statistics.derived_statistics import QueryStatistics, StatisticsOf, TableStatisticsOf
-from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
-from pushdown_spark.optimizer.statistics.source_statistics import StatisticsRequest
+from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics, StatisticsRequest
 
 
 def reorder_joins(context: QueryContext) -> None:

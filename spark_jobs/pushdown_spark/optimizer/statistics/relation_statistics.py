@@ -8,11 +8,26 @@ from dataclasses import dataclass, field
 
 from numpy import count_nonzero, int64
 from numpy.typing import NDArray
+from sqlglot import exp
 
 from pushdown_spark.optimizer.join_order.equalities import ColumnKey
 
 _DEFAULT_DISTINCT_SHARE = 0.1
 """Distinct values per row of a column without statistics."""
+
+
+@dataclass(frozen=True)
+class StatisticsRequest:
+    """The statistics that a query needs of a relation.
+
+    `conditions` refer to columns without the relation's `name`. `keys` are the columns whose distinct values matter.
+    `read_columns` are all columns that the query reads, None for every column.
+    """
+
+    name: str
+    conditions: tuple[exp.Expr, ...]
+    keys: frozenset[str]
+    read_columns: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
