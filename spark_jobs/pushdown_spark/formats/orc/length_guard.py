@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.formats.orc.rle_seek import WIDTHS, StreamCoding, patched_header, run_at, unzigzag, varint
+from pushdown_spark.formats.orc.rle_seek import (
+    DIRECT,
+    PATCHED,
+    SHORT_REPEAT,
+    WIDTHS,
+    StreamCoding,
+    patched_header,
+    run_at,
+    unzigzag,
+    varint,
+)
 
 # ORC files have no checksums. ORC's C++ library, which decodes them, allocates the sum of all lengths and does not
 # check whether the allocation succeeded: a damaged length ends the process. So the sum of each run of lengths is
@@ -74,14 +85,14 @@ def _check_sum(data: bytes, position: int, coding: StreamCoding) -> None:
 def _header_v2(data: bytes, position: int) -> RunHeader:
     header = data[position]
     kind = header >> 6
-    if kind == 0:
+    if kind == SHORT_REPEAT:
         width = ((header >> 3) & 7) + 1
         return position + 1 + width, (header & 7) + 3, width <= 3
     code, count = (header >> 1) & 31, ((header & 1) << 8 | data[position + 1]) + 1
     width = WIDTHS[code]
-    if kind == 1:
+    if kind == DIRECT:
         return position + 2 + (width * count + 7) // 8, count, width <= _MAX_DIRECT_BITS
-    if kind == 2:
+    if kind == PATCHED:
         return _patched_header(data, position, width, count)
     return _delta_header(data, position + 2, width if code else 0, count)
 
@@ -105,26 +116,28 @@ def _delta_header(data: bytes, position: int, width: int, count: int) -> RunHead
 
 @cache
 def _small_runs() -> re.Pattern[bytes]:
-    """Return an expression for sequences of the most frequent small runs.
+    """Return an expression for sequences of the most frequent small runs of version 2."""
+    short_repeats = [rb"[\x00-\x07].", rb"[\x08-\x0f].."]  # of a value of one byte, and of two bytes
+    # Any count, a first value of one or two bytes, and an equal step of 0 to 3 (zigzag-encoded).
+    steady_delta = rb"[\xc0\xc1].[\x80-\xff]?[\x00-\x7f][\x00\x02\x04\x06]"
+    direct = [run for code, width in enumerate(WIDTHS[:_MAX_DIRECT_BITS]) for run in _direct_runs(code, width)]
+    return re.compile(b"(?:%s)*+" % b"|".join([*short_repeats, steady_delta, *direct]), re.DOTALL)
 
-    They are repeated values, deltas with a step below four, full direct runs, and direct runs of up to 32 values of at
-    most 8 bits. The first byte of a run has its kind (2 bits), its width code (5 bits) and the high bit of its count.
+
+def _direct_runs(code: int, width: int) -> Iterator[bytes]:
+    """Yield expressions for direct runs of 512 values, and if a value has at most 8 bits, of up to 32 values.
+
+    The two bytes of the header have the kind (2 bits), the width code (5 bits) and the number of values - 1 (9 bits).
     """
-    kinds = [
-        rb"[\x00-\x07].",  # a value of one byte, repeated
-        rb"[\x08-\x0f]..",  # a value of two bytes, repeated
-        rb"[\xc0\xc1].[\x80-\xff]?[\x00-\x7f][\x00\x02\x04\x06]",  # a delta of width 0
-    ]
-    for code, width in enumerate(WIDTHS[:_MAX_DIRECT_BITS]):
-        # 512 values take 64 bytes for each bit of their width.
-        kinds.append(b"\\x%02x\\xff.{%d}" % (0x41 | code << 1, 64 * width))
-        if width <= 8:
-            # Counts whose values take equally many bytes are adjacent, and share one alternative.
-            stored = [(width * count + 7) // 8 for count in range(1, 33)]
-            counts = ((stored.index(size), 31 - stored[::-1].index(size), size) for size in sorted({*stored}))
-            short = b"|".join(b"[\\x%02x-\\x%02x].{%d}" % bounds for bounds in counts)
-            kinds.append(b"\\x%02x(?:%s)" % (0x40 | code << 1, short))
-    return re.compile(b"(?:%s)*+" % b"|".join(kinds), re.DOTALL)
+    first_byte = DIRECT << 6 | code << 1
+    yield b"\\x%02x\\xff.{%d}" % (first_byte | 1, 512 * width // 8)
+    if width <= 8:
+        # One alternative for all second bytes whose values take equally many bytes.
+        second_bytes: dict[int, list[int]] = {}
+        for count in range(1, 33):
+            second_bytes.setdefault((width * count + 7) // 8, []).append(count - 1)
+        ends = (b"[\\x%02x-\\x%02x].{%d}" % (min(known), max(known), size) for size, known in second_bytes.items())
+        yield b"\\x%02x(?:%s)" % (first_byte, b"|".join(ends))
 
 
 def _header_v1(data: bytes, position: int) -> RunHeader:

@@ -33,6 +33,8 @@ values may be split into several runs, hence the factor."""
 
 Values = npt.NDArray[np.uint64]
 
+SHORT_REPEAT, DIRECT, PATCHED = range(3)
+"""Kinds of runs of version 2. The remaining kind is a delta run."""
 WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
 """Bits of a value, by the width code in the header of a run."""
 _WIDTH_CODE_64 = len(WIDTHS) - 1
@@ -155,17 +157,17 @@ def _run_v2(data: bytes, position: int, signed: bool) -> tuple[Values, int]:
     """Read a run of version 2: a short repeat, or a direct, patched or delta run."""
     header = data[position]
     kind = header >> 6
-    if kind == 0:
+    if kind == SHORT_REPEAT:
         width, count = ((header >> 3) & 7) + 1, (header & 7) + 3
         stop = position + 1 + width
         value = int.from_bytes(_slice(data, position + 1, stop), "big")
         return np.full(count, value, np.uint64), stop
     code, count = (header >> 1) & 31, ((header & 1) << 8 | data[position + 1]) + 1
-    if kind == 1:
+    if kind == DIRECT:
         width = WIDTHS[code]
         stop = position + 2 + (width * count + 7) // 8
         return _unpack(_slice(data, position + 2, stop), width, count), stop
-    if kind == 2:
+    if kind == PATCHED:
         return _patched_run(data, position, WIDTHS[code], count, signed)
     return _delta_run(data, position + 2, WIDTHS[code] if code else 0, count, signed)
 
