@@ -67,35 +67,27 @@ def compare(column: Column, op: Op, constant: Literal) -> Node:
         return Comparison(column, op, _not_null(constant.value))
     if result := _constant_result(column, op, constant):
         return result
-    domain = _domain(column)
-    if column.type in (LogicalType.INTEGER, LogicalType.DECIMAL) and _in_doubles(column, [constant]):
-        return _interval_test(column, domain, rounded_interval(domain, op, _double(constant)))
-    return _interval_test(
-        column, domain, exact_interval(domain, op, _exact_value(column, [constant], in_list=False)[0])
-    )
+    [interval] = _intervals(column, op, [constant], in_list=False)
+    return _interval_test(column, interval)
 
 
 def in_list(column: Column, constants: Sequence[Literal], *, has_null: bool) -> Node:
-    """Return a test for `column IN (constants)`, none of them null. `has_null` says that the list has a null too."""
+    """Return a test for `column IN (constants)`, none of them null. `has_null` says that the list has a null too.
+
+    Raises UnsupportedError as `compare` does.
+    """
     _check_types(column, constants)
-    if column.type is LogicalType.INTEGER and len({constant.type is LogicalType.STRING for constant in constants}) > 1:
-        raise UnsupportedError("strings among numbers may cast the column to strings")
-    if column.type is LogicalType.DATE and any(constant.type is LogicalType.TIMESTAMP for constant in constants):
-        raise UnsupportedError("a list of timestamps casts dates to timestamps")
+    _check_list_types(column, constants)
     if column.type in FLOATING:
-        return _float_list(column, _as_float(column, constants, in_list=True), has_null)
+        return _float_list(column, _as_float(column, constants), has_null)
     if column.type in (LogicalType.STRING, LogicalType.BINARY):
         return _values_in(column, [_not_null(constant.value) for constant in constants], has_null)
-    domain = _domain(column)
     if column.type is LogicalType.INTEGER and all(constant.type is LogicalType.INTEGER for constant in constants):
         # Most long lists are lists of integers.
+        domain = _domain(column)
         numbers = [constant.value for constant in constants if isinstance(constant.value, int)]
         return _values_in(column, [number for number in numbers if domain.low <= number <= domain.high], has_null)
-    if column.type in (LogicalType.INTEGER, LogicalType.DECIMAL) and _in_doubles(column, constants):
-        intervals = [rounded_interval(domain, Op.EQ, _double(constant)) for constant in constants]
-    else:
-        intervals = [exact_interval(domain, Op.EQ, value) for value in _exact_value(column, constants, in_list=True)]
-    return _any_interval(column, domain, intervals, has_null)
+    return _any_interval(column, _intervals(column, Op.EQ, constants, in_list=True), has_null)
 
 
 def _check_types(column: Column, constants: Iterable[Literal]) -> None:
@@ -106,6 +98,17 @@ def _check_types(column: Column, constants: Iterable[Literal]) -> None:
         if constant.type not in allowed:
             name = ".".join(column.path)
             raise UnsupportedError(f"{name} ({column.type}) would be cast for a constant of type {constant.type}")
+
+
+def _check_list_types(column: Column, constants: Sequence[Literal]) -> None:
+    """Raise UnsupportedError if Spark may cast the column to a common type of the list."""
+    types = {constant.type for constant in constants}
+    if column.type in FLOATING and LogicalType.STRING in types:
+        raise UnsupportedError("numbers in a list with strings may be cast to strings")
+    if column.type is LogicalType.INTEGER and LogicalType.STRING in types and len(types) > 1:
+        raise UnsupportedError("strings among numbers may cast the column to strings")
+    if column.type is LogicalType.DATE and LogicalType.TIMESTAMP in types:
+        raise UnsupportedError("a list of timestamps casts dates to timestamps")
 
 
 def _not_null(value: Value | None) -> Value:
@@ -125,20 +128,24 @@ def _domain(column: Column) -> FixedPointDomain:
 
 def _constant_result(column: Column, op: Op, constant: Literal) -> Node | None:
     """Return the result where Spark decides by the literal alone: `integer < 99999999999999999999` is true for null."""
-    is_decimal = (
-        column.type is LogicalType.INTEGER
-        and constant.type is LogicalType.DECIMAL
-        and isinstance(constant.value, Decimal)
-    )
-    if not is_decimal or op is Op.EQ:
+    value = constant.value
+    if column.type is not LogicalType.INTEGER or constant.type is not LogicalType.DECIMAL or op is Op.EQ:
         return None
-    assert isinstance(constant.value, Decimal)
-    is_above, is_below = constant.value > 2**63 - 1, constant.value < -(2**63)
+    assert isinstance(value, Decimal)
+    is_above, is_below = value > 2**63 - 1, value < -(2**63)
     if not is_above and not is_below:
         return None
     if not constant.is_literal:
         raise UnsupportedError("Spark may ignore the column when it is compared with a decimal beyond bigint")
     return BooleanConstant(is_above is (op in (Op.LT, Op.LE)))
+
+
+def _intervals(column: Column, op: Op, constants: Sequence[Literal], *, in_list: bool) -> list[Interval]:
+    """Return the values that satisfy `column op constant`, for each constant."""
+    domain = _domain(column)
+    if column.type in (LogicalType.INTEGER, LogicalType.DECIMAL) and _in_doubles(column, constants):
+        return [rounded_interval(domain, op, _double(constant)) for constant in constants]
+    return [exact_interval(domain, op, value) for value in _exact_values(column, constants, in_list)]
 
 
 def _in_doubles(column: Column, constants: Sequence[Literal]) -> bool:
@@ -168,7 +175,7 @@ def _parsed_number(constant: Literal) -> float:
     return float(str(constant.value))
 
 
-def _exact_value(column: Column, constants: Sequence[Literal], *, in_list: bool) -> list[int | Decimal]:
+def _exact_values(column: Column, constants: Sequence[Literal], in_list: bool) -> list[int | Decimal]:
     """Return the constants' values. Raises UnsupportedError where the comparison rounds them or the column."""
     if any(constant.type is LogicalType.STRING for constant in constants):
         return _canonical_integers(column, constants)
@@ -204,8 +211,9 @@ def _check_precision(column: Column, constants: Sequence[Literal], in_list: bool
         raise UnsupportedError(f"column and constant have no common decimal type of {MAX_PRECISION} digits")
 
 
-def _interval_test(column: Column, domain: FixedPointDomain, interval: Interval) -> Node:
+def _interval_test(column: Column, interval: Interval) -> Node:
     """Return a test for a column in an interval."""
+    domain = _domain(column)
     low = interval.low if interval.low is not None and interval.low > domain.low else None
     high = interval.high if interval.high is not None and interval.high < domain.high else None
     is_empty = interval.low is not None and interval.high is not None and interval.low > interval.high
@@ -229,15 +237,16 @@ def _value_at(column: Column, domain: FixedPointDomain, multiple: int) -> Value:
     return domain.decimal(multiple) if column.type is LogicalType.DECIMAL else multiple
 
 
-def _any_interval(column: Column, domain: FixedPointDomain, intervals: Iterable[Interval], has_null: bool) -> Node:
+def _any_interval(column: Column, intervals: Iterable[Interval], has_null: bool) -> Node:
     """Return a test for a column in any interval: one list of single values, and a test for each wider interval."""
+    domain = _domain(column)
     singles: list[Value] = []
     wide: list[Node] = []
     for interval in intervals:
         if interval == NOTHING:
             continue
         if interval.low is None or interval.low != interval.high:
-            wide.append(_interval_test(column, domain, interval))
+            wide.append(_interval_test(column, interval))
         elif domain.low <= interval.low <= domain.high:
             singles.append(_value_at(column, domain, interval.low))
     if column.type is LogicalType.BOOLEAN:
@@ -256,11 +265,9 @@ def _values_in(column: Column, values: Iterable[Value], has_null: bool) -> Node:
     return InList(column, distinct, has_null)
 
 
-def _as_float(column: Column, constants: Sequence[Literal], *, in_list: bool = False) -> list[float]:
+def _as_float(column: Column, constants: Sequence[Literal]) -> list[float]:
     """Return the constants as doubles. A float column needs constants with the same result if compared as floats."""
     types = {constant.type for constant in constants}
-    if in_list and LogicalType.STRING in types:
-        raise UnsupportedError("numbers in a list with strings may be cast to strings")
     values = [_double(constant) for constant in constants]
     if column.type is LogicalType.FLOAT and not types & {LogicalType.DECIMAL, LogicalType.DOUBLE}:
         inexact = [value for value, constant in zip(values, constants, strict=True) if not _same_float(value, constant)]
