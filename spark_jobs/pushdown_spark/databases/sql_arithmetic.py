@@ -110,16 +110,21 @@ class ArithmeticWriter:
         return TypedExpression(cast(value.tree, name, self._dialect), value.type, value.range)
 
     def integers(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> TypedExpression:
-        """Return `left operator right` for `+`, `-` and `*` of two integers."""
+        """Return `left operator right` for `+`, `-` and `*` of two integers.
+
+        They are computed in 64 bits if the result always fits. Otherwise, either the operands are limited so that it
+        does, or a type with more bits is used.
+        """
         outcome = _outcome(operator, left.range, right.range)
         if outcome.is_within(_LONG):
             # PostgreSQL computes narrower integers with fewer bits. Sums and products have enough.
             is_wide = isinstance(left.tree, exp.Add | exp.Sub | exp.Mul)
             one, two = left.tree if is_wide else self._long(left), right.tree
-        elif self._may_clamp(operator, left, right):
-            return self._clamp(operator, left, right)
+        elif self._can_limit(operator, left, right):
+            one, two, outcome = self._limited_operands(operator, left, right)
         else:
             one, two = self._wide(left, right), self._wide(right, left)
+        # An expression of type int may be as large as a bigint in rows that a guard returns.
         return self.guard_overflow(binary(operator, one, two), wider_type(left, right), outcome)
 
     def _long(self, value: TypedExpression) -> exp.Expr:
@@ -152,30 +157,33 @@ class ArithmeticWriter:
         above = [binary(exp.GT, tree, number(allowed.high))] if possible.high > allowed.high else []
         self._guard(any_of([*below, *above]))
 
-    def _may_clamp(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> bool:
-        """Return whether to clamp the operands so that 64 bits suffice, instead of computing with wider types.
+    def _can_limit(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> bool:
+        """Return whether to limit the operands so that 64 bits suffice.
 
-        Two varying factors are not clamped, because ordinary values may exceed the limit. Computed operands are not
-        clamped either, because the SQL would double at each level.
+        Two varying factors are not limited, because ordinary values may exceed the limit. Computed operands are not
+        limited either, because the SQL would double at each level.
         """
-        varying = [value for value in (left, right) if not value.is_literal]
         if self._dialect is Dialect.SQLITE:
             return True
+        varying = [value for value in (left, right) if not value.is_literal]
         return (operator is not exp.Mul or len(varying) == 1) and all(map(_is_column, varying))
 
-    def _clamp(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> TypedExpression:
-        """Return the result in 64 bits. Guards return the rows to Spark where an operand exceeds a safe limit."""
-        sides = []
-        for value, other in ((left, right), (right, left)):
-            limit = _safe_limit(operator, value, other)
-            if value.range.is_within(limit):
-                sides.append(value)
-                continue
-            self._guard_outside(value.tree, value.range, limit)
-            sides.append(self._null_outside(value, value.range.common(limit)))
-        outcome = _outcome(operator, sides[0].range, sides[1].range)
-        # An expression of type int may be as large as a bigint in rows that a guard returns.
-        return self.guard_overflow(binary(operator, sides[0].tree, sides[1].tree), wider_type(left, right), outcome)
+    def _limited_operands(
+        self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression
+    ) -> tuple[exp.Expr, exp.Expr, IntegerRange]:
+        """Return operands with which the result fits 64 bits, and the range of the result.
+
+        A guard returns the rows to Spark where an operand exceeds its limit.
+        """
+        one = self._limit(left, _safe_limit(operator, left, right))
+        two = self._limit(right, _safe_limit(operator, right, left))
+        return one.tree, two.tree, _outcome(operator, one.range, two.range)
+
+    def _limit(self, value: TypedExpression, limit: IntegerRange) -> TypedExpression:
+        if value.range.is_within(limit):
+            return value
+        self._guard_outside(value.tree, value.range, limit)
+        return self._null_outside(value, value.range.common(limit))
 
     def _null_outside(self, value: TypedExpression, allowed: IntegerRange) -> TypedExpression:
         """Return the value, NULL outside a range. Databases other than SQLite raise on overflow in guarded rows too."""
