@@ -10,19 +10,18 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from corpus_predicates import corpus_predicates
 from drawn_options import ZONES, random_options
 from oracle import row_text
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
-from random_predicates import Leaf, leaves, quoted
-from random_predicates import predicate as pooled_predicate
 from session_settings import PUSHDOWN_OFF, session_settings
 
 from pushdown_spark.contract import SourceFormat
@@ -42,7 +41,6 @@ _NAME = re.compile(
 )
 _FORMATS = {"jsonl": "json", "ndjson": "json", "tsv": "csv"}
 _FAILURES = (PySparkException, Py4JJavaError, PushdownError)
-_SAMPLE = 60
 _FEW = 4
 Rows = Counter[str]
 
@@ -134,6 +132,17 @@ class Setting:
         return session_settings(spark, self.conf)
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """The rows of a query, or its error. `reader` is the reader that ran, `spark` or `pushdown`."""
+
+    reader: str
+    rows: Rows | None = None
+    error: str = ""
+    is_row_error: bool = False
+    """Whether Spark raised the error for the value of a row, as it does in ANSI mode."""
+
+
 class Comparison:
     """One file with one setting."""
 
@@ -144,11 +153,14 @@ class Comparison:
         self._tally = tally
         self._about = f"{file.path} {dict(setting.options)} {dict(setting.conf)}"
         self._schema = file.schema
-        if file.source_format is SourceFormat.CSV and self._schema is None:
-            self._about += " inferSchema"
         self._options = dict(setting.options)
         if file.source_format is SourceFormat.CSV and self._schema is None:
+            self._about += " inferSchema"
             self._options["inferSchema"] = "true"
+        self._columns: list[str] = []
+        """The requested columns, quoted."""
+        self._row_text = ""
+        """SQL for a row of these columns as a string."""
 
     def check(self, rng: random.Random, predicates: int) -> None:
         """Compare this number of predicates. If Spark cannot read a file, ours must fail too."""
@@ -159,10 +171,10 @@ class Comparison:
                     return
                 rows = frame.selectExpr(row_text(frame.schema)).limit(MOST_ROWS + 1).collect()
             except _FAILURES as problem:
-                self._must_fail(problem)
+                self._check_that_all_fail(problem)
                 return
             if len(rows) > MOST_ROWS:
-                self._tally.failing[self._file.source_format.value, "files with too many rows"] += 1
+                self._count_failure("files with too many rows")
                 return
             self._tally.files[self._file.source_format.value].add(self._file.path)
             # With a declared schema, the scans need no job for inference.
@@ -170,9 +182,10 @@ class Comparison:
                 self._schema = frame.schema.toDDL()
                 self._options.pop("inferSchema", None)
                 frame = self._native()
-            wanted = self._some_columns(rng, frame.schema)
-            asked = list(dict.fromkeys(_predicates(rng, frame, wanted, predicates)))
-            self._compare(rng, frame, wanted, asked)
+            columns = self._some_columns(rng, frame.schema)
+            self._columns = ["`" + name.replace("`", "``") + "`" for name in columns.fieldNames()]
+            self._row_text = row_text(columns)
+            self._compare(rng, frame, list(dict.fromkeys(corpus_predicates(rng, frame, columns, predicates))))
 
     def _some_columns(self, rng: random.Random, schema: t.StructType) -> t.StructType:
         """Return requested columns, mostly without maps if our reader leaves maps to Spark."""
@@ -199,94 +212,99 @@ class Comparison:
         )
         return session
 
-    def _must_fail(self, problem: Exception) -> None:
+    def _check_that_all_fail(self, problem: Exception) -> None:
         for reader in ("spark", "pushdown", "auto"):
             try:
                 result = self._session(reader).scan("t")
                 result.run(lambda frame: frame.collect())
             except _FAILURES:
-                self._tally.failing[self._file.source_format.value, "failed by both"] += 1
+                self._count_failure("failed by both")
             else:
-                self._differs(f"reader={reader} reads what Spark does not: {classify(problem).message}")
+                self._add_difference(f"reader={reader} reads what Spark does not: {classify(problem).message}")
 
-    def _compare(self, rng: random.Random, frame: DataFrame, wanted: t.StructType, asked: Sequence[str]) -> None:
-        self._columns = ["`" + name.replace("`", "``") + "`" for name in wanted.fieldNames()]
-        self._shown = row_text(wanted)
-        expected = _expected(frame, self._shown, asked)
-        for text in [text for text in asked if text not in expected][:2]:
-            self._alone("pushdown", text)
-        for text, rows in self._answers(list(expected)).items():
-            self._record(text, expected[text], rows, "pushdown", "reader=pushdown")
+    def _compare(self, rng: random.Random, frame: DataFrame, predicates: Sequence[str]) -> None:
+        expected = _expected(frame, self._row_text, predicates)
+        for predicate in [predicate for predicate in predicates if predicate not in expected][:2]:
+            self._check_separately(predicate, "pushdown")
+        for predicate, rows in self._pushdown_rows(list(expected)).items():
+            self._compare_rows(predicate, expected[predicate], rows, "pushdown", "reader=pushdown")
         some = rng.sample(sorted(expected), min(2, len(expected)))
-        for text, reader in zip(some, ("auto", "spark"), strict=False):
-            self._alone(reader, text)
+        for predicate, reader in zip(some, ("auto", "spark"), strict=False):
+            self._check_separately(predicate, reader)
         self._tally.rows[self._file.source_format.value] += sum(rows.total() for rows in expected.values())
 
-    def _answers(self, asked: Sequence[str]) -> dict[str, Rows]:
+    def _pushdown_rows(self, predicates: Sequence[str]) -> dict[str, Rows]:
         """Return our reader's rows of each predicate that it supports, in one job if none of them fails."""
         session = self._session("pushdown")
         results = {}
         try:
-            for number, text in enumerate(asked):
+            for number, predicate in enumerate(predicates):
                 if number == 3 * _FEW and not results:
                     # Most likely our reader takes no predicate over this file.
                     break
-                result = session.scan("t", columns=self._columns, where=text)
+                result = session.scan("t", columns=self._columns, where=predicate)
                 report = result.report()["t"]
                 self._tally.reasons[re.sub(r"[/\d][\w/.,%]*", "#", report.reason)[:110]] += 1
                 if report.reader == "pushdown":
-                    results[text] = result
-            frames = [result.df.selectExpr(f"{n} AS scan", self._shown) for n, result in enumerate(results.values())]
+                    results[predicate] = result
+            frames = [
+                result.df.selectExpr(f"{number} AS scan", self._row_text)
+                for number, result in enumerate(results.values())
+            ]
             collected = _together(frames).collect() if frames else []
         except _FAILURES:
             # One of the scans fails or falls back. Running a few separately shows which one.
-            for text in asked[:_FEW]:
-                self._alone("pushdown", text)
+            for predicate in predicates[:_FEW]:
+                self._check_separately(predicate, "pushdown")
             return {}
         found: list[Rows] = [Counter() for _ in results]
         for number, row in collected:
             found[number][row] += 1
         return dict(zip(results, found, strict=True))
 
-    def _alone(self, reader: str, text: str) -> None:
-        """Run one predicate separately, in Spark and in our reader. An error of only one side is a difference."""
-        theirs, ours, ran, is_row_error = None, None, reader, False
-        try:
-            theirs = Counter(row[0] for row in self._native().where(text).selectExpr(self._shown).collect())
-        except _FAILURES as problem:
-            message = classify(problem).message
-            is_row_error = (
-                isinstance(problem, PySparkException)
-                and (problem.getSqlState() or "").startswith("22")
-                and self._options.get("mode", "PERMISSIVE").upper() == "PERMISSIVE"
-            )
-        try:
-            result = self._session(reader).scan("t", columns=self._columns, where=text)
-            ours = Counter(row[0] for row in result.run(lambda frame: frame.selectExpr(self._shown).collect()))
-            ran = result.report()["t"].reader
-        except _FAILURES as problem:
-            message = classify(problem).message
-        if theirs is None and ours is None:
-            self._tally.failing[self._file.source_format.value, "failed by both"] += 1
-        elif theirs is None and is_row_error and ran == "pushdown" and (" AND " in text or " OR " in text):
-            # In ANSI mode an expression fails on single rows. docs/errors.md: a reader that drops rows by another
-            # conjunct hides the error.
-            self._tally.failing[self._file.source_format.value, "failed by Spark on a row that our reader drops"] += 1
-        elif theirs is None or ours is None:
-            self._differs(
-                f"{text}: reader={reader} ({ran}) {'alone reads' if theirs is None else 'alone fails'}: {message}"
-            )
+    def _check_separately(self, predicate: str, reader: str) -> None:
+        """Run one predicate in Spark and in a reader. An error of only one of them is a difference."""
+        theirs, ours = self._spark_outcome(predicate), self._outcome(predicate, reader)
+        if theirs.rows is not None and ours.rows is not None:
+            self._compare_rows(predicate, theirs.rows, ours.rows, ours.reader, f"reader={reader}, ran {ours.reader}")
+        elif theirs.rows is None and ours.rows is None:
+            self._count_failure("failed by both")
+        elif ours.rows is None:
+            self._add_difference(f"{predicate}: reader={reader} ({ours.reader}) alone fails: {ours.error}")
+        elif theirs.is_row_error and ours.reader == "pushdown" and (" AND " in predicate or " OR " in predicate):
+            # A reader that drops rows by another conjunct hides their errors (docs/errors.md).
+            self._count_failure("failed by Spark on a row that our reader drops")
         else:
-            self._record(text, theirs, ours, ran, f"reader={reader}, ran {ran}")
+            self._add_difference(f"{predicate}: reader={reader} ({ours.reader}) alone reads: {theirs.error}")
 
-    def _record(self, text: str, theirs: Rows, ours: Rows, ran: str, about: str) -> None:
-        self._tally.compared[self._file.source_format.value, ran] += 1
+    def _spark_outcome(self, predicate: str) -> Outcome:
+        try:
+            rows = self._native().where(predicate).selectExpr(self._row_text).collect()
+        except _FAILURES as problem:
+            is_data_exception = isinstance(problem, PySparkException) and (problem.getSqlState() or "").startswith("22")
+            is_permissive = self._options.get("mode", "PERMISSIVE").upper() == "PERMISSIVE"
+            return Outcome("spark", None, classify(problem).message, is_data_exception and is_permissive)
+        return Outcome("spark", Counter(row[0] for row in rows))
+
+    def _outcome(self, predicate: str, reader: str) -> Outcome:
+        try:
+            result = self._session(reader).scan("t", columns=self._columns, where=predicate)
+            rows = result.run(lambda frame: frame.selectExpr(self._row_text).collect())
+            return Outcome(result.report()["t"].reader, Counter(row[0] for row in rows))
+        except _FAILURES as problem:
+            return Outcome(reader, None, classify(problem).message)
+
+    def _compare_rows(self, predicate: str, theirs: Rows, ours: Rows, reader: str, about: str) -> None:
+        self._tally.compared[self._file.source_format.value, reader] += 1
         if ours != theirs:
             missing, more = list((theirs - ours).items())[:2], list((ours - theirs).items())[:2]
-            self._differs(f"{text}: {about}: missing {missing}, more {more}")
+            self._add_difference(f"{predicate}: {about}: missing {missing}, more {more}")
 
-    def _differs(self, what: str) -> None:
-        self._tally.differences.append(f"{self._about} schema {self._schema}: {what}")
+    def _count_failure(self, kind: str) -> None:
+        self._tally.failing[self._file.source_format.value, kind] += 1
+
+    def _add_difference(self, difference: str) -> None:
+        self._tally.differences.append(f"{self._about} schema {self._schema}: {difference}")
 
 
 def _literal(path: Path) -> str:
@@ -300,107 +318,17 @@ def _together(frames: Sequence[DataFrame]) -> DataFrame:
     return frames[0] if not half else _together(frames[:half]).unionAll(_together(frames[half:]))
 
 
-def _expected(frame: DataFrame, shown: str, asked: Sequence[str]) -> dict[str, Rows]:
-    """Return the rows that Spark keeps for each predicate. Predicates that raise are found by bisection."""
+def _expected(frame: DataFrame, row: str, predicates: Sequence[str]) -> dict[str, Rows]:
+    """Return the rows that Spark keeps for each predicate that does not raise. `row` is SQL for a row as a string."""
     try:
-        rows = frame.selectExpr(shown, *(f"({text}) AS `p{n}`" for n, text in enumerate(asked))).collect()
+        tests = (f"({predicate}) AS `p{number}`" for number, predicate in enumerate(predicates))
+        rows = frame.selectExpr(row, *tests).collect()
     except _FAILURES:
-        half = len(asked) // 2
+        half = len(predicates) // 2
         if not half:
             return {}
-        return _expected(frame, shown, asked[:half]) | _expected(frame, shown, asked[half:])
-    return {text: Counter(row[0] for row in rows if row[1 + n] is True) for n, text in enumerate(asked)}
-
-
-def _predicates(rng: random.Random, frame: DataFrame, wanted: t.StructType, number: int) -> Iterator[str]:
-    """Return predicates with values of the file, and some with values of the common pools."""
-    found = list(leaves(wanted))
-    values = _values(frame, found)
-    for _ in range(number):
-        if rng.random() < 0.12:
-            yield pooled_predicate(rng, found, mixed=rng.random() < 0.3)
-        else:
-            yield _tree(rng, found, values)
-
-
-def _values(frame: DataFrame, found: Sequence[Leaf]) -> dict[str, list[str]]:
-    """Return some values of each column as SQL literals, none for unsupported types."""
-    shown = {name: _written(name, kind) for name, kind in found}
-    items = {name: text for name, text in shown.items() if text is not None}
-    if not items:
-        return {}
-    try:
-        rows = frame.selectExpr(*(f"{text} AS `v{n}`" for n, text in enumerate(items.values()))).limit(4_000).collect()
-    except _FAILURES:
-        return {}
-    rows = rows[:: max(1, len(rows) // _SAMPLE)]
-    kinds = dict(found)
+        return _expected(frame, row, predicates[:half]) | _expected(frame, row, predicates[half:])
     return {
-        name: [_literal_of(row[n], kinds[name]) for row in rows if row[n] is not None] for n, name in enumerate(items)
+        predicate: Counter(values[0] for values in rows if values[1 + number] is True)
+        for number, predicate in enumerate(predicates)
     }
-
-
-def _written(name: str, kind: t.DataType) -> str | None:
-    if isinstance(kind, t.BinaryType):
-        return f"hex({name})"
-    known = (t.BooleanType, t.NumericType, t.StringType, t.DateType, t.TimestampType, t.TimestampNTZType)
-    return f"CAST({name} AS STRING)" if isinstance(kind, known) else None
-
-
-def _literal_of(text: str, kind: t.DataType) -> str:
-    match kind:
-        case t.StringType():
-            return quoted(text[:200])
-        case t.BinaryType():
-            return f"X'{text[:200] if len(text) % 2 == 0 else ''}'"
-        case t.BooleanType():
-            return text
-        case t.FloatType() | t.DoubleType() | t.DecimalType():
-            return f"CAST('{text}' AS {kind.simpleString()})"
-        case t.DateType():
-            return f"CAST('{text}' AS DATE)"
-        case t.TimestampType():
-            return f"CAST('{text}' AS TIMESTAMP)"
-        case t.TimestampNTZType():
-            return f"CAST('{text}' AS TIMESTAMP_NTZ)"
-        case t.LongType() if text == "-9223372036854775808":
-            return "CAST('-9223372036854775808' AS BIGINT)"
-    return text
-
-
-def _tree(rng: random.Random, found: Sequence[Leaf], values: Mapping[str, list[str]], depth: int = 0) -> str:
-    roll = rng.random()
-    if depth < 2 and roll < 0.3:
-        word = rng.choice((" AND ", " AND ", " OR "))
-        return "(" + word.join(_tree(rng, found, values, depth + 1) for _ in range(rng.choice((2, 2, 3)))) + ")"
-    if depth < 2 and roll < 0.36:
-        return f"NOT ({_tree(rng, found, values, depth + 1)})"
-    name, kind = rng.choice(found)
-    known = values.get(name)
-    if not known or rng.random() < 0.05:
-        return f"{name} IS {rng.choice(('', 'NOT '))}NULL"
-    value = rng.choice(known)
-    roll = rng.random()
-    if isinstance(kind, t.StringType) and roll < 0.3:
-        return _text_test(rng, name, value)
-    if roll < 0.45:
-        return f"{name} {rng.choice(('=', '=', '<=>', '<>'))} {value}"
-    if roll < 0.6:
-        return f"{name} {rng.choice(('<', '<=', '>', '>='))} {value}"
-    if roll < 0.7:
-        return f"({name} >= {value} AND {name} {rng.choice(('<', '<='))} {rng.choice(known)})"
-    if roll < 0.8:
-        return f"{name} BETWEEN {value} AND {rng.choice(known)}"
-    many = ", ".join(rng.choice(known) for _ in range(rng.choice((1, 2, 3, 12))))
-    return f"{name} {rng.choice(('', '', 'NOT '))}IN ({many})"
-
-
-def _text_test(rng: random.Random, name: str, value: str) -> str:
-    """Return LIKE or a similar test with a part of a value, whose wildcards are mostly escaped."""
-    content = value[1:-1].replace("\\'", "'").replace("\\\\", "\\")
-    start = rng.randrange(len(content) + 1)
-    part = content[start : start + rng.choice((1, 3, 8, 40))]
-    if rng.random() < 0.3:
-        return f"{rng.choice(('startswith', 'endswith', 'contains'))}({name}, {quoted(part)})"
-    pattern = rng.choice(("{}", "{}%", "%{}", "%{}%", "_{}%")).format(part.replace("\\", "\\\\"))
-    return f"{name} {rng.choice(('', '', 'NOT '))}LIKE {quoted(pattern)}"

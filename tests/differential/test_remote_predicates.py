@@ -35,9 +35,9 @@ from remote_values import (
     remote_column,
 )
 from seeds import BATCHES, SEEDS
+from session_settings import session_settings
 from sqlglot import exp
 from tally import Tally
-from test_vector_filters import settings_of
 from typed_rows import ROW, random_predicate
 
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
@@ -214,7 +214,8 @@ def check_case(spark: SparkSession, seed: int, dialect: Dialect, server: Server 
     """Check one random table with many predicates."""
     rng = random.Random(seed)
     ansi = rng.random() < 0.5
-    with _connected(dialect, server) as (query, insert), settings_of(spark, ansi=str(ansi).lower(), zone="UTC"):
+    conf = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": str(ansi).lower()}
+    with _connected(dialect, server) as (query, insert), session_settings(spark, conf):
         loaded = _load(rng, dialect, query, insert)
         columns = list(leaves(loaded.table.spark_schema))
         predicates = [random_predicate(rng, columns, mixed=not ansi) for _ in range(PREDICATES // 2)]

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import pickle
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -20,7 +19,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
-from random_predicates import Leaf, leaves
+from random_predicates import leaves
 from seeds import BATCHES, SEEDS
 from session_settings import session_settings
 from tally import Tally
@@ -43,13 +42,6 @@ ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "America/Sao_Paulo")
 Answers = tuple[bool | None, ...]
 
 
-@contextmanager
-def settings_of(spark: SparkSession, **values: str) -> Iterator[None]:
-    keys = {"zone": "spark.sql.session.timeZone", "ansi": "spark.sql.ansi.enabled"}
-    with session_settings(spark, {keys[name]: value for name, value in values.items()}):
-        yield
-
-
 def answers(frame: DataFrame, predicates: list[str]) -> dict[str, Answers]:
     """Return Spark's result of each predicate for each row, without predicates that raise."""
     try:
@@ -61,51 +53,91 @@ def answers(frame: DataFrame, predicates: list[str]) -> dict[str, Answers]:
     return {text: tuple(row[number + 1] for row in rows) for number, text in enumerate(predicates)}
 
 
-def check_case(spark: SparkSession, seed: int, tally: Tally) -> None:
-    rng = random.Random(seed)
-    schema = random_schema(rng)
-    table = random_rows(rng, schema, ROWS)
-    columns = list(leaves(t.StructType(schema.fields[1:])))
-    ansi = rng.random() < 0.75
-    with settings_of(spark, zone=rng.choice(ZONES), ansi=str(ansi).lower()):
-        check_predicates(spark, rng, schema, table, columns, ansi, tally, f"seed {seed}")
+class FilterCase:
+    """The random rows of a seed, and checks of filters over them."""
 
+    def __init__(self, spark: SparkSession, seed: int, tally: Tally) -> None:
+        self._spark = spark
+        self._seed = seed
+        self._tally = tally
+        self._rng = random.Random(seed)
+        self._schema = random_schema(self._rng)
+        self._table = random_rows(self._rng, self._schema, ROWS)
+        self._batch = self._table.combine_chunks().to_batches()[0]
+        self._large = pa.concat_tables([self._table] * COPIES).combine_chunks().to_batches()[0]
 
-def check_predicates(
-    spark: SparkSession,
-    rng: random.Random,
-    schema: t.StructType,
-    table: pa.Table,
-    columns: list[Leaf],
-    ansi: bool,
-    tally: Tally,
-    about: str,
-) -> None:
-    predicates = list(dict.fromkeys(random_predicate(rng, columns, mixed=not ansi) for _ in range(PREDICATES)))
-    parsed = {text: parse_predicate(text) for text in predicates}
-    folder = Folder(spark)
-    folder.prepare([predicate for predicate in parsed.values() if predicate is not None], schema)
-    batch = table.combine_chunks().to_batches()[0]
-    large = pa.concat_tables([table] * COPIES).combine_chunks().to_batches()[0]
-    frame = spark.createDataFrame(table)
-    results = answers(frame, predicates)
-    check_where(frame, rng.sample(sorted(results), min(2, len(results))), results)
-    for text, expected in results.items():
-        tally["predicates"] += 1
-        predicate = parsed[text]
-        assert predicate is not None, text
-        bound = bind(predicate, Scope(schema, fold=folder, plain_strings="\\" not in text))
-        if bound.artifact is None:
-            assert bound.reason is not None
-            tally[bound.reason] += 1
-            continue
-        compiled = ArrowFilter(bound.artifact)
-        shown = f"{about}: {text} as {compiled.root}"
-        compiled = pickle.loads(pickle.dumps(compiled))
-        check_answers(compiled, bound.is_exact, batch, expected, tally, shown)
-        check_ways(compiled, batch, large, shown)
-        for _ in range(SLICES):
-            check_slice(rng, compiled, batch, expected, tally, shown)
+    def check(self) -> None:
+        """Compare random predicates in a random time zone, with or without ANSI mode."""
+        rng, columns = self._rng, list(leaves(t.StructType(self._schema.fields[1:])))
+        ansi = rng.random() < 0.75
+        conf = {"spark.sql.session.timeZone": rng.choice(ZONES), "spark.sql.ansi.enabled": str(ansi).lower()}
+        predicates = list(dict.fromkeys(random_predicate(rng, columns, mixed=not ansi) for _ in range(PREDICATES)))
+        with session_settings(self._spark, conf):
+            self._check_predicates(predicates)
+
+    def _check_predicates(self, predicates: list[str]) -> None:
+        parsed = {text: parse_predicate(text) for text in predicates}
+        folder = Folder(self._spark)
+        folder.prepare([predicate for predicate in parsed.values() if predicate is not None], self._schema)
+        frame = self._spark.createDataFrame(self._table)
+        results = answers(frame, predicates)
+        check_where(frame, self._rng.sample(sorted(results), min(2, len(results))), results)
+        for text, expected in results.items():
+            self._tally["predicates"] += 1
+            predicate = parsed[text]
+            assert predicate is not None, text
+            bound = bind(predicate, Scope(self._schema, fold=folder, plain_strings="\\" not in text))
+            if bound.artifact is None:
+                assert bound.reason is not None
+                self._tally[bound.reason] += 1
+                continue
+            arrow_filter = ArrowFilter(bound.artifact)
+            about = f"seed {self._seed}: {text} as {arrow_filter.root}"
+            # Workers get filters pickled.
+            arrow_filter = pickle.loads(pickle.dumps(arrow_filter))
+            self._check_answers(arrow_filter, expected, bound.is_exact, about)
+            self._check_layouts(arrow_filter, about)
+            for _ in range(SLICES):
+                self._check_statistics(arrow_filter, expected, about)
+
+    def _check_answers(self, arrow_filter: ArrowFilter, expected: Answers, is_exact: bool, about: str) -> None:
+        found = arrow_filter.mask(self._batch).to_pylist()
+        for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+            is_right = ours == theirs if is_exact else ours or not theirs
+            assert is_right, f"{about} gives {ours}, Spark {theirs}, for {row_text(self._batch, arrow_filter, number)}"
+        self._tally["exact"] += is_exact
+        self._tally["inexact"] += not is_exact
+        self._tally["kept"] += sum(answer is True for answer in expected)
+        self._tally["dropped"] += sum(answer is not True for answer in expected)
+
+    def _check_layouts(self, arrow_filter: ArrowFilter, about: str) -> None:
+        """Assert that the results do not depend on the Arrow layout of the rows."""
+        batch, large = self._batch, self._large
+        mask = arrow_filter.mask(batch).to_pylist()
+        kept = [answer is True for answer in mask]
+        assert arrow_filter.keep(batch).to_pylist() == kept, about
+        assert arrow_filter.mask(batch.slice(7, 50)).to_pylist() == mask[7:57], about
+        assert arrow_filter.keep(large).to_pylist() == kept * COPIES, about
+        assert arrow_filter.mask(large).to_pylist() == mask * COPIES, about
+        assert arrow_filter.mask(encoded(batch)).to_pylist() == mask, about
+        assert arrow_filter.mask(batch.slice(0, 0)).to_pylist() == [], about
+
+    def _check_statistics(self, arrow_filter: ArrowFilter, expected: Answers, about: str) -> None:
+        """Assert that statistics and value sets of some rows do not exclude a row that Spark keeps."""
+        start, length = self._rng.randrange(ROWS), self._rng.choice((1, 2, 5, 30))
+        rows = self._batch.slice(start, length)
+        is_kept = any(answer is True for answer in expected[start : start + length])
+        values = {path: stored(rows, path) for path in arrow_filter.columns}
+        bounds = {path: bounds_of(self._rng, found) for path, found in values.items()}
+        can_be_kept = can_match(arrow_filter.root, bounds.get)
+        assert can_be_kept or not is_kept, f"{about}: {bounds}"
+        is_contained = may_contain(arrow_filter.root, contains(values))
+        assert is_contained or not is_kept, f"{about}: {values}"
+        probed = {probe.path for probe in probes(arrow_filter.root)}
+        assert is_contained or probed or not arrow_filter.columns, about
+        self._tally["slices"] += 1
+        self._tally["ruled out"] += not can_be_kept
+        self._tally["ruled out by values"] += not is_contained
 
 
 def check_where(frame: DataFrame, predicates: list[str], results: dict[str, Answers]) -> None:
@@ -115,60 +147,15 @@ def check_where(frame: DataFrame, predicates: list[str], results: dict[str, Answ
         assert kept == {number for number, answer in enumerate(results[text]) if answer}, text
 
 
-def check_answers(
-    compiled: ArrowFilter, is_exact: bool, batch: pa.RecordBatch, expected: Answers, tally: Tally, about: str
-) -> None:
-    found = compiled.mask(batch).to_pylist()
-    for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
-        is_right = ours == theirs if is_exact else ours or not theirs
-        assert is_right, f"{about} gives {ours}, Spark {theirs}, for {row_text(batch, compiled, number)}"
-    tally["exact"] += is_exact
-    tally["inexact"] += not is_exact
-    tally["kept"] += sum(answer is True for answer in expected)
-    tally["dropped"] += sum(answer is not True for answer in expected)
-
-
-def row_text(batch: pa.RecordBatch, compiled: ArrowFilter, number: int) -> str:
-    names = dict.fromkeys(path[0] for path in compiled.columns)
+def row_text(batch: pa.RecordBatch, arrow_filter: ArrowFilter, number: int) -> str:
+    names = dict.fromkeys(path[0] for path in arrow_filter.columns)
     return ", ".join(f"{name}={batch.column(name)[number]!r}" for name in names)
-
-
-def check_ways(compiled: ArrowFilter, batch: pa.RecordBatch, large: pa.RecordBatch, about: str) -> None:
-    """Assert that the results do not depend on the Arrow layout of the rows."""
-    mask = compiled.mask(batch).to_pylist()
-    kept = [answer is True for answer in mask]
-    assert compiled.keep(batch).to_pylist() == kept, about
-    assert compiled.mask(batch.slice(7, 50)).to_pylist() == mask[7:57], about
-    assert compiled.keep(large).to_pylist() == kept * COPIES, about
-    assert compiled.mask(large).to_pylist() == mask * COPIES, about
-    assert compiled.mask(encoded(batch)).to_pylist() == mask, about
-    assert compiled.mask(batch.slice(0, 0)).to_pylist() == [], about
 
 
 def encoded(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return strings as dictionaries."""
     arrays = [array.dictionary_encode() if array.type == pa.string() else array for array in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
-
-
-def check_slice(
-    rng: random.Random, compiled: ArrowFilter, batch: pa.RecordBatch, expected: Answers, tally: Tally, about: str
-) -> None:
-    """Assert that statistics and value sets of some rows do not exclude a row that Spark keeps."""
-    start, length = rng.randrange(ROWS), rng.choice((1, 2, 5, 30))
-    part = batch.slice(start, length)
-    is_kept = any(answer is True for answer in expected[start : start + length])
-    values = {path: stored(part, path) for path in compiled.columns}
-    bounds = {path: bounds_of(rng, found) for path, found in values.items()}
-    may = can_match(compiled.root, bounds.get)
-    assert may or not is_kept, f"{about}: {bounds}"
-    contained = may_contain(compiled.root, contains(values))
-    assert contained or not is_kept, f"{about}: {values}"
-    asked = {probe.path for probe in probes(compiled.root)}
-    assert contained or asked or not compiled.columns, about
-    tally["slices"] += 1
-    tally["ruled out"] += not may
-    tally["ruled out by values"] += not contained
 
 
 def stored(batch: pa.RecordBatch, path: Path) -> list[object]:
@@ -218,17 +205,16 @@ def _not_vacuous(tally: Tally) -> None:
     assert tally["ruled out by values"] > tally["slices"] * 0.05, tally
 
 
-def _run(spark: SparkSession, cases: int) -> Tally:
+def _run(spark: SparkSession, cases: int) -> None:
     tally = Tally()
 
     @settings(max_examples=cases, **BATCHES)
     @given(seed=SEEDS)
     def run(seed: int) -> None:
-        check_case(spark, seed, tally)
+        FilterCase(spark, seed, tally).check()
 
     run()
     _not_vacuous(tally)
-    return tally
 
 
 def test_arrow_filters_return_sparks_rows(spark: SparkSession) -> None:
