@@ -1,30 +1,20 @@
-"""Cost of the three readers of lines, estimated from a sample of the files: workers, the JVM and Spark's reader."""
+"""Cost of the three readers of lines, estimated from a sample: Python workers, the JVM and Spark's reader."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.contract.report_text import human_bytes
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
-from pushdown_spark.formats.text.byte_search import Searcher
-from pushdown_spark.formats.text.line_filter import LineMatcher, LineSyntax
-from pushdown_spark.formats.text.line_reader import LineReader
+from pushdown_spark.formats.text.line_filter import LineSyntax
+from pushdown_spark.formats.text.line_sample import LineMarks, LineSample, sample_lines
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.listing import Compression, InputFile, Split
+from pushdown_spark.relations.listing import Compression, InputFile
 from pushdown_spark.runtime.worker_startup import startup_cost
-
-_BLOCK_BYTES = 64 << 10
-"""Number of bytes read at each position."""
-_MAX_BLOCKS = 8
-"""Number of sampled positions, spread over all files."""
-_FIRST_BLOCKS = 2
-"""Number of sampled positions that are enough if every pattern matches most of their lines."""
 
 
 @dataclass(frozen=True)
@@ -118,138 +108,6 @@ _MAX_COST_RATIO = 0.9
 """Maximum estimated cost of our reader, relative to Spark's reader."""
 
 
-@dataclass(frozen=True)
-class LineMarks:
-    """The bytes that show the number of values in a line: `value` occurs once for each value, `quote` twice if quoted.
-
-    For JSON, `value` is the end of a key.
-    """
-
-    value: bytes
-    quote: bytes = b""
-
-
-@dataclass(frozen=True)
-class LineSample:
-    """The number of sampled lines, their mean length in bytes, and the shares of lines that match.
-
-    `shares` are those of the byte patterns, `filter_shares` those of the string filters. `hits` are the mean numbers of
-    matches of the byte patterns in a line. `inflation` is the number of searched bytes per stored byte, above 1 for
-    compressed files. `key_positions` has the mean position of each key as a share of its line. `values` and `quoted`
-    are the mean numbers of values and of quoted CSV values in a line.
-    """
-
-    lines: int
-    line_bytes: float
-    shares: tuple[float, ...]
-    hits: tuple[float, ...]
-    filter_shares: tuple[float, ...]
-    inflation: float
-    key_positions: tuple[float, ...]
-    values: float
-    quoted: float
-
-
-@dataclass
-class _Counts:
-    """Counts of sampled lines."""
-
-    lines: int = 0
-    size: int = 0
-    stored: int = 0
-    values: int = 0
-    quotes: int = 0
-
-
-def sample(
-    files: Sequence[InputFile],
-    searchers: Sequence[Searcher],
-    ambiguous: Searcher | None,
-    syntax: LineSyntax,
-    marks: LineMarks,
-    filters: Sequence[StringFilter] = (),
-    keys: Sequence[str] = (),
-    *,
-    blocks: int = _MAX_BLOCKS,
-) -> LineSample:
-    """Read a sample of the files. Raises PushdownError if a block shows that the files cannot be searched.
-
-    `keys` are keys of JSON lines whose positions are measured. `blocks` is the number of sampled positions.
-    """
-    counts = _Counts()
-    matches = [0] * len(searchers)
-    hits = [0] * len(searchers)
-    filter_matches = [0] * len(filters)
-    quoted = [f'"{key}"'.encode() for key in keys]
-    before_keys = [0] * len(keys)
-    for number, split in enumerate(_sampled_blocks(files, blocks)):
-        if number == _FIRST_BLOCKS and min((*matches, *filter_matches), default=0) > counts.lines / 2:
-            break
-        reader = LineReader(split, carriage_returns=syntax.carriage_returns)
-        window = next(reader.windows(), None)
-        if window is None:
-            continue
-        content = bytes(window.view)
-        lines = content.splitlines()
-        _add_counts(counts, content, len(lines), marks)
-        counts.stored += max(reader.bytes_read, 1)
-        for index, searcher in enumerate(searchers):
-            matcher = LineMatcher(searcher, ambiguous, syntax)
-            candidates = matcher.lines(window, split.path, at_start=split.start == 0)
-            # This raises for lines that only Spark can read.
-            matcher.batch(candidates, split.path)
-            matches[index] += len(candidates)
-            hits[index] += matcher.hits
-        for index, string_filter in enumerate(filters):
-            filter_matches[index] += sum(map(string_filter.matches, lines))
-        for index, key in enumerate(quoted):
-            before_keys[index] += sum(len(line.partition(key)[0]) for line in lines)
-    lines_read = max(counts.lines, 1)
-    return LineSample(
-        counts.lines,
-        counts.size / lines_read,
-        tuple(n / lines_read for n in matches),
-        tuple(n / lines_read for n in hits),
-        tuple(n / lines_read for n in filter_matches),
-        counts.size / max(counts.stored, 1),
-        tuple(position / max(counts.size, 1) for position in before_keys),
-        counts.values / lines_read,
-        counts.quotes / 2 / lines_read,
-    )
-
-
-def _add_counts(counts: _Counts, content: bytes, lines: int, marks: LineMarks) -> None:
-    """Add the lines, bytes and values of a block."""
-    counts.lines += lines
-    counts.size += len(content)
-    counts.values += content.count(marks.value)
-    counts.quotes += content.count(marks.quote) if marks.quote else 0
-
-
-def _sampled_blocks(files: Sequence[InputFile], number: int) -> list[Split]:
-    """Return evenly spread blocks, weighted by file size: the first, the one in the middle, then the others.
-
-    In compressed files, they are at the start.
-    """
-    blocks = list(islice(_spread_blocks(files, max(sum(file.size for file in files) // number, 1)), number))
-    if blocks:
-        blocks.insert(1, blocks.pop(len(blocks) // 2))
-    return blocks
-
-
-def _spread_blocks(files: Sequence[InputFile], step: int) -> Iterator[Split]:
-    """Yield a block after each step of bytes through all files."""
-    offset = 0
-    for file in files:
-        for position in range(-(-offset // step) * step, offset + file.size, step):
-            yield _block(file, position - offset)
-        offset += file.size
-
-
-def _block(file: InputFile, start: int) -> Split:
-    return file.split(start, min(start + _BLOCK_BYTES, file.size))
-
-
 def check_size(
     spark: SparkSession, source: Source, files: Sequence[InputFile], syntax: LineSyntax, marks: LineMarks
 ) -> None:
@@ -260,7 +118,7 @@ def check_size(
     stored = sum(file.size for file in files)
     if any(file.compression is not Compression.NONE for file in files):
         return
-    sampled = sample(files, (), None, syntax, marks, blocks=1)
+    sampled = sample_lines(files, syntax, marks, blocks=1)
     costs = TextCosts(spark, source, stored, sampled, needed=sampled.values)
     cheapest = min(costs.workers(0.0, hits=0.0), costs.jvm(0.0, searches=1))
     costs.check(cheapest, "even if no line matches")

@@ -21,10 +21,11 @@ from pushdown_spark.expressions.byte_patterns.text import BytePattern
 from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.expressions.session_settings import is_enabled, setting
 from pushdown_spark.formats.text.byte_search import Searcher
-from pushdown_spark.formats.text.cost import LineMarks, LineSample, TextCosts, check_size, sample
+from pushdown_spark.formats.text.cost import TextCosts, check_size
 from pushdown_spark.formats.text.line_filter import LineQuery, LineSyntax
 from pushdown_spark.formats.text.line_parser import parsed_schema
 from pushdown_spark.formats.text.line_reader import header_lines
+from pushdown_spark.formats.text.line_sample import LineMarks, LineSample, LineSearches, sample_lines
 from pushdown_spark.formats.text.patterns import LinePatterns, line_patterns
 from pushdown_spark.formats.text.text_options import (
     TextOptions,
@@ -285,15 +286,10 @@ class _CarrierChoice:
                 raise UnsupportedError(f"the header of {file.path} has a string of the predicate")
 
     def _sample(self, searchers: Sequence[Searcher], filters: Sequence[StringFilter]) -> LineSample:
-        return sample(
-            self._inputs.files,
-            searchers,
-            Searcher(self._ambiguous),
-            self._options.lines,
-            _marks(self._request, self._options),
-            filters,
-            [key for key in self._patterns.early_keys if key is not None],
-        )
+        keys = [key for key in self._patterns.early_keys if key is not None]
+        searches = LineSearches(searchers, Searcher(self._ambiguous), filters, keys)
+        marks = _marks(self._request, self._options)
+        return sample_lines(self._inputs.files, self._options.lines, marks, searches)
 
     def _parsed_by_spark(self, spark: SparkSession) -> float:
         """Return the share of the bytes that Spark's reader parses before its own pushdown rejects a line.
