@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pc_csv
 import pyarrow.json as pc_json
 import pyarrow.orc as orc
@@ -19,6 +18,7 @@ from pyspark.sql.types import DataType, StructType
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.formats.text.line_reader import LineReader
+from pushdown_spark.optimizer.statistics.distinct_values import estimate_distinct
 from pushdown_spark.relations.listing import Compression, InputFile
 
 MAX_WHOLE_ROWS = 200_000
@@ -32,10 +32,6 @@ _MAX_CHUNK_STATISTICS = 20_000
 _TEXT_POSITIONS = 6
 _TEXT_BLOCK_BYTES = 256 << 10
 _DEFAULT_ROW_BYTES = 60.0
-_CLUSTERING_FACTOR = 2.0
-"""A column is clustered if it has this many times the distinct values that its groups suggest."""
-_MIN_SHARED_VALUES = 10
-"""Values that several groups must share before these shared values are used for an estimate."""
 
 _ColumnTypes = tuple[tuple[str, DataType], ...]
 
@@ -125,21 +121,25 @@ def sample_files(
     files = [file for file in files if file.size]
     names = [column.name for column in schema.fields if column.name in set(columns)]
     sampled_files = [files[number] for number in _evenly_spread(len(files), _MAX_FOOTERS)]
+    estimate = SourceSample(sum(file.size for file in files) / _DEFAULT_ROW_BYTES, ())
+    if not files:
+        return estimate
     try:
-        if files and source_format is SourceFormat.PARQUET:
-            return _with_consistent_types(
-                _sample_columnar([_ParquetFile(file) for file in sampled_files], files, names)
-            )
-        if files and source_format is SourceFormat.ORC:
-            return _with_consistent_types(_sample_columnar([_OrcFile(file) for file in sampled_files], files, names))
-        if files and source_format is SourceFormat.CSV:
-            parse_csv = partial(_csv, schema=schema, columns=names, options=options)
-            return _with_consistent_types(_sample_text(files, parse_csv, has_header="header" in options))
-        if files and source_format is SourceFormat.JSON:
-            return _with_consistent_types(_sample_text(files, partial(_json, schema=schema, columns=names)))
+        match source_format:
+            case SourceFormat.PARQUET:
+                sample = _sample_columnar([_ParquetFile(file) for file in sampled_files], files, names)
+            case SourceFormat.ORC:
+                sample = _sample_columnar([_OrcFile(file) for file in sampled_files], files, names)
+            case SourceFormat.CSV:
+                parse_csv = partial(_csv, schema=schema, columns=names, options=options)
+                sample = _sample_text(files, parse_csv, has_header="header" in options)
+            case SourceFormat.JSON:
+                sample = _sample_text(files, partial(_json, schema=schema, columns=names))
+            case _:
+                return estimate
+        return _with_consistent_types(sample)
     except (pa.ArrowException, OSError, ValueError, KeyError):
-        pass
-    return SourceSample(sum(file.size for file in files) / _DEFAULT_ROW_BYTES, ())
+        return estimate
 
 
 def _with_consistent_types(sample: SourceSample) -> SourceSample:
@@ -319,39 +319,3 @@ def _evenly_spread(count: int, limit: int) -> list[int]:
     if count <= limit:
         return list(range(count))
     return sorted({round(number * (count - 1) / (limit - 1)) for number in range(limit)})
-
-
-def estimate_distinct(groups: Sequence[pa.ChunkedArray], rows: float) -> tuple[float, float]:
-    """Return the estimated distinct values of a column with this many rows, and its share of nulls.
-
-    Each group holds values from one position of the files. If the rows are in no order, Chao's estimator (1984) derives
-    the number of unseen values from the values that occur once and twice. If equal values are clustered, Chao's second
-    estimator (1987) derives it from the values that occur in one group and in two. If the groups share too few values,
-    the number grows in proportion to the rows.
-    """
-    values = pa.chunked_array([chunk for group in groups for chunk in group.chunks]) if groups else None
-    if values is None or len(values) == 0:
-        return max(rows * 0.1, 1.0), 0.0
-    sampled, nulls = len(values), values.null_count
-    null_share = nulls / sampled
-    count, estimate = _chao(values)
-    if sampled >= rows:
-        return max(float(count), 1.0), null_share
-    filled = [group for group in groups if len(group) > group.null_count]
-    if len(filled) > 1 and count > _CLUSTERING_FACTOR * sum(_chao(group)[1] for group in filled) / len(filled):
-        estimate = count * rows / sampled
-        values_by_group = pa.chunked_array([pc.unique(group.drop_null()) for group in filled])
-        if len(values_by_group) - count >= _MIN_SHARED_VALUES:
-            estimate = min(_chao(values_by_group)[1], estimate)
-    max_distinct = rows * (sampled - nulls) / sampled
-    return max(min(estimate, max_distinct), 1.0), null_share
-
-
-def _chao(values: pa.ChunkedArray) -> tuple[int, float]:
-    """Return the number of distinct sampled values, and the estimated number of all distinct values."""
-    counts = pc.struct_field(pc.value_counts(values.drop_null()), "counts")
-    if isinstance(counts, pa.ChunkedArray):
-        counts = counts.combine_chunks()
-    once = pc.sum(pc.equal(counts, 1)).as_py() or 0
-    twice = pc.sum(pc.equal(counts, 2)).as_py() or 0
-    return len(counts), len(counts) + once * (once - 1) / (2 * (twice + 1))

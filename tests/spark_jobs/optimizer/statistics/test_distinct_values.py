@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pushdown_spark.optimizer.statistics.sampling import estimate_distinct
+from pushdown_spark.optimizer.statistics.distinct_values import estimate_distinct
 
 ROWS = 3_000_000
 PLACES, ROWS_OF_A_PLACE = 6, 6_000
