@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -201,25 +202,21 @@ class _Compiler:
         self, writer: AvroType, null: int | None, others: Sequence[int], requested: pa.DataType, path: str
     ) -> ColumnLayout:
         """Read a union of several types: as the common type of its numbers, or as a struct with one member each."""
-        kinds = {writer.branches[index].kind for index in others}
-        is_plain = not any(writer.branches[index].logical for index in others)
-        number_kinds = ({AvroKind.INT, AvroKind.LONG}, {AvroKind.FLOAT, AvroKind.DOUBLE})
-        if is_plain and kinds in number_kinds and len(others) == 2:
-            wide = AvroType(AvroKind.LONG if AvroKind.INT in kinds else AvroKind.DOUBLE)
+        branches = [writer.branches[index] for index in others]
+        wide = _common_number(branches)
+        if wide is not None:
             targets = [(wide, requested, path)] * len(others)
         elif pa.types.is_struct(requested) and [f.name for f in requested] == [
             f"member{n}" for n in range(len(others))
         ]:
             targets = [
-                (writer.branches[index], field.type, child_path(path, field.name))
-                for index, field in zip(others, requested, strict=True)
+                (branch, field.type, child_path(path, field.name))
+                for branch, field in zip(branches, requested, strict=True)
             ]
         else:
             raise UnsafeInputError(f"{path} is a union, which only Spark converts to {requested}; {READ_BY_SPARK}")
         slot = self.out.new_slot()
-        readers: list[_ReadColumn] = []
-        for index, target in zip(others, targets, strict=True):
-            readers.append(lambda b=writer.branches[index], t=target: self.value(b, *t))  # type: ignore[misc]
+        readers = [partial(self.value, branch, *target) for branch, target in zip(branches, targets, strict=True)]
         layouts = self._exclusive_branches(slot, writer, others, readers)
         # Leaves have validity flags of their own.
         members = [
@@ -249,7 +246,7 @@ class _Compiler:
                 layouts.append(readers[number]())
             jumps_to_pads.append((self.out.emit(Opcode.JUMP, 0), number))
 
-        self.out.switch(slot, [lambda i=index: emit_branch(i) for index in range(len(writer.branches))])  # type: ignore[misc]
+        self.out.switch(slot, [partial(emit_branch, index) for index in range(len(writer.branches))])
         end = self.out.emit(Opcode.JUMP, 0)
         for jump, number in jumps_to_pads:
             self.out.set_target(jump)
@@ -257,6 +254,16 @@ class _Compiler:
             self.out.emit(Opcode.JUMP, end)
         self.out.set_target(end)
         return layouts
+
+
+def _common_number(branches: Sequence[AvroType]) -> AvroType | None:
+    """Return the wider type of a union of int and long, or of float and double. None for other unions."""
+    kinds = {branch.kind for branch in branches}
+    if len(branches) != 2 or any(branch.logical for branch in branches):
+        return None
+    if kinds == {AvroKind.INT, AvroKind.LONG}:
+        return AvroType(AvroKind.LONG)
+    return AvroType(AvroKind.DOUBLE) if kinds == {AvroKind.FLOAT, AvroKind.DOUBLE} else None
 
 
 def _null_constant(reader: AvroType, requested: pa.DataType, path: str) -> ColumnLayout:
@@ -332,7 +339,7 @@ class _Emitter:
         if null is not None and len(others) == 1 and is_leaf(writer.branches[others[0]]):
             self.leaf(writer.branches[others[0]], NO_SLOT, null)
             return
-        self.switch(NO_SLOT, [lambda b=branch: self.skip(b) for branch in writer.branches])  # type: ignore[misc]
+        self.switch(NO_SLOT, [partial(self.skip, branch) for branch in writer.branches])
 
     def pad(self, layouts: Sequence[ColumnLayout]) -> None:
         """Append placeholders to all slots of some layouts."""

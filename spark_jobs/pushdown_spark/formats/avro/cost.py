@@ -169,12 +169,12 @@ def _sample(files: Sequence[InputFile], query: AvroQuery, blocks: int, *, evalua
     records = sum(block.records for block in samples)
     scale = sum(file.size for file in not_empty) / max(stored, 1)
     return AvroSample(
-        len(not_empty),
-        size * scale,
-        inflated * scale,
-        records * scale,
-        sum(block.values for block in samples) * scale,
-        sum(block.size for block in samples if block.is_match) / max(size, 1),
-        sum(block.matching for block in samples) / max(records, 1),
-        len(samples),
+        files=len(not_empty),
+        size=size * scale,
+        inflated=inflated * scale,
+        records=records * scale,
+        values=sum(block.values for block in samples) * scale,
+        candidate_share=sum(block.size for block in samples if block.is_match) / max(size, 1),
+        matching_share=sum(block.matching for block in samples) / max(records, 1),
+        blocks=len(samples),
     )

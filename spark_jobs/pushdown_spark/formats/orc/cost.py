@@ -192,13 +192,13 @@ def _sample(sources: Sequence[OrcFile], files: int, rows: int, row: RowWidth) ->
     )
     per_group = sampled_rows / sampled if sampled else 1.0
     return OrcSample(
-        files,
-        rows,
-        rows / max(per_group, 1.0),
-        row,
-        _mean_width([source.filter_row for source in sources]),
-        matching / sampled_rows if sampled_rows else 0.0,
-        matching_groups / sampled if sampled else 0.0,
-        alive / groups if groups else 0.0,
-        sampled,
+        files=files,
+        rows=rows,
+        groups=rows / max(per_group, 1.0),
+        row=row,
+        filter=_mean_width([source.filter_row for source in sources]),
+        row_share=matching / sampled_rows if sampled_rows else 0.0,
+        group_share=matching_groups / sampled if sampled else 0.0,
+        alive_share=alive / groups if groups else 0.0,
+        sampled=sampled,
     )

@@ -109,28 +109,14 @@ def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0
         sampled_files = spread(not_empty, _SAMPLED_FILES)
         sources = [stack.enter_context(open_parquet(file.path, file.storage, query)) for file in sampled_files]
         scale = sum(file.size for file in not_empty) / max(sum(file.size for file in sampled_files), 1)
-        stored_rows = sum(source.footer.num_rows for source in sources)
         alive = [list(_matching_groups(source, query.filter)) for source in sources]
-        alive_rows = sum(
-            source.footer.row_group(group).num_rows
-            for source, groups in zip(sources, alive, strict=True)
-            for group in groups
-        )
-        # A lower bound for our reader: no row matches, so it reads only the filter's columns.
-        sample = ParquetSample(
-            scale * stored_rows,
-            _row_size(sources, [source.columns for source in sources], stored_rows),
-            _row_size(sources, [source.filter_columns for source in sources], stored_rows),
-            alive_rows / max(stored_rows, 1),
-            page_share=1.0,
-            hit_share=0.0,
-            row_share=0.0,
-        )
+        sample = _footer_sample(sources, alive, scale)
         ours, spark = reader_seconds(sample)
         is_small = ours + startup >= _MARGIN * spark
         if not is_small:
             sample = _with_pages(sample, sources, alive, query.filter)
     if is_small:
+        # Within the block, this would be reported as an error of a file.
         remaining = f"about {sample.rows * sample.alive_share:,.0f} rows"
         raise UnsupportedError(f"statistics leave {remaining}, too few to make up for starting another reader")
     ours, spark = reader_seconds(sample)
@@ -156,6 +142,28 @@ def reader_seconds(sample: ParquetSample) -> tuple[float, float]:
     ours = c.fixed + alive * (sample.page_share * search + sample.hit_share * page + sample.row_share * row)
     spark = sample.row.values * c.spark + sample.row.decompression
     return ours, c.spark_fixed + alive * sample.page_share * spark
+
+
+def _footer_sample(sources: Sequence[OpenParquet], alive: Sequence[Sequence[int]], scale: float) -> ParquetSample:
+    """Return the sample without shares of pages and rows: no row matches, which is a lower bound for our reader.
+
+    `alive` has the row groups that may match. `scale` is the size of all files relative to the sampled ones.
+    """
+    stored_rows = sum(source.footer.num_rows for source in sources)
+    alive_rows = sum(
+        source.footer.row_group(group).num_rows
+        for source, groups in zip(sources, alive, strict=True)
+        for group in groups
+    )
+    return ParquetSample(
+        rows=scale * stored_rows,
+        row=_row_size(sources, [source.columns for source in sources], stored_rows),
+        filter=_row_size(sources, [source.filter_columns for source in sources], stored_rows),
+        alive_share=alive_rows / max(stored_rows, 1),
+        page_share=1.0,
+        hit_share=0.0,
+        row_share=0.0,
+    )
 
 
 def _row_size(sources: Sequence[OpenParquet], columns: Sequence[FileColumns], rows: int) -> RowSize:
