@@ -37,7 +37,7 @@ _KEPT = 0.75
 """How likely a type stays as it is, so that most of a schema resolves."""
 
 
-def evolved(rng: random.Random, schema: Object, rough: float) -> Object:
+def evolve_schema(rng: random.Random, schema: Object, rough: float) -> Object:
     """Return a schema to read files of another schema. `rough` is the probability of changes that do not resolve."""
     return _record(rng, schema, rough, top=True)
 

@@ -100,7 +100,7 @@ def _double(rng: random.Random) -> float:
     return rng.choice(FLOATS) if rng.random() < 0.5 else float(rng.choice(DECIMALS))
 
 
-def _unscaled(rng: random.Random, digits: int, scale: int) -> int:
+def _random_unscaled(rng: random.Random, digits: int, scale: int) -> int:
     if rng.random() < 0.3:
         return rng.randint(-(10**digits) + 1, 10**digits - 1)
     whole = round(float(rng.choice(DECIMALS)) * 10**scale)
@@ -109,7 +109,7 @@ def _unscaled(rng: random.Random, digits: int, scale: int) -> int:
 
 def _decimal(digits: int, scale: int) -> Make:
     def make(rng: random.Random) -> bytes:
-        number = _unscaled(rng, digits, scale)
+        number = _random_unscaled(rng, digits, scale)
         least = (number.bit_length() + 8) // 8
         return number.to_bytes(least + rng.choice((0, 0, 0, 2)), "big", signed=True)
 
@@ -159,7 +159,7 @@ def _named_type(names: Names, rng: random.Random) -> Kind:
         size = rng.choice((16, 17))
         return Kind(
             {"type": "fixed", "name": name, "size": size, **decimal},
-            lambda rng: _unscaled(rng, digits, scale).to_bytes(size, "big", signed=True),
+            lambda rng: _random_unscaled(rng, digits, scale).to_bytes(size, "big", signed=True),
             name,
         )
     if roll < 0.8:
@@ -252,7 +252,7 @@ def random_table(rng: random.Random) -> list[Column]:
     return [*columns, Column("again", again.kind, again.narrow)]
 
 
-def changed(rng: random.Random, table: Sequence[Column], change: Change) -> list[Column]:
+def change_columns(rng: random.Random, table: Sequence[Column], change: Change) -> list[Column]:
     """Return the columns of a file of the table. Row numbers do not change."""
     found = []
     for column in table[1:]:
@@ -275,11 +275,13 @@ def schema_of(columns: Iterable[Column]) -> dict[str, Json]:
     return {"type": "record", "name": "table", "namespace": "tests", "fields": [column.json for column in columns]}
 
 
-def written(spark: SparkSession, rng: random.Random, directory: Path, table: Sequence[Column], change: Change) -> None:
+def write_files(
+    spark: SparkSession, rng: random.Random, directory: Path, table: Sequence[Column], change: Change
+) -> None:
     """Write a directory of files of one table. The first has the table's schema, one may be Spark's copy of another."""
     first = 0
     for number in range(rng.randint(1, 3)):
-        columns = list(table) if number == 0 else changed(rng, table, change)
+        columns = list(table) if number == 0 else change_columns(rng, table, change)
         rows = rng.choice((1, 300, 900)) if number == 0 else rng.choice((0, 1, 300))
         by_fastavro(rng, directory / f"f{number}.avro", schema_of(columns), records_of(rng, columns, rows, first))
         first += rows

@@ -143,7 +143,7 @@ class TableMaker:
     def _declare_again(self, table: Table, location: Path) -> Table:
         """Declare another table over the same files: its columns differ, and it may lack partitions."""
         data = [field for field in table.schema.fields if field.name not in table.partition_names]
-        changed = [self._changed(field) for field in data[1:] if self._rng.random() < 0.8]
+        changed = [self._change(field) for field in data[1:] if self._rng.random() < 0.8]
         if self._rng.random() < 0.5:
             self._rng.shuffle(changed)
         changed.insert(self._rng.randint(0, len(changed)), t.StructField("absent", t.StringType()))
@@ -152,7 +152,7 @@ class TableMaker:
             self._spark.sql(f"MSCK REPAIR TABLE {again.name}")
         return again
 
-    def _changed(self, field: t.StructField) -> t.StructField:
+    def _change(self, field: t.StructField) -> t.StructField:
         """Return a column in another case or with a wider type."""
         name = field.name.upper() if self._rng.random() < 0.2 else field.name
         wider = _WIDER.get(field.dataType.simpleString())

@@ -82,37 +82,37 @@ class Case:
     directory: Path
     schema: t.StructType
     columns: dict[str, list[str]]
-    answers: dict[str, list[bool | None]]
+    results: dict[str, list[bool | None]]
     folder: Folder
     about: str
 
     def expected(self, predicate: str, names: Sequence[str]) -> Counter[Row]:
         """Return the rows that Spark keeps."""
-        answers = self.answers[predicate]
-        rows = list(zip(*(self.columns[name] for name in names), strict=True)) if names else [()] * len(answers)
-        return Counter(row for row, answer in zip(rows, answers, strict=True) if answer)
+        results = self.results[predicate]
+        rows = list(zip(*(self.columns[name] for name in names), strict=True)) if names else [()] * len(results)
+        return Counter(row for row, result in zip(rows, results, strict=True) if result)
 
 
-def shown(table: pa.Table) -> dict[str, list[str]]:
+def as_strings(table: pa.Table) -> dict[str, list[str]]:
     """Return a value as a string that distinguishes NaN, -0.0 and null."""
-    return {name: [repr(_ordered(value)) for value in table[name].to_pylist()] for name in table.schema.names}
+    return {name: [repr(_sort_maps(value)) for value in table[name].to_pylist()] for name in table.schema.names}
 
 
-def _ordered(value: object) -> object:
+def _sort_maps(value: object) -> object:
     """Return maps, which are lists of pairs, in a fixed order, because Spark changes it when it gathers rows."""
     if isinstance(value, dict):
-        return {name: _ordered(member) for name, member in value.items()}
+        return {name: _sort_maps(member) for name, member in value.items()}
     if isinstance(value, tuple):
-        return tuple(map(_ordered, value))
+        return tuple(map(_sort_maps, value))
     if isinstance(value, list):
-        items = list(map(_ordered, value))
+        items = list(map(_sort_maps, value))
         return sorted(items, key=repr) if items and isinstance(items[0], tuple) else items
     return value
 
 
-def counted(table: pa.Table) -> Counter[Row]:
+def count_rows(table: pa.Table) -> Counter[Row]:
     """Return the rows of a table as a multiset."""
-    return Counter(zip(*shown(table).values(), strict=True))
+    return Counter(zip(*as_strings(table).values(), strict=True))
 
 
 def select_predicates(frame: DataFrame, names: list[str], predicates: list[str]) -> pa.Table | None:
@@ -162,14 +162,14 @@ def case_over(
     with pushdown_off(frame.sparkSession, source_format):
         # One query is usually enough. Several are needed if a predicate raises or the files cannot be read.
         rows = select_predicates(frame, names, predicates)
-        answers = None if rows is None else {text: rows[text].to_pylist() for text in predicates}
+        results = None if rows is None else {text: rows[text].to_pylist() for text in predicates}
         if rows is None:
             rows = select_predicates(frame, names, [])
-            answers = None if rows is None else evaluate_predicates(frame, names, predicates)
-    if rows is None or answers is None:
+            results = None if rows is None else evaluate_predicates(frame, names, predicates)
+    if rows is None or results is None:
         return None
     spark = frame.sparkSession
-    return Case(spark, directory, schema, shown(rows.select(names)), answers, Folder(spark), about)
+    return Case(spark, directory, schema, as_strings(rows.select(names)), results, Folder(spark), about)
 
 
 CheckScan = Callable[[str, Pushdown[Node]], None]
@@ -178,7 +178,7 @@ CheckScan = Callable[[str, Pushdown[Node]], None]
 
 def check_scans(case: Case, tally: ScanTally[Metrics], check_scan: CheckScan) -> None:
     """Check each predicate that can be evaluated over columns."""
-    parsed = {text: parse_predicate(text) for text in case.answers}
+    parsed = {text: parse_predicate(text) for text in case.results}
     case.folder.prepare([predicate for predicate in parsed.values() if predicate is not None], case.schema)
     for text, predicate in parsed.items():
         assert predicate is not None, text
@@ -246,7 +246,7 @@ def run_tasks(
     for batch in scan_class(tasks, query, lambda _, metrics: counts.extend(metrics.values()))(iter([numbers])):
         assert batch.schema == query.schema
         batch.validate(full=True)
-        columns = shown(pa.Table.from_batches([batch]))
+        columns = as_strings(pa.Table.from_batches([batch]))
         rows += Counter(zip(*columns.values(), strict=True)) if columns else Counter({(): batch.num_rows})
     return rows
 
@@ -259,12 +259,12 @@ def check_session(rng: random.Random, case: Case, text: str, tally: ScanTally[Me
     about = f"{case.about}: {text} of {names}, {source}"
     expected = case.expected(text, names)
     result = session.scan("t", columns=names, where=text)
-    found = counted(result.run(lambda frame: frame.toArrow()))
+    found = count_rows(result.run(lambda frame: frame.toArrow()))
     report = result.report()["t"]
     assert found == expected, f"{about}, {report.reason}\nmissing {expected - found}\nmore {found - expected}"
     assert report.rows_returned == found.total(), about
     some = session.scan("t", columns=names, where=text, limit=7).run(lambda frame: frame.toArrow())
-    assert counted(some) <= expected, f"{about}\nmore {counted(some) - expected}"
+    assert count_rows(some) <= expected, f"{about}\nmore {count_rows(some) - expected}"
     assert some.num_rows == min(7, expected.total()), about
     tally.session_scans += 1
     tally.pushdown_session_scans += report.reader == "pushdown"
@@ -336,7 +336,7 @@ class ReaderComparison(ABC, Generic[Metrics]):
             return
         check_scans(case, self.tally, lambda text, bound: self.check_scan(rng, case, text, bound))
         with nullcontext() if self.filters_in_sessions(case) else pushdown_off(self.spark, self.source_format):
-            for text in rng.sample(sorted(case.answers), min(scans, len(case.answers))):
+            for text in rng.sample(sorted(case.results), min(scans, len(case.results))):
                 reader = rng.choice(("pushdown", "pushdown", "auto"))
                 options = self.session_options(rng, case, reader)
                 check_session(rng, case, text, self.tally, format=self.source_format, reader=reader, **options)

@@ -106,7 +106,7 @@ class Setting:
     conf: Mapping[str, str]
 
     @classmethod
-    def drawn(cls, rng: random.Random, file: CorpusFile) -> Setting:
+    def draw(cls, rng: random.Random, file: CorpusFile) -> Setting:
         """Return a random setting. Text files mostly have a few options, sometimes one that only Spark supports."""
         conf = {
             "spark.sql.session.timeZone": rng.choice(ZONES),
@@ -127,7 +127,7 @@ class Setting:
             options["sep"] = "\t"
         return cls(options, conf)
 
-    def applied(self, spark: SparkSession) -> AbstractContextManager[None]:
+    def apply(self, spark: SparkSession) -> AbstractContextManager[None]:
         """Apply the settings to the session during the block."""
         return session_settings(spark, self.conf)
 
@@ -164,7 +164,7 @@ class Comparison:
 
     def check(self, rng: random.Random, predicates: int) -> None:
         """Compare this number of predicates. If Spark cannot read a file, ours must fail too."""
-        with self._setting.applied(self._spark):
+        with self._setting.apply(self._spark):
             try:
                 frame = self._native()
                 if not frame.columns:

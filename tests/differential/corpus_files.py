@@ -35,15 +35,15 @@ def write_corpus(spark: SparkSession, folder: Path, seed: int, source_format: So
     match source_format:
         case SourceFormat.ORC:
             files = orc_files.Files(spark, rng, place)
-            orc_files.written(files, orc_files.random_table(rng), orc_files.SOME_CHANGE, old=rng.random() < 0.1)
+            orc_files.write_files(files, orc_files.random_table(rng), orc_files.SOME_CHANGE, old=rng.random() < 0.1)
         case SourceFormat.PARQUET:
             change = rng.choice((NO_CHANGE, parquet_files.SOME_CHANGE))
-            parquet_files.written(
+            parquet_files.write_files(
                 parquet_files.Files(spark, rng, place), orc_files.random_table(rng), change, old=rng.random() < 0.1
             )
         case SourceFormat.AVRO:
             change = rng.choice((NO_CHANGE, avro_files.SOME_CHANGE))
-            avro_files.written(spark, rng, place, avro_files.random_table(rng), change)
+            avro_files.write_files(spark, rng, place, avro_files.random_table(rng), change)
         case SourceFormat.JSON:
             _json(rng, place)
         case SourceFormat.CSV:

@@ -9,7 +9,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import types as t
-from random_predicates import Leaf, leaves, predicate, quoted
+from random_predicates import Leaf, leaves, predicate, quote
 
 _MOST_ROWS = 4_000
 _SAMPLE = 60
@@ -29,7 +29,7 @@ def corpus_predicates(rng: random.Random, frame: DataFrame, columns: t.StructTyp
 
 def _values(frame: DataFrame, operands: Sequence[Leaf]) -> dict[str, list[str]]:
     """Return some values of each column as SQL literals, none for unsupported types."""
-    shown = {name: _written(name, kind) for name, kind in operands}
+    shown = {name: _value_sql(name, kind) for name, kind in operands}
     items = {name: text for name, text in shown.items() if text is not None}
     if not items:
         return {}
@@ -48,7 +48,7 @@ def _values(frame: DataFrame, operands: Sequence[Leaf]) -> dict[str, list[str]]:
     }
 
 
-def _written(name: str, kind: t.DataType) -> str | None:
+def _value_sql(name: str, kind: t.DataType) -> str | None:
     if isinstance(kind, t.BinaryType):
         return f"hex({name})"
     known = (t.BooleanType, t.NumericType, t.StringType, t.DateType, t.TimestampType, t.TimestampNTZType)
@@ -58,7 +58,7 @@ def _written(name: str, kind: t.DataType) -> str | None:
 def _literal_of(text: str, kind: t.DataType) -> str:
     match kind:
         case t.StringType():
-            return quoted(text[:200])
+            return quote(text[:200])
         case t.BinaryType():
             return f"X'{text[:200] if len(text) % 2 == 0 else ''}'"
         case t.BooleanType():
@@ -109,6 +109,6 @@ def _text_test(rng: random.Random, name: str, value: str) -> str:
     start = rng.randrange(len(content) + 1)
     part = content[start : start + rng.choice((1, 3, 8, 40))]
     if rng.random() < 0.3:
-        return f"{rng.choice(('startswith', 'endswith', 'contains'))}({name}, {quoted(part)})"
+        return f"{rng.choice(('startswith', 'endswith', 'contains'))}({name}, {quote(part)})"
     pattern = rng.choice(("{}", "{}%", "%{}", "%{}%", "_{}%")).format(part.replace("\\", "\\\\"))
-    return f"{name} {rng.choice(('', '', 'NOT '))}LIKE {quoted(pattern)}"
+    return f"{name} {rng.choice(('', '', 'NOT '))}LIKE {quote(pattern)}"

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 
 from pyspark.sql import types as t
-from values import COMMON_NAMES, DECIMALS, SIMPLE_TYPES, date_text, integer, spoilt, text, timestamp_text
+from values import COMMON_NAMES, DECIMALS, SIMPLE_TYPES, date_text, encode_oddly, integer, text, timestamp_text
 
 _NATIVE_DIGITS = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
 
@@ -23,7 +23,7 @@ def line(rng: random.Random, schema: t.StructType, options: Mapping[str, str], o
     fields = [field(rng, f.dataType, options, odd) for f in schema.fields]
     if rng.random() < odd / 3:
         fields = fields[: rng.randint(0, len(fields))] if rng.random() < 0.5 else [*fields, "5", "abc"]
-    return spoilt(rng, options.get("sep", ",").join(fields), odd)
+    return encode_oddly(rng, options.get("sep", ",").join(fields), odd)
 
 
 def field(rng: random.Random, data_type: t.DataType, options: Mapping[str, str], odd: float) -> str:

@@ -81,7 +81,7 @@ def _passes(row: Mapping[str, object]) -> bool:
     return (isinstance(number, int) and number >= 150) or row["a"] == 5
 
 
-def flipped(rng: random.Random, content: bytes, regions: Regions, times: int) -> Iterator[tuple[str, bytes]]:
+def flip_bits(rng: random.Random, content: bytes, regions: Regions, times: int) -> Iterator[tuple[str, bytes]]:
     """Yield names and contents of files with one flipped bit. The name starts with the region."""
     for region, (begin, end) in regions.items():
         for number in range(times):
@@ -90,7 +90,7 @@ def flipped(rng: random.Random, content: bytes, regions: Regions, times: int) ->
             yield f"{region.replace(' ', '_')}-{number}", bytes(spoilt)
 
 
-def overwritten(rng: random.Random, content: bytes, regions: Regions) -> Iterator[tuple[str, bytes]]:
+def overwrite_ranges(rng: random.Random, content: bytes, regions: Regions) -> Iterator[tuple[str, bytes]]:
     """Yield names and contents of files with a range of zeros, ones or noise. The name starts with the region."""
     for region, (begin, end) in regions.items():
         for number in range(25):
@@ -100,7 +100,7 @@ def overwritten(rng: random.Random, content: bytes, regions: Regions) -> Iterato
             yield f"{region.replace(' ', '_')}-{number}", content[:start] + noise + content[start + length :]
 
 
-def truncated(content: bytes) -> Iterator[tuple[str, bytes]]:
+def truncate(content: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield names and contents of files that end too early: most near the start or the end."""
     size = len(content)
     for length in {*range(1, 40), *range(size - 40, size), *random.Random(1).sample(range(size), 60)}:
@@ -139,7 +139,7 @@ class DamagedFormat:
         """
         path = self._sound_path(directory)
         content = self.sound(rng, codec, path)
-        self._write(directory, flipped(rng, content, self.regions(path), times))
+        self._write(directory, flip_bits(rng, content, self.regions(path), times))
         found = self._outcomes(directory)
         for name, results in found.items():
             for outcome in results.values():
@@ -153,7 +153,7 @@ class DamagedFormat:
         """Check that files that end too early raise, unless their remaining bytes are `is_whole`."""
         path = self._sound_path(directory)
         content = self.sound(random.Random(codec), codec, path)
-        self._write(directory, ((name, start) for name, start in truncated(content) if not is_whole(start)))
+        self._write(directory, ((name, start) for name, start in truncate(content) if not is_whole(start)))
         for name, found in self._outcomes(directory).items():
             errors = {outcome.error for outcome in found.values()}
             assert errors == ({""} if name == path.name else {"UnreadableFileError"}), (name, found)
@@ -162,7 +162,7 @@ class DamagedFormat:
         """Check that files with zeros, ones or noise in a region raise one of the errors, or yield any rows."""
         rng, path = random.Random(codec), self._sound_path(directory)
         content = self.sound(rng, codec, path)
-        self._write(directory, overwritten(rng, content, self.regions(path)))
+        self._write(directory, overwrite_ranges(rng, content, self.regions(path)))
         found = self._outcomes(directory)
         raised = [outcome.error for each in found.values() for outcome in each.values()]
         assert set(raised) <= {"", *self.errors}

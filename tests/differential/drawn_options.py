@@ -91,7 +91,7 @@ _SMALL_SPLITS = {"spark.sql.files.maxPartitionBytes": "300", "spark.sql.files.op
 def random_options(rng: random.Random, source_format: SourceFormat, *, refused: bool) -> dict[str, str]:
     """Return options, each set with some probability. With `refused`, one is unsupported by byte search."""
     is_json = source_format is SourceFormat.JSON
-    options = drawn(rng, _COMMON, 0.07) | drawn(rng, _JSON if is_json else _CSV, 0.18)
+    options = draw(rng, _COMMON, 0.07) | draw(rng, _JSON if is_json else _CSV, 0.18)
     if refused:
         options |= _one(rng, {**_REFUSED_OF_BOTH, **(_REFUSED_OF_JSON if is_json else _REFUSED_OF_CSV)})
     return options
@@ -99,12 +99,12 @@ def random_options(rng: random.Random, source_format: SourceFormat, *, refused: 
 
 def random_settings(rng: random.Random, *, refused: bool) -> dict[str, str]:
     """Return session settings, each changed with some probability. Some cut files into splits of a few lines."""
-    settings = drawn(rng, _SETTINGS, 0.07) | drawn(rng, {"spark.sql.session.timeZone": ZONES}, 0.4)
+    settings = draw(rng, _SETTINGS, 0.07) | draw(rng, {"spark.sql.session.timeZone": ZONES}, 0.4)
     settings |= _SMALL_SPLITS if rng.random() < 0.3 else {}
     return settings | (_one(rng, _REFUSED_SETTINGS) if refused else {})
 
 
-def drawn(rng: random.Random, choices: Choices, chance: float) -> dict[str, str]:
+def draw(rng: random.Random, choices: Choices, chance: float) -> dict[str, str]:
     """Return each key with some probability, with one of its values."""
     return {key: rng.choice(values) for key, values in choices.items() if rng.random() < chance}
 

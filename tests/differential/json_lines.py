@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 from pyspark.sql import types as t
-from values import COMMON_NAMES, DECIMALS, SIMPLE_TYPES, date_text, integer, spoilt, text, timestamp_text
+from values import COMMON_NAMES, DECIMALS, SIMPLE_TYPES, date_text, encode_oddly, integer, text, timestamp_text
 
 SIMPLE: tuple[t.DataType, ...] = (*SIMPLE_TYPES, t.LongType(), t.BinaryType())
 NAMES = (*COMMON_NAMES, "日本", "a`b", "it's", "s/t", "n", "u0041", "_m")
@@ -35,13 +35,13 @@ def line(rng: random.Random, schema: t.StructType, odd: float) -> bytes:
     """Return one line without its terminator. `odd` is the probability of unusual values."""
     roll = rng.random()
     if roll < odd / 2:
-        return _broken(rng, schema, odd)
-    return rng.choice(_SPACES).encode() + encoded(rng, record(rng, schema, odd), odd) + rng.choice(_SPACES).encode()
+        return _broken_line(rng, schema, odd)
+    return rng.choice(_SPACES).encode() + encode(rng, record(rng, schema, odd), odd) + rng.choice(_SPACES).encode()
 
 
-def encoded(rng: random.Random, written: str, odd: float) -> bytes:
+def encode(rng: random.Random, written: str, odd: float) -> bytes:
     """Return UTF-8 that is rarely damaged or has overlong encodings."""
-    raw = spoilt(rng, written, odd)
+    raw = encode_oddly(rng, written, odd)
     return raw.replace(b"a", b"\xc1\xa1") if rng.random() < odd / 10 else raw
 
 
@@ -176,7 +176,7 @@ def _token(rng: random.Random) -> str:
     )
 
 
-def _broken(rng: random.Random, schema: t.StructType, odd: float) -> bytes:
+def _broken_line(rng: random.Random, schema: t.StructType, odd: float) -> bytes:
     good = record(rng, schema, odd)
     cut = rng.randint(0, len(good))
     return rng.choice(

@@ -88,10 +88,10 @@ class Case:
         mixed_ends = rng.random() < 0.2 and "lineSep" not in options
         ends = [rng.choice((b"\n", b"\r\n", b"\r")) if mixed_ends else b"\n" for _ in contents]
         columns = list(leaves(schema))
-        asked = [predicate(rng, columns, mixed=not ansi) for _ in range(predicates)]
+        drawn = [predicate(rng, columns, mixed=not ansi) for _ in range(predicates)]
         if "lineSep" not in options:
             contents = [line if is_json else line.replace(b"\r", b" ") for line in contents]
-        predicates_once = tuple(dict.fromkeys(asked))
+        predicates_once = tuple(dict.fromkeys(drawn))
         return cls(source_format, schema, options, tuple(contents), tuple(ends), predicates_once, ansi, settings)
 
     @cached_property
@@ -167,7 +167,7 @@ def row_text(schema: t.StructType) -> str:
 def evaluate(spark: SparkSession, case: Case, path: Path) -> Evaluation:
     """Evaluate all predicates over all rows in one job. Predicates that raise are returned separately."""
     path.write_bytes(case.content)
-    with configured(spark, case):
+    with apply_settings(spark, case):
         collected, good, raised = _evaluate_rows(case.native(spark, path), case)
     origins = tuple(_origins(case, [row[0] for row in collected]))
     rows = tuple(row[1] for row in collected)
@@ -179,17 +179,17 @@ def _evaluate_rows(frame: DataFrame, case: Case) -> tuple[list[tuple[object, ...
     """Return Spark's rows with the result of each predicate, the valid predicates, and those that raise."""
     predicates = list(case.predicates)
     try:
-        return _evaluated(frame, case, predicates), predicates, []
+        return _evaluate_rows(frame, case, predicates), predicates, []
     except PySparkException:
         pass
     except Py4JJavaError as problem:
         raise SparkGivesUpError from problem
     try:
-        _evaluated(frame, case, [])
+        _evaluate_rows(frame, case, [])
     except (PySparkException, Py4JJavaError) as problem:
         raise SparkGivesUpError from problem
     good = _without_error(frame, case, predicates)
-    return _evaluated(frame, case, good), good, [one for one in predicates if one not in good]
+    return _evaluate_rows(frame, case, good), good, [one for one in predicates if one not in good]
 
 
 def _without_error(frame: DataFrame, case: Case, predicates: list[str]) -> list[str]:
@@ -199,14 +199,14 @@ def _without_error(frame: DataFrame, case: Case, predicates: list[str]) -> list[
     good: list[str] = []
     for part in parts:
         try:
-            _evaluated(frame, case, part)
+            _evaluate_rows(frame, case, part)
             good += part
         except (PySparkException, Py4JJavaError):
             good += _without_error(frame, case, part) if len(part) > 1 else []
     return good
 
 
-def configured(spark: SparkSession, case: Case) -> AbstractContextManager[None]:
+def apply_settings(spark: SparkSession, case: Case) -> AbstractContextManager[None]:
     """Apply the settings of a case. Spark's pushdown is off, because it loses rows with duplicate keys."""
     settings = {
         "spark.sql.ansi.enabled": str(case.ansi).lower(),
@@ -217,7 +217,7 @@ def configured(spark: SparkSession, case: Case) -> AbstractContextManager[None]:
     return session_settings(spark, settings)
 
 
-def _evaluated(frame: DataFrame, case: Case, predicates: list[str]) -> list[tuple[object, ...]]:
+def _evaluate_rows(frame: DataFrame, case: Case, predicates: list[str]) -> list[tuple[object, ...]]:
     mark = MARK if case.source_format is SourceFormat.JSON else "NULL"
     items = [mark, row_text(case.read_schema), *(f"({p}) AS `p{i}`" for i, p in enumerate(predicates))]
     return [tuple(row) for row in frame.selectExpr(*items).collect()]
@@ -254,12 +254,12 @@ def csv_rows(case: Case) -> Iterator[int]:
         yield number
 
 
-def byte_patterns(case: Case, asked: str, fold: Fold | None = None) -> list[BytePattern]:
+def byte_patterns(case: Case, text: str, fold: Fold | None = None) -> list[BytePattern]:
     """Return the patterns that a predicate implies. Each must match every line that Spark keeps."""
-    tree = parse_predicate(asked)
+    tree = parse_predicate(text)
     if tree is None:
         return []
-    bound = bind(tree, Scope(case.read_schema, plain_strings="\\" not in asked, fold=fold))
+    bound = bind(tree, Scope(case.read_schema, plain_strings="\\" not in text, fold=fold))
     if bound.artifact is None:
         return []
     facts = facts_of(bound.artifact)
@@ -283,12 +283,12 @@ def matches(pattern: BytePattern, line: bytes, terminator: bytes) -> bool:
 
 def candidates(case: Case, pattern: BytePattern, path: Path, split_size: int) -> Counter[bytes]:
     """Return the candidate lines of the file if it is cut into splits of a size."""
-    wanted, syntax = Searcher(pattern), case.text_options.lines
+    searcher, syntax = Searcher(pattern), case.text_options.lines
     size = path.stat().st_size
     found: Counter[bytes] = Counter()
     for start in range(0, size, split_size):
         split = Split(str(path), start, min(start + split_size, size), Compression.NONE)
-        finder = LineMatcher(wanted, None, syntax)
+        finder = LineMatcher(searcher, None, syntax)
         for window in LineReader(split, carriage_returns=syntax.carriage_returns).windows():
             found.update(finder.lines(window, split.path, at_start=start == 0))
     return found

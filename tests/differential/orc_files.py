@@ -53,7 +53,7 @@ def random_table(rng: random.Random) -> t.StructType:
 
 def stored_schema(rng: random.Random, table: t.StructType, change: Change) -> t.StructType:
     """Return the schema of a file of the table. Row numbers do not change."""
-    fields = _changed(rng, table.fields[1:], change)
+    fields = _change_fields(rng, table.fields[1:], change)
     return t.StructType([table.fields[0], *fields])
 
 
@@ -62,9 +62,9 @@ def nameless(fields: list[t.StructField]) -> t.StructType:
     return t.StructType([t.StructField(f"_col{number}", field.dataType) for number, field in enumerate(fields)])
 
 
-def _changed(rng: random.Random, fields: list[t.StructField], change: Change) -> list[t.StructField]:
+def _change_fields(rng: random.Random, fields: list[t.StructField], change: Change) -> list[t.StructField]:
     kept = [field for field in fields if rng.random() >= change.missing]
-    found = [t.StructField(_renamed(rng, f.name, change), _retyped(rng, f.dataType, change)) for f in kept]
+    found = [t.StructField(_rename(rng, f.name, change), _change_type(rng, f.dataType, change)) for f in kept]
     if rng.random() < change.moved:
         rng.shuffle(found)
     if rng.random() < change.added:
@@ -72,21 +72,21 @@ def _changed(rng: random.Random, fields: list[t.StructField], change: Change) ->
     return found
 
 
-def _renamed(rng: random.Random, name: str, change: Change) -> str:
+def _rename(rng: random.Random, name: str, change: Change) -> str:
     return name.swapcase() if rng.random() < change.recased else name
 
 
-def _retyped(rng: random.Random, kind: t.DataType, change: Change) -> t.DataType:
+def _change_type(rng: random.Random, kind: t.DataType, change: Change) -> t.DataType:
     if rng.random() < change.foreign:
         return random_type(rng, 1)
     match kind:
         case t.StructType():
-            members = _changed(rng, kind.fields, change)
+            members = _change_fields(rng, kind.fields, change)
             return t.StructType(members or kind.fields)
         case t.ArrayType():
-            return t.ArrayType(_retyped(rng, kind.elementType, change))
+            return t.ArrayType(_change_type(rng, kind.elementType, change))
         case t.MapType():
-            return t.MapType(_retyped(rng, kind.keyType, change), _retyped(rng, kind.valueType, change))
+            return t.MapType(_change_type(rng, kind.keyType, change), _change_type(rng, kind.valueType, change))
     if rng.random() >= change.narrower:
         return kind
     if isinstance(kind, t.DecimalType) and kind.precision > 20:
@@ -230,7 +230,7 @@ def _pyorc_value(value: object, kind: pa.DataType) -> object:
     return value
 
 
-def written(files: Files, table: t.StructType, change: Change, *, old: bool) -> list[Path]:
+def write_files(files: Files, table: t.StructType, change: Change, *, old: bool) -> list[Path]:
     """Write a directory of files of one table: one by Java, two by C++, sometimes one without rows."""
     rng = files.rng
     found = []

@@ -68,7 +68,7 @@ def _column(rng: random.Random, kind: t.DataType, rows: int, times: Times) -> li
     if rng.random() < 0.3 and not isinstance(kind, t.StructType | t.ArrayType | t.MapType):
         values.sort(key=lambda value: (value is None, value != value, value))
     elif rng.random() < 0.3 and type(kind) in BITS:
-        values = list(_counted(rng, kind, rows))
+        values = list(_steps(rng, kind, rows))
     if rng.random() < 0.2 and rows:
         start = rng.randrange(rows)
         values[start : start + rows // 3] = [None] * len(values[start : start + rows // 3])
@@ -84,7 +84,7 @@ def _stretch(rng: random.Random, value: Callable[[], object], kind: t.DataType) 
     return (rng.choice(few) for _ in range(length))
 
 
-def _counted(rng: random.Random, kind: t.DataType, rows: int) -> Iterator[int]:
+def _steps(rng: random.Random, kind: t.DataType, rows: int) -> Iterator[int]:
     """Return integers in steps, which are encoded as deltas."""
     bits = BITS[type(kind)]
     step, jitter, number = rng.choice((0, 1, -1, 3, -40, 1000)), rng.choice((0, 0, 2)), rng.randint(-100, 100)

@@ -166,7 +166,7 @@ def _require(rng: random.Random, structs: pa.StructArray) -> pa.StructArray:
     return pa.StructArray.from_arrays(members, fields=fields, mask=structs.is_null())
 
 
-def written(files: Files, table: t.StructType, change: Change, *, old: bool) -> list[Path]:
+def write_files(files: Files, table: t.StructType, change: Change, *, old: bool) -> list[Path]:
     """Write a directory of files of one table by different libraries."""
     rng = files.rng
     found: list[Path] = []

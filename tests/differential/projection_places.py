@@ -83,13 +83,13 @@ class Refused:
         return f"{self.table}: {'; '.join(self.columns)}"
 
 
-def _refused(code: ErrorCode, table: str, columns: str, *parts: str) -> Refused:
+def _refusal(code: ErrorCode, table: str, columns: str, *parts: str) -> Refused:
     return Refused(table, tuple(columns.split("; ")), code, parts)
 
 
-unknown = partial(_refused, ErrorCode.UNKNOWN_COLUMN)
-kind = partial(_refused, ErrorCode.KIND_MISMATCH)
-wrong = partial(_refused, ErrorCode.BAD_SPEC)
+unknown = partial(_refusal, ErrorCode.UNKNOWN_COLUMN)
+kind = partial(_refusal, ErrorCode.KIND_MISMATCH)
+wrong = partial(_refusal, ErrorCode.BAD_SPEC)
 
 REFUSED = (
     unknown("nested", "nme", "there is no column 'nme'", "did you mean name"),

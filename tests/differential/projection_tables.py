@@ -24,18 +24,18 @@ OURS = frozenset({"csv", "json", "avro", "orc"})
 class Table:
     """Rows by file, relative to the table's directory and without the format's suffix.
 
-    `wanted` is a condition that every row satisfies and that the pushdown readers search by. If `declared`, the sources
+    `where` is a condition that every row satisfies and that the pushdown readers search by. If `declared`, the sources
     declare the schema.
     """
 
     schema: str
     files: Mapping[str, Sequence[Values]]
     formats: tuple[str, ...] = NESTING
-    wanted: str = "id IN (1, 2, 3)"
+    where: str = "id IN (1, 2, 3)"
     options: Mapping[str, str] = field(default_factory=dict)
     declared: bool = True
 
-    def written(self, spark: SparkSession, source_format: str, directory: Path) -> Path:
+    def write(self, spark: SparkSession, source_format: str, directory: Path) -> Path:
         """Write the table in a format and return its directory."""
         for name, rows in self.files.items():
             target = directory / f"{name}.{source_format}"
@@ -120,7 +120,7 @@ FIELDS = Table(
     "a string, b string, c string",
     {"p0": [("1", "x", None), ("2", None, "u")], "sub/p1": [("3", "y", "v")]},
     ("csv",),
-    wanted="_c0 IN ('1', '2', '3')",
+    where="_c0 IN ('1', '2', '3')",
     options=BELOW,
     declared=False,
 )

@@ -43,17 +43,17 @@ def leaf(rng: random.Random, columns: list[Leaf], *, mixed: bool) -> str:
     if isinstance(data_type, t.StructType | t.ArrayType | t.MapType | t.BinaryType):
         return f"{name} IS {rng.choice(('', 'NOT ', 'NOT '))}NULL"
     if isinstance(data_type, t.StringType) and rng.random() < 0.4:
-        return f"{name}{rng.choice((' ', ' ', ' NOT '))}LIKE {quoted(like(rng))}"
+        return f"{name}{rng.choice((' ', ' ', ' NOT '))}LIKE {quote(like(rng))}"
     if isinstance(data_type, t.StringType) and rng.random() < 0.1:
-        return f"{rng.choice(('startswith', 'endswith', 'contains'))}({name}, {quoted(text(rng))})"
+        return f"{rng.choice(('startswith', 'endswith', 'contains'))}({name}, {quote(text(rng))})"
     if isinstance(data_type, t.BooleanType) and rng.random() < 0.3:
         return rng.choice((name, f"NOT {name}", f"{name} IS TRUE", f"{name} IS NOT FALSE"))
     if rng.random() < 0.04:
         same = [other for other, kind in columns if kind == data_type]
         return f"{name} {rng.choice(('=', '<', '<=>', '<>'))} {rng.choice(same)}"
     if mixed and rng.random() < 0.15:
-        return _compared(rng, name, lambda: literal(rng, _comparable(rng, data_type)))
-    return _compared(rng, name, lambda: literal(rng, data_type))
+        return _comparison(rng, name, lambda: literal(rng, _comparable(rng, data_type)))
+    return _comparison(rng, name, lambda: literal(rng, data_type))
 
 
 def _comparable(rng: random.Random, data_type: t.DataType) -> t.DataType:
@@ -65,7 +65,7 @@ def _comparable(rng: random.Random, data_type: t.DataType) -> t.DataType:
     return rng.choice((t.StringType(), data_type)) if isinstance(data_type, t.BooleanType) else t.StringType()
 
 
-def _compared(rng: random.Random, name: str, value: object) -> str:
+def _comparison(rng: random.Random, name: str, value: object) -> str:
     assert callable(value)
     roll = rng.random()
     if roll < 0.2:
@@ -84,7 +84,7 @@ def _compared(rng: random.Random, name: str, value: object) -> str:
     return f"{value()} {operator} {name}" if rng.random() < 0.15 else f"{name} {operator} {value()}"
 
 
-def quoted(content: str) -> str:
+def quote(content: str) -> str:
     """Return a SQL string literal."""
     return "'" + content.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
@@ -107,22 +107,22 @@ def like(rng: random.Random) -> str:
 def literal(rng: random.Random, data_type: t.DataType) -> str:
     """Return a literal of the type in one of SQL's spellings."""
     if isinstance(data_type, t.StringType | t.BinaryType):
-        return quoted(text(rng))
+        return quote(text(rng))
     if isinstance(data_type, t.BooleanType):
         return rng.choice(("true", "false"))
     if isinstance(data_type, t.DateType):
         day = rng.choice(DATES)
         return rng.choice(
             (
-                quoted(day),
-                quoted(day),
-                f"DATE {quoted(day)}",
-                f"DATE {quoted(day)}",
-                f"DATE{quoted(day)} + INTERVAL 1 DAY",
-                f"DATE{quoted(odd_day(rng))}",
-                f"date_sub(DATE{quoted(day)}, 3)",
-                f"add_months(DATE{quoted(day)}, -1)",
-                f"CAST({quoted(day)} AS DATE)",
+                quote(day),
+                quote(day),
+                f"DATE {quote(day)}",
+                f"DATE {quote(day)}",
+                f"DATE{quote(day)} + INTERVAL 1 DAY",
+                f"DATE{quote(odd_day(rng))}",
+                f"date_sub(DATE{quote(day)}, 3)",
+                f"add_months(DATE{quote(day)}, -1)",
+                f"CAST({quote(day)} AS DATE)",
             )
         )
     if isinstance(data_type, t.TimestampType | t.TimestampNTZType):
@@ -130,14 +130,14 @@ def literal(rng: random.Random, data_type: t.DataType) -> str:
         if rng.random() < 0.6:
             clock = rng.choice(CLOCKS).rstrip(".")
             moment = f"{rng.choice(NEAR_TIMES)} {clock}{rng.choice(('', 'Z', 'Z', '-05:00', '+09:00'))}"
-        zoneless = quoted(moment.partition("+")[0][:19])
+        zoneless = quote(moment.partition("+")[0][:19])
         return rng.choice(
             (
-                quoted(moment),
-                f"TIMESTAMP {quoted(moment)}",
-                f"DATE {quoted(moment[:10])}",
+                quote(moment),
+                f"TIMESTAMP {quote(moment)}",
+                f"DATE {quote(moment[:10])}",
                 f"TIMESTAMP_NTZ{zoneless}",
-                f"TIMESTAMP{quoted(moment)} - INTERVAL 30 HOURS",
+                f"TIMESTAMP{quote(moment)} - INTERVAL 30 HOURS",
             )
         )
     if isinstance(data_type, t.IntegralType):

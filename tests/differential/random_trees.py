@@ -73,11 +73,11 @@ def _value(rng: random.Random, kind: t.DataType) -> object:
 def random_path(rng: random.Random, schema: t.StructType) -> Asked:
     """Return a path in a table."""
     field = rng.choice(schema.fields)
-    start = Asked(_cased(rng, field.name), f"`{field.name}`", field.dataType)
-    return _walked(rng, start, 0)
+    start = Asked(_change_case(rng, field.name), f"`{field.name}`", field.dataType)
+    return _descend(rng, start, 0)
 
 
-def _walked(rng: random.Random, at: Asked, lambdas: int) -> Asked:
+def _descend(rng: random.Random, at: Asked, lambdas: int) -> Asked:
     while rng.random() < 0.75:
         further = _step(rng, at, lambdas)
         if further is None:
@@ -106,7 +106,7 @@ def _step(rng: random.Random, at: Asked, lambdas: int) -> Asked | None:
 def _member(rng: random.Random, at: Asked) -> Asked:
     assert isinstance(at.kind, t.StructType)
     field = rng.choice(at.kind.fields)
-    return Asked(f"{at.path}.{_cased(rng, field.name)}", f"{at.expression}.`{field.name}`", field.dataType)
+    return Asked(f"{at.path}.{_change_case(rng, field.name)}", f"{at.expression}.`{field.name}`", field.dataType)
 
 
 def _each_member(rng: random.Random, at: Asked, lambdas: int) -> Asked:
@@ -135,7 +135,7 @@ def _group(rng: random.Random, at: Asked, lambdas: int) -> Asked:
     inside = []
     for field in rng.sample(at.kind.fields, rng.randint(1, len(at.kind.fields))):
         start = Asked(field.name, f"{at.expression}.`{field.name}`", field.dataType)
-        inside.append(_walked(rng, start, lambdas))
+        inside.append(_descend(rng, start, lambdas))
     paths = ", ".join(f"{one.path} AS m{number}" for number, one in enumerate(inside))
     items = ", ".join(f"'m{number}', {one.expression}" for number, one in enumerate(inside))
     kind = t.StructType([t.StructField(f"m{number}", one.kind) for number, one in enumerate(inside)])
@@ -151,5 +151,5 @@ def _each_group(rng: random.Random, at: Asked, lambdas: int) -> Asked:
     return Asked(f"{at.path}{each.path}", whole, t.ArrayType(each.kind))
 
 
-def _cased(rng: random.Random, name: str) -> str:
+def _change_case(rng: random.Random, name: str) -> str:
     return name.swapcase() if rng.random() < 0.2 else name

@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_DOWN, Context, Decimal
 
 from pyspark.sql import types as t
-from random_predicates import Leaf, quoted
+from random_predicates import Leaf, quote
 from typed_rows import BYTES, FLOATS, LONG_DECIMALS, LONGS
 from values import DATES, DECIMALS, INTEGERS, text
 
@@ -310,12 +310,12 @@ def _number_of(rng: random.Random, columns: Sequence[Leaf]) -> str | None:
     if not strings:
         return None
     name = rng.choice(strings)
-    return rng.choice((f"length({name})", f"octet_length({name})", f"instr({name}, {quoted(rng.choice(('a', 'é')))})"))
+    return rng.choice((f"length({name})", f"octet_length({name})", f"instr({name}, {quote(rng.choice(('a', 'é')))})"))
 
 
 def _string(rng: random.Random, columns: Sequence[Leaf], depth: int) -> str:
     names = _names(columns, t.StringType)
-    literal = quoted(rng.choice(ODD_WORDS))
+    literal = quote(rng.choice(ODD_WORDS))
     if depth > 2 or not names:
         return literal
 
@@ -333,10 +333,10 @@ def _string(rng: random.Random, columns: Sequence[Leaf], depth: int) -> str:
             return f"{rng.choice(('left', 'right'))}({part()}, {rng.choice((1, 2))})"
         case 6 | 7:
             return rng.choice(
-                (f"concat({part()}, {quoted(rng.choice(('x', ' ', 'é')))})", f"({part()} || {rng.choice(names)})")
+                (f"concat({part()}, {quote(rng.choice(('x', ' ', 'é')))})", f"({part()} || {rng.choice(names)})")
             )
         case 8:
-            return f"replace({part()}, {quoted(rng.choice(('a', 'b')))}, {quoted(rng.choice(('', 'xx')))})"
+            return f"replace({part()}, {quote(rng.choice(('a', 'b')))}, {quote(rng.choice(('', 'xx')))})"
         case 9:
             return rng.choice(
                 (f"coalesce({part()}, {literal})", f"if({rng.choice(names)} IS NULL, {part()}, {literal})")
@@ -347,7 +347,7 @@ def _string(rng: random.Random, columns: Sequence[Leaf], depth: int) -> str:
 
 def _day(rng: random.Random, columns: Sequence[Leaf], depth: int) -> str:
     names = _names(columns, t.DateType)
-    literal = f"DATE {quoted(rng.choice(DATES))}"
+    literal = f"DATE {quote(rng.choice(DATES))}"
     moments = [f"cast({name} as date)" for name in _names(columns, t.TimestampNTZType)]
     if depth > 2:
         return literal

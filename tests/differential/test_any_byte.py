@@ -17,7 +17,7 @@ from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 JSON_LINES = (b'{"key":"abc","i":5}', b'{"key":"a?c"}')
 CSV_LINES = (b"abc,5,1995-01-05", b'"a?c","5","1995-01-05"')
 SCHEMA = "key string, i int, d date"
-ASKED = (
+PREDICATES = (
     "key = 'abc'",
     "key LIKE '%abc%'",
     "key LIKE 'a?%'",
@@ -27,7 +27,7 @@ ASKED = (
 )
 
 
-def spoilt(line: bytes) -> Iterator[bytes]:
+def with_any_byte(line: bytes) -> Iterator[bytes]:
     """Return the line with each byte inserted or replaced at each position, except NUL and line ends."""
     for place in range(len(line) + 1):
         for byte in sorted(set(range(1, 256)) - {10, 13}):
@@ -35,7 +35,7 @@ def spoilt(line: bytes) -> Iterator[bytes]:
             yield line[:place] + bytes([byte]) + line[place + 1 :]
 
 
-def doubly_spoilt(line: bytes) -> Iterator[bytes]:
+def with_any_two_bytes(line: bytes) -> Iterator[bytes]:
     """Return the line with two non-ASCII bytes in place of each of its bytes."""
     for place in range(len(line)):
         for first in range(0x80, 0x100):
@@ -44,20 +44,20 @@ def doubly_spoilt(line: bytes) -> Iterator[bytes]:
 
 def check(spark: SparkSession, source_format: SourceFormat, lines: list[bytes], path: Path) -> None:
     case = Case(
-        source_format, StructType.fromDDL(SCHEMA), {}, tuple(lines), tuple(b"\n" for _ in lines), ASKED, ansi=False
+        source_format, StructType.fromDDL(SCHEMA), {}, tuple(lines), tuple(b"\n" for _ in lines), PREDICATES, ansi=False
     )
     evaluation = evaluate(spark, case, path)
     assert not evaluation.raised
     fold = Folder(spark)
-    for asked in ASKED:
-        kept = {evaluation.origins[row] for row in evaluation.kept[asked] if evaluation.origins[row] >= 0}
-        assert kept or asked.startswith("d ")
-        for pattern in byte_patterns(case, asked, fold):
+    for predicate in PREDICATES:
+        kept = {evaluation.origins[row] for row in evaluation.kept[predicate] if evaluation.origins[row] >= 0}
+        assert kept or predicate.startswith("d ")
+        for pattern in byte_patterns(case, predicate, fold):
             missed = [lines[number] for number in kept if not matches(pattern, lines[number], b"\n")]
-            assert not missed, (asked, pattern.label, missed[:5])
+            assert not missed, (predicate, pattern.label, missed[:5])
             strings = StringFilter.of(pattern)
             missed = [lines[number] for number in kept if strings is not None and not strings.matches(lines[number])]
-            assert not missed, (asked, strings, missed[:5])
+            assert not missed, (predicate, strings, missed[:5])
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def check(spark: SparkSession, source_format: SourceFormat, lines: list[bytes], 
 def test_lines_with_any_byte_in_any_position_return_sparks_rows(
     spark: SparkSession, source_format: SourceFormat, bases: tuple[bytes, ...], tmp_path: Path
 ) -> None:
-    check(spark, source_format, sorted({line for base in bases for line in spoilt(base)}), tmp_path / "data")
+    check(spark, source_format, sorted({line for base in bases for line in with_any_byte(base)}), tmp_path / "data")
 
 
 @pytest.mark.nightly
@@ -77,4 +77,4 @@ def test_lines_with_any_two_bytes_return_sparks_rows(
     spark: SparkSession, source_format: SourceFormat, base: bytes, tmp_path: Path
 ) -> None:
     lines = [b'{"i":5,"key":"a?c"}' if source_format is SourceFormat.JSON else b"a?c,5"]
-    check(spark, source_format, [*lines, *doubly_spoilt(base)], tmp_path / "data")
+    check(spark, source_format, [*lines, *with_any_two_bytes(base)], tmp_path / "data")

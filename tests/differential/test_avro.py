@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from avro_files import AVRO, SOME_CHANGE, random_table, written
+from avro_files import AVRO, SOME_CHANGE, random_table, write_files
 from columnar_cases import Case, ReaderComparison, Row, case_over, data_files, run_tasks
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ class AvroComparison(ReaderComparison[AvroMetrics]):
 
     def draw_case(self, seed: int, directory: Path) -> Case | None:
         rng = random.Random(seed)
-        written(self.spark, rng, directory, random_table(rng), rng.choice((NO_CHANGE, SOME_CHANGE)))
+        write_files(self.spark, rng, directory, random_table(rng), rng.choice((NO_CHANGE, SOME_CHANGE)))
         try:
             frame = self.spark.read.format(AVRO).load(str(directory))
         except PySparkException as problem:

@@ -10,7 +10,7 @@ from pathlib import Path
 import fastavro
 import pytest
 from avro_files import AVRO
-from columnar_cases import counted
+from columnar_cases import count_rows
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -148,7 +148,7 @@ def test_options_have_the_same_effect_as_in_spark(spark: SparkSession, files: Pa
         expected = (frame.where(case.where) if case.where else frame).toArrow()
         result = session.scan("t", where=case.where)
         found = result.run(lambda frame: frame.toArrow())
-    assert counted(found) == counted(expected)
+    assert count_rows(found) == count_rows(expected)
     assert found.num_rows > 0
     report = result.report()["t"]
     if reader == "pushdown":

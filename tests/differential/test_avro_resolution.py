@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from avro_evolve import evolved
+from avro_evolve import evolve_schema
 from avro_files import AVRO, by_fastavro, random_table, records_of, schema_of
 from columnar_cases import case_over, check_scans, check_seeds
 from py4j.protocol import Py4JJavaError
@@ -58,7 +58,7 @@ def check_case(comparison: AvroComparison, rng: random.Random, directory: Path) 
     writer = schema_of(table)
     by_fastavro(rng, directory / "a.avro", writer, records_of(rng, table, ROWS))
     for _ in range(SCHEMAS):
-        reader = json.dumps(evolved(rng, writer, rng.choice((0.0, 0.0, 0.0, 0.05))))
+        reader = json.dumps(evolve_schema(rng, writer, rng.choice((0.0, 0.0, 0.0, 0.05))))
         check_schema(comparison, rng, directory, reader)
 
 

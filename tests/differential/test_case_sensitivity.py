@@ -10,7 +10,7 @@ from evolving_files import write_file
 from projection_tables import OURS, format_name
 from pyspark.sql import SparkSession
 from session_settings import session_settings
-from typed_results import rows_of, shown
+from typed_results import rows_of, sorted_rows
 
 from pushdown_spark.errors import PushdownError, SchemaConflictError, UnknownColumnError
 from pushdown_spark.session import PushdownSession
@@ -50,7 +50,7 @@ def test_two_spellings_are_two_columns_if_case_sensitive(
         made = session(spark, source_format, tmp_path, reader, BOTH)
         found = made.scan("data", columns=["A", "a", "a AS low"], where="id = 1 AND A = 'HIGH'")
         assert found.df.columns == ["A", "a", "low"]
-        assert found.run(rows_of) == shown([("HIGH", "low", "low")])
+        assert found.run(rows_of) == sorted_rows([("HIGH", "low", "low")])
         assert made.scan("data", columns=["a"], where="a = 'a'").run(rows_of) == []
         own = spark.read.format(format_name(source_format)).option("header", "true").schema(BOTH).load(str(tmp_path))
         assert made.scan("data", where="id IN (1, 2)").run(rows_of) == rows_of(own)
@@ -68,7 +68,7 @@ def test_any_spelling_selects_the_column_if_case_insensitive(
         made = session(spark, source_format, tmp_path, reader, "id bigint, Name string")
         found = made.scan("data", columns=["NAME", "name", "iD"], where="nAmE = 'x'")
         assert found.df.columns == ["NAME", "iD"]
-        assert found.run(rows_of) == shown([("x", 1)])
+        assert found.run(rows_of) == sorted_rows([("x", 1)])
 
 
 @pytest.mark.parametrize(("source_format", "reader"), [reading for reading in READINGS if reading[0] != "csv"])
@@ -80,7 +80,7 @@ def test_members_follow_the_case_sensitivity_setting(
         made = session(spark, source_format, tmp_path, reader, NESTED)
         found = made.scan("data", columns=["S.X", "S.x", "S(y, X)"], where="id IN (1, 2) AND coalesce(S.X, 20) = 20")
         assert found.df.columns == ["X", "x", "S"]
-        assert found.run(rows_of) == shown([(20, 10, (30, 20)), (None, None, None)])
+        assert found.run(rows_of) == sorted_rows([(20, 10, (30, 20)), (None, None, None)])
         for wrong in ("s.x", "S.Y"):
             with pytest.raises(UnknownColumnError):
                 made.scan("data", columns=[wrong])
@@ -105,11 +105,11 @@ def test_spellings_of_several_files_merge_by_the_setting(
     write_file(source_format, tmp_path / f"p1.{source_format}", "id string, A string", [("2", "y")])
     with case_sensitive(spark, "true"):
         two = session(spark, source_format, tmp_path, "pushdown", None).scan("data", columns=["id", "a", "A"])
-        assert two.run(rows_of) == shown([("1", "x", None), ("2", None, "y")])
+        assert two.run(rows_of) == sorted_rows([("1", "x", None), ("2", None, "y")])
         with pytest.raises(SchemaConflictError, match="is missing in"):
             session(spark, source_format, tmp_path, "spark", None, on_missing_column="error").scan(
                 "data", columns=["a"]
             )
     with case_sensitive(spark, "false"):
         one = session(spark, source_format, tmp_path, "pushdown", None, on_missing_column="error")
-        assert one.scan("data", columns=["a"]).run(rows_of) == shown([("x",), ("y",)])
+        assert one.scan("data", columns=["a"]).run(rows_of) == sorted_rows([("x",), ("y",)])

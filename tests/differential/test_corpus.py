@@ -42,7 +42,7 @@ SECONDS = float(os.environ.get("PUSHDOWN_CORPUS_SECONDS", "inf"))
 """A run ends after that time, short of comparisons; its counts are printed all the same."""
 
 
-def _generated(spark: SparkSession, source_format: SourceFormat, first: int) -> Iterator[CorpusFile]:
+def _generate_files(spark: SparkSession, source_format: SourceFormat, first: int) -> Iterator[CorpusFile]:
     """Yield generated files of a format endlessly. Each directory has the next seed."""
     seed = first
     while True:
@@ -64,7 +64,7 @@ def _run(spark: SparkSession, files: Iterator[CorpusFile], source_format: Source
     tally, began = CorpusTally(), time.monotonic()
     for tried, file in enumerate(files, 1):
         with session_settings(spark, _WITHOUT_COMPILER if tried % 10 else {}):
-            Comparison(spark, file, Setting.drawn(rng, file), tally).check(rng, PREDICATES)
+            Comparison(spark, file, Setting.draw(rng, file), tally).check(rng, PREDICATES)
         # A corpus of files that only Spark reads ends as well.
         is_idle = tried * PREDICATES > 20 * wanted
         if tally.ours(source_format) >= wanted or time.monotonic() - began > SECONDS or is_idle:
@@ -104,7 +104,7 @@ def test_a_generated_corpus_returns_sparks_rows(
     if CORPUS is not None:
         pytest.skip("PUSHDOWN_CORPUS is set: its files are compared")
     with session_settings(spark, {CARRIER_SETTING: carrier}):
-        tally = _run(spark, _generated(spark, source_format, SEED), source_format, WANTED)
+        tally = _run(spark, _generate_files(spark, source_format, SEED), source_format, WANTED)
     show(tally)
     assert not tally.differences, tally.text()
     assert tally.ours(source_format) >= WANTED or math.isfinite(SECONDS), tally.text()
@@ -113,6 +113,6 @@ def test_a_generated_corpus_returns_sparks_rows(
 @pytest.mark.parametrize(("source_format", "carrier"), READINGS)
 def test_a_small_corpus_returns_sparks_rows(spark: SparkSession, source_format: SourceFormat, carrier: str) -> None:
     with session_settings(spark, {CARRIER_SETTING: carrier}):
-        tally = _run(spark, _generated(spark, source_format, 1_000), source_format, 30)
+        tally = _run(spark, _generate_files(spark, source_format, 1_000), source_format, 30)
     assert not tally.differences, tally.text()
     assert tally.ours(source_format) >= 30, tally.text()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from typed_results import rows_of, shown
+from typed_results import rows_of, sorted_rows
 
 from pushdown_spark.session import PushdownSession
 
@@ -30,7 +30,7 @@ WAYS: dict[str, dict[str, str]] = {
 }
 
 
-def written(directory: Path, way: str, *contents: str) -> str:
+def write_files(directory: Path, way: str, *contents: str) -> str:
     """Write the files p0, p1, ... with these contents, in one of the `WAYS`. Return their path."""
     for number, text in enumerate(contents):
         path = directory / f"p{number}.csv{'.gz' if way == 'gzip' else ''}"
@@ -52,27 +52,27 @@ def rows(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_columns_are_matched_by_name_with_both_readers(spark: SparkSession, tmp_path: Path, way: str) -> None:
-    path = written(tmp_path, way, "name,id\nAda,1\n", "id,else,name\n2,x,Bo\n")
+    path = write_files(tmp_path, way, "name,id\nAda,1\n", "id,else,name\n2,x,Bo\n")
     for reader in READERS:
-        assert rows(spark, path, reader, **WAYS[way]) == shown(ROWS), reader
+        assert rows(spark, path, reader, **WAYS[way]) == sorted_rows(ROWS), reader
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_headers_in_the_declared_order_return_sparks_rows(spark: SparkSession, tmp_path: Path, way: str) -> None:
-    path = written(tmp_path, way, "id,name,more\n1,Ada,\n", "ID,Name,More\n2,Bo,\n")
+    path = write_files(tmp_path, way, "id,name,more\n1,Ada,\n", "ID,Name,More\n2,Bo,\n")
     own = spark.read.options(header="true", **WAYS[way]).schema(DECLARED).csv(path)
     for reader in READERS:
-        assert rows(spark, path, reader, **WAYS[way]) == rows_of(own) == shown(ROWS), reader
+        assert rows(spark, path, reader, **WAYS[way]) == rows_of(own) == sorted_rows(ROWS), reader
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_headers_without_known_names_are_matched_by_position_as_in_spark(
     spark: SparkSession, tmp_path: Path, way: str
 ) -> None:
-    path = written(tmp_path, way, "number,called\n1,Ada\n2,Bo\n")
+    path = write_files(tmp_path, way, "number,called\n1,Ada\n2,Bo\n")
     own = spark.read.options(header="true", **WAYS[way]).schema(DECLARED).csv(path)
     for reader in READERS:
-        assert rows(spark, path, reader, **WAYS[way]) == rows_of(own) == shown(ROWS), reader
+        assert rows(spark, path, reader, **WAYS[way]) == rows_of(own) == sorted_rows(ROWS), reader
 
 
 HEADERS: list[tuple[str, dict[str, str]]] = [
@@ -98,7 +98,7 @@ HEADERS: list[tuple[str, dict[str, str]]] = [
 def test_headers_give_the_names_of_spark(
     spark: SparkSession, tmp_path: Path, header: str, options: dict[str, str]
 ) -> None:
-    path = written(tmp_path, "plain", f"{header}\n1,2\n", f"{header}\n3,4\n")
+    path = write_files(tmp_path, "plain", f"{header}\n1,2\n", f"{header}\n3,4\n")
     session = PushdownSession(spark)
     session.add_source("data", path=path, format="csv", options={"header": "true", **options}, reader="pushdown")
     assert session.scan("data").df.columns == spark.read.options(header="true", **options).csv(path).columns
@@ -106,35 +106,35 @@ def test_headers_give_the_names_of_spark(
 
 def test_a_header_after_many_comments_is_found(spark: SparkSession, tmp_path: Path) -> None:
     comments = f"# {'x' * 98}\n" * 2_000
-    path = written(tmp_path, "plain", "id,name\n1,Ada\n", f"{comments}name,id\nBo,2\n")
+    path = write_files(tmp_path, "plain", "id,name\n1,Ada\n", f"{comments}name,id\nBo,2\n")
     for reader in READERS:
-        assert rows(spark, path, reader, comment="#") == shown(ROWS), reader
+        assert rows(spark, path, reader, comment="#") == sorted_rows(ROWS), reader
 
 
 def test_partition_directories_do_not_change_the_matching(spark: SparkSession, tmp_path: Path) -> None:
-    written(tmp_path / "k=1", "plain", "name,id\nAda,1\n")
-    written(tmp_path / "k=2", "plain", "id,name\n2,Bo\n")
+    write_files(tmp_path / "k=1", "plain", "name,id\nAda,1\n")
+    write_files(tmp_path / "k=2", "plain", "id,name\n2,Bo\n")
     for reader in READERS:
         found = rows(spark, str(tmp_path), reader, f"{DECLARED}, k int")
-        assert found == shown([(1, "Ada", None, 1), (2, "Bo", None, 2)])
+        assert found == sorted_rows([(1, "Ada", None, 1), (2, "Bo", None, 2)])
 
 
 def test_without_enforce_schema_spark_checks_names_and_matches_by_position(spark: SparkSession, tmp_path: Path) -> None:
-    path = written(tmp_path, "plain", "id,name,more\n1,Ada,\n2,Bo,\n")
+    path = write_files(tmp_path, "plain", "id,name,more\n1,Ada,\n2,Bo,\n")
     own = spark.read.options(header="true", enforceSchema="false").schema(DECLARED).csv(path)
     for reader in READERS:
         assert rows(spark, path, reader, enforceSchema="false") == rows_of(own)
 
 
 def test_files_without_header_are_matched_by_position_as_in_spark(spark: SparkSession, tmp_path: Path) -> None:
-    path = written(tmp_path, "plain", "1,Ada\n", "2,Bo,\n")
+    path = write_files(tmp_path, "plain", "1,Ada\n", "2,Bo,\n")
     own = spark.read.options(header="false").schema(DECLARED).csv(path)
     for reader in READERS:
-        assert rows(spark, path, reader, header="false") == rows_of(own) == shown(ROWS)
+        assert rows(spark, path, reader, header="false") == rows_of(own) == sorted_rows(ROWS)
 
 
 def test_the_report_shows_how_columns_are_matched(spark: SparkSession, tmp_path: Path) -> None:
-    path = written(tmp_path, "plain", "number,called\n1,Ada\n")
+    path = write_files(tmp_path, "plain", "number,called\n1,Ada\n")
     session = PushdownSession(spark)
     session.add_source("data", path=path, format="csv", schema=DECLARED, options={"header": "true"})
     notes = session.scan("data").report()["data"].notes

@@ -13,7 +13,7 @@ from folder import Folder
 from oracle import Case, SparkGivesUpError, byte_patterns
 from pyspark.sql import SparkSession
 from tally import Tally
-from text_scans import Scans, compared
+from text_scans import Scans, compare_readers
 
 from pushdown_spark.contract import SourceFormat
 
@@ -42,18 +42,18 @@ def check_batch(
     case = Case.generate(source_format, seed, lines=LINES, predicates=60, oddness=oddness, refused=refused)
     rng = random.Random(seed)
     # Hypothesis runs a failing seed again, which needs a new directory.
-    scans = Scans.written(case, Path(mkdtemp(prefix=f"{source_format}-{seed}-", dir=folder)), rng)
+    scans = Scans.write(case, Path(mkdtemp(prefix=f"{source_format}-{seed}-", dir=folder)), rng)
     try:
-        outcomes = list(compared(spark, scans, _choose_predicates(spark, case, rng)))
+        outcomes = list(compare_readers(spark, scans, _choose_predicates(spark, case, rng)))
     except SparkGivesUpError:
         tally["Spark's own reader fails"] += 1
         return
-    for asked, theirs, ours, report in outcomes:
+    for predicate, theirs, ours, report in outcomes:
         if case.options.get("header") == "true" and any("are read separately" in note for note in report.notes):
             # The first line of a file has the name of a column by chance, so its columns are matched by name.
             tally["columns by the names of a header"] += 1
             continue
-        about = f"seed {seed}, {source_format}: {asked}, columns {scans.columns}, options {case.options}, "
+        about = f"seed {seed}, {source_format}: {predicate}, columns {scans.columns}, options {case.options}, "
         about += f"settings {case.settings}, {report.reader}: {report.reason}"
         assert ours == theirs, f"{about}\nmissing {theirs - ours}\ntoo many {ours - theirs}"
         tally["predicates"] += 1
@@ -72,10 +72,12 @@ def _choose_predicates(spark: SparkSession, case: Case, rng: random.Random) -> l
     if case.unsafe:
         return case.predicates[:SCANS]
     fold = Folder(spark)
-    fold.prepare_for(lambda noted: [byte_patterns(case, asked, noted) for asked in case.predicates])
-    searchable = [asked for asked in case.predicates if byte_patterns(case, asked, fold)]
-    others = [asked for asked in case.predicates if asked not in searchable]
-    joined = [" OR ".join(f"({asked})" for asked in rng.sample(searchable, 3)) for _ in range(2) if len(searchable) > 2]
+    fold.prepare_for(lambda noted: [byte_patterns(case, predicate, noted) for predicate in case.predicates])
+    searchable = [predicate for predicate in case.predicates if byte_patterns(case, predicate, fold)]
+    others = [predicate for predicate in case.predicates if predicate not in searchable]
+    joined = []
+    if len(searchable) > 2:
+        joined = [" OR ".join(f"({predicate})" for predicate in rng.sample(searchable, 3)) for _ in range(2)]
     return list(dict.fromkeys([*joined, *searchable, *others[:4]]))[:SCANS]
 
 

@@ -12,7 +12,7 @@ from evolving_cases import COLUMNS, CONFLICTS, EVERY_ORDER, MEMBERS, WIDER, Evol
 from evolving_files import write_file
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
-from typed_results import rows_of, shown
+from typed_results import rows_of, sorted_rows
 
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.result import PushdownResult
@@ -36,7 +36,7 @@ def orders(case: Evolving) -> Iterator[tuple[int, ...]]:
     yield numbers[::-1]
 
 
-def written(case: Evolving, source_format: str, directory: Path, order: Sequence[int]) -> dict[int, Path]:
+def write_files(case: Evolving, source_format: str, directory: Path, order: Sequence[int]) -> dict[int, Path]:
     """Write the files by number, with names that are listed in the order."""
     places = {}
     for place, number in enumerate(order):
@@ -99,7 +99,7 @@ def test_rows_without_columns_are_rows(spark: SparkSession, tmp_path: Path, read
         (tmp_path / f"p{number}.json").write_text(text)
     case = Evolving("rows without columns", ("json",), (), on_schema_conflict="null")
     found = session(spark, case, "json", tmp_path, reader).scan("data", columns=("n",)).run(rows_of)
-    assert found == shown([(1,), *[(None,)] * 4])
+    assert found == sorted_rows([(1,), *[(None,)] * 4])
 
 
 @pytest.mark.parametrize("reader", ["spark", "pushdown"])
@@ -108,7 +108,7 @@ def test_records_without_fields_are_rows(spark: SparkSession, tmp_path: Path, re
         write_file("avro", tmp_path / f"p{number}.avro", schema, rows)
     case = Evolving("records without fields", ("avro",), (), on_schema_conflict="null")
     found = session(spark, case, "avro", tmp_path, reader).scan("data").run(rows_of)
-    assert found == shown([(1,), *[(None,)] * 3])
+    assert found == sorted_rows([(1,), *[(None,)] * 3])
 
 
 def in_every_order(spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str) -> None:
@@ -120,7 +120,7 @@ def in_every_order(spark: SparkSession, tmp_path: Path, case: Evolving, source_f
     ]
     if frames:
         expected = [(turn, *row) for turn in range(len(frames)) for row in case.rows]
-        assert rows_of(reduce(DataFrame.unionAll, frames)) == shown(expected)
+        assert rows_of(reduce(DataFrame.unionAll, frames)) == sorted_rows(expected)
 
 
 def plan_in_orders(
@@ -129,7 +129,7 @@ def plan_in_orders(
     """Yield a reader and its plan for each order, with the expected columns. Yield nothing if the case is an error."""
     for order, reader in zip(every, itertools.cycle(("spark", "pushdown"))):
         directory = tmp_path / "".join(map(str, order))
-        places = written(case, source_format, directory, order)
+        places = write_files(case, source_format, directory, order)
         made = session(spark, case, source_format, directory, reader)
         if case.error:
             check_error(made, case, directory, places)
@@ -156,4 +156,4 @@ def check_error(made: PushdownSession, case: Evolving, directory: Path, places: 
 def compare(spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str) -> None:
     """Assert that Spark's reader, and ours over the files in the other order, return the rows of a case."""
     for reader, result in plan_in_orders(spark, tmp_path, case, source_format, orders(case)):
-        assert result.run(rows_of) == shown(case.rows), reader
+        assert result.run(rows_of) == sorted_rows(case.rows), reader

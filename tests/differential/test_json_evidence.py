@@ -41,7 +41,7 @@ CONFLICTS = {
 }
 
 
-def written(directory: Path, contents: tuple[str, ...]) -> str:
+def write_files(directory: Path, contents: tuple[str, ...]) -> str:
     for number, text in enumerate(contents):
         (directory / f"p{number}.json").write_text(text + "\n")
     return str(directory)
@@ -63,7 +63,7 @@ def session(spark: SparkSession, path: str, on_schema_conflict: str = "error", *
 def test_files_without_conflicts_return_sparks_rows(
     spark: SparkSession, tmp_path: Path, name: str, on_schema_conflict: str
 ) -> None:
-    path = written(tmp_path, ALIKE[name])
+    path = write_files(tmp_path, ALIKE[name])
     own = spark.read.json(path)
     found = session(spark, path, on_schema_conflict).scan("data")
     assert {field.name: field.dataType for field in found.df.schema} == {f.name: f.dataType for f in own.schema}
@@ -72,7 +72,7 @@ def test_files_without_conflicts_return_sparks_rows(
 
 @pytest.mark.parametrize("column", CONFLICTS)
 def test_a_conflict_in_any_file_raises(spark: SparkSession, tmp_path: Path, column: str) -> None:
-    path = written(tmp_path, CONFLICTS[column])
+    path = write_files(tmp_path, CONFLICTS[column])
     with pytest.raises(SchemaConflictError) as caught:
         session(spark, path).scan("data")
     assert str(caught.value).startswith(f"column {column} is ")
@@ -82,20 +82,22 @@ def test_a_conflict_in_any_file_raises(spark: SparkSession, tmp_path: Path, colu
 def test_only_strings_are_read_a_second_time(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "strings").mkdir()
     (tmp_path / "numbers").mkdir()
-    strings = session(spark, written(tmp_path / "strings", ALIKE["strings"])).scan("data").report()["data"]
-    numbers = session(spark, written(tmp_path / "numbers", ALIKE["nothing but numbers"])).scan("data").report()["data"]
+    strings = session(spark, write_files(tmp_path / "strings", ALIKE["strings"])).scan("data").report()["data"]
+    numbers = (
+        session(spark, write_files(tmp_path / "numbers", ALIKE["nothing but numbers"])).scan("data").report()["data"]
+    )
     assert LOOKED in strings.notes
     assert LOOKED not in numbers.notes
 
 
 def test_inferred_timestamps_do_not_depend_on_the_conflict_setting(spark: SparkSession, tmp_path: Path) -> None:
-    path = written(tmp_path, ('{"t": "2024-01-02T03:04:05Z", "n": 1}', '{"t": "2024-05-06T07:08:09Z", "n": "x"}'))
+    path = write_files(tmp_path, ('{"t": "2024-01-02T03:04:05Z", "n": 1}', '{"t": "2024-05-06T07:08:09Z", "n": "x"}'))
     found = session(spark, path, "null", inferTimestamp="true").scan("data", columns=["t"])
     assert found.df.schema.simpleString() == "struct<t:timestamp>"
     assert found.run(rows_of) == rows_of(spark.read.option("inferTimestamp", "true").json(path).select("t"))
 
 
 def test_an_error_names_a_file_that_has_the_column(spark: SparkSession, tmp_path: Path) -> None:
-    path = written(tmp_path, ('{"a": "x"}', '{"a": "x", "b": "y"}'))
+    path = write_files(tmp_path, ('{"a": "x"}', '{"a": "x", "b": "y"}'))
     with pytest.raises(KindMismatchError, match=r"'b\[0\]' asks for position 0 of a string \(in .*p1\.json\)"):
         session(spark, path).scan("data", columns=["b[0]"])

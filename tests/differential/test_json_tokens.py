@@ -26,7 +26,7 @@ TOKENS = [*map("".join, product(PIECES, repeat=2)), *PIECES, "1.5e", "tru", "nul
 GOOD = ("1", "-0.5e3", "null", "true", '"é\\u00e9\\n"', "NaN", "[]", "[1, 2]", "{}", '{"x": [1.5]}', "1 ", "'x'")
 
 
-def shown(spark: SparkSession, lines: list[str], path: Path) -> list[tuple[str, str]]:
+def parse_both_ways(spark: SparkSession, lines: list[str], path: Path) -> list[tuple[str, str]]:
     """Return Spark's result for each line in a file, and for the same line as a string."""
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     reader = spark.read.schema(SCHEMA)
@@ -37,7 +37,7 @@ def shown(spark: SparkSession, lines: list[str], path: Path) -> list[tuple[str, 
 
 def test_lines_that_parse_differently_are_detected(spark: SparkSession, tmp_path: Path) -> None:
     lines = [frame.format(n=n, token=token) for n, (frame, token) in enumerate(product(FRAMES, TOKENS))]
-    found = shown(spark, lines, tmp_path / "odd.json")
+    found = parse_both_ways(spark, lines, tmp_path / "odd.json")
     different = [line for line, (by_file, by_text) in zip(lines, found, strict=True) if by_file != by_text]
     assert len(different) > 20
     assert [line for line in different if parses_alike(line.encode())] == []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from oracle import Case, configured
+from oracle import Case, apply_settings
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -92,11 +92,11 @@ def check(spark: SparkSession, source_format: SourceFormat, odd: OddFile, path: 
     session.add_source(
         "data", path=str(path), format=source_format, schema=odd.schema, options=odd.options, reader="pushdown"
     )
-    with configured(spark, Case(source_format, schema, {}, (), (), (), ansi=False, settings=odd.settings)):
+    with apply_settings(spark, Case(source_format, schema, {}, (), (), (), ansi=False, settings=odd.settings)):
         native = spark.read.format(source_format).schema(schema).options(**odd.options).load(str(path))
-        expected = shown(native.where(odd.where).select(*columns), columns)
+        expected = count_rows(native.where(odd.where).select(*columns), columns)
         result = session.scan("data", columns=columns, where=odd.where)
-        found = result.run(lambda frame: shown(frame, columns))
+        found = result.run(lambda frame: count_rows(frame, columns))
     assert sum(expected.values()) == odd.kept
     assert found == expected
     report = result.report()["data"]
@@ -105,7 +105,7 @@ def check(spark: SparkSession, source_format: SourceFormat, odd: OddFile, path: 
     assert report.reader == "pushdown" or not odd.searched or carrier == "jvm", report.reason
 
 
-def shown(frame: DataFrame, columns: Sequence[str]) -> Counter[str]:
+def count_rows(frame: DataFrame, columns: Sequence[str]) -> Counter[str]:
     """Return rows as strings, because Python has no values for variants."""
     expressions = [f"to_json(struct({column}))" for column in columns]
     return Counter(str(row) for row in frame.selectExpr(*expressions).collect())

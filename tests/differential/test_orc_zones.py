@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyorc
 import pytest
-from columnar_cases import Row, counted, select_predicates, shown
+from columnar_cases import Row, as_strings, count_rows, select_predicates
 from folder import Folder
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
@@ -158,12 +158,12 @@ def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -
     schema = t._parse_datatype_string(SCHEMA)
     assert isinstance(schema, t.StructType)
     names = schema.fieldNames()
-    asked = predicates(rng, name)
+    tested = predicates(rng, name)
     with pushdown_off(spark, "orc"):
-        whole = select_predicates(spark.read.schema(schema).orc(str(directory)), names, asked)
+        whole = select_predicates(spark.read.schema(schema).orc(str(directory)), names, tested)
     assert whole is not None
-    values = list(zip(*shown(whole.select(names)).values(), strict=True))
-    parsed = {text: parse_predicate(text) for text in asked}
+    values = list(zip(*as_strings(whole.select(names)).values(), strict=True))
+    parsed = {text: parse_predicate(text) for text in tested}
     folder = Folder(spark)
     folder.prepare([predicate for predicate in parsed.values() if predicate is not None], schema)
     counts: list[OrcMetrics] = []
@@ -181,10 +181,10 @@ def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -
         filters += 1
     session = PushdownSession(spark)
     session.add_source("t", path=str(directory), format="orc", schema=SCHEMA, reader="pushdown")
-    text = rng.choice(asked)
+    text = rng.choice(tested)
     result = session.scan("t", where=text)
     expected = [row for row, kept in zip(values, whole[text].to_pylist(), strict=True) if kept]
-    compare(counted(result.run(lambda frame: frame.toArrow())), expected, f"{name}: session, {text}", exact=True)
+    compare(count_rows(result.run(lambda frame: frame.toArrow())), expected, f"{name}: session, {text}", exact=True)
     assert result.report()["t"].reader == "pushdown"
     return filters, sum_metrics(counts)
 
@@ -218,7 +218,7 @@ def test_files_of_another_zone_are_read_by_spark(spark: SparkSession, tmp_path: 
         session = PushdownSession(spark)
         session.add_source("t", path=str(tmp_path), format="orc", reader="pushdown")
         result = session.scan("t", where="n = 5")
-        assert counted(result.run(lambda frame: frame.toArrow())) == counted(expected)
+        assert count_rows(result.run(lambda frame: frame.toArrow())) == count_rows(expected)
         report = result.report()["t"]
         assert report.reader == "spark"
         assert "written in the time zone Europe/Berlin, here it is Asia/Kolkata" in report.reason

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from columnar_cases import Case, ReaderComparison, Row, case_over, data_files, run_tasks
 from orc_files import random_table
-from parquet_files import SOME_CHANGE, Files, written
+from parquet_files import SOME_CHANGE, Files, write_files
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 from schema_change import NO_CHANGE
@@ -31,7 +31,7 @@ class ParquetComparison(ReaderComparison[ParquetMetrics]):
         rng = random.Random(seed)
         table = random_table(rng)
         change = rng.choice((NO_CHANGE, SOME_CHANGE))
-        written(Files(self.spark, rng, directory), table, change, old=rng.random() < 0.1)
+        write_files(Files(self.spark, rng, directory), table, change, old=rng.random() < 0.1)
         frame = self.spark.read.schema(table).parquet(str(directory))
         return case_over(rng, frame, table, directory, f"seed {seed}", "parquet")
 

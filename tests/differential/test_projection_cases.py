@@ -13,7 +13,7 @@ from projection_tables import OURS, TABLES, Table, format_name
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from session_settings import pushdown_off
-from typed_results import rows_of, shown
+from typed_results import rows_of, sorted_rows
 
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.session import PushdownSession
@@ -35,7 +35,7 @@ class Written:
         key = (table, source_format)
         if key not in self.places:
             target = self.directory / table / source_format
-            self.places[key] = TABLES[table].written(self.spark, source_format, target)
+            self.places[key] = TABLES[table].write(self.spark, source_format, target)
         return self.places[key]
 
     def session(self, table: str, source_format: str, reader: str) -> PushdownSession:
@@ -106,8 +106,8 @@ def test_every_reader_returns_the_requested_columns(written: Written, case: Case
 def compare(written: Written, case: Case, source_format: str, reader: str) -> None:
     """Compare schema and rows of a case in one format with one reader."""
     place = str(written.place(case.table, source_format))
-    expected = [row.replace("{format}", source_format).replace("{place}", place) for row in shown(case.rows)]
-    where = TABLES[case.table].wanted if reader == "pushdown" else None
+    expected = [row.replace("{format}", source_format).replace("{place}", place) for row in sorted_rows(case.rows)]
+    where = TABLES[case.table].where if reader == "pushdown" else None
     result = written.session(case.table, source_format, reader).scan("data", columns=case.columns, where=where)
     label = f"{source_format} by {reader}"
     assert result.df.schema.simpleString() == t.StructType.fromDDL(case.schema).simpleString(), label
@@ -119,7 +119,7 @@ def compare(written: Written, case: Case, source_format: str, reader: str) -> No
 def test_spark_returns_the_same_columns_if_it_supports_the_request(written: Written, case: Case) -> None:
     source_format = TABLES[case.table].formats[-1]
     frame = written.by_spark(case.table, source_format).selectExpr(*case.select)
-    assert rows_of(frame) == shown(case.rows)
+    assert rows_of(frame) == sorted_rows(case.rows)
 
 
 @pytest.mark.parametrize("number", range(len(REFUSED)), ids=lambda number: REFUSED[number].name)
@@ -150,7 +150,7 @@ def refuse(written: Written, refused: Refused, found: Iterable[tuple[str, str]])
 def test_our_readers_read_the_tables(written: Written, table: str) -> None:
     for source_format in sorted(OURS.intersection(TABLES[table].formats)):
         session = written.session(table, source_format, "pushdown")
-        report = session.scan("data", columns=["name"], where=TABLES[table].wanted).report()["data"]
+        report = session.scan("data", columns=["name"], where=TABLES[table].where).report()["data"]
         assert report.reader == "pushdown", report.reason
 
 

@@ -70,7 +70,7 @@ class Loaded:
 
 
 @contextmanager
-def _connected(dialect: Dialect, server: Server | None) -> Iterator[tuple[Query, Callable[[str, list[tuple]], object]]]:
+def _connect(dialect: Dialect, server: Server | None) -> Iterator[tuple[Query, Callable[[str, list[tuple]], object]]]:
     """Yield functions that query and fill a database over one connection."""
     if server is None:
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as file:
@@ -80,7 +80,7 @@ def _connected(dialect: Dialect, server: Server | None) -> Iterator[tuple[Query,
     login = {key: parts[key] for key in ("host", "port", "user", "password")}
     if dialect is Dialect.POSTGRES:
         with psycopg.connect(**login, dbname=parts["database"], autocommit=True, options="-c timezone=UTC") as remote:
-            yield lambda sql: _fetched(remote.execute(sql.encode())), remote.cursor().executemany
+            yield lambda sql: _fetch_all(remote.execute(sql.encode())), remote.cursor().executemany
         return
     with closing(pymysql.connect(**login, database=parts["database"], charset="utf8mb4", autocommit=True)) as remote:
         cursor = remote.cursor()
@@ -93,7 +93,7 @@ def _connected(dialect: Dialect, server: Server | None) -> Iterator[tuple[Query,
         yield run_query, cursor.executemany
 
 
-def _fetched(cursor: psycopg.Cursor) -> Sequence[Sequence[object]]:
+def _fetch_all(cursor: psycopg.Cursor) -> Sequence[Sequence[object]]:
     return cursor.fetchall() if cursor.description is not None else []
 
 
@@ -107,7 +107,7 @@ def _load(rng: random.Random, dialect: Dialect, query: Query, insert: Callable[[
     ]
     if dialect is Dialect.POSTGRES:
         query("DROP TABLE IF EXISTS drawn; DROP TYPE IF EXISTS label; DROP COLLATION IF EXISTS ignoring_case")
-        query(f"CREATE TYPE label AS ENUM ({', '.join(_quoted(name) for name in ENUM)})")
+        query(f"CREATE TYPE label AS ENUM ({', '.join(_quote(name) for name in ENUM)})")
         query("CREATE COLLATION ignoring_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
     else:
         query("DROP TABLE IF EXISTS drawn")
@@ -118,7 +118,7 @@ def _load(rng: random.Random, dialect: Dialect, query: Query, insert: Callable[[
     values = [(number, *(random_value(rng, one, dialect) for one in declared)) for number in range(ROWS)]
     sent = [tuple(for_database(value, dialect) for value in row) for row in values]
     if dialect is Dialect.SQLITE and not strict:
-        sent = [tuple(_spoiled(rng, value) if place else value for place, value in enumerate(row)) for row in sent]
+        sent = [tuple(_spoil(rng, value) if place else value for place, value in enumerate(row)) for row in sent]
     insert(f"INSERT INTO drawn VALUES ({', '.join([mark] * len(columns))})", sent)
     names = ", ".join([row, *(_read(column, dialect, strict=strict) for column in columns[1:])])
     read = query(f"SELECT {names} FROM drawn ORDER BY {row}")
@@ -129,7 +129,7 @@ def _load(rng: random.Random, dialect: Dialect, query: Query, insert: Callable[[
     return Loaded(RemoteTable(dialect, "drawn", tuple(columns)), rows, query)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return "'" + name.replace("'", "''") + "'"
 
 
@@ -138,7 +138,7 @@ def _row_column(dialect: Dialect) -> RemoteColumn:
     return RemoteColumn(ROW, "int(11)" if dialect.is_mysql else "integer", kind)
 
 
-def _spoiled(rng: random.Random, value: object) -> object:
+def _spoil(rng: random.Random, value: object) -> object:
     return rng.choice(SPOILS) if rng.random() < 0.05 else value
 
 
@@ -170,9 +170,9 @@ def _check(spark: SparkSession, loaded: Loaded, frame: DataFrame, predicate: str
         tally["raised"] += 1
         return
     tally["dropped"] += len(loaded.rows) - len(kept)
-    assert not expected - kept, _explained(loaded, predicate, sql, expected - kept)
+    assert not expected - kept, _explain(loaded, predicate, sql, expected - kept)
     if classified.is_exact:
-        assert kept == expected, _explained(loaded, predicate, sql, kept - expected)
+        assert kept == expected, _explain(loaded, predicate, sql, kept - expected)
 
 
 def _check_raises(
@@ -205,7 +205,7 @@ def _has_conjunction(node: exp.Expr, *, negated: bool = False) -> bool:
     return any(_has_conjunction(part, negated=negated) for part in node.flatten())
 
 
-def _explained(loaded: Loaded, predicate: str, sql: str, rows: frozenset[int]) -> str:
+def _explain(loaded: Loaded, predicate: str, sql: str, rows: frozenset[int]) -> str:
     types = {column.name: (column.remote_type, column.collation) for column in loaded.table.columns}
     return f"{predicate}\n{sql}\n{types}\n{[loaded.rows[row] for row in sorted(rows)[:2]]}"
 
@@ -215,7 +215,7 @@ def check_case(spark: SparkSession, seed: int, dialect: Dialect, server: Server 
     rng = random.Random(seed)
     ansi = rng.random() < 0.5
     conf = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": str(ansi).lower()}
-    with _connected(dialect, server) as (query, insert), session_settings(spark, conf):
+    with _connect(dialect, server) as (query, insert), session_settings(spark, conf):
         loaded = _load(rng, dialect, query, insert)
         columns = list(leaves(loaded.table.spark_schema))
         predicates = [random_predicate(rng, columns, mixed=not ansi) for _ in range(PREDICATES // 2)]

@@ -16,14 +16,14 @@ from pushdown_spark.session import PushdownSession
 READERS = ("pushdown", "spark")
 
 
-def shown(frame: DataFrame) -> tuple[list[str], list[str]]:
+def columns_and_rows(frame: DataFrame) -> tuple[list[str], list[str]]:
     """Return columns and types in order, and rows in any order."""
     return [f"{field.name} {field.dataType.simpleString()}" for field in frame.schema], sorted(
         map(str, frame.collect())
     )
 
 
-def searched(spark: SparkSession, path: Path, where: str) -> DataFrame:
+def search(spark: SparkSession, path: Path, where: str) -> DataFrame:
     session = PushdownSession(spark)
     session.add_source("data", path=str(path), format="orc", reader="pushdown")
     return session.scan("data", where=where).df
@@ -46,7 +46,7 @@ def test_modification_times_equal_sparks_with_every_time_parser_policy(
             found = session.scan("data", columns=("id", "modified"), where=where).df
             native = spark.read.schema("id bigint").format(form).load(str(table))
             native = native.selectExpr("id", "_metadata.file_modification_time AS modified").where("id > 2")
-            assert shown(found) == shown(native)
+            assert columns_and_rows(found) == columns_and_rows(native)
             assert found.count() == 3
 
 
@@ -62,8 +62,8 @@ def test_char_columns_are_padded_where_spark_pads_them(
         for number, text in enumerate(("a", "abc", None)):
             writer.write((text, number, (text,)))
     with session_settings(spark, {key: value}):
-        assert shown(searched(spark, file, where)) == shown(spark.read.orc(str(file)).where(where))
-    assert shown(searched(spark, file, where)) == shown(spark.read.orc(str(file)).where(where))
+        assert columns_and_rows(search(spark, file, where)) == columns_and_rows(spark.read.orc(str(file)).where(where))
+    assert columns_and_rows(search(spark, file, where)) == columns_and_rows(spark.read.orc(str(file)).where(where))
 
 
 @pytest.mark.parametrize("inner", ["p", "P"])
@@ -79,8 +79,10 @@ def test_columns_that_are_also_partition_columns_keep_their_position(
     for reader in READERS:
         session = PushdownSession(spark)
         session.add_source("data", path=str(tmp_path), format=form, options=options, reader=reader)
-        assert shown(session.scan("data", where="id > 0 AND p > 1").df) == shown(native), reader
-        assert shown(session.sql("SELECT * FROM data WHERE id > 0 AND p > 1").df) == shown(native), reader
+        assert columns_and_rows(session.scan("data", where="id > 0 AND p > 1").df) == columns_and_rows(native), reader
+        assert columns_and_rows(session.sql("SELECT * FROM data WHERE id > 0 AND p > 1").df) == columns_and_rows(
+            native
+        ), reader
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,7 @@ def test_decimal_partition_columns_equal_sparks(spark: SparkSession, tmp_path: P
     native = spark.read.schema(schema).orc(str(tmp_path)).where("id > 0")
     session = PushdownSession(spark)
     session.add_source("data", path=str(tmp_path), format="orc", schema=schema, reader="pushdown")
-    assert shown(session.scan("data", where="id > 0").df) == shown(native)
+    assert columns_and_rows(session.scan("data", where="id > 0").df) == columns_and_rows(native)
 
 
 def test_missing_columns_raise_if_they_cannot_be_determined(spark: SparkSession, tmp_path: Path) -> None:
@@ -129,5 +131,5 @@ def test_scans_of_few_columns_have_fewer_tasks(spark: SparkSession, tmp_path: Pa
         whole = session.scan("data", where="id >= 1000").df
         few = session.scan("data", columns=("id", "c7"), where="id >= 1000").df
         assert 2 < few.rdd.getNumPartitions() < whole.rdd.getNumPartitions()
-        assert shown(whole) == shown(native)
-        assert shown(few) == shown(native.select("id", "c7"))
+        assert columns_and_rows(whole) == columns_and_rows(native)
+        assert columns_and_rows(few) == columns_and_rows(native.select("id", "c7"))

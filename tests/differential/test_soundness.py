@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from batches import over_seeds
 from folder import Folder
-from oracle import Case, SparkGivesUpError, byte_patterns, candidates, configured, evaluate, matches
+from oracle import Case, SparkGivesUpError, apply_settings, byte_patterns, candidates, evaluate, matches
 from pyspark.sql import SparkSession
 from tally import Tally
 
@@ -37,15 +37,17 @@ def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, fol
     if case.unsafe:
         tally[case.unsafe] += 1
         return
-    with configured(spark, case):
+    with apply_settings(spark, case):
         fold = Folder(spark)
-        fold.prepare_for(lambda noted: [byte_patterns(case, asked, noted) for asked in evaluation.kept])
-        derived = {asked: byte_patterns(case, asked, fold) for asked in evaluation.kept}
-    for asked, found in derived.items():
-        kept_lines = sorted({evaluation.origins[row] for row in evaluation.kept[asked] if evaluation.origins[row] >= 0})
+        fold.prepare_for(lambda noted: [byte_patterns(case, predicate, noted) for predicate in evaluation.kept])
+        derived = {predicate: byte_patterns(case, predicate, fold) for predicate in evaluation.kept}
+    for predicate, found in derived.items():
+        kept_lines = sorted(
+            {evaluation.origins[row] for row in evaluation.kept[predicate] if evaluation.origins[row] >= 0}
+        )
         tally["with pattern"] += bool(found)
         for pattern in found:
-            about = f"seed {seed}, {source_format}: {asked} as {pattern.label!r}, options {case.options}, "
+            about = f"seed {seed}, {source_format}: {predicate} as {pattern.label!r}, options {case.options}, "
             about += f"settings {case.settings}"
             _check_lines(case, pattern, kept_lines, about)
             _check_file(case, pattern, kept_lines, path, 1 + seed % 4, about)

@@ -48,7 +48,7 @@ def _content(source_format: str) -> bytes:
     return "".join(json.dumps({"id": n, "name": name, "x": x}) + "\n" for n, name, x in rows).encode()
 
 
-def _spoilt(rng: random.Random, content: bytes, flips: int, cuts: int) -> list[bytes]:
+def _damage(rng: random.Random, content: bytes, flips: int, cuts: int) -> list[bytes]:
     """Return files with one flipped bit, half of them near an end, and truncated files."""
     found = []
     for number in range(flips):
@@ -69,11 +69,11 @@ def _answer(read: Callable[[], list[str]]) -> tuple[str, ...]:
 def _check(spark: SparkSession, folder: Path, source_format: str, suffix: str, flips: int, cuts: int) -> Counter[str]:
     rng = random.Random(f"{source_format}{suffix}")
     content = CODECS[suffix](_content(source_format))
-    path = folder / f"spoilt.{source_format}{suffix}"
+    path = folder / f"damaged.{source_format}{suffix}"
     path.write_bytes(content)
     tally: Counter[str] = Counter()
-    for spoilt in _spoilt(rng, content, flips, cuts):
-        path.write_bytes(spoilt)
+    for damaged in _damage(rng, content, flips, cuts):
+        path.write_bytes(damaged)
         session = PushdownSession(spark)
         session.add_source("t", path=str(path), format=source_format, schema=SCHEMA, reader="pushdown")
         result = session.scan("t", where=WHERE)
@@ -81,7 +81,7 @@ def _check(spark: SparkSession, folder: Path, source_format: str, suffix: str, f
         native = spark.read.format(source_format).schema(SCHEMA).load(str(path)).where(WHERE)
         theirs = _answer(lambda native=native: sorted_rows(native))  # type: ignore[misc]
         reader = result.report()["t"].reader
-        assert ours == theirs, f"{source_format}{suffix} by {reader}: {ours} instead of {theirs}: {spoilt[:40]!r}"
+        assert ours == theirs, f"{source_format}{suffix} by {reader}: {ours} instead of {theirs}: {damaged[:40]!r}"
         tally["failed" if ours == FAILED else reader] += 1
     print(f"{source_format}{suffix}: {dict(tally)}", flush=True)
     return tally

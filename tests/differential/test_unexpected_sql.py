@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from oracle import Case, configured
+from oracle import Case, apply_settings
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -92,7 +92,7 @@ def test_lines_that_spark_reads_differently_return_sparks_rows(spark: SparkSessi
     file.write_text("".join(line + "\n" for line in trap.lines), encoding="utf-8")
     schema = StructType.fromDDL(trap.schema)
     case = Case(SourceFormat.JSON, schema, {}, (), (), (), ansi=False, settings=trap.settings)
-    with configured(spark, case):
+    with apply_settings(spark, case):
         native = spark.read.schema(schema).json(str(file))
         native.createOrReplaceTempView("data")
         theirs = spark.sql(trap.sql) if trap.sql else native.where(trap.where)
@@ -114,7 +114,7 @@ def test_hadoop_settings_that_change_lines_use_spark(spark: SparkSession, key: s
     (tmp_path / "data.json").write_text('{"i":5}\n')
     trap = Trap("i = 5", (), 1, settings={key: value})
     case = Case(SourceFormat.JSON, StructType(), {}, (), (), (), ansi=False, settings=trap.settings)
-    with configured(spark, case):
+    with apply_settings(spark, case):
         rows, report = _run_trap(spark, trap, tmp_path / "data.json")
     assert sum(rows.values()) == 1
     assert report.reader == "spark"

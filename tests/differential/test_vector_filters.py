@@ -42,13 +42,13 @@ ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "America/Sao_Paulo")
 Answers = tuple[bool | None, ...]
 
 
-def answers(frame: DataFrame, predicates: list[str]) -> dict[str, Answers]:
+def spark_results(frame: DataFrame, predicates: list[str]) -> dict[str, Answers]:
     """Return Spark's result of each predicate for each row, without predicates that raise."""
     try:
         rows = frame.selectExpr(ROW, *(f"({text}) AS p{number}" for number, text in enumerate(predicates))).collect()
     except (PySparkException, Py4JJavaError):
         half = len(predicates) // 2
-        return {**answers(frame, predicates[:half]), **answers(frame, predicates[half:])} if half else {}
+        return {**spark_results(frame, predicates[:half]), **spark_results(frame, predicates[half:])} if half else {}
     rows.sort(key=lambda row: row[0])
     return {text: tuple(row[number + 1] for row in rows) for number, text in enumerate(predicates)}
 
@@ -80,7 +80,7 @@ class FilterCase:
         folder = Folder(self._spark)
         folder.prepare([predicate for predicate in parsed.values() if predicate is not None], self._schema)
         frame = self._spark.createDataFrame(self._table)
-        results = answers(frame, predicates)
+        results = spark_results(frame, predicates)
         check_where(frame, self._rng.sample(sorted(results), min(2, len(results))), results)
         for text, expected in results.items():
             self._tally["predicates"] += 1
@@ -107,27 +107,27 @@ class FilterCase:
             assert is_right, f"{about} gives {ours}, Spark {theirs}, for {row_text(self._batch, arrow_filter, number)}"
         self._tally["exact"] += is_exact
         self._tally["inexact"] += not is_exact
-        self._tally["kept"] += sum(answer is True for answer in expected)
-        self._tally["dropped"] += sum(answer is not True for answer in expected)
+        self._tally["kept"] += sum(result is True for result in expected)
+        self._tally["dropped"] += sum(result is not True for result in expected)
 
     def _check_layouts(self, arrow_filter: ArrowFilter, about: str) -> None:
         """Assert that the results do not depend on the Arrow layout of the rows."""
         batch, large = self._batch, self._large
         mask = arrow_filter.mask(batch).to_pylist()
-        kept = [answer is True for answer in mask]
+        kept = [result is True for result in mask]
         assert arrow_filter.keep(batch).to_pylist() == kept, about
         assert arrow_filter.mask(batch.slice(7, 50)).to_pylist() == mask[7:57], about
         assert arrow_filter.keep(large).to_pylist() == kept * COPIES, about
         assert arrow_filter.mask(large).to_pylist() == mask * COPIES, about
-        assert arrow_filter.mask(encoded(batch)).to_pylist() == mask, about
+        assert arrow_filter.mask(encode_dictionaries(batch)).to_pylist() == mask, about
         assert arrow_filter.mask(batch.slice(0, 0)).to_pylist() == [], about
 
     def _check_statistics(self, arrow_filter: ArrowFilter, expected: Answers, about: str) -> None:
         """Assert that statistics and value sets of some rows do not exclude a row that Spark keeps."""
         start, length = self._rng.randrange(ROWS), self._rng.choice((1, 2, 5, 30))
         rows = self._batch.slice(start, length)
-        is_kept = any(answer is True for answer in expected[start : start + length])
-        values = {path: stored(rows, path) for path in arrow_filter.columns}
+        is_kept = any(result is True for result in expected[start : start + length])
+        values = {path: stored_values(rows, path) for path in arrow_filter.columns}
         bounds = {path: bounds_of(self._rng, found) for path, found in values.items()}
         can_be_kept = can_match(arrow_filter.root, bounds.get)
         assert can_be_kept or not is_kept, f"{about}: {bounds}"
@@ -144,7 +144,7 @@ def check_where(frame: DataFrame, predicates: list[str], results: dict[str, Answ
     """Assert that a predicate in WHERE keeps the rows for which it is true as a column."""
     for text in predicates:
         kept = {row[0] for row in frame.where(text).select(ROW).collect()}
-        assert kept == {number for number, answer in enumerate(results[text]) if answer}, text
+        assert kept == {number for number, result in enumerate(results[text]) if result}, text
 
 
 def row_text(batch: pa.RecordBatch, arrow_filter: ArrowFilter, number: int) -> str:
@@ -152,13 +152,13 @@ def row_text(batch: pa.RecordBatch, arrow_filter: ArrowFilter, number: int) -> s
     return ", ".join(f"{name}={batch.column(name)[number]!r}" for name in names)
 
 
-def encoded(batch: pa.RecordBatch) -> pa.RecordBatch:
+def encode_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return strings as dictionaries."""
     arrays = [array.dictionary_encode() if array.type == pa.string() else array for array in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
 
 
-def stored(batch: pa.RecordBatch, path: Path) -> list[object]:
+def stored_values(batch: pa.RecordBatch, path: Path) -> list[object]:
     """Return the values as filters store them: days, microseconds."""
     array = BatchColumns(batch).array(path)
     if pa.types.is_date32(array.type):

@@ -12,7 +12,7 @@ from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 
-from oracle import Case, SparkGivesUpError, configured, row_text
+from oracle import Case, SparkGivesUpError, apply_settings, row_text
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +43,7 @@ class Scans:
     with_filename: bool
 
     @classmethod
-    def written(cls, case: Case, folder: Path, rng: random.Random) -> Scans:
+    def write(cls, case: Case, folder: Path, rng: random.Random) -> Scans:
         """Divide a case's lines into a few files, some compressed, and choose columns."""
         ends = sorted(rng.randint(0, len(case.lines)) for _ in range(rng.choice((0, 0, 1, 3))))
         for number, (start, stop) in enumerate(pairwise((0, *ends, len(case.lines)))):
@@ -53,13 +53,15 @@ class Scans:
             )
             (folder / f"part-{number}.{case.source_format.value}{suffix}").write_bytes(_WRITERS[suffix](text))
         names = case.schema.fieldNames()
-        wanted = sorted(rng.sample(names, rng.randint(1, len(names))), key=names.index) if rng.random() < 0.5 else names
+        columns = (
+            sorted(rng.sample(names, rng.randint(1, len(names))), key=names.index) if rng.random() < 0.5 else names
+        )
         # Spark's DataSource V2 readers do not support the file name.
         is_named = "spark.sql.sources.useV1SourceList" not in case.settings and rng.random() < 0.3
-        return cls(case, folder, tuple(wanted), is_named)
+        return cls(case, folder, tuple(columns), is_named)
 
     @property
-    def shown(self) -> str:
+    def row_sql(self) -> str:
         """Return SQL for a row of the result as a string."""
         fields = [field for field in self.case.schema.fields if field.name in self.columns]
         if self.with_filename:
@@ -73,16 +75,16 @@ class Scans:
         """
         frame = self._native(spark)
         try:
-            return _counted(_flagged(frame, self.shown, predicates), predicates)
+            return _matching_rows(_with_results(frame, self.row_sql, predicates), predicates)
         except (PySparkException, Py4JJavaError):
-            if _raises(frame, self.shown, []):
+            if _raises(frame, self.row_sql, []):
                 raise SparkGivesUpError from None
-        good = [asked for asked in predicates if not _raises(frame, self.shown, [asked])]
-        return _counted(_flagged(frame, self.shown, good), good)
+        good = [predicate for predicate in predicates if not _raises(frame, self.row_sql, [predicate])]
+        return _matching_rows(_with_results(frame, self.row_sql, good), good)
 
-    def alone(self, spark: SparkSession, asked: str) -> Rows:
+    def expected_alone(self, spark: SparkSession, predicate: str) -> Rows:
         """Return the rows of Spark's own reader for one predicate in a query of its own."""
-        return Counter(row[0] for row in self._native(spark).where(asked).selectExpr(self.shown).collect())
+        return Counter(row[0] for row in self._native(spark).where(predicate).selectExpr(self.row_sql).collect())
 
     def run_predicates(self, spark: SparkSession, predicates: Sequence[str]) -> dict[str, tuple[Rows, SourceReport]]:
         """Return the rows of a session with reader='pushdown' and its reports for each predicate, in one job."""
@@ -97,21 +99,21 @@ class Scans:
         )
         columns = ["`" + name.replace("`", "``") + "`" for name in self.columns]
         columns += ["filename"] if self.with_filename else []
-        results = [session.scan("data", columns=columns, where=asked) for asked in predicates]
-        frames = [result.df.selectExpr(f"{n} AS scan", f"{self.shown} AS row") for n, result in enumerate(results)]
+        results = [session.scan("data", columns=columns, where=predicate) for predicate in predicates]
+        frames = [result.df.selectExpr(f"{n} AS scan", f"{self.row_sql} AS row") for n, result in enumerate(results)]
         try:
             rows = reduce(DataFrame.unionAll, frames).collect()
         except (PySparkException, Py4JJavaError) as problem:
             if classify(problem).code is not ErrorCode.UNSAFE_INPUT:
                 raise
-            return {asked: self._run(result) for asked, result in zip(predicates, results, strict=True)}
+            return {predicate: self._run(result) for predicate, result in zip(predicates, results, strict=True)}
         found: dict[int, Rows] = {number: Counter() for number in range(len(predicates))}
         for number, row in rows:
             found[number][row] += 1
-        return {asked: (found[n], results[n].report()["data"]) for n, asked in enumerate(predicates)}
+        return {predicate: (found[n], results[n].report()["data"]) for n, predicate in enumerate(predicates)}
 
     def _run(self, result: PushdownResult) -> tuple[Rows, SourceReport]:
-        rows = result.run(lambda frame: frame.selectExpr(self.shown).collect())
+        rows = result.run(lambda frame: frame.selectExpr(self.row_sql).collect())
         return Counter(row[0] for row in rows), result.report()["data"]
 
     def _native(self, spark: SparkSession) -> DataFrame:
@@ -121,33 +123,33 @@ class Scans:
         return loaded.selectExpr("*", "_metadata.file_name AS filename") if self.with_filename else loaded
 
 
-def compared(
+def compare_readers(
     spark: SparkSession, scans: Scans, predicates: Sequence[str]
 ) -> Iterator[tuple[str, Rows, Rows, SourceReport]]:
     """Return the rows of Spark's reader, our rows, and our report for each predicate.
 
     Spark evaluates a predicate with a difference again in a query of its own, which reads only its columns.
     """
-    with configured(spark, scans.case):
+    with apply_settings(spark, scans.case):
         expected = scans.expected(spark, predicates)
-        answers = scans.run_predicates(spark, list(expected)) if expected else {}
-        for asked, (rows, report) in answers.items():
-            theirs = expected[asked] if rows == expected[asked] else scans.alone(spark, asked)
-            yield asked, theirs, rows, report
+        ours = scans.run_predicates(spark, list(expected)) if expected else {}
+        for predicate, (rows, report) in ours.items():
+            theirs = expected[predicate] if rows == expected[predicate] else scans.expected_alone(spark, predicate)
+            yield predicate, theirs, rows, report
 
 
-def _flagged(frame: DataFrame, shown: str, predicates: Sequence[str]) -> DataFrame:
-    return frame.selectExpr(shown, *(f"({asked}) AS `p{n}`" for n, asked in enumerate(predicates)))
+def _with_results(frame: DataFrame, row_sql: str, predicates: Sequence[str]) -> DataFrame:
+    return frame.selectExpr(row_sql, *(f"({predicate}) AS `p{n}`" for n, predicate in enumerate(predicates)))
 
 
-def _counted(frame: DataFrame, predicates: Sequence[str]) -> dict[str, Rows]:
+def _matching_rows(frame: DataFrame, predicates: Sequence[str]) -> dict[str, Rows]:
     rows = frame.collect()
-    return {asked: Counter(row[0] for row in rows if row[1 + n] is True) for n, asked in enumerate(predicates)}
+    return {predicate: Counter(row[0] for row in rows if row[1 + n] is True) for n, predicate in enumerate(predicates)}
 
 
-def _raises(frame: DataFrame, shown: str, predicates: Sequence[str]) -> bool:
+def _raises(frame: DataFrame, row_sql: str, predicates: Sequence[str]) -> bool:
     try:
-        _flagged(frame, shown, predicates).collect()
+        _with_results(frame, row_sql, predicates).collect()
     except (PySparkException, Py4JJavaError):
         return True
     return False

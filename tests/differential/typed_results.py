@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame
 
 def rows_of(frame: DataFrame) -> list[str]:
     """Return the rows of a frame."""
-    return shown(tuple(row) for row in frame.collect())
+    return sorted_rows(tuple(row) for row in frame.collect())
 
 
-def shown(rows: Iterable[object]) -> list[str]:
+def sorted_rows(rows: Iterable[object]) -> list[str]:
     """Return rows as sorted strings."""
     return sorted(map(str, map(_plain, rows)))
 

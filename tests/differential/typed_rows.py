@@ -10,7 +10,7 @@ from decimal import ROUND_DOWN, Context, Decimal
 import pyarrow as pa
 from arrow_schemas import utc_arrow_schema
 from pyspark.sql import types as t
-from random_predicates import Leaf, predicate, quoted
+from random_predicates import Leaf, predicate, quote
 from values import DATES, DECIMALS, INTEGERS, text
 
 ROW = "row"
@@ -126,7 +126,7 @@ def _special(rng: random.Random, columns: Sequence[Leaf]) -> str:
     name, kind = rng.choice(columns)
     same = [other for other, other_kind in columns if other_kind == kind]
     if rng.random() < 0.15:
-        return f"{name} {_operator(rng)} {rng.choice(same)}" if not _nested(kind) else f"isnull({name})"
+        return f"{name} {_operator(rng)} {rng.choice(same)}" if not _is_nested(kind) else f"isnull({name})"
     match kind:
         case t.StringType():
             return _text_test(rng, name)
@@ -141,7 +141,7 @@ def _special(rng: random.Random, columns: Sequence[Leaf]) -> str:
     return f"{name} IS NOT NULL"
 
 
-def _nested(kind: t.DataType) -> bool:
+def _is_nested(kind: t.DataType) -> bool:
     return isinstance(kind, t.StructType)
 
 
@@ -153,12 +153,12 @@ def _text_test(rng: random.Random, name: str) -> str:
     content = text(rng).replace("\\", "")
     if rng.random() < 0.3:
         function = rng.choice(("startswith", "endswith", "contains"))
-        return f"{function}({name}, {quoted(content)})"
+        return f"{function}({name}, {quote(content)})"
     if rng.random() < 0.3:
-        items = ", ".join(quoted(text(rng).replace("\\", "")) for _ in range(rng.choice((1, 3, 40))))
+        items = ", ".join(quote(text(rng).replace("\\", "")) for _ in range(rng.choice((1, 3, 40))))
         return f"{name} {rng.choice(('', 'NOT '))}IN ({items}{rng.choice(('', '', ', NULL'))})"
     pattern = "".join(rng.choice((part, "%", "_", "/%", "/_", "//")) for part in content[:6].replace("/", "") or "%")
-    return f"{name} {rng.choice(('', 'NOT '))}LIKE {quoted(pattern)} ESCAPE '/'"
+    return f"{name} {rng.choice(('', 'NOT '))}LIKE {quote(pattern)} ESCAPE '/'"
 
 
 def _number_text(rng: random.Random) -> str:

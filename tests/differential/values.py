@@ -150,7 +150,7 @@ def text(rng: random.Random) -> str:
     return "".join(rng.choice(FRAGMENTS) for _ in range(rng.randint(0, 6)))
 
 
-def spoilt(rng: random.Random, written: str, odd: float) -> bytes:
+def encode_oddly(rng: random.Random, written: str, odd: float) -> bytes:
     """Return UTF-8, sometimes with invalid bytes."""
     raw = written.encode("utf-8", "surrogatepass")
     if rng.random() >= odd / 20:
