@@ -22,11 +22,11 @@ def environment(tmp_path: Path) -> Path:
     for name in ("library.py", "pyspark/__init__.py", "pyspark/jars/spark.jar"):
         (libraries / name).parent.mkdir(parents=True, exist_ok=True)
         (libraries / name).write_text("WHAT = 'packed'\n")
-    installed(place, "library", "1.0")
+    install_library(place, "library", "1.0")
     return place
 
 
-def installed(environment: Path, name: str, version: str) -> None:
+def install_library(environment: Path, name: str, version: str) -> None:
     """Write the metadata of an installed library, as pip does."""
     (libraries,) = environment.glob("lib/python3.*/site-packages")
     notes = libraries / f"{name}-{version}.dist-info"
@@ -53,7 +53,7 @@ def test_each_set_of_libraries_is_packed_once(environment: Path, tmp_path: Path)
     written = first.stat().st_mtime_ns
     assert environment_archive(environment, tmp_path) == first
     assert first.stat().st_mtime_ns == written
-    installed(environment, "another", "2.0")
+    install_library(environment, "another", "2.0")
     assert environment_archive(environment, tmp_path) != first
     assert environment_archive(environment, tmp_path, "/usr") not in (first, environment_archive(environment, tmp_path))
 

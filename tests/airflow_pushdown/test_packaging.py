@@ -67,7 +67,7 @@ def test_a_directory_that_others_can_write_to_raises(package: Path, tmp_path: Pa
         job_archive(cache, package)
 
 
-def imported(python: str, archive: Path, expression: str) -> str:
+def evaluate_in_archive(python: str, archive: Path, expression: str) -> str:
     """Return the value of an expression in a Python that has only the archive. `c` is the contract."""
     code = f"import sys; sys.path.insert(0, {str(archive)!r}); import pushdown_spark.contract as c; print({expression})"
     run = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True, cwd=archive.parent)
@@ -76,11 +76,13 @@ def imported(python: str, archive: Path, expression: str) -> str:
 
 def test_the_job_can_be_imported_from_the_archive_alone(tmp_path: Path, spark_python: str) -> None:
     archive = job_archive(tmp_path / "cache")
-    assert imported(spark_python, archive, "c.__file__").startswith(str(archive))
+    assert evaluate_in_archive(spark_python, archive, "c.__file__").startswith(str(archive))
 
 
 def test_the_same_python_version_imports_the_compiled_code(tmp_path: Path, spark_python: str) -> None:
-    assert imported(spark_python, job_archive(tmp_path / "cache"), "c.__file__").endswith("contract/__init__.pyc")
+    assert evaluate_in_archive(spark_python, job_archive(tmp_path / "cache"), "c.__file__").endswith(
+        "contract/__init__.pyc"
+    )
 
 
 def test_another_python_version_imports_the_source(
@@ -88,7 +90,7 @@ def test_another_python_version_imports_the_source(
 ) -> None:
     monkeypatch.setattr("importlib.util.MAGIC_NUMBER", b"\x01\x02\r\n")
     archive = job_archive(tmp_path / "cache")
-    assert imported(spark_python, archive, "c.__file__").endswith("contract/__init__.py")
+    assert evaluate_in_archive(spark_python, archive, "c.__file__").endswith("contract/__init__.py")
 
 
 def test_tracebacks_of_compiled_code_show_source_lines(tmp_path: Path, spark_python: str) -> None:

@@ -97,7 +97,7 @@ def tiny_disk(data: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def prepared(
+def demo_root(
     data: Path, local_spark: str, spark_python: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Path:
     if request.node.callspec.params["file"].stem == "disk_full":
@@ -126,7 +126,9 @@ def listing(data: Path) -> set[str]:
     "file",
     [pytest.param(file, id=file.stem, marks=pytest.mark.nightly if file.stem in NIGHTLY else ()) for file in FILES],
 )
-def test_the_dag_fails_with_the_expected_error(file: Path, prepared: Path, register_dag: Callable[[DAG], None]) -> None:
+def test_the_dag_fails_with_the_expected_error(
+    file: Path, demo_root: Path, register_dag: Callable[[DAG], None]
+) -> None:
     module = load(file)
     dag = module.dag
     expected_type, fragment = module.EXPECTED
@@ -137,7 +139,7 @@ def test_the_dag_fails_with_the_expected_error(file: Path, prepared: Path, regis
 
     dag.get_task("scan").on_failure_callback = [remember]  # type: ignore[union-attr]
     register_dag(dag)
-    before = listing(prepared)
+    before = listing(demo_root)
     run = dag.test(logical_date=datetime(2026, 1, 1, tzinfo=UTC))
 
     assert run.state == "failed"
@@ -146,7 +148,7 @@ def test_the_dag_fails_with_the_expected_error(file: Path, prepared: Path, regis
     assert isinstance(error, PushdownTaskError)
     assert fragment in str(error)
     assert "\n" not in str(error)
-    assert listing(prepared) == before
+    assert listing(demo_root) == before
     (instance,) = run.get_task_instances()
     pushed = instance.xcom_pull(task_ids="scan", key="return_value")
     if file.stem in WITHOUT_RESULT:

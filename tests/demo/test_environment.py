@@ -14,7 +14,7 @@ from demo.environment import AIRFLOW_ENVIRONMENT, DEMO, ROOT, SPARK_ENVIRONMENT
 
 
 @pytest.fixture
-def sourced(tmp_path: Path) -> dict[str, str]:
+def shell_environment(tmp_path: Path) -> dict[str, str]:
     """Return the environment of a shell that sourced the file, with another SPARK_HOME set before."""
     script = subprocess.run(
         [sys.executable, "-m", "demo.environment"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -30,22 +30,22 @@ def sourced(tmp_path: Path) -> dict[str, str]:
     return dict(json.loads((tmp_path / "out").read_text()))
 
 
-def test_airflow_finds_its_home_its_dags_and_spark(sourced: dict[str, str]) -> None:
-    assert sourced["AIRFLOW_HOME"] == str(DEMO / "airflow")
-    assert sourced["AIRFLOW__CORE__DAGS_FOLDER"] == str(ROOT / "dags")
-    assert json.loads(sourced["AIRFLOW_CONN_SPARK_DEFAULT"])["host"] == "local[2]"
-    assert sourced["PYSPARK_PYTHON"] == str(SPARK_ENVIRONMENT / "bin" / "python")
+def test_airflow_finds_its_home_its_dags_and_spark(shell_environment: dict[str, str]) -> None:
+    assert shell_environment["AIRFLOW_HOME"] == str(DEMO / "airflow")
+    assert shell_environment["AIRFLOW__CORE__DAGS_FOLDER"] == str(ROOT / "dags")
+    assert json.loads(shell_environment["AIRFLOW_CONN_SPARK_DEFAULT"])["host"] == "local[2]"
+    assert shell_environment["PYSPARK_PYTHON"] == str(SPARK_ENVIRONMENT / "bin" / "python")
 
 
-def test_both_environments_precede_the_existing_path(sourced: dict[str, str]) -> None:
+def test_both_environments_precede_the_existing_path(shell_environment: dict[str, str]) -> None:
     own = [str(AIRFLOW_ENVIRONMENT / "bin"), str(SPARK_ENVIRONMENT / "bin")]
-    assert sourced["PATH"].split(os.pathsep) == [*own, *os.environ["PATH"].split(os.pathsep)]
+    assert shell_environment["PATH"].split(os.pathsep) == [*own, *os.environ["PATH"].split(os.pathsep)]
 
 
-def test_java_home_has_a_java_that_starts(sourced: dict[str, str]) -> None:
-    java = Path(sourced["JAVA_HOME"]) / "bin" / "java"
+def test_java_home_has_a_java_that_starts(shell_environment: dict[str, str]) -> None:
+    java = Path(shell_environment["JAVA_HOME"]) / "bin" / "java"
     assert subprocess.run([java, "-version"], capture_output=True, check=False).returncode == 0
 
 
-def test_spark_home_is_unset(sourced: dict[str, str]) -> None:
-    assert "SPARK_HOME" not in sourced
+def test_spark_home_is_unset(shell_environment: dict[str, str]) -> None:
+    assert "SPARK_HOME" not in shell_environment

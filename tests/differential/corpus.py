@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from corpus_predicates import corpus_predicates
-from drawn_options import ZONES, random_options
 from oracle import row_text
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
+from random_options import ZONES, random_options
 from session_settings import PUSHDOWN_OFF, session_settings
 
 from pushdown_spark.contract import SourceFormat

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import csv_lines
 import json_lines
-from drawn_options import random_options, random_settings
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
+from random_options import random_options, random_settings
 from random_predicates import leaves, predicate
 from session_settings import session_settings
 

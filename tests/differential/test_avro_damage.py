@@ -95,7 +95,7 @@ def record(rng: random.Random, number: int) -> dict[str, object]:
     }
 
 
-def sound(rng: random.Random, codec: str, path: Path) -> bytes:
+def intact_file(rng: random.Random, codec: str, path: Path) -> bytes:
     """Return an intact file with every type and about ten blocks."""
     records = [record(rng, number) for number in range(ROWS)]
     with path.open("wb") as file:
@@ -106,7 +106,7 @@ def sound(rng: random.Random, codec: str, path: Path) -> bytes:
     return path.read_bytes()
 
 
-FORMAT = DamagedFormat(avro_damage.__file__, ".avro", sound, regions, queries(), TYPED)
+FORMAT = DamagedFormat(avro_damage.__file__, ".avro", intact_file, regions, queries(), TYPED)
 
 
 def tolerant(spark: SparkSession) -> AbstractContextManager[None]:

@@ -65,7 +65,7 @@ def queries() -> dict[str, OrcQuery]:
     }
 
 
-def sound(rng: random.Random, codec: str, path: Path) -> bytes:
+def intact_file(rng: random.Random, codec: str, path: Path) -> bytes:
     """Return an intact file with every type and four row groups."""
     table = table_of(rng, SCHEMA, ROWS, 0, Times(early_fractions=False))
     orc.write_table(
@@ -79,7 +79,7 @@ def sound(rng: random.Random, codec: str, path: Path) -> bytes:
     return path.read_bytes()
 
 
-FORMAT = DamagedFormat(orc_damage.__file__, ".orc", sound, regions, queries(), TYPED)
+FORMAT = DamagedFormat(orc_damage.__file__, ".orc", intact_file, regions, queries(), TYPED)
 
 
 def tolerant(spark: SparkSession) -> AbstractContextManager[None]:

@@ -45,7 +45,7 @@ def queries() -> dict[str, ParquetQuery]:
     }
 
 
-def sound(rng: random.Random, codec: str, path: Path) -> bytes:
+def intact_file(rng: random.Random, codec: str, path: Path) -> bytes:
     """Write a sound file with small pages, several row groups and all indexes."""
     rows = range(ROWS)
     table = pa.table(
@@ -64,7 +64,7 @@ def sound(rng: random.Random, codec: str, path: Path) -> bytes:
     return path.read_bytes()
 
 
-FORMAT = DamagedFormat(parquet_damage.__file__, ".parquet", sound, regions, queries(), TYPED)
+FORMAT = DamagedFormat(parquet_damage.__file__, ".parquet", intact_file, regions, queries(), TYPED)
 
 
 def spark_rows(spark: SparkSession, path: Path) -> list[dict[str, object]] | None:

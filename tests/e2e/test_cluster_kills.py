@@ -137,7 +137,7 @@ def local() -> Iterator[Local]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(local: Local) -> Counter[Row]:
+def expected_rows(local: Local) -> Counter[Row]:
     """Return the rows of an undisturbed run."""
     rows = Scan(local, 1).rows()
     assert rows.total() == 2490
@@ -145,7 +145,7 @@ def undisturbed(local: Local) -> Counter[Row]:
 
 
 @pytest.fixture
-def slowly(local: Local, undisturbed: Counter[Row]) -> Iterator[None]:
+def slowly(local: Local, expected_rows: Counter[Row]) -> Iterator[None]:
     """Slow the rows down during a test. The runs of a failed test finish afterward."""
     set_pace(local, SECONDS_PER_ROW)
     yield
@@ -184,7 +184,7 @@ def worker_of(local: Local) -> Program:
 
 @pytest.mark.usefixtures("slowly")
 def test_marking_a_task_as_failed_ends_its_job_and_the_task_can_be_cleared(
-    local: Local, undisturbed: Counter[Row]
+    local: Local, expected_rows: Counter[Row]
 ) -> None:
     scan, api = Scan(local, 2), local.deployment.api
     traces = scan.in_its_middle()
@@ -196,13 +196,13 @@ def test_marking_a_task_as_failed_ends_its_job_and_the_task_can_be_cleared(
     assert scan.staged() == []
     set_pace(local, 0)
     api.clear_task(scan.dag, scan.run_id, TASK)
-    assert scan.rows() == undisturbed
+    assert scan.rows() == expected_rows
     assert scan.attempt > 1
 
 
 @pytest.mark.usefixtures("slowly")
 def test_sigkill_of_a_task_closes_its_snapshot_and_partition_connections(
-    local: Local, undisturbed: Counter[Row]
+    local: Local, expected_rows: Counter[Row]
 ) -> None:
     scan = Scan(local, 6, COPY)
     traces = scan.in_its_middle()
@@ -210,35 +210,35 @@ def test_sigkill_of_a_task_closes_its_snapshot_and_partition_connections(
 
     the(traces, DRIVER_JVM).parent().kill()
 
-    assert scan.rows_after(traces) == undisturbed
+    assert scan.rows_after(traces) == expected_rows
     assert scan.attempt > 1
 
 
 @pytest.mark.usefixtures("slowly")
-def test_a_killed_driver_ends_its_job_and_the_task_is_retried(local: Local, undisturbed: Counter[Row]) -> None:
+def test_a_killed_driver_ends_its_job_and_the_task_is_retried(local: Local, expected_rows: Counter[Row]) -> None:
     scan = Scan(local, 3)
     traces = scan.in_its_middle()
 
     the(traces, DRIVER_JVM).kill()
 
-    assert scan.rows_after(traces) == undisturbed
+    assert scan.rows_after(traces) == expected_rows
     assert scan.attempt > 1
 
 
 @pytest.mark.usefixtures("slowly")
-def test_another_spark_worker_repeats_the_tasks_of_a_killed_worker(local: Local, undisturbed: Counter[Row]) -> None:
+def test_another_spark_worker_repeats_the_tasks_of_a_killed_worker(local: Local, expected_rows: Counter[Row]) -> None:
     scan = Scan(local, 5)
     traces = scan.in_its_middle()
 
     local.programs.kill(worker_of(local))
 
-    assert scan.rows_after(Traces(connections=traces.connections)) == undisturbed
+    assert scan.rows_after(Traces(connections=traces.connections)) == expected_rows
     assert scan.attempt == 1
 
 
 @pytest.mark.usefixtures("slowly")
 def test_another_scheduler_ends_the_scan_of_a_killed_scheduler_and_retries_it(
-    local: Local, undisturbed: Counter[Row]
+    local: Local, expected_rows: Counter[Row]
 ) -> None:
     scan = Scan(local, 4)
     traces = scan.in_its_middle()
@@ -253,5 +253,5 @@ def test_another_scheduler_ends_the_scan_of_a_killed_scheduler_and_retries_it(
         AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT=str(free_port()),
     )
 
-    assert scan.rows_after(traces) == undisturbed
+    assert scan.rows_after(traces) == expected_rows
     assert scan.attempt > 1

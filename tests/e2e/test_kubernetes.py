@@ -113,7 +113,7 @@ def files(tmp_path: Path) -> list[Path]:
     return list((tmp_path / "exchange").rglob("*.json"))
 
 
-def submitted(hook: PushdownSubmitHook) -> tuple[str, str]:
+def submit(hook: PushdownSubmitHook) -> tuple[str, str]:
     """Submit a job. Return the id of its driver and the name of the pod."""
     hook.submit()
     driver_id = str(hook.driver_id)
@@ -129,7 +129,7 @@ def test_a_driver_pod_has_the_program_the_tag_and_a_reference_to_the_key(
     make_hook: MakeHook, api: KubernetesApi, tmp_path: Path
 ) -> None:
     hook = make_hook()
-    _, name = submitted(hook)
+    _, name = submit(hook)
     hook.release()
 
     pod = api.pods()[name]
@@ -151,7 +151,7 @@ def test_the_result_of_a_driver_that_has_succeeded_is_returned_and_its_pod_delet
     make_hook: MakeHook, api: KubernetesApi, tmp_path: Path
 ) -> None:
     hook = make_hook()
-    driver_id, name = submitted(hook)
+    driver_id, name = submit(hook)
     assert hook.phase_of(driver_id) is DriverPhase.ACTIVE
     write_result(hook, JobResult(rows=3))
     api.set_phase(name, "Succeeded")
@@ -168,7 +168,7 @@ def test_a_driver_without_a_result_is_an_error_with_the_phase_of_its_pod(
     make_hook: MakeHook, api: KubernetesApi, phase: str | None
 ) -> None:
     hook = make_hook()
-    driver_id, name = submitted(hook)
+    driver_id, name = submit(hook)
     if phase is None:
         api.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/{name}")
     else:
@@ -221,7 +221,7 @@ def test_a_driver_and_an_executor_run_in_their_pods(
     make_hook: MakeHook, api: KubernetesApi, kubelet: Kubelet, tmp_path: Path
 ) -> None:
     hook = real_job(make_hook, api, tmp_path)
-    driver_id, name = submitted(hook)
+    driver_id, name = submit(hook)
 
     hook.wait_for_driver(driver_id)
 
@@ -243,7 +243,7 @@ def test_the_driver_of_a_killed_task_ends_with_its_pod(
     make_hook: MakeHook, api: KubernetesApi, kubelet: Kubelet, tmp_path: Path
 ) -> None:
     hook = real_job(make_hook, api, tmp_path)
-    _, name = submitted(hook)
+    _, name = submit(hook)
     wait_for("the driver", lambda: kubelet.is_running(name), SECONDS)
     hook.on_kill()
     hook.release()
@@ -254,7 +254,7 @@ def test_the_driver_of_a_killed_task_ends_with_its_pod(
 
 def test_a_killed_driver_is_an_error(make_hook: MakeHook, api: KubernetesApi, kubelet: Kubelet, tmp_path: Path) -> None:
     hook = real_job(make_hook, api, tmp_path)
-    driver_id, name = submitted(hook)
+    driver_id, name = submit(hook)
     wait_for("the driver", lambda: kubelet.is_running(name), SECONDS)
     kubelet.kill(name)
     hook.wait_for_driver(driver_id)
@@ -264,7 +264,7 @@ def test_a_killed_driver_is_an_error(make_hook: MakeHook, api: KubernetesApi, ku
 
 def test_a_killed_task_deletes_its_pod_and_its_files(make_hook: MakeHook, api: KubernetesApi, tmp_path: Path) -> None:
     hook = make_hook()
-    submitted(hook)
+    submit(hook)
     hook.on_kill()
     hook.release()
     assert api.pods() == {}
@@ -290,22 +290,22 @@ def test_a_retry_continues_with_the_pod_of_a_killed_worker(make_hook: MakeHook, 
 
 
 def test_a_cleared_task_deletes_the_earlier_pod(make_hook: MakeHook, api: KubernetesApi) -> None:
-    submitted(make_hook("0 now"))
+    submit(make_hook("0 now"))
     cleared = make_hook("1 now")
     assert cleared.earlier_driver() is None
     assert api.pods() == {}
 
 
 def test_a_try_that_does_not_continue_replaces_the_earlier_pod(make_hook: MakeHook, api: KubernetesApi) -> None:
-    _, first = submitted(make_hook())
-    _, second = submitted(make_hook())
+    _, first = submit(make_hook())
+    _, second = submit(make_hook())
     assert first != second
     assert set(api.pods()) == {second}
 
 
 def test_a_trigger_waits_for_the_end_of_a_pod(make_hook: MakeHook, api: KubernetesApi) -> None:
     hook = make_hook()
-    driver_id, name = submitted(hook)
+    driver_id, name = submit(hook)
     drivers = hook.drivers()
     assert drivers is not None
     trigger = DriverTrigger(drivers.kind, drivers.settings(), driver_id, list(hook.exchange_place), 0.2)
@@ -329,7 +329,7 @@ def test_a_trigger_deletes_the_pod_of_a_task_that_a_user_has_cleared(
     make_hook: MakeHook, api: KubernetesApi, tmp_path: Path
 ) -> None:
     hook = make_hook()
-    driver_id, _ = submitted(hook)
+    driver_id, _ = submit(hook)
     drivers = hook.drivers()
     assert drivers is not None
     trigger = DriverTrigger(drivers.kind, drivers.settings(), driver_id, list(hook.exchange_place), 0.2)
@@ -341,7 +341,7 @@ def test_a_trigger_deletes_the_pod_of_a_task_that_a_user_has_cleared(
 def test_an_api_server_that_denies_access_does_not_lead_to_a_second_driver(
     make_hook: MakeHook, api: KubernetesApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver_id, name = submitted(make_hook())
+    driver_id, name = submit(make_hook())
     configuration = json.loads(api.kubeconfig.read_text())
     configuration["users"][0]["user"]["token"] = "another"
     (tmp_path / "other.json").write_text(json.dumps(configuration))
@@ -354,7 +354,7 @@ def test_an_api_server_that_denies_access_does_not_lead_to_a_second_driver(
 def test_an_api_server_that_is_away_does_not_lead_to_a_second_driver(
     make_hook: MakeHook, tmp_path: Path, api: KubernetesApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver_id, _ = submitted(make_hook())
+    driver_id, _ = submit(make_hook())
     configuration = json.loads(api.kubeconfig.read_text())
     configuration["clusters"][0]["cluster"]["server"] = f"https://{HOST}:{free_port()}"
     (tmp_path / "other.json").write_text(json.dumps(configuration))

@@ -166,7 +166,7 @@ def run_server(kind: type[CloudStore], directory: Path) -> Iterator[CloudStore]:
 
 
 @contextmanager
-def mounted(spark: SparkSession, store: CloudStore, folder: Path) -> Iterator[None]:
+def mount(spark: SparkSession, store: CloudStore, folder: Path) -> Iterator[None]:
     """Let Hadoop show a local directory as `data` in the bucket, and give it the settings of the server.
 
     Hadoop keeps the opened file system, so that Spark lists and reads it without the classes for the store.

@@ -66,7 +66,7 @@ def rows(output: Path) -> list[int]:
     return sorted(json.loads(line)["id"] for line in lines)
 
 
-def hidden(directory: Path) -> Iterator[str]:
+def hidden_names(directory: Path) -> Iterator[str]:
     return (path.name for path in directory.rglob(".*.pushdown"))
 
 
@@ -95,7 +95,7 @@ def test_a_retry_after_a_failed_scan_leaves_what_one_run_leaves(tmp_path: Path, 
     assert (summary.is_from_earlier_try, summary.files, summary.columns) == (True, 1, {"id": "int", "t": "string"})
     assert sorted(path.name for path in (out / "a").iterdir()) == files
     assert (rows(out / "a"), rows(out / "b"), rows(out / "c")) == ([2, 3], [1, 2, 3], [1, 2, 3])
-    assert list(hidden(tmp_path)) == [], "a job that succeeds leaves no record"
+    assert list(hidden_names(tmp_path)) == [], "a job that succeeds leaves no record"
     assert "a: 2 rows written to " in render_text(second)
     assert JobResult.from_xcom(second.as_xcom()) == second
     assert second.of_scan("a").sources == {}, "nothing was read again"

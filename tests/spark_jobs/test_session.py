@@ -417,7 +417,7 @@ INTERVAL = IntervalSpec(
 
 
 @pytest.fixture
-def timed(spark: SparkSession, tmp_path: Path) -> PushdownSession:
+def interval_session(spark: SparkSession, tmp_path: Path) -> PushdownSession:
     """A source whose rows 1 and 2 are in the interval."""
     times = ("2025-12-31T23:59:59.999Z", "2026-01-01T00:00:00Z", "2026-01-01T22:59:59.999999Z", "2026-01-01T23:00:00Z")
     lines = (f'{{"id":{number},"at":"{time}"}}\n' for number, time in enumerate(times))
@@ -434,19 +434,22 @@ def timed(spark: SparkSession, tmp_path: Path) -> PushdownSession:
     ],
 )
 def test_rows_are_in_the_interval_whatever_the_predicate(
-    timed: PushdownSession, where: str | None, rows: list[str]
+    interval_session: PushdownSession, where: str | None, rows: list[str]
 ) -> None:
     assert (
-        timed.query(QuerySpec(source="data", columns=("id",), where=where, interval=INTERVAL)).run(sorted_rows) == rows
+        interval_session.query(QuerySpec(source="data", columns=("id",), where=where, interval=INTERVAL)).run(
+            sorted_rows
+        )
+        == rows
     )
 
 
-def test_a_predicate_that_leaves_its_parentheses_is_an_error(timed: PushdownSession) -> None:
+def test_a_predicate_that_leaves_its_parentheses_is_an_error(interval_session: PushdownSession) -> None:
     with pytest.raises(BadPredicateError, match=r"^where: "):
-        timed.query(QuerySpec(source="data", where="id = 1) OR (id = 3", interval=INTERVAL))
+        interval_session.query(QuerySpec(source="data", where="id = 1) OR (id = 3", interval=INTERVAL))
 
 
-def test_an_interval_of_an_expression_is_an_error(timed: PushdownSession) -> None:
+def test_an_interval_of_an_expression_is_an_error(interval_session: PushdownSession) -> None:
     interval = INTERVAL.model_copy(update={"column": "id = 3 OR at"})
     with pytest.raises(BadSpecError, match=r"^data_interval: 'id = 3 OR at' is not the name of a column"):
-        timed.query(QuerySpec(source="data", interval=interval))
+        interval_session.query(QuerySpec(source="data", interval=interval))

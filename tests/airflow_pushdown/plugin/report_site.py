@@ -85,7 +85,7 @@ def api_server(root: Path, scratch: Path) -> Iterator[Site]:
         "AIRFLOW__API_AUTH__JWT_SECRET": "a secret of this test alone, long enough for HS512 which wants sixty-four",
         "AIRFLOW__API__SECRET_KEY": "a secret of this test alone",
         "AIRFLOW__API__BASE_URL": site.address,
-        "PYTHONPATH": os.pathsep.join(map(str, (_installed(root, scratch), root, root / "spark_jobs"))),
+        "PYTHONPATH": os.pathsep.join(map(str, (_install_metadata(root, scratch), root, root / "spark_jobs"))),
     }
     command = ["api-server", "--host", "127.0.0.1", "--port", site.address.rpartition(":")[2], "--workers", "1"]
     log = scratch / "api-server.log"
@@ -101,7 +101,7 @@ def api_server(root: Path, scratch: Path) -> Iterator[Site]:
         process.wait(300)
 
 
-def _installed(root: Path, scratch: Path) -> Path:
+def _install_metadata(root: Path, scratch: Path) -> Path:
     """Write the metadata of an installed package, by which Airflow finds the plugin. Return its directory."""
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
     described = scratch / "site" / f"airflow_pushdown-{airflow_pushdown.__version__}.dist-info"
@@ -152,10 +152,10 @@ class RecordedReport(PushdownScanOperator):
     """An operator that returns the report in `reports/` which has the name of its path."""
 
     def _run(self, context: Context) -> JobResult:
-        return recorded(str(self.path))
+        return stored_result(str(self.path))
 
 
-def recorded(name: str) -> JobResult:
+def stored_result(name: str) -> JobResult:
     """Return a report that a real job left. `make_reports.py` makes them."""
     return JobResult.from_xcom(json.loads((REPORTS / f"{name}.json").read_text("utf-8")))
 

@@ -15,7 +15,7 @@ MANY = "abcdefghijklmnopqrst"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def joined(left: JoinTree, right: JoinTree, **facts: object) -> JoinTree:
+def join(left: JoinTree, right: JoinTree, **facts: object) -> JoinTree:
     return JoinTree.model_validate({"kind": "INNER", "left": left, "right": right, **facts})
 
 
@@ -23,17 +23,17 @@ def left_deep(names: str) -> JoinTree:
     first, *others = (JoinTree(relation=name) for name in names)
     tree = first
     for other in others:
-        tree = joined(tree, other, condition=f"a.key = {other.relation}.key")
+        tree = join(tree, other, condition=f"a.key = {other.relation}.key")
     return tree
 
 
 A, B, C = (JoinTree(relation=name, source=source) for name, source in (("a", "flights"), ("b", "B"), ("c<d>", None)))
-BEFORE = joined(joined(A, B, estimated=7e6), C, condition="b.x < c.y", estimated=12.0)
-AFTER = joined(joined(B, C, actual=3), A, condition="b.x < c.y", estimated=12.0, actual=240)
+BEFORE = join(join(A, B, estimated=7e6), C, condition="b.x < c.y", estimated=12.0)
+AFTER = join(join(B, C, actual=3), A, condition="b.x < c.y", estimated=12.0, actual=240)
 REPORT = JoinReport(before=BEFORE, after=AFTER, reason="fewer rows & less", reordered=True, star=("b", "a", "c"))
 
 
-def parsed(drawn: TreeDrawing) -> ElementTree.Element:
+def parse(drawn: TreeDrawing) -> ElementTree.Element:
     return ElementTree.fromstring(f'<svg xmlns="{SVG[1:-1]}">{drawn.content}</svg>')
 
 
@@ -42,7 +42,7 @@ def labels(root: ElementTree.Element, name: str = "text") -> list[str]:
 
 
 def test_each_tree_has_its_nodes_conditions_and_rows() -> None:
-    before, after = map(parsed, tree_drawings(REPORT))
+    before, after = map(parse, tree_drawings(REPORT))
     for root in (before, after):
         assert len([group for group in root.iter(f"{SVG}g") if "node" in group.get("class", "")]) == 5
         assert len(list(root.iter(f"{SVG}path"))) == 4
@@ -54,16 +54,16 @@ def test_each_tree_has_its_nodes_conditions_and_rows() -> None:
 
 
 def test_an_estimate_that_is_far_off_is_marked() -> None:
-    wrong = [group for group in parsed(tree_drawings(REPORT)[1]).iter(f"{SVG}g") if "wrong" in group.get("class", "")]
+    wrong = [group for group in parse(tree_drawings(REPORT)[1]).iter(f"{SVG}g") if "wrong" in group.get("class", "")]
     assert [labels(group)[0] for group in wrong] == ["INNER JOIN"]
 
 
 def test_the_fewest_relations_that_explain_the_new_order_moved() -> None:
     assert moved_nodes(left_deep("fabcde"), left_deep("feabcd")) == {frozenset("e")}
     assert moved_nodes(left_deep("feabcd"), left_deep("fabcde")) == {frozenset("e")}
-    bushy = joined(left_deep("ab"), left_deep("cd"))
+    bushy = join(left_deep("ab"), left_deep("cd"))
     assert moved_nodes(bushy, left_deep("abcd")) == {frozenset("cd")}
-    drawn = parsed(tree_drawings(REPORT)[1])
+    drawn = parse(tree_drawings(REPORT)[1])
     assert sum("moved" in group.get("class", "") for group in drawn.iter(f"{SVG}g")) == 1
 
 
@@ -75,7 +75,7 @@ def test_one_tree_is_drawn_if_the_order_stayed() -> None:
 @pytest.mark.parametrize("relations", [2, 8, 20])
 def test_boxes_do_not_overlap_and_stay_inside(relations: int) -> None:
     chain = left_deep("abcdefghijklmnopqrstuvwxyz"[:relations])
-    for tree in (chain, joined(chain, chain, condition="a.long_name_of_a_key = b.another_long_name AND c.x = d.y")):
+    for tree in (chain, join(chain, chain, condition="a.long_name_of_a_key = b.another_long_name AND c.x = d.y")):
         root, width, height = layout(tree, has_run=True)
         boxes = list(root.boxes())
         assert not [(one, other) for one in boxes for other in boxes if one is not other and overlap(one, other)]
@@ -100,7 +100,7 @@ def test_a_tree_is_also_a_list_of_steps() -> None:
 
 
 def test_steps_within_steps_are_the_smaller_side_of_a_join() -> None:
-    steps = join_steps(joined(left_deep("ab"), joined(left_deep("cde"), left_deep("fg"), kind="LEFT")), ())
+    steps = join_steps(join(left_deep("ab"), join(left_deep("cde"), left_deep("fg"), kind="LEFT")), ())
     assert [step.join for step in steps[3:]] == ["LEFT JOIN", "INNER JOIN with the left side"]
     assert names(steps) == ["c", "d", "e", ["f", "g"], ["a", "b"]]
 

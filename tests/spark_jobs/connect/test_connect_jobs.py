@@ -94,7 +94,7 @@ def ids(output: Path) -> list[int]:
     return sorted(pq.read_table(output)["id"].to_pylist())
 
 
-def hidden(output: Path) -> list[Path]:
+def hidden_files(output: Path) -> list[Path]:
     return list(output.parent.glob(".*.pushdown/**/*"))
 
 
@@ -109,7 +109,7 @@ def test_rows_are_written_and_a_retry_replaces_its_own(run: Run, events: Path, t
     assert result.output_summary is not None
     assert result.output_summary.files == len(list(out.glob("part-*")))
     result = run(scan(events, "kind = 'rare' AND id > 200", out, mode="append"))
-    assert (result.rows, ids(out), hidden(out)) == (2, [207, 307], [])
+    assert (result.rows, ids(out), hidden_files(out)) == (2, [207, 307], [])
     assert result.sources["source"].reason == "over Spark Connect, only reader='pushdown' searches lines"
 
 
@@ -126,17 +126,17 @@ def test_a_failed_check_keeps_the_partitions_of_an_earlier_run(run: Run, events:
     assert failed.error is not None
     assert failed.error.code is ErrorCode.CHECK_FAILED
     assert len(ids(out)) == 400
-    assert hidden(out) == []
+    assert hidden_files(out) == []
 
 
-def staged(output: Path) -> bool:
+def has_staged_rows(output: Path) -> bool:
     """Return whether the server has begun to write rows."""
     return any(path.is_dir() for path in output.parent.glob(".*.pushdown/staging-*/*"))
 
 
 def start_and_kill(process: subprocess.Popen[str], output: Path, number: signal.Signals) -> None:
     end = time.monotonic() + 60
-    while not staged(output):
+    while not has_staged_rows(output):
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -157,7 +157,7 @@ def test_a_stopped_job_leaves_no_rows(
     assert not out.exists()
     # A task of the server may end after the job, and leave its hidden file to the next attempt.
     assert run(scan(events, "id = 8", out)).error is None
-    assert (ids(out), hidden(out)) == ([8], [])
+    assert (ids(out), hidden_files(out)) == ([8], [])
 
 
 def test_a_retry_after_a_killed_job_leaves_its_own_rows(

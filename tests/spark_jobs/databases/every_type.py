@@ -168,7 +168,7 @@ def sqlite_file(directory: Path, *statements: str) -> dict[str, object]:
     return {"kind": "sqlite", "database": str(path)}
 
 
-def loaded(server: Server | None, directory: Path) -> tuple[EveryType, dict[str, object]]:
+def create_tables(server: Server | None, directory: Path) -> tuple[EveryType, dict[str, object]]:
     """Create the table in a server's database or in a new SQLite file. Return it with its connection."""
     if server is None:
         return SQLITE, sqlite_file(directory, *SQLITE.definition)

@@ -61,7 +61,7 @@ def sent(rows: Sequence[Row], first: int) -> bytes:
     return b"".join(made) + END
 
 
-def received(stream: io.BytesIO) -> list[Row]:
+def parse_rows(stream: io.BytesIO) -> list[Row]:
     """Return the rows as pyarrow reads the decoded lines."""
     parse = csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
     convert = csv.ConvertOptions(
@@ -92,19 +92,19 @@ def test_decoded_rows_equal_the_sent_rows(seed: int) -> None:
     numbers = (None, 0, -5, 123_456_789)
     rows = [(chance.choice(numbers), some_bytes(chance)) for _ in range(chance.choice((0, 1, 3, 60, 700)))]
     cuts = [chance.choice((1, 7, 100, 4096, 70_000, 1 << 20)) for _ in range(50)]
-    assert received(Cut(sent(rows, chance.randrange(256)), cuts)) == rows
+    assert parse_rows(Cut(sent(rows, chance.randrange(256)), cuts)) == rows
 
 
 def test_rows_larger_than_a_packet_are_decoded_between_small_rows() -> None:
     rows: list[Row] = [(1, b"a"), (2, b"x" * LARGEST), (3, b"b"), (4, b"y" * (2 * LARGEST - 20)), (5, None)]
-    assert received(Cut(sent(rows, 0), [1 << 20])) == rows
+    assert parse_rows(Cut(sent(rows, 0), [1 << 20])) == rows
 
 
 @pytest.mark.parametrize("size", [LARGEST - 5, LARGEST - 4, LARGEST, LARGEST + 1])
 def test_rows_at_the_limit_of_one_packet_are_complete(size: int) -> None:
     """A row of one packet's size has a short length prefix, although its packet is followed by another."""
     rows: list[Row] = [(12345, b"x" * (size - len('12345,""'))), (2, b"b")]
-    assert received(Cut(sent(rows, 0), [1 << 20])) == rows
+    assert parse_rows(Cut(sent(rows, 0), [1 << 20])) == rows
 
 
 @pytest.mark.parametrize(

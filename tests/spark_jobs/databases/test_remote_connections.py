@@ -73,12 +73,12 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 
 @contextmanager
-def relayed(server: Server, *budgets: int | None) -> Iterator[DatabaseAddress]:
-    relay = Relay(server.port, list(budgets))
+def relay(server: Server, *budgets: int | None) -> Iterator[DatabaseAddress]:
+    opened = Relay(server.port, list(budgets))
     yield address_of(
-        RemoteConnection.model_validate(server.connection(port=relay.port, tls={"mode": "disable"}, connect_timeout=5))
+        RemoteConnection.model_validate(server.connection(port=opened.port, tls={"mode": "disable"}, connect_timeout=5))
     )
-    relay.close()
+    opened.close()
 
 
 def reading(address: DatabaseAddress, counts: list[PartitionMetrics]) -> Callable[[], Iterator[pa.RecordBatch]]:
@@ -90,7 +90,7 @@ def reading(address: DatabaseAddress, counts: list[PartitionMetrics]) -> Callabl
 
 def test_a_connection_lost_before_the_first_row_is_reopened(server: Server) -> None:
     counts: list[PartitionMetrics] = []
-    with relayed(server, 1, 60) as address:
+    with relay(server, 1, 60) as address:
         batches = list(reading(address, counts)())
     keys = sorted(key for batch in batches for key in batch.column(0).to_pylist())
     assert keys == list(range(1, ROWS + 1))
@@ -99,7 +99,7 @@ def test_a_connection_lost_before_the_first_row_is_reopened(server: Server) -> N
 
 
 def test_a_connection_that_is_lost_every_time_raises(server: Server) -> None:
-    with relayed(server, 1, 1, 1, 1) as address, pytest.raises(LostConnectionError) as caught:
+    with relay(server, 1, 1, 1, 1) as address, pytest.raises(LostConnectionError) as caught:
         list(reading(address, [])())
     assert "\n" not in str(caught.value)
     assert server.password not in str(caught.value)
@@ -110,7 +110,7 @@ def test_a_connection_lost_after_the_first_row_fails_the_task(server: Server) ->
     counts: list[PartitionMetrics] = []
     # PostgreSQL's driver asks for the types of the database over a connection of its own.
     before = (None,) if server.kind == "postgresql" else ()
-    with relayed(server, *before, 6_000_000) as address:
+    with relay(server, *before, 6_000_000) as address:
         batches = reading(address, counts)()
         assert next(batches).num_rows
         with pytest.raises(LostConnectionError):

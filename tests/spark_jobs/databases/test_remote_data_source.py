@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from databases import Server
-from every_type import loaded, sqlite_file
+from every_type import create_tables, sqlite_file
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
@@ -60,7 +60,7 @@ def test_columns_of_every_type_have_the_expected_types(
     kind, _ = source
     (tmp_path / "types").mkdir()
     server = None if kind == "sqlite" else request.getfixturevalue(kind)
-    expected, connection = loaded(server, tmp_path / "types")
+    expected, connection = create_tables(server, tmp_path / "types")
     register(spark, {"shop": connection})
     frame = spark.read.format(FORMAT).options(connection="shop", table="every_type").load()
     assert {field.name: field.dataType.simpleString() for field in frame.schema} == expected.types

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from certificates import create_authority
 from databases import CERTIFIED, HOST, Server
-from every_type import EveryType, loaded, sqlite_file
+from every_type import EveryType, create_tables, sqlite_file
 from nasty_tables import mysql_table, postgres_table
 from pyspark.sql import SparkSession
 from semantics_rows import GROUPS
@@ -115,13 +115,13 @@ def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S
     return found
 
 
-def scanned(spark: SparkSession, server: Server, transport: str, **table: object) -> Callable[..., PushdownResult]:
+def scanner(spark: SparkSession, server: Server, transport: str, **table: object) -> Callable[..., PushdownResult]:
     session = PushdownSession(spark)
     session.add_remote("source", server.connection(), transport=transport, **table)
     return lambda **query: session.scan("source", **query)
 
 
-def collected(result: PushdownResult) -> list[dict[str, object]]:
+def rows_of(result: PushdownResult) -> list[dict[str, object]]:
     return result.run(lambda frame: frame.toArrow().to_pylist())
 
 
@@ -141,7 +141,7 @@ def comparable_values(row: dict[str, object]) -> list[str]:
 def outcome(scan: Callable[..., PushdownResult], predicate: str | None) -> list[str]:
     """Return the rows that a predicate keeps, or the class of the error that it raises."""
     try:
-        return sorted(map(repr, collected(scan(where=predicate))))
+        return sorted(map(repr, rows_of(scan(where=predicate))))
     except Exception as problem:
         return [classify(problem).code]
 
@@ -172,13 +172,13 @@ class TestOverJdbc:
     def test_values_of_every_type_are_returned(
         self, kind: str, server: Server, tmp_path: Path, spark: SparkSession
     ) -> None:
-        expected, _ = loaded(server, tmp_path)
+        expected, _ = create_tables(server, tmp_path)
         columns = [name for name, type_name in expected.types.items() if not type_name.startswith("array")]
-        result = scanned(spark, server, "jdbc", table="every_type")(columns=columns)
+        result = scanner(spark, server, "jdbc", table="every_type")(columns=columns)
         types = {field.name: field.dataType.simpleString() for field in result.df.schema}
         assert types == {name: expected.types[name] for name in columns}
         wanted = EveryType((), {name: expected.columns[name] for name in columns}).rows
-        assert list(map(comparable_values, sorted(collected(result), key=lambda row: int(str(row["id"]))))) == list(
+        assert list(map(comparable_values, sorted(rows_of(result), key=lambda row: int(str(row["id"]))))) == list(
             map(comparable_values, wanted)
         )
         report = result.report()["source"]
@@ -190,7 +190,7 @@ class TestOverJdbc:
         self, kind: str, server: Server, tmp_path: Path, spark: SparkSession
     ) -> None:
         """Columns to which Spark's source gives another type or value are left out."""
-        expected, connection = loaded(server, tmp_path)
+        expected, connection = create_tables(server, tmp_path)
         columns = [name for name, type_name in expected.types.items() if not type_name.startswith("array")]
         scheme, more = ("mysql", "?permitMysqlScheme") if kind in ("mariadb", "mysql") else (server.kind, "")
         driver = DRIVERS[Dialect(server.product) if server.kind == "mysql" else Dialect.POSTGRES][0]
@@ -202,7 +202,7 @@ class TestOverJdbc:
         }
         url = f"jdbc:{scheme}://{connection['host']}:{connection['port']}/{connection['database']}{more}"
         theirs = spark.read.jdbc(url, "every_type", properties=login).select(*columns).toArrow().to_pylist()
-        ours = collected(scanned(spark, server, "jdbc", table="every_type")(columns=columns))
+        ours = rows_of(scanner(spark, server, "jdbc", table="every_type")(columns=columns))
         by_column = (
             {name: {row["id"]: comparable_values({"": row[name]}) for row in rows} for name in columns}
             for rows in (ours, theirs)
@@ -215,7 +215,7 @@ class TestOverJdbc:
         """The whole table of difficult values, and the rows of predicates of every kind."""
         make = postgres_table if kind == "postgresql" else lambda found: mysql_table(found, "utf8mb4_bin")
         nasty = make(server)
-        scans = [scanned(spark, server, way, table=nasty.table.name) for way in ("jdbc", "arrow")]
+        scans = [scanner(spark, server, way, table=nasty.table.name) for way in ("jdbc", "arrow")]
         predicates = [
             None,
             *(group.rows[0].predicate for group in GROUPS),
@@ -244,13 +244,13 @@ class TestOverJdbc:
         self, kind: str, query: str, server: Server, tmp_path: Path, spark: SparkSession
     ) -> None:
         """The JVM has another time zone, which drivers send to the server."""
-        loaded(server, tmp_path)
+        create_tables(server, tmp_path)
         zones = java_class(spark, "java.util.TimeZone")
         before = zones.getDefault()
         zones.setDefault(zones.getTimeZone("Asia/Tokyo"))
         try:
-            results = [scanned(spark, server, way, query=query)() for way in ("jdbc", "arrow")]
-            over_jdbc, as_arrow = (sorted(map(comparable_values, collected(result))) for result in results)
+            results = [scanner(spark, server, way, query=query)() for way in ("jdbc", "arrow")]
+            over_jdbc, as_arrow = (sorted(map(comparable_values, rows_of(result))) for result in results)
         finally:
             zones.setDefault(before)
         assert over_jdbc == as_arrow
@@ -266,8 +266,8 @@ class TestOverJdbc:
             ({"columns": ["a"]}, 20_000, "as Arrow: column a (integer[]) can only be read as Arrow"),
             ({"columns": ["k"], "limit": 3}, 3, "the driver fetched the few rows"),
         ):
-            result = scanned(spark, postgresql_server, "auto", table="many")(**query)
-            assert len(collected(result)) == rows
+            result = scanner(spark, postgresql_server, "auto", table="many")(**query)
+            assert len(rows_of(result)) == rows
             notes = result.report()["source"].notes
             assert any(note in each for each in notes), notes
 
@@ -307,13 +307,13 @@ class TestOverJdbc:
             f"CREATE TABLE {name} ({name} int, c0 varchar(40))",
             f"INSERT INTO {name} VALUES (1, 'B'), (2, 'a'), (3, 'c'), (4, NULL)",
         )
-        scan = scanned(spark, server, "jdbc", table='"' + ODD.replace('"', '""') + '"')
+        scan = scanner(spark, server, "jdbc", table='"' + ODD.replace('"', '""') + '"')
         column = f"`{ODD.replace('`', '``')}`"
-        assert sorted(map(repr, collected(scan(where=f"{column} > 1 AND lower(c0) <> 'c'")))) == [
+        assert sorted(map(repr, rows_of(scan(where=f"{column} > 1 AND lower(c0) <> 'c'")))) == [
             repr({ODD: 2, "c0": "a"})
         ]
         limited = scan(where=f"{column} > 1", columns=[column], limit=2)
-        assert len(collected(limited)) == 2
+        assert len(rows_of(limited)) == 2
         assert limited.report()["source"].statements[0].endswith("LIMIT 2")
 
     @pytest.mark.parametrize(
@@ -335,8 +335,8 @@ class TestOverJdbc:
         server.execute(
             "DROP TABLE IF EXISTS bad", f"CREATE TABLE bad ({declared})", *before, f"INSERT INTO bad VALUES {values}"
         )
-        scan = scanned(spark, server, "jdbc", table="bad")
-        code, message = error_of(lambda: collected(scan()))
+        scan = scanner(spark, server, "jdbc", table="bad")
+        code, message = error_of(lambda: rows_of(scan()))
         assert code is ErrorCode.SCHEMA_CONFLICT, message
         # If the driver rejects a number, its message has no column.
         assert message.startswith(("column d (", "the database or its driver ended the read: "))
@@ -345,8 +345,8 @@ class TestOverJdbc:
     @pytest.mark.parametrize("kind", KINDS)
     def test_a_statement_beyond_the_timeout_is_cancelled(self, kind: str, server: Server, spark: SparkSession) -> None:
         slow = SLOW[server.kind].format(numbers=server.numbers(1000))
-        scan = scanned(spark, server, "jdbc", query=slow, statement_timeout=0.5)
-        code, message = error_of(lambda: collected(scan()))
+        scan = scanner(spark, server, "jdbc", query=slow, statement_timeout=0.5)
+        code, message = error_of(lambda: rows_of(scan()))
         assert code is ErrorCode.REMOTE_FAILED, message
         assert server.password not in message
 
@@ -355,7 +355,7 @@ class TestOverJdbc:
             "DROP TABLE IF EXISTS moments",
             "CREATE TABLE moments AS SELECT i AS k, repeat('x', 500) AS s FROM generate_series(1, 1000) i",
         )
-        result = scanned(spark, postgresql_server, "jdbc", table="moments", num_partitions=4)()
+        result = scanner(spark, postgresql_server, "jdbc", table="moments", num_partitions=4)()
         frame = result.df
         postgresql_server.execute("DELETE FROM moments WHERE k > 10")
         assert frame.rdd.getNumPartitions() == 4
@@ -424,7 +424,7 @@ class TestEncryption:
             session.add_remote(
                 "source", server.connection(tls=tls), query=ENCRYPTED[server.product], transport=transport
             )
-            (row,) = collected(session.scan("source"))
+            (row,) = rows_of(session.scan("source"))
             used.append(bool(row["used"]))
         assert used == [mode != "disable"] * 2
 
@@ -440,7 +440,7 @@ class TestEncryption:
         code, message = error_of(
             lambda: (
                 session.add_remote("source", server.connection(tls=tls), query="SELECT 1 AS one", transport=transport),
-                collected(session.scan("source")),
+                rows_of(session.scan("source")),
             )
         )
         assert code is ErrorCode.REMOTE_REFUSED
@@ -455,7 +455,7 @@ class TestEncryption:
         session = PushdownSession(spark)
         connection = postgresql_server.connection(user=CERTIFIED, password=None, tls=tls)
         session.add_remote("source", connection, query="SELECT session_user::text AS me", transport="jdbc")
-        assert collected(session.scan("source")) == [{"me": CERTIFIED}]
+        assert rows_of(session.scan("source")) == [{"me": CERTIFIED}]
 
     @pytest.mark.parametrize(
         ("kind", "tls"),
@@ -474,7 +474,7 @@ class TestEncryption:
         session = PushdownSession(spark)
         for transport in ("jdbc", "auto"):
             session.add_remote(transport, connection, query="SELECT 1 AS one", transport=transport)
-        assert collected(session.scan("auto")) == [{"one": 1}]
+        assert rows_of(session.scan("auto")) == [{"one": 1}]
         with pytest.raises(BadSpecError, match=r"transport: 'jdbc' is not possible: .* does not support the given "):
             session.scan("jdbc")
 
@@ -494,9 +494,9 @@ def test_keys_are_selected_first_in_mariadb_over_jdbc(
     )
     monkeypatch.setattr(scan_of_table, "_MAX_SAMPLED_ROWS", 10)
     read = {
-        way: scanned(spark, mariadb_server, way, table="keyed")(where="found & 511 = 7") for way in ("auto", "jdbc")
+        way: scanner(spark, mariadb_server, way, table="keyed")(where="found & 511 = 7") for way in ("auto", "jdbc")
     }
-    rows = {way: sorted(map(repr, collected(result))) for way, result in read.items()}
+    rows = {way: sorted(map(repr, rows_of(result))) for way, result in read.items()}
     assert rows["auto"] == rows["jdbc"]
     assert len(rows["auto"]) == 60
     statements = {way: result.report()["source"].statements[0] for way, result in read.items()}

@@ -54,7 +54,7 @@ def over(server: Server, spark: SparkSession) -> Callable[..., PushdownSession]:
     return session
 
 
-def fetched(result: PushdownResult) -> bool:
+def was_fetched(result: PushdownResult) -> bool:
     """Return whether the driver read the rows of a result that has run."""
     return any(FETCHED in note for report in result.report().values() for note in report.notes)
 
@@ -81,8 +81,8 @@ def test_locally_fetched_rows_equal_rows_read_by_tasks(
     here = over().scan("t", where=where, limit=limit)
     there = over(num_partitions=1).scan("t", where=where, limit=limit)
     assert rows_of(here) == rows_of(there)
-    assert fetched(here)
-    assert not fetched(there)
+    assert was_fetched(here)
+    assert not was_fetched(there)
     assert here.rows == there.rows
     assert here.report()["t"].rows_decoded == there.report()["t"].rows_decoded
 
@@ -93,14 +93,14 @@ def test_a_result_without_rows_may_have_arrays(spark: SparkSession, server: Serv
     session.add_remote("q", server.connection(), query="SELECT ARRAY[k] AS ks, now() AS moment FROM t WHERE k < 0")
     result = session.scan("q")
     assert rows_of(result) == []
-    assert fetched(result)
+    assert was_fetched(result)
 
 
 def test_a_small_table_is_fetched_completely(over: Callable[..., PushdownSession]) -> None:
     result = over().scan("t", columns=["s", "k"])
     assert result.run(lambda frame: frame.columns) == ["s", "k"]
     assert len(rows_of(result)) == ROWS == result.rows
-    assert fetched(result)
+    assert was_fetched(result)
 
 
 BIG = 60_000
@@ -139,8 +139,8 @@ def test_mariadbs_rows_are_fetched_if_a_sample_shows_that_they_are_few(
     session.add_remote("there", big_table.connection(), table=table, num_partitions=1)
     here, there = (session.scan(name, columns=["k"], where=where) for name in ("here", "there"))
     assert rows_of(here) == rows_of(there)
-    assert fetched(here) is is_fetched
-    assert not fetched(there)
+    assert was_fetched(here) is is_fetched
+    assert not was_fetched(there)
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +191,7 @@ def test_keys_are_selected_first_for_few_rows_of_many_columns(
 def test_aggregates_are_fetched(over: Callable[..., PushdownSession]) -> None:
     result = over().sql("SELECT g, count(*) AS n, max(k) AS last FROM t GROUP BY g")
     assert rows_of(result) == sorted(f"Row(g={g}, n=100, last={990 + g})" for g in range(10))
-    assert fetched(result)
+    assert was_fetched(result)
 
 
 def test_more_rows_than_estimated_are_read_by_tasks(
@@ -200,7 +200,7 @@ def test_more_rows_than_estimated_are_read_by_tasks(
     monkeypatch.setattr(transport, "MAX_LOCAL_ROWS", 20)
     result = over(fetch_size=7).scan("t")
     assert len(rows_of(result)) == ROWS == result.rows
-    assert not fetched(result)
+    assert not was_fetched(result)
 
 
 def test_rows_are_fetched_when_the_dataframe_runs(over: Callable[..., PushdownSession], server: Server) -> None:
@@ -280,10 +280,10 @@ def test_a_predicate_is_pushed_once_if_the_database_cannot_run_the_whole_query(
 ) -> None:
     pushed = []
 
-    def counted(conjuncts: Iterable[exp.Expr], table: RemoteTable, rules: SparkRules) -> PushedPredicate:
+    def count(conjuncts: Iterable[exp.Expr], table: RemoteTable, rules: SparkRules) -> PushedPredicate:
         pushed.append(table.name)
         return push_predicate(conjuncts, table, rules)
 
-    monkeypatch.setattr(database_relation, "push_predicate", counted)
+    monkeypatch.setattr(database_relation, "push_predicate", count)
     assert sqlite_session.sql("SELECT k FROM t WHERE k > 7").run(DataFrame.collect) == [(8,), (9,)]
     assert pushed == ["t"]

@@ -42,14 +42,14 @@ def tables(
 def fold(spark: SparkSession) -> Callable[[str], object]:
     """Return a function that returns Spark's value of a constant expression."""
 
-    def folded(sql: str) -> object:
+    def cached_fold(sql: str) -> object:
         try:
             row = spark.sql(f"SELECT {sql}").head()
         except (PySparkException, ValueError, OverflowError):
             return None
         return None if row is None else row[0]
 
-    return folded
+    return cached_fold
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def _ids_where(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkExce
         return problem
 
 
-def _classified(table: NastyTable, predicate: str, fold: Callable[[str], object]) -> PushedPredicate:
+def _classify(table: NastyTable, predicate: str, fold: Callable[[str], object]) -> PushedPredicate:
     tree = parse_predicate(predicate)
     return push_predicate(conjuncts(tree), table.table, SparkRules(fold=fold))
 
@@ -107,7 +107,7 @@ def test_pushed_predicates_return_sparks_rows(
     for place, table in tables:
         frame = local_frame(spark, table)
         for row in group.rows:
-            classified = _classified(table, row.predicate, fold)
+            classified = _classify(table, row.predicate, fold)
             if _letter(classified) != row.classes[place]:
                 reasons = [conjunct.reason for conjunct in classified.conjuncts]
                 problems.append(f"{row.predicate}: {_letter(classified)} in {_description(table)}, {reasons}")
@@ -136,7 +136,7 @@ def test_pushed_predicates_return_sparks_rows_without_ansi_mode(
                 if group.title not in ("Arithmetic", "Division", "Bits", "Casts", "Choices", "Decimals"):
                     continue
                 for row in group.rows:
-                    classified = _classified(table, row.predicate, fold)
+                    classified = _classify(table, row.predicate, fold)
                     if classified.where is not None:
                         expected = _ids_where(frame, row.predicate)
                         problems.append(_problem(frame, table, row.predicate, classified, expected))
@@ -151,7 +151,7 @@ def test_predicates_that_sqlglot_mistranslates_are_not_pushed(
 ) -> None:
     for place, table in tables:
         if places[place] == "x":
-            classes = {conjunct.exactness for conjunct in _classified(table, predicate, fold).conjuncts}
+            classes = {conjunct.exactness for conjunct in _classify(table, predicate, fold).conjuncts}
             assert classes == {Exactness.UNSUPPORTED}, _description(table)
 
 

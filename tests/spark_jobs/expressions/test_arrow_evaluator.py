@@ -50,14 +50,14 @@ SCHEMA = t.StructType(
 )
 
 
-def _bound(where: str, *, plain_strings: bool = True) -> Pushdown[Node]:
+def _bind(where: str, *, plain_strings: bool = True) -> Pushdown[Node]:
     tree = parse_predicate(where)
     assert tree is not None
     return bind(tree, Scope(SCHEMA, plain_strings=plain_strings))
 
 
 def _filter(where: str) -> ArrowFilter:
-    bound = _bound(where)
+    bound = _bind(where)
     assert bound.artifact is not None, bound.reason
     return ArrowFilter(bound.artifact)
 
@@ -175,8 +175,8 @@ def test_decimals_of_other_scales_are_compared_exactly() -> None:
 
 
 def test_decimals_without_a_common_type_are_unsupported() -> None:
-    assert "no common decimal type" in str(_bound("wide = 123456789012345678901").reason)
-    assert _bound("wide = 12345678901234567890").artifact is not None
+    assert "no common decimal type" in str(_bind("wide = 123456789012345678901").reason)
+    assert _bind("wide = 12345678901234567890").artifact is not None
 
 
 @pytest.mark.parametrize(
@@ -213,9 +213,9 @@ def test_like_uses_the_cheapest_test() -> None:
 
 
 def test_invalid_patterns_are_unsupported() -> None:
-    assert "escapes a character that needs no escape" in str(_bound("s LIKE '/a' ESCAPE '/'").reason)
-    assert "escapes a character that needs no escape" in str(_bound("s LIKE 'a/' ESCAPE '/'").reason)
-    assert "one character" in str(_bound("s LIKE 'a' ESCAPE 'xy'").reason)
+    assert "escapes a character that needs no escape" in str(_bind("s LIKE '/a' ESCAPE '/'").reason)
+    assert "escapes a character that needs no escape" in str(_bind("s LIKE 'a/' ESCAPE '/'").reason)
+    assert "one character" in str(_bind("s LIKE 'a' ESCAPE 'xy'").reason)
 
 
 def test_invalid_utf8_is_matched_as_the_jvm_decodes_it(spark: SparkSession) -> None:
@@ -269,7 +269,7 @@ def test_spark_reads_times_in_the_session_time_zone(spark: SparkSession) -> None
         spark.conf.set("spark.sql.session.timeZone", str(before))
     assert isinstance(bound.artifact, Comparison)
     assert bound.artifact.value == 1_577_854_800_000_000
-    assert "Spark finds no value" in str(_bound("ts = '2020-01-01 00:00:00'").reason)
+    assert "Spark finds no value" in str(_bind("ts = '2020-01-01 00:00:00'").reason)
 
 
 def test_many_constants_need_one_query() -> None:
@@ -312,14 +312,14 @@ def test_many_constants_need_one_query() -> None:
     ],
 )
 def test_unsupported_predicates_have_a_reason(where: str, reason: str) -> None:
-    bound = _bound(where)
+    bound = _bind(where)
     assert bound.artifact is None
     assert any(part in str(bound.reason) for part in reason.split("|")), bound.reason
 
 
 def test_strings_are_unsupported_where_parsers_may_differ() -> None:
-    assert _bound("s = 'a'", plain_strings=False).artifact is None
-    assert _bound("i = 1", plain_strings=False).artifact is not None
+    assert _bind("s = 'a'", plain_strings=False).artifact is None
+    assert _bind("i = 1", plain_strings=False).artifact is not None
 
 
 def test_unsupported_part_is_left_out_only_where_that_keeps_more_rows() -> None:
@@ -329,13 +329,13 @@ def test_unsupported_part_is_left_out_only_where_that_keeps_more_rows() -> None:
         "NOT (i = 1 OR s RLIKE 'a')": [False, True, False],
         "(i = 1 AND s RLIKE 'a') OR i = 2": [True, True, False],
     }.items():
-        compiled, outcome = _filter(where), _bound(where)
+        compiled, outcome = _filter(where), _bind(where)
         assert outcome.exactness is Exactness.INEXACT
         assert "RLIKE" in str(outcome.reason)
         assert compiled.keep(batch).to_pylist() == kept, where
-    assert _bound("i = 1 OR s RLIKE 'a'").artifact is None
-    assert _bound("NOT (i = 1 AND s RLIKE 'a')").artifact is None
-    assert _bound("(i = 1 AND s RLIKE 'a') IS NULL").artifact is None
+    assert _bind("i = 1 OR s RLIKE 'a'").artifact is None
+    assert _bind("NOT (i = 1 AND s RLIKE 'a')").artifact is None
+    assert _bind("(i = 1 AND s RLIKE 'a') IS NULL").artifact is None
 
 
 def test_predicates_are_not_expanded() -> None:
@@ -383,10 +383,10 @@ def test_one_end_of_a_range_is_enough() -> None:
         "i BETWEEN abs(i) AND 3": [True, False, False],
         "NOT (i NOT BETWEEN 3 AND abs(i))": [False, True, False],
     }.items():
-        assert _bound(where).exactness is Exactness.INEXACT, where
+        assert _bind(where).exactness is Exactness.INEXACT, where
         assert _filter(where).keep(batch).to_pylist() == kept, where
     for where in ("i NOT BETWEEN 3 AND abs(i)", "NOT (i BETWEEN 3 AND abs(i))", "i BETWEEN abs(i) AND abs(i)"):
-        assert _bound(where).artifact is None, where
+        assert _bind(where).artifact is None, where
 
 
 def test_filters_are_joined() -> None:

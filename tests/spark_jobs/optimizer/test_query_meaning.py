@@ -138,8 +138,8 @@ def test_conditions_that_differ_by_casts_alone_stay_separate(spark: SparkSession
     strings = spark.sql("SELECT CAST(id % 10 AS STRING) AS t, id AS k FROM range(60)")
     numbers = spark.sql("SELECT id % 10 AS num, id AS k FROM range(30)")
     more = spark.sql("SELECT id AS k FROM range(20)")
-    joined = strings.join(numbers, (strings.t == numbers.num) & (strings.t == numbers.num.cast("string")))
-    frame = joined.join(more, more.k == numbers.k).select(strings.t, numbers.num, more.k)
+    join = strings.join(numbers, (strings.t == numbers.num) & (strings.t == numbers.num.cast("string")))
+    frame = join.join(more, more.k == numbers.k).select(strings.t, numbers.num, more.k)
     assert count_rows(reorder_joins(spark, frame).df) == count_rows(frame)
 
 
@@ -160,7 +160,7 @@ def chain(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     return {name: spark.read.parquet(str(root / name)) for name in queries}
 
 
-def joined(chain: dict[str, DataFrame]) -> DataFrame:
+def join(chain: dict[str, DataFrame]) -> DataFrame:
     o, c, n, r = (chain[name] for name in "ocnr")
     return o.join(c, "customer").join(n, c.nation == n.nid).join(r, n.region == r.rid).where("name = 'region 1'")
 
@@ -170,7 +170,7 @@ def test_conditions_above_reordered_joins_keep_their_place(
     spark: SparkSession, chain: dict[str, DataFrame], condition: str
 ) -> None:
     x, y = chain["x"], chain["y"]
-    inner = joined(chain).groupBy("kind").agg(f.count("*").alias("n"))
+    inner = join(chain).groupBy("kind").agg(f.count("*").alias("n"))
     frame = x.join(y, x.xk == y.yk).join(inner, inner.kind == x.xk).where(condition)
     found = reorder_joins(spark, frame)
     assert any(report.reordered for report in found.joins)
@@ -178,7 +178,7 @@ def test_conditions_above_reordered_joins_keep_their_place(
 
 
 def test_hidden_keys_of_joins_by_name_can_still_be_selected(spark: SparkSession, chain: dict[str, DataFrame]) -> None:
-    o, c, frame = chain["o"], chain["c"], joined(chain)
+    o, c, frame = chain["o"], chain["c"], join(chain)
     found = reorder_joins(spark, frame)
     assert found.joins[0].reordered
     for select in (
@@ -191,7 +191,7 @@ def test_hidden_keys_of_joins_by_name_can_still_be_selected(spark: SparkSession,
 
 
 def test_keys_that_an_alias_hides_stay_hidden(spark: SparkSession, chain: dict[str, DataFrame]) -> None:
-    frame = joined(chain).alias("q")
+    frame = join(chain).alias("q")
     found = reorder_joins(spark, frame)
     assert found.joins[0].reordered
     for each in (frame, found.df):
@@ -201,7 +201,7 @@ def test_keys_that_an_alias_hides_stay_hidden(spark: SparkSession, chain: dict[s
 
 
 def test_columns_dropped_by_a_projection_stay_dropped(spark: SparkSession, chain: dict[str, DataFrame]) -> None:
-    frame = joined(chain).select("oid", "cname")
+    frame = join(chain).select("oid", "cname")
     for each in (frame, reorder_joins(spark, frame).df):
         with pytest.raises(AnalysisException):
             each.select(chain["x"]["xk"])
@@ -210,7 +210,7 @@ def test_columns_dropped_by_a_projection_stay_dropped(spark: SparkSession, chain
 
 
 def test_deeply_nested_conditions_leave_a_dataframe_unchanged(spark: SparkSession, chain: dict[str, DataFrame]) -> None:
-    frame = joined(chain).where(reduce(or_, [chain["o"].oid == number for number in range(240)]))
+    frame = join(chain).where(reduce(or_, [chain["o"].oid == number for number in range(240)]))
     found = reorder_joins(spark, frame)
     assert found.df is frame
     assert found.joins == ()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from interrupted_files import InterruptedFiles, hidden, stage, uninterrupted
+from interrupted_files import InterruptedFiles, hidden_files, stage, without_interruption
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import CatalogOutputSpec, OutputMode
@@ -98,10 +98,10 @@ class Table:
         shown = self.spark.sql(f"SHOW PARTITIONS {DATABASE}.{self.name}").collect()
         return sorted(row["partition"] for row in shown)
 
-    def hidden(self) -> list[str]:
-        return hidden(self.directory)
+    def hidden_files(self) -> list[str]:
+        return hidden_files(self.directory)
 
-    def opened(
+    def open_attempt(
         self,
         mode: OutputMode,
         run: str,
@@ -111,7 +111,7 @@ class Table:
         where: str = "",
     ) -> CatalogFileOutput:
         """Return an attempt to write the table."""
-        files = files or uninterrupted(InterruptedFiles)
+        files = files or without_interruption(InterruptedFiles)
         spec = CatalogOutputSpec(
             catalog_table=f"{DATABASE}.{self.name}",
             mode=mode,
@@ -146,5 +146,5 @@ def expected(mode: OutputMode, old: Mapping[str, str], new: Mapping[str, str] = 
     return {day: [content] for day, content in sorted({**kept, **new}.items())}
 
 
-def listed(rows: Mapping[str, str]) -> Rows:
+def sorted_files(rows: Mapping[str, str]) -> Rows:
     return {day: [content] for day, content in rows.items()}

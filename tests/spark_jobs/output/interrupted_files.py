@@ -138,7 +138,7 @@ def killed_at(count: int, store: type[InterruptedFiles] = InterruptedFiles) -> I
     return store(count, _kill)
 
 
-def uninterrupted(store: type[InterruptedFiles]) -> InterruptedFiles:
+def without_interruption(store: type[InterruptedFiles]) -> InterruptedFiles:
     """Return files without an interruption."""
     return store(1_000_000, lambda _left: None)
 
@@ -163,7 +163,7 @@ def stalled_at(count: int, resumed: threading.Event, stalled: threading.Event) -
     return InterruptedFiles(count, wait)
 
 
-def opened(
+def open_attempt(
     spark: SparkSession,
     target: Path,
     mode: OutputMode,
@@ -205,7 +205,7 @@ def tree(target: Path) -> Tree:
     return {partition: sorted(lines) for partition, lines in contents.items()}
 
 
-def hidden(target: Path) -> list[str]:
+def hidden_files(target: Path) -> list[str]:
     """Return the content of the hidden directory of an output."""
     control = target.parent / f".{target.name}.pushdown"
     return sorted(str(path.relative_to(control)) for path in control.rglob("*"))

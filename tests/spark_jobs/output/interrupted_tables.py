@@ -82,7 +82,7 @@ class InterruptedConnection(WriteConnection):
         self._connection.close()
 
 
-def interrupted(step: int, act: Callable[[], None]) -> Connect:
+def interrupt(step: int, act: Callable[[], None]) -> Connect:
     """Return a function that connects, and whose connections call `act` before a step. Steps count from 1."""
     steps = count(1)
 
@@ -170,7 +170,7 @@ def write_once(
     return attempt
 
 
-def forked(action: Callable[[], object]) -> int:
+def fork(action: Callable[[], object]) -> int:
     """Run an action in a new process and return its id. It ends with 0, with 1 after an exception."""
     child = os.fork()
     if child:

@@ -71,7 +71,7 @@ class Database:
         self.execute(*(f"DROP TABLE IF EXISTS {quote(name)}" for name in names))
 
 
-def opened(product: str, request: pytest.FixtureRequest, directory: Path) -> Database:
+def open_database(product: str, request: pytest.FixtureRequest, directory: Path) -> Database:
     """Return an empty database of a product."""
     if product == "sqlite":
         path = directory / "shop.db"

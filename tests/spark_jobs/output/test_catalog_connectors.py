@@ -105,7 +105,7 @@ def create(spark: SparkSession, table: str) -> None:
     write(spark, output_of(spark, table, OutputMode.OVERWRITE, "earlier", partition_by=("day",)), OLD)
 
 
-def stored(spark: SparkSession, table: str) -> Rows:
+def stored_rows(spark: SparkSession, table: str) -> Rows:
     spark.catalog.refreshTable(table)
     return sorted(tuple(row) for row in spark.table(table).collect())
 
@@ -120,7 +120,7 @@ def versions(spark: SparkSession, table: str) -> int:
 def test_each_mode_writes_once_and_a_retry_adds_nothing(spark: SparkSession, table: str, mode: OutputMode) -> None:
     create(spark, table)
     output = write(spark, output_of(spark, table, mode, checks={"min_rows": 2, "unique": ["id"]}))
-    assert stored(spark, table) == EXPECTED[mode]
+    assert stored_rows(spark, table) == EXPECTED[mode]
     assert output.summary is not None
     assert (output.summary.mode, output.summary.is_from_earlier_try) == (mode, False)
     assert output.summary.files > 0
@@ -136,9 +136,9 @@ def test_each_mode_writes_once_and_a_retry_adds_nothing(spark: SparkSession, tab
 @pytest.mark.parametrize("mode", CREATING)
 def test_missing_tables_are_created(spark: SparkSession, table: str, mode: OutputMode) -> None:
     write(spark, output_of(spark, table, mode, partition_by=("day",)))
-    assert stored(spark, table) == NEW
+    assert stored_rows(spark, table) == NEW
     again = write(spark, output_of(spark, table, mode))
-    assert (again.committed_rows, stored(spark, table)) == (2, NEW)
+    assert (again.committed_rows, stored_rows(spark, table)) == (2, NEW)
     if mode is OutputMode.ERROR_IF_EXISTS:
         with pytest.raises(OutputExistsError):
             output_of(spark, table, mode, "other").prepare()
@@ -148,10 +148,10 @@ def test_missing_tables_are_created(spark: SparkSession, table: str, mode: Outpu
 
 def test_runs_without_rows_are_versions_too(spark: SparkSession, table: str) -> None:
     write(spark, output_of(spark, table, OutputMode.ERROR_IF_EXISTS), [])
-    assert stored(spark, table) == []
+    assert stored_rows(spark, table) == []
     write(spark, output_of(spark, table, OutputMode.APPEND, "second"), [])
     again = write(spark, output_of(spark, table, OutputMode.APPEND, "second"))
-    assert (again.committed_rows, stored(spark, table)) == (0, [])
+    assert (again.committed_rows, stored_rows(spark, table)) == (0, [])
 
 
 @pytest.mark.parametrize("mode", EXPECTED)
@@ -163,7 +163,7 @@ def test_retry_after_kill_equals_one_run(
     create(spark, table)
     kill(spark, table, mode, step, when, monkeypatch)
     write(spark, output_of(spark, table, mode))
-    assert stored(spark, table) == EXPECTED[mode]
+    assert stored_rows(spark, table) == EXPECTED[mode]
 
 
 @pytest.mark.parametrize("mode", CREATING)
@@ -174,7 +174,7 @@ def test_retry_after_kill_creates_the_table_once(
 ) -> None:
     kill(spark, table, mode, step, when, monkeypatch)
     again = write(spark, output_of(spark, table, mode))
-    assert stored(spark, table) == NEW
+    assert stored_rows(spark, table) == NEW
     assert again.summary is not None
     assert versions(spark, table) == 1
 
@@ -188,7 +188,7 @@ def test_killed_run_keeps_a_table_that_another_program_has_created(
     create(spark, table)
     with suppress(OutputExistsError):
         write(spark, output_of(spark, table, mode))
-    assert stored(spark, table) == OLD
+    assert stored_rows(spark, table) == OLD
 
 
 def kill(
@@ -197,13 +197,13 @@ def kill(
     """Write a table with an attempt that is killed before or after a step."""
     method: Callable[..., object] = getattr(ConnectorOutput, step)
 
-    def killed(*given: object, **named: object) -> object:
+    def raise_killed(*given: object, **named: object) -> object:
         if when == "after":
             method(*given, **named)
         raise KilledError
 
     with monkeypatch.context() as patch:
-        patch.setattr(ConnectorOutput, step, killed)
+        patch.setattr(ConnectorOutput, step, raise_killed)
         with suppress(KilledError):
             write(spark, output_of(spark, table, mode))
 
@@ -213,24 +213,24 @@ def test_a_repetition_on_purpose_writes_again_where_rows_cannot_double(spark: Sp
     for mode in (OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE):
         write(spark, output_of(spark, table, mode, mode), NEW)
         write(spark, output_of(spark, table, mode, mode, generation="2"), [(2, "b", f"again {mode}")])
-        assert (2, "b", f"again {mode}") in stored(spark, table)
-    before = stored(spark, table)
+        assert (2, "b", f"again {mode}") in stored_rows(spark, table)
+    before = stored_rows(spark, table)
     write(spark, output_of(spark, table, OutputMode.APPEND, "append"))
     write(spark, output_of(spark, table, OutputMode.APPEND, "append", generation="2"))
-    assert stored(spark, table) == sorted([*before, *NEW])
+    assert stored_rows(spark, table) == sorted([*before, *NEW])
 
 
 def test_replace_where_replaces_the_rows_for_which_it_is_true(spark: SparkSession, table: str) -> None:
     create(spark, table)
     mode = OutputMode.OVERWRITE_PARTITIONS
     write(spark, output_of(spark, table, mode, replace_where="day = 'b'"), [(9, "b", "nine")])
-    assert stored(spark, table) == [OLD[0], (9, "b", "nine")]
+    assert stored_rows(spark, table) == [OLD[0], (9, "b", "nine")]
     with pytest.raises(CheckFailedError, match="is not true for 1 of the rows"):
         write(spark, output_of(spark, table, mode, "2", replace_where="day = 'b'"), [(9, "c", "nine")])
     with pytest.raises((BadPredicateError, PushdownError), match="replace_where"):
         output_of(spark, table, mode, "3", replace_where="nope = 1").prepare()
     write(spark, output_of(spark, table, mode, "4", replace_where="day = 'b'"), [])
-    assert stored(spark, table) == [OLD[0]]
+    assert stored_rows(spark, table) == [OLD[0]]
 
 
 def test_a_task_can_read_what_it_overwrites(spark: SparkSession, table: str) -> None:
@@ -239,7 +239,7 @@ def test_a_task_can_read_what_it_overwrites(spark: SparkSession, table: str) -> 
     assert output.prepare()
     with output.transaction():
         output.stage(spark.table(table).selectExpr("id + 10 AS id", "day", "x"))
-    assert [row[0] for row in stored(spark, table)] == [11, 12, 13]
+    assert [row[0] for row in stored_rows(spark, table)] == [11, 12, 13]
 
 
 def test_errors_leave_the_table_as_it_was(spark: SparkSession, table: str) -> None:
@@ -301,7 +301,7 @@ def test_a_table_that_another_program_changes_during_the_run_is_not_written(
     with pytest.raises(PushdownError, match=r"changed or dropped .* run the task again") as caught:
         output.commit()
     assert caught.value.code.retryable
-    assert not spark.catalog.tableExists(table) if change == "dropped" else len(stored(spark, table)) == len(OLD)
+    assert not spark.catalog.tableExists(table) if change == "dropped" else len(stored_rows(spark, table)) == len(OLD)
 
 
 @pytest.mark.parametrize("step", ["change", "_is_picked"])
@@ -320,13 +320,13 @@ def test_an_attempt_that_continues_after_its_retry_adds_nothing(
         pytest.skip("Delta appends in one step")
     method: Callable[..., object] = getattr(holder, step)
 
-    def resumed(*given: object, **named: object) -> object:
+    def resume(*given: object, **named: object) -> object:
         write(spark, output_of(spark, table, OutputMode.APPEND))
         return method(*given, **named)
 
-    monkeypatch.setattr(holder, step, resumed)
+    monkeypatch.setattr(holder, step, resume)
     write(spark, output)
-    assert stored(spark, table) == (NEW if is_empty else EXPECTED[OutputMode.APPEND])
+    assert stored_rows(spark, table) == (NEW if is_empty else EXPECTED[OutputMode.APPEND])
     assert output.summary is not None
     assert output.summary.is_from_earlier_try
     if table.startswith(CATALOG):
@@ -344,20 +344,20 @@ def test_an_attempt_that_continues_after_a_later_run_does_not_undo_it(
     method: Callable[[object], object] = getattr(output, step)
     later = [(2, "b", "later 2"), (4, "b", "later 4")]
 
-    def resumed(given: object) -> object:
+    def resume(given: object) -> object:
         monkeypatch.undo()
         write(spark, output_of(spark, table, mode))
         write(spark, output_of(spark, table, mode, "later"), later)
         return method(given)
 
-    monkeypatch.setattr(output, step, resumed)
+    monkeypatch.setattr(output, step, resume)
     write(spark, output)
     kept: dict[OutputMode, Rows] = {
         OutputMode.OVERWRITE: [],
         OutputMode.OVERWRITE_PARTITIONS: OLD[:1],
         OutputMode.MERGE: [OLD[0], OLD[2]],
     }
-    assert stored(spark, table) == sorted([*kept[mode], *later])
+    assert stored_rows(spark, table) == sorted([*kept[mode], *later])
 
 
 @pytest.mark.parametrize("mode", EXPECTED)
@@ -372,17 +372,17 @@ def test_a_commit_of_another_run_in_between_is_kept(
     method: Callable[..., object] = getattr(holder, step)
     other = (9, "c", "nine")
 
-    def delayed(*given: object, **named: object) -> object:
+    def delay(*given: object, **named: object) -> object:
         monkeypatch.undo()
         write(spark, output_of(spark, table, OutputMode.APPEND, "other"), [other])
         return method(*given, **named)
 
-    monkeypatch.setattr(holder, step, delayed)
+    monkeypatch.setattr(holder, step, delay)
     write(spark, output)
     assert output.summary is not None
     assert not output.summary.is_from_earlier_try
     kept = [] if mode is OutputMode.OVERWRITE else [other]
-    assert stored(spark, table) == sorted([*EXPECTED[mode], *kept])
+    assert stored_rows(spark, table) == sorted([*EXPECTED[mode], *kept])
     again = write(spark, output_of(spark, table, mode))
     assert again.committed_rows == 2
 
@@ -397,14 +397,14 @@ def test_a_merge_without_matches_sees_the_keys_that_another_run_adds_in_between(
     step = "_is_picked" if hasattr(holder, "_is_picked") else "change"
     method: Callable[..., object] = getattr(holder, step)
 
-    def delayed(*given: object, **named: object) -> object:
+    def delay(*given: object, **named: object) -> object:
         monkeypatch.undo()
         write(spark, output_of(spark, table, OutputMode.MERGE, "other"), [(2, "b", "other 2")])
         return method(*given, **named)
 
-    monkeypatch.setattr(holder, step, delayed)
+    monkeypatch.setattr(holder, step, delay)
     write(spark, output)
-    assert stored(spark, table) == NEW
+    assert stored_rows(spark, table) == NEW
 
 
 def test_an_overwrite_that_continues_on_a_branch_without_its_start_is_not_picked(
@@ -419,7 +419,7 @@ def test_an_overwrite_that_continues_on_a_branch_without_its_start_is_not_picked
     method: Callable[..., object] = holder._is_picked
     later = [(7, "c", "seven")]
 
-    def resumed(of_iceberg: JavaObject, branch: str, *given: object) -> object:
+    def resume(of_iceberg: JavaObject, branch: str, *given: object) -> object:
         monkeypatch.undo()
         write(spark, output_of(spark, table, OutputMode.OVERWRITE))
         write(spark, output_of(spark, table, OutputMode.OVERWRITE, "later"), later)
@@ -427,9 +427,9 @@ def test_an_overwrite_that_continues_on_a_branch_without_its_start_is_not_picked
         holder._iceberg().newOverwrite().overwriteByRowFilter(every_row).toBranch(branch).commit()
         return method(of_iceberg, branch, *given)
 
-    monkeypatch.setattr(holder, "_is_picked", resumed)
+    monkeypatch.setattr(holder, "_is_picked", resume)
     write(spark, output)
-    assert stored(spark, table) == later
+    assert stored_rows(spark, table) == later
 
 
 def test_an_attempt_whose_branch_the_retry_has_dropped_says_so(
@@ -441,14 +441,14 @@ def test_an_attempt_whose_branch_the_retry_has_dropped_says_so(
         pytest.skip("Delta writes to the table itself")
     method: Callable[[str], None] = output._change
 
-    def resumed(branch: str) -> None:
+    def resume(branch: str) -> None:
         output_of(spark, table, OutputMode.APPEND).prepare()
         method(branch)
 
-    monkeypatch.setattr(output, "_change", resumed)
+    monkeypatch.setattr(output, "_change", resume)
     with pytest.raises(OutputTakenError, match=f"another attempt of this run has begun to write {table}"):
         write(spark, output)
-    assert stored(spark, table) == OLD
+    assert stored_rows(spark, table) == OLD
 
 
 def test_a_run_without_rows_replaces_no_partition(spark: SparkSession, table: str) -> None:
@@ -458,7 +458,7 @@ def test_a_run_without_rows_replaces_no_partition(spark: SparkSession, table: st
     output = write(spark, output_of(spark, table, OutputMode.OVERWRITE_PARTITIONS), [])
     assert output.summary is not None
     assert (output.summary.files, output.summary.is_from_earlier_try) == (0, False)
-    assert stored(spark, table) == OLD
+    assert stored_rows(spark, table) == OLD
     assert versions(spark, table) == 1
 
 
@@ -468,7 +468,7 @@ def test_concurrent_appends_add_each_run_once(spark: SparkSession, table: str, r
     # Two runs are two applications. The settings that name a run in Delta belong to the session.
     sessions = [SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession()) for _ in runs]
     for number in range(50):
-        before = len(stored(spark, table))
+        before = len(stored_rows(spark, table))
 
         def attempt(session: SparkSession, run: str) -> None:
             with suppress(PushdownError):
@@ -478,7 +478,7 @@ def test_concurrent_appends_add_each_run_once(spark: SparkSession, table: str, r
             list(threads.map(attempt, sessions, [f"{run}{number}" for run in runs]))
         for run in runs:
             write(spark, output_of(spark, table, OutputMode.APPEND, f"{run}{number}"))
-        assert len(stored(spark, table)) - before == 2 * len(set(runs))
+        assert len(stored_rows(spark, table)) - before == 2 * len(set(runs))
 
 
 def test_tables_of_files_beside_connectors_cannot_be_merged(spark: SparkSession) -> None:

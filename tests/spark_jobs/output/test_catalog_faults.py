@@ -11,8 +11,15 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from interrupted_catalogs import DATABASE, NEW, OLD, Table, expected, listed
-from interrupted_files import InterruptedCopies, InterruptedFiles, KilledError, failing_at, killed_at, uninterrupted
+from interrupted_catalogs import DATABASE, NEW, OLD, Table, expected, sorted_files
+from interrupted_files import (
+    InterruptedCopies,
+    InterruptedFiles,
+    KilledError,
+    failing_at,
+    killed_at,
+    without_interruption,
+)
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputMode
@@ -56,14 +63,14 @@ def test_retry_after_kill_equals_one_run(
         table.create()
         files = killed_at(number, store)
         with suppress(KilledError):
-            table.write(table.opened(mode, "run", files))
+            table.write(table.open_attempt(mode, "run", files))
         if not files.is_reached:
             break
-        again = table.opened(mode, "run", uninterrupted(store))
+        again = table.open_attempt(mode, "run", without_interruption(store))
         table.write(again)
         assert table.rows() == clean, f"killed before operation {number}"
         assert table.partitions() == sorted(clean), f"killed before operation {number}"
-        assert table.hidden() == [], f"killed before operation {number}"
+        assert table.hidden_files() == [], f"killed before operation {number}"
         table.drop()
     assert number > 12, "a commit has more operations than that"
     assert table.rows() == clean
@@ -80,18 +87,18 @@ def test_killed_run_keeps_a_table_of_another_program(table: Table, mode: OutputM
         table.create()
         files = killed_at(number)
         with suppress(KilledError, PushdownError):
-            table.write(table.opened(mode, "run", files))
+            table.write(table.open_attempt(mode, "run", files))
         is_committed = not has_table and table.exists()
         if not has_table and not is_committed and not table.directory.exists():
             table.has_table = True
             table.fill()
         with suppress(PushdownError):
-            table.write(table.opened(mode, "run"))
+            table.write(table.open_attempt(mode, "run"))
         outcomes.add(is_committed)
         own = expected(mode, {})
         found = table.rows()
-        assert found == (own if is_committed or not table.has_table else listed(OLD)), f"killed before {number}"
-        assert table.hidden() == [], f"killed before operation {number}"
+        assert found == (own if is_committed or not table.has_table else sorted_files(OLD)), f"killed before {number}"
+        assert table.hidden_files() == [], f"killed before operation {number}"
         table.drop()
         if not files.is_reached:
             break
@@ -109,16 +116,16 @@ def test_other_run_after_kill_sees_old_or_new_rows(
         table.create()
         files = killed_at(number, store)
         with suppress(KilledError):
-            table.write(table.opened(mode, "run", files))
+            table.write(table.open_attempt(mode, "run", files))
         if not files.is_reached:
             break
-        others = uninterrupted(store)
-        other = table.opened(OutputMode.OVERWRITE_PARTITIONS, "other", others, patience=IMPATIENT)
+        others = without_interruption(store)
+        other = table.open_attempt(OutputMode.OVERWRITE_PARTITIONS, "other", others, patience=IMPATIENT)
         assert other.prepare()
         found = table.rows()
-        assert found in (listed(OLD), expected(mode, OLD)), f"killed before operation {number}"
+        assert found in (sorted_files(OLD), expected(mode, OLD)), f"killed before operation {number}"
         assert table.partitions() == sorted(found), f"killed before operation {number}"
-        outcomes.add(found == listed(OLD))
+        outcomes.add(found == sorted_files(OLD))
         other.abort()
         table.drop()
     assert outcomes == {True, False}
@@ -135,20 +142,20 @@ def test_failure_leaves_old_or_new_rows(table: Table, mode: OutputMode, has_tabl
         table.create()
         files = failing_at(number, times)
         with suppress(OSError):
-            table.write(table.opened(mode, "run", files))
+            table.write(table.open_attempt(mode, "run", files))
         if not files.is_reached:
             break
-        other = table.opened(OutputMode.APPEND, "other", patience=IMPATIENT)
+        other = table.open_attempt(OutputMode.APPEND, "other", patience=IMPATIENT)
         if other.prepare():
             other.abort()
         found = table.rows()
-        assert found in (listed(old), expected(mode, old)), f"operations from {number} on failed"
+        assert found in (sorted_files(old), expected(mode, old)), f"operations from {number} on failed"
         assert table.exists() == (has_table or found != {}), f"operations from {number} on failed"
         if found:
             assert table.partitions() == sorted(found)
-        table.write(table.opened(mode, "run"))
+        table.write(table.open_attempt(mode, "run"))
         assert table.rows() == expected(mode, old), f"operations from {number} on failed"
-        assert table.hidden() == []
+        assert table.hidden_files() == []
         table.drop()
 
 
@@ -161,13 +168,13 @@ def test_killed_repair_is_repaired(table: Table, mode: OutputMode, has_table: bo
         for number in count(1):
             table.create()
             with suppress(KilledError):
-                table.write(table.opened(mode, "run", killed_at(first)))
+                table.write(table.open_attempt(mode, "run", killed_at(first)))
             files = killed_at(number)
             with suppress(KilledError):
-                table.write(table.opened(mode, "run", files))
-            table.write(table.opened(mode, "run"))
+                table.write(table.open_attempt(mode, "run", files))
+            table.write(table.open_attempt(mode, "run"))
             assert table.rows() == expected(mode, OLD if has_table else {}), f"killed before {first} and {number}"
-            assert table.hidden() == [], f"killed before {first} and {number}"
+            assert table.hidden_files() == [], f"killed before {first} and {number}"
             table.drop()
             if not files.is_reached:
                 break
@@ -181,37 +188,37 @@ def test_retry_removes_replaced_partitions_without_new_rows(table: Table, new: d
         table.create()
         files = killed_at(number)
         with suppress(KilledError):
-            table.write(table.opened(OutputMode.OVERWRITE_PARTITIONS, "run", files, where=where), new)
+            table.write(table.open_attempt(OutputMode.OVERWRITE_PARTITIONS, "run", files, where=where), new)
         if not files.is_reached:
             break
-        table.write(table.opened(OutputMode.OVERWRITE_PARTITIONS, "run", where=where), new)
-        assert table.rows() == listed(new), f"killed before operation {number}"
+        table.write(table.open_attempt(OutputMode.OVERWRITE_PARTITIONS, "run", where=where), new)
+        assert table.rows() == sorted_files(new), f"killed before operation {number}"
         assert table.partitions() == sorted(new)
-        assert table.hidden() == []
+        assert table.hidden_files() == []
         table.drop()
 
 
 def test_file_output_does_not_complete_the_commit_of_a_table(table: Table, spark: SparkSession) -> None:
     """It does not know the catalog."""
-    from interrupted_files import opened
+    from interrupted_files import open_attempt
 
     refused = 0
     for number in count(1):
         table.create()
         files = killed_at(number)
         with suppress(KilledError):
-            table.write(table.opened(OutputMode.OVERWRITE_PARTITIONS, "run", files))
+            table.write(table.open_attempt(OutputMode.OVERWRITE_PARTITIONS, "run", files))
         if not files.is_reached or refused:
             break
         problem = None
         try:
-            opened(spark, table.directory, OutputMode.APPEND, "other", patience=IMPATIENT).prepare()
+            open_attempt(spark, table.directory, OutputMode.APPEND, "other", patience=IMPATIENT).prepare()
         except PushdownError as raised:
             problem = raised
         if problem is not None:
             assert "belongs to the table" in str(problem)
             refused += 1
-            table.write(table.opened(OutputMode.OVERWRITE_PARTITIONS, "run"))
+            table.write(table.open_attempt(OutputMode.OVERWRITE_PARTITIONS, "run"))
             assert table.rows() == expected(OutputMode.OVERWRITE_PARTITIONS, OLD)
         table.drop()
     assert refused

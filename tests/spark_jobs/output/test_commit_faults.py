@@ -16,13 +16,13 @@ from interrupted_files import (
     KilledError,
     UnansweredCopies,
     failing_at,
-    hidden,
+    hidden_files,
     killed_at,
-    opened,
+    open_attempt,
     stage,
     stalled_at,
     tree,
-    uninterrupted,
+    without_interruption,
     write,
 )
 from pyspark.sql import SparkSession
@@ -49,15 +49,15 @@ def expected(mode: OutputMode, old: dict[str, str], new: dict[str, str]) -> dict
     return {day: [content] for day, content in sorted({**kept, **new}.items())}
 
 
-def listed(rows: dict[str, str]) -> dict[str, list[str]]:
+def sorted_files(rows: dict[str, str]) -> dict[str, list[str]]:
     return {day: [content] for day, content in rows.items()}
 
 
-def prepared(spark: SparkSession, place: Path, number: int, old: dict[str, str]) -> Path:
+def create_output(spark: SparkSession, place: Path, number: int, old: dict[str, str]) -> Path:
     """Create an output with an earlier run."""
     target = place / f"out {number}"
     if old:
-        write(opened(spark, target, OutputMode.OVERWRITE, "earlier run"), old)
+        write(open_attempt(spark, target, OutputMode.OVERWRITE, "earlier run"), old)
     return target
 
 
@@ -75,17 +75,17 @@ def test_retry_after_kill_equals_one_run(
     if old and mode not in CHANGING:
         pytest.skip("these modes write nothing where an output exists")
     for number in operations:
-        target = prepared(spark, tmp_path, number, old)
+        target = create_output(spark, tmp_path, number, old)
         files = killed_at(number, store)
         with suppress(KilledError):
-            write(opened(spark, target, mode, "run", files=files), NEW)
+            write(open_attempt(spark, target, mode, "run", files=files), NEW)
         if not files.is_reached:
             break
         is_there = tree(target) == expected(mode, old, NEW)
         again = OutputMode.OVERWRITE if is_there and mode not in CHANGING else mode
-        write(opened(spark, target, again, "run", files=uninterrupted(store)), NEW)
+        write(open_attempt(spark, target, again, "run", files=without_interruption(store)), NEW)
         assert tree(target) == expected(mode, old, NEW), f"killed before operation {number}"
-        assert hidden(target) == [], f"killed before operation {number}"
+        assert hidden_files(target) == [], f"killed before operation {number}"
     assert number > 10, "a commit has more operations than that"
 
 
@@ -96,22 +96,22 @@ def test_other_run_after_kill_sees_old_or_new_output(
 ) -> None:
     outcomes = set()
     for number in operations:
-        target = prepared(spark, tmp_path, number, OLD)
+        target = create_output(spark, tmp_path, number, OLD)
         files = killed_at(number, store)
         with suppress(KilledError):
-            write(opened(spark, target, mode, "run", files=files), NEW)
+            write(open_attempt(spark, target, mode, "run", files=files), NEW)
         if not files.is_reached:
             break
-        others = uninterrupted(store)
-        other = opened(spark, target, OutputMode.OVERWRITE_PARTITIONS, "other", files=others, patience=IMPATIENT)
+        others = without_interruption(store)
+        other = open_attempt(spark, target, OutputMode.OVERWRITE_PARTITIONS, "other", files=others, patience=IMPATIENT)
         assert other.prepare()
         found = tree(target)
-        assert found in (listed(OLD), expected(mode, OLD, NEW)), f"killed before operation {number}"
-        outcomes.add(found == listed(OLD))
+        assert found in (sorted_files(OLD), expected(mode, OLD, NEW)), f"killed before operation {number}"
+        outcomes.add(found == sorted_files(OLD))
         with other.transaction():
             stage(other, {"day=9": "other 9"})
         assert tree(target) == found | {"day=9": ["other 9"]}
-        assert not [name for name in hidden(target) if not name.startswith("staging-")]
+        assert not [name for name in hidden_files(target) if not name.startswith("staging-")]
     assert outcomes == {True, False}
 
 
@@ -123,18 +123,20 @@ def test_killed_repair_is_repaired(
     """The first run is killed during its renames. Its repair is killed at each operation."""
     amid = next(number for number in count(8) if _is_half_done(spark, tmp_path, mode, number, store))
     for number in operations:
-        target = prepared(spark, tmp_path / "repairs", number, OLD)
+        target = create_output(spark, tmp_path / "repairs", number, OLD)
         with pytest.raises(KilledError):
-            write(opened(spark, target, mode, "run", files=killed_at(amid, store)), NEW)
+            write(open_attempt(spark, target, mode, "run", files=killed_at(amid, store)), NEW)
         files = killed_at(number, store)
         with suppress(KilledError):
-            opened(spark, target, OutputMode.APPEND, "second run", files=files, patience=IMPATIENT).prepare()
+            open_attempt(spark, target, OutputMode.APPEND, "second run", files=files, patience=IMPATIENT).prepare()
         if not files.is_reached:
             break
-        third = opened(spark, target, OutputMode.APPEND, "third", files=uninterrupted(store), patience=IMPATIENT)
+        third = open_attempt(
+            spark, target, OutputMode.APPEND, "third", files=without_interruption(store), patience=IMPATIENT
+        )
         assert third.prepare()
         third.abort()
-        assert tree(target) == listed(OLD), f"repair killed before operation {number}"
+        assert tree(target) == sorted_files(OLD), f"repair killed before operation {number}"
     assert number > 8
 
 
@@ -144,28 +146,28 @@ def test_killed_undo_of_complete_moves_is_repaired(
     """The store has recorded the end of the moves, but its response is lost. The process is killed during the undo."""
     mode = OutputMode.OVERWRITE_PARTITIONS
     for number in operations:
-        target = prepared(spark, tmp_path, number, OLD)
+        target = create_output(spark, tmp_path, number, OLD)
         files = killed_at(number, UnansweredCopies)
         files.text = str(MOVES)  # type: ignore[attr-defined]
         with suppress(KilledError, OSError):
-            write(opened(spark, target, mode, "run", files=files), NEW)
+            write(open_attempt(spark, target, mode, "run", files=files), NEW)
         if not files.is_reached:
             break
-        others = uninterrupted(InterruptedCopies)
-        other = opened(spark, target, OutputMode.APPEND, "other", files=others, patience=IMPATIENT)
+        others = without_interruption(InterruptedCopies)
+        other = open_attempt(spark, target, OutputMode.APPEND, "other", files=others, patience=IMPATIENT)
         assert other.prepare()
         other.abort()
-        assert tree(target) in (listed(OLD), expected(mode, OLD, NEW)), f"killed before operation {number}"
-    assert tree(target) == listed(OLD)
+        assert tree(target) in (sorted_files(OLD), expected(mode, OLD, NEW)), f"killed before operation {number}"
+    assert tree(target) == sorted_files(OLD)
 
 
 def _is_half_done(
     spark: SparkSession, place: Path, mode: OutputMode, number: int, store: type[InterruptedFiles] = InterruptedFiles
 ) -> bool:
-    target = prepared(spark, place / "probe", number, OLD)
+    target = create_output(spark, place / "probe", number, OLD)
     with pytest.raises(KilledError):
-        write(opened(spark, target, mode, "run", files=killed_at(number, store)), NEW)
-    return tree(target) not in (listed(OLD), expected(mode, OLD, NEW))
+        write(open_attempt(spark, target, mode, "run", files=killed_at(number, store)), NEW)
+    return tree(target) not in (sorted_files(OLD), expected(mode, OLD, NEW))
 
 
 @pytest.mark.parametrize("mode", CHANGING)
@@ -174,17 +176,17 @@ def test_lost_staged_rows_keep_the_old_rows(
 ) -> None:
     """For example, another program deletes hidden directories."""
     for number in operations:
-        target = prepared(spark, tmp_path, number, OLD)
+        target = create_output(spark, tmp_path, number, OLD)
         files = killed_at(number)
         with suppress(KilledError):
-            write(opened(spark, target, mode, "run", files=files), NEW)
+            write(open_attempt(spark, target, mode, "run", files=files), NEW)
         if not files.is_reached:
             break
         for staging in (tmp_path / f".{target.name}.pushdown").glob("staging-*/*"):
             if staging.is_dir():
                 shutil.rmtree(staging)
         with suppress(FileNotFoundError):
-            opened(spark, target, OutputMode.APPEND, "other", patience=IMPATIENT).prepare()
+            open_attempt(spark, target, OutputMode.APPEND, "other", patience=IMPATIENT).prepare()
         places = (target, target.parent / f".{target.name}.pushdown")
         on_disk = {path.read_text() for place in places for path in place.rglob("part-*")}
         replaced = {old for day, old in OLD.items() if tree(target).get(day) == expected(mode, OLD, NEW).get(day)}
@@ -197,19 +199,19 @@ def test_next_run_completes_a_failed_undo(
     spark: SparkSession, tmp_path: Path, mode: OutputMode, times: int, operations: Iterator[int]
 ) -> None:
     for number in operations:
-        target = prepared(spark, tmp_path, number, OLD)
+        target = create_output(spark, tmp_path, number, OLD)
         files = failing_at(number, times)
         with suppress(OSError):
-            write(opened(spark, target, mode, "run", files=files), NEW)
+            write(open_attempt(spark, target, mode, "run", files=files), NEW)
         if not files.is_reached:
             break
-        other = opened(spark, target, OutputMode.APPEND, "other", patience=IMPATIENT)
+        other = open_attempt(spark, target, OutputMode.APPEND, "other", patience=IMPATIENT)
         assert other.prepare()
         other.abort()
-        assert tree(target) in (listed(OLD), expected(mode, OLD, NEW)), f"operations from {number} on failed"
-        write(opened(spark, target, mode, "run"), NEW)
+        assert tree(target) in (sorted_files(OLD), expected(mode, OLD, NEW)), f"operations from {number} on failed"
+        write(open_attempt(spark, target, mode, "run"), NEW)
         assert tree(target) == expected(mode, OLD, NEW)
-        assert hidden(target) == []
+        assert hidden_files(target) == []
 
 
 @pytest.mark.parametrize("mode", CHANGING)
@@ -217,21 +219,21 @@ def test_failure_leaves_old_or_new_output(
     spark: SparkSession, tmp_path: Path, mode: OutputMode, operations: Iterator[int]
 ) -> None:
     for number in operations:
-        target = prepared(spark, tmp_path, number, OLD)
+        target = create_output(spark, tmp_path, number, OLD)
         files = failing_at(number)
         failed = False
         try:
-            write(opened(spark, target, mode, "run", files=files), NEW)
+            write(open_attempt(spark, target, mode, "run", files=files), NEW)
         except OSError:
             failed = True
         if not files.is_reached:
             break
-        assert tree(target) in (listed(OLD), expected(mode, OLD, NEW)), f"operation {number} failed"
+        assert tree(target) in (sorted_files(OLD), expected(mode, OLD, NEW)), f"operation {number} failed"
         if not failed:
             assert tree(target) == expected(mode, OLD, NEW)
-        write(opened(spark, target, mode, "run"), NEW)
+        write(open_attempt(spark, target, mode, "run"), NEW)
         assert tree(target) == expected(mode, OLD, NEW)
-        assert hidden(target) == []
+        assert hidden_files(target) == []
 
 
 @pytest.mark.parametrize("run", ["run", "other run"], ids=["retry", "other run"])
@@ -241,10 +243,10 @@ def test_stalled_process_changes_nothing_after_takeover(
 ) -> None:
     """Another run considered the process dead, and has undone its renames or completed its commit."""
     for number in operations:
-        target = prepared(spark, tmp_path, number, OLD)
+        target = create_output(spark, tmp_path, number, OLD)
         resumed, stalled, raised = threading.Event(), threading.Event(), []
         files = stalled_at(number, resumed, stalled)
-        slow = opened(spark, target, mode, "run", files=files, patience=IMPATIENT)
+        slow = open_attempt(spark, target, mode, "run", files=files, patience=IMPATIENT)
         thread = threading.Thread(target=_write_and_keep_error, args=(slow, raised))
         thread.start()
         while thread.is_alive() and not stalled.is_set():
@@ -252,7 +254,7 @@ def test_stalled_process_changes_nothing_after_takeover(
         if not stalled.is_set():
             thread.join()
             break
-        later = opened(spark, target, OutputMode.OVERWRITE_PARTITIONS, run, patience=IMPATIENT)
+        later = open_attempt(spark, target, OutputMode.OVERWRITE_PARTITIONS, run, patience=IMPATIENT)
         assert later.prepare()
         with later.transaction():
             stage(later, {"day=2": "later 2", "day=9": "later 9"})
@@ -266,7 +268,7 @@ def test_stalled_process_changes_nothing_after_takeover(
         else:
             # It had not begun its commit, so that it could still make it, or had nothing but cleaning left.
             assert found in (after, expected(mode, {**OLD, "day=9": "later 9", "day=2": "later 2"}, NEW))
-        hidden_left = [name for name in hidden(target) if name.startswith("aside-")]
+        hidden_left = [name for name in hidden_files(target) if name.startswith("aside-")]
         assert hidden_left == []
     assert number > 10
 
@@ -282,15 +284,17 @@ def test_stalled_commit_raises_output_taken(spark: SparkSession, tmp_path: Path)
     amid = next(
         number for number in count(8) if _is_half_done(spark, tmp_path, OutputMode.OVERWRITE_PARTITIONS, number)
     )
-    target = prepared(spark, tmp_path, 0, OLD)
+    target = create_output(spark, tmp_path, 0, OLD)
     resumed, stalled, raised = threading.Event(), threading.Event(), []
     files = stalled_at(amid, resumed, stalled)
-    slow = opened(spark, target, OutputMode.OVERWRITE_PARTITIONS, "run", files=files, patience=IMPATIENT)
+    slow = open_attempt(spark, target, OutputMode.OVERWRITE_PARTITIONS, "run", files=files, patience=IMPATIENT)
     thread = threading.Thread(target=_write_and_keep_error, args=(slow, raised))
     thread.start()
     assert stalled.wait(300)
-    write(opened(spark, target, OutputMode.OVERWRITE_PARTITIONS, "other", patience=IMPATIENT), {"day=9": "other 9"})
+    write(
+        open_attempt(spark, target, OutputMode.OVERWRITE_PARTITIONS, "other", patience=IMPATIENT), {"day=9": "other 9"}
+    )
     resumed.set()
     thread.join()
     assert isinstance(raised[0], OutputTakenError)
-    assert tree(target) == {**listed(OLD), "day=9": ["other 9"]}
+    assert tree(target) == {**sorted_files(OLD), "day=9": ["other 9"]}

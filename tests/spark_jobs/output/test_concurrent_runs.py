@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from interrupted_files import KilledError, hidden, killed_at, opened, stage, tree, write
+from interrupted_files import KilledError, hidden_files, killed_at, open_attempt, stage, tree, write
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputMode
@@ -48,13 +48,13 @@ def test_concurrent_runs_write_disjoint_partitions(spark: SparkSession, tmp_path
         target = tmp_path / f"out {number}"
         old = {"day=0": "old 0", "day=1": "old 1"} if exists else {}
         if exists:
-            write(opened(spark, target, OutputMode.OVERWRITE, "old"), old)
-        outputs = [opened(spark, target, PARTITIONS, f"run {day}") for day in (1, 2)]
+            write(open_attempt(spark, target, OutputMode.OVERWRITE, "old"), old)
+        outputs = [open_attempt(spark, target, PARTITIONS, f"run {day}") for day in (1, 2)]
         assert race(outputs, [{"day=1": "new 1", "day=3": "new 3"}, {"day=2": "new 2"}]) == [None, None]
         assert tree(target) == {
             day: [content] for day, content in {**old, "day=1": "new 1", "day=2": "new 2", "day=3": "new 3"}.items()
         }
-        assert hidden(target) == []
+        assert hidden_files(target) == []
 
 
 @pytest.mark.parametrize("mode", [PARTITIONS, OutputMode.OVERWRITE])
@@ -66,8 +66,8 @@ def test_one_of_two_runs_with_the_same_partitions_raises_conflict(
         target = tmp_path / f"out {number}"
         old = {"day=0": "old 0", "day=1": "old 1"} if exists else {}
         if exists:
-            write(opened(spark, target, OutputMode.OVERWRITE, "old"), old)
-        outputs = [opened(spark, target, mode, f"run {writer}") for writer in "ab"]
+            write(open_attempt(spark, target, OutputMode.OVERWRITE, "old"), old)
+        outputs = [open_attempt(spark, target, mode, f"run {writer}") for writer in "ab"]
         rows = [{"day=1": f"{writer} 1", "day=2": f"{writer} 2"} for writer in "ab"]
         raised = race(outputs, rows)
         winner = raised.index(None)
@@ -76,13 +76,13 @@ def test_one_of_two_runs_with_the_same_partitions_raises_conflict(
         assert f"run {'ab'[winner]} has written " in str(loser)
         kept = old if mode is PARTITIONS else {}
         assert tree(target) == {day: [content] for day, content in {**kept, **rows[winner]}.items()}
-        assert hidden(target) == []
+        assert hidden_files(target) == []
 
 
 def test_concurrent_appends_to_one_partition_are_both_kept(spark: SparkSession, tmp_path: Path) -> None:
     for number in range(ROUNDS):
         target = tmp_path / f"out {number}"
-        outputs = [opened(spark, target, OutputMode.APPEND, f"run {writer}") for writer in "ab"]
+        outputs = [open_attempt(spark, target, OutputMode.APPEND, f"run {writer}") for writer in "ab"]
         assert race(outputs, [{"day=1": "a"}, {"day=1": "b", "day=2": "b"}]) == [None, None]
         assert tree(target) == {"day=1": ["a", "b"], "day=2": ["b"]}
 
@@ -91,8 +91,11 @@ def test_overwrite_keeps_concurrently_appended_rows(spark: SparkSession, tmp_pat
     """For example, a task reads an output, compacts it and writes it back."""
     for number in range(ROUNDS):
         target = tmp_path / f"out {number}"
-        write(opened(spark, target, OutputMode.OVERWRITE, "old"), {"day=1": "old"})
-        outputs = [opened(spark, target, OutputMode.APPEND, "append"), opened(spark, target, PARTITIONS, "compact")]
+        write(open_attempt(spark, target, OutputMode.OVERWRITE, "old"), {"day=1": "old"})
+        outputs = [
+            open_attempt(spark, target, OutputMode.APPEND, "append"),
+            open_attempt(spark, target, PARTITIONS, "compact"),
+        ]
         appended, compacted = race(outputs, [{"day=1": "appended"}, {"day=1": "compacted"}])
         assert appended is None
         found = tree(target)["day=1"]
@@ -101,19 +104,19 @@ def test_overwrite_keeps_concurrently_appended_rows(spark: SparkSession, tmp_pat
 
 def test_later_run_replaces_an_earlier_commit(spark: SparkSession, tmp_path: Path) -> None:
     target = tmp_path / "out"
-    early = opened(spark, target, PARTITIONS, "early")
+    early = open_attempt(spark, target, PARTITIONS, "early")
     assert early.prepare()
-    write(opened(spark, target, PARTITIONS, "first"), {"day=1": "first"})
-    write(opened(spark, target, PARTITIONS, "second"), {"day=1": "second"})
+    write(open_attempt(spark, target, PARTITIONS, "first"), {"day=1": "first"})
+    write(open_attempt(spark, target, PARTITIONS, "second"), {"day=1": "second"})
     assert tree(target) == {"day=1": ["second"]}
     with (
         pytest.raises(OutputConflictError, match=r"run second has written partition day=1 of .*out while"),
         early.transaction(),
     ):
         stage(early, {"day=1": "early"})
-    write(opened(spark, target, PARTITIONS, "early"), {"day=1": "early"})
+    write(open_attempt(spark, target, PARTITIONS, "early"), {"day=1": "early"})
     assert tree(target) == {"day=1": ["early"]}
-    assert hidden(target) == []
+    assert hidden_files(target) == []
 
 
 class LateFiles(LocalFiles):
@@ -133,20 +136,20 @@ class LateFiles(LocalFiles):
 def test_attempt_that_fails_keeps_the_rows_of_a_later_attempt(spark: SparkSession, tmp_path: Path) -> None:
     """The later attempt begins while the failed one deletes its own rows."""
     target = tmp_path / "out"
-    later = opened(spark, target, OutputMode.APPEND, "run")
+    later = open_attempt(spark, target, OutputMode.APPEND, "run")
 
     def retry() -> None:
         assert later.prepare()
         stage(later, {"day=1": "later"})
 
-    failed = opened(spark, target, OutputMode.APPEND, "run", files=LateFiles(later.paths.staging, retry))
+    failed = open_attempt(spark, target, OutputMode.APPEND, "run", files=LateFiles(later.paths.staging, retry))
     assert failed.prepare()
     stage(failed, {"day=1": "failed"})
     failed.abort()
     with later.transaction():
         pass
     assert tree(target) == {"day=1": ["later"]}
-    assert hidden(target) == []
+    assert hidden_files(target) == []
 
 
 @pytest.mark.parametrize("mode", [PARTITIONS, OutputMode.APPEND])
@@ -157,7 +160,7 @@ def test_backfill_with_random_kills_equals_uninterrupted_runs(
     """Thirty days, two at a time. An attempt that was killed or counted as dead is retried until it succeeds."""
     chance = random.Random(seed)
     target = tmp_path / "out"
-    write(opened(spark, target, OutputMode.OVERWRITE, "before"), {"day=0": "before", "day=7": "before"})
+    write(open_attempt(spark, target, OutputMode.OVERWRITE, "before"), {"day=0": "before", "day=7": "before"})
     days = [f"day={day}" for day in range(1, 31)]
     chance.shuffle(days)
     kills = {day: [chance.randint(1, 30) for _ in range(chance.randint(0, 3))] for day in days}
@@ -165,11 +168,14 @@ def test_backfill_with_random_kills_equals_uninterrupted_runs(
     def backfill(day: str) -> None:
         for number in kills[day]:
             with suppress(KilledError, OutputTakenError):
-                write(opened(spark, target, mode, day, files=killed_at(number), patience=1.0), {day: f"partial {day}"})
+                write(
+                    open_attempt(spark, target, mode, day, files=killed_at(number), patience=1.0),
+                    {day: f"partial {day}"},
+                )
         is_written = False
         while not is_written:
             with suppress(OutputTakenError):
-                write(opened(spark, target, mode, day, patience=1.0), {day: f"rows of {day}"})
+                write(open_attempt(spark, target, mode, day, patience=1.0), {day: f"rows of {day}"})
                 is_written = True
 
     with ThreadPoolExecutor(2) as threads:
@@ -178,4 +184,4 @@ def test_backfill_with_random_kills_equals_uninterrupted_runs(
     if mode is OutputMode.APPEND:
         clean["day=7"] = ["before", "rows of day=7"]
     assert tree(target) == clean
-    assert hidden(target) == []
+    assert hidden_files(target) == []

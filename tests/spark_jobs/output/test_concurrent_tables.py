@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from interrupted_tables import OLD, Case, write_once
-from table_databases import KINDS, Database, opened
+from table_databases import KINDS, Database, open_database
 
 from pushdown_spark.contract import OutputMode
 
@@ -18,7 +18,7 @@ Rows = list[tuple[object, ...]]
 
 @pytest.fixture(params=KINDS)
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
-    return opened(request.param, request, tmp_path)
+    return open_database(request.param, request, tmp_path)
 
 
 def race(database: Database, runs: dict[str, tuple[Case, Rows]]) -> Rows:

@@ -119,7 +119,7 @@ def read_output(spark: SparkSession, bucket: str, number: int) -> dict[int, list
     return {day: sorted(ids) for day, ids in sorted(rows.items())}
 
 
-def hidden(store: ObjectStore, bucket: str) -> list[str]:
+def hidden_keys(store: ObjectStore, bucket: str) -> list[str]:
     listed = store.client().list_objects_v2(Bucket=bucket).get("Contents", [])
     return [entry["Key"] for entry in listed if "/." in f"/{entry['Key']}"]
 
@@ -151,7 +151,7 @@ def test_kill_at_any_operation_on_s3a_is_repaired(
             other.abort()
         write(spark, output(number, mode, "run"), NEW)
         assert read_output(spark, bucket, number) == expected(mode), f"killed before operation {number}"
-        assert hidden(store, bucket) == []
+        assert hidden_keys(store, bucket) == []
     assert number > 10
 
 

@@ -16,13 +16,13 @@ from interrupted_tables import (
     OLD,
     Case,
     InterruptedConnection,
-    forked,
-    interrupted,
+    fork,
+    interrupt,
     kill_self,
     stop_self,
     write_once,
 )
-from table_databases import KINDS, Database, opened
+from table_databases import KINDS, Database, open_database
 
 from pushdown_spark.contract import OutputMode
 from pushdown_spark.databases.client import DatabaseAddress
@@ -49,7 +49,7 @@ FEWEST_STEPS = 25
 
 @pytest.fixture(params=KINDS)
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
-    return opened(request.param, request, tmp_path)
+    return open_database(request.param, request, tmp_path)
 
 
 def stored_rows(database: Database) -> list[tuple[object, ...]]:
@@ -64,7 +64,7 @@ def states(database: Database) -> list[tuple[object, ...]]:
 def test_retry_after_kill_equals_one_run(database: Database, case: Case, operations: Iterator[int]) -> None:
     for step in operations:
         case.prepare(database)
-        child = forked(lambda step=step: write_once(database, case, connect=interrupted(step, kill_self)))  # type: ignore[misc]
+        child = fork(lambda step=step: write_once(database, case, connect=interrupt(step, kill_self)))  # type: ignore[misc]
         _, status = os.waitpid(child, 0)
         assert os.WIFEXITED(status) or os.WTERMSIG(status) == signal.SIGKILL
         if os.WIFEXITED(status):
@@ -84,8 +84,8 @@ def test_killed_run_keeps_an_existing_table(database: Database, mode: OutputMode
     case = Case(mode, has_table=True)
     for step in count(1):
         case.prepare(database)
-        connect = interrupted(step, kill_self)
-        child = forked(lambda connect=connect: _quiet(lambda: write_once(database, case, connect=connect)))  # type: ignore[misc]
+        connect = interrupt(step, kill_self)
+        child = fork(lambda connect=connect: _quiet(lambda: write_once(database, case, connect=connect)))  # type: ignore[misc]
         _, status = os.waitpid(child, 0)
         _quiet(lambda: write_once(database, case))
         assert stored_rows(database) == sorted(OLD), f"killed before step {step}"
@@ -104,8 +104,8 @@ def test_killed_run_keeps_a_table_that_another_program_has_created(database: Dat
     outcomes = set()
     for step in count(1):
         case.prepare(database)
-        connect = interrupted(step, kill_self)
-        child = forked(lambda connect=connect: write_once(database, case, connect=connect))  # type: ignore[misc]
+        connect = interrupt(step, kill_self)
+        child = fork(lambda connect=connect: write_once(database, case, connect=connect))  # type: ignore[misc]
         _, status = os.waitpid(child, 0)
         is_committed = "t" in database.tables()
         if not is_committed:
@@ -126,7 +126,7 @@ def test_killed_retry_is_retried(database: Database, case: Case) -> None:
     """The first attempt is killed while it commits. Each step of the second one is killed after one of these kills."""
     case.prepare(database)
     steps: list[None] = []
-    write_once(database, case, connect=lambda address: counted(address, steps))
+    write_once(database, case, connect=lambda address: count_steps(address, steps))
     kills = (14, 11, 8, 6)
     for number, last in enumerate(kills, start=1):
         first = len(steps) - last
@@ -134,8 +134,8 @@ def test_killed_retry_is_retried(database: Database, case: Case) -> None:
             case.prepare(database)
             statuses = []
             for killed in (first, step):
-                connect = interrupted(killed, kill_self)
-                child = forked(lambda connect=connect: write_once(database, case, connect=connect))  # type: ignore[misc]
+                connect = interrupt(killed, kill_self)
+                child = fork(lambda connect=connect: write_once(database, case, connect=connect))  # type: ignore[misc]
                 statuses.append(os.waitpid(child, 0)[1])
             write_once(database, case)
             assert stored_rows(database) == case.expected(), f"killed before steps {first} and {step}"
@@ -150,9 +150,7 @@ def test_stopped_attempt_changes_nothing_after_a_retry(database: Database, case:
     """The first attempt continues when a retry has committed, or when the retry waits for its locks."""
     for step in count(1):
         case.prepare(database)
-        child = forked(
-            lambda step=step: _quiet(lambda: write_once(database, case, connect=interrupted(step, stop_self)))
-        )  # type: ignore[misc]
+        child = fork(lambda step=step: _quiet(lambda: write_once(database, case, connect=interrupt(step, stop_self))))  # type: ignore[misc]
         _, status = os.waitpid(child, os.WUNTRACED)
         if not os.WIFSTOPPED(status):
             break
@@ -181,7 +179,7 @@ def test_staging_tables_are_dropped_by_age(database: Database) -> None:
 
 
 def test_files_of_tasks_are_dropped_by_age(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    database, now = opened("sqlite", request, tmp_path), int(time.time())
+    database, now = open_database("sqlite", request, tmp_path), int(time.time())
     Case(OutputMode.APPEND, has_table=True).prepare(database)
     old, new = (f"airflow_pushdown_{'a' * 12}_{moment:08x}_{'b' * 8}_0_{'c' * 8}" for moment in (0, now))
     for name in (old, new, "other"):
@@ -190,7 +188,7 @@ def test_files_of_tasks_are_dropped_by_age(tmp_path: Path, request: pytest.Fixtu
     assert sorted(each.name for each in tmp_path.iterdir()) == ["shop.db", f"shop.db-{new}", "shop.db-other"]
 
 
-def counted(address: DatabaseAddress, steps: list[None]) -> WriteConnection:
+def count_steps(address: DatabaseAddress, steps: list[None]) -> WriteConnection:
     """Return a connection that adds an element to a list for each of its steps."""
     return InterruptedConnection(connect_to_write(address), lambda: steps.append(None))
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from table_databases import Database, opened
+from table_databases import Database, open_database
 
 from pushdown_spark.contract import ErrorCode, JobResult
 from pushdown_spark.contract.report_text import render_text
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
-    return opened("postgresql", request, tmp_path)
+    return open_database("postgresql", request, tmp_path)
 
 
 def run(database: Database, directory: Path, **output: object) -> tuple[JobResult, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
-from table_databases import KINDS, Database, opened, output_of, write
+from table_databases import KINDS, Database, open_database, output_of, write
 
 from pushdown_spark.contract import TableOutputSpec
 from pushdown_spark.databases.write_connection import connect_to_write
@@ -29,7 +29,7 @@ NEW = [(2, "new", "2024-01-02"), (4, "four", "2024-01-02")]
 
 @pytest.fixture(params=KINDS)
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
-    return opened(request.param, request, tmp_path)
+    return open_database(request.param, request, tmp_path)
 
 
 def frame(spark: SparkSession, rows: list[tuple[int, str | None, str]]) -> DataFrame:
@@ -77,7 +77,7 @@ def test_each_mode_writes_the_rows_once(
 def test_overwrite_keeps_the_old_rows_for_an_older_snapshot(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    database = opened("postgresql", request, tmp_path)
+    database = open_database("postgresql", request, tmp_path)
     assert write(output_of(spark, database, "old"), frame(spark, OLD))
     with closing(connect_to_write(database.address)) as reader:
         reader.rows("BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -179,7 +179,7 @@ def test_created_table_survives_a_crash_and_views_of_it_stay(spark: SparkSession
 def test_sqlite_tables_in_another_spelling_or_encoding_are_the_same_table(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, encoding: str
 ) -> None:
-    database = opened("sqlite", request, tmp_path)
+    database = open_database("sqlite", request, tmp_path)
     database.execute(f"PRAGMA encoding = '{encoding}'", "CREATE TABLE T (id int, X varchar(9), day varchar(10))")
     with pytest.raises(OutputExistsError):
         write(output_of(spark, database, mode="errorifexists"), frame(spark, NEW))

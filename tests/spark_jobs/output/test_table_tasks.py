@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from interrupted_tables import NEW, SCHEMA, Case, InterruptedConnection, batch, write_once
 from pyspark.sql import SparkSession
-from table_databases import KINDS, Database, opened, output_of
+from table_databases import KINDS, Database, open_database, output_of
 
 from pushdown_spark.contract import OutputChecks, OutputMode, OutputSummary, TableOutputSpec
 from pushdown_spark.databases.client import DatabaseAddress
@@ -61,7 +61,7 @@ with output.transaction():
 
 @pytest.fixture(params=KINDS)
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
-    return opened(request.param, request, tmp_path)
+    return open_database(request.param, request, tmp_path)
 
 
 @pytest.mark.parametrize("mode", [OutputMode.APPEND, OutputMode.OVERWRITE])
@@ -157,7 +157,7 @@ def test_retry_that_begins_before_the_staging_table_is_renamed_keeps_its_rows(
 ) -> None:
     """The retry cannot delete the staging table, which is in use. The first attempt dies after the rename."""
     monkeypatch.setattr(staging_tables, "_USE_SECONDS", 1)
-    database, case = opened(product, request, tmp_path), Case(OutputMode.APPEND, has_table=False)
+    database, case = open_database(product, request, tmp_path), Case(OutputMode.APPEND, has_table=False)
     case.prepare(database)
     first = TableAttempt(database.address, case.spec, "run", connect=dying_after_rename)
     assert first.prepare()
@@ -188,7 +188,7 @@ def test_attempt_that_stalls_after_its_rename_keeps_the_claim_of_a_repeated_run(
     product: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """A user clears the task in the meantime."""
-    database, case = opened(product, request, tmp_path), Case(OutputMode.OVERWRITE, has_table=False)
+    database, case = open_database(product, request, tmp_path), Case(OutputMode.OVERWRITE, has_table=False)
     case.prepare(database)
     repeated = TableAttempt(database.address, case.spec, "run", "cleared")
 
@@ -196,7 +196,7 @@ def test_attempt_that_stalls_after_its_rename_keeps_the_claim_of_a_repeated_run(
         return RenamingConnection(connect_to_write(address), lambda: repeated.prepare())
 
     write_once(database, case, connect=connect)
-    loaded(repeated, NEW[1:])
+    load(repeated, NEW[1:])
     assert repeated.commit(1, OutputSummary(mode=case.mode, columns={})) is not None
     assert sorted(database.rows("SELECT id, day, x FROM t")) == NEW[1]
     assert database.tables() == ["t"]
@@ -275,7 +275,7 @@ def dying_after_rename(address: DatabaseAddress) -> WriteConnection:
     return RenamingConnection(connect_to_write(address), die)
 
 
-def loaded(attempt: TableAttempt, partitions: Sequence[Sequence[tuple[object, ...]]]) -> None:
+def load(attempt: TableAttempt, partitions: Sequence[Sequence[tuple[object, ...]]]) -> None:
     """Stage and load the rows of an attempt that has begun."""
     writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
     for number, rows in enumerate(partitions):
@@ -286,7 +286,7 @@ def loaded(attempt: TableAttempt, partitions: Sequence[Sequence[tuple[object, ..
 @pytest.mark.parametrize("has_table", [True, False], ids=["existing", "missing"])
 def test_sqlite_is_not_locked_while_tasks_load(tmp_path: Path, has_table: bool, request: pytest.FixtureRequest) -> None:
     """The files of tasks are as readable as the database, and none of them stays."""
-    database = opened("sqlite", request, tmp_path)
+    database = open_database("sqlite", request, tmp_path)
     path = Path(str(database.connection.database))
     path.chmod(0o600)
     case = Case(OutputMode.OVERWRITE, has_table)
@@ -305,14 +305,14 @@ def test_sqlite_is_not_locked_while_tasks_load(tmp_path: Path, has_table: bool, 
 
     assert writer.load(0, loading())[1:] == (3, True)
     with pytest.raises(ValueError, match="disturbed"):
-        writer.load(1, disturbed())
+        writer.load(1, slow_rows())
     attempt.gather()
     attempt.commit(1, OutputSummary(mode=case.mode, columns={}))
     assert sorted(database.rows("SELECT id, day, x FROM t")) == case.expected()
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
-def disturbed() -> Iterator[pa.RecordBatch]:
+def slow_rows() -> Iterator[pa.RecordBatch]:
     yield batch(NEW[1])
     raise ValueError("disturbed")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
-from table_databases import Database, opened, output_of, write
+from table_databases import Database, open_database, output_of, write
 
 from pushdown_spark.errors import BadSpecError, UnwritableValueError
 from pushdown_spark.runtime.error_classification import classify, pushdown_error
@@ -75,7 +75,7 @@ SPECIAL = {"s": ("double('NaN')", "double('Infinity')", "double('-Infinity')", "
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
-    return opened(request.param, request, tmp_path)
+    return open_database(request.param, request, tmp_path)
 
 
 def query(columns: dict[str, tuple[str, ...]]) -> str:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cloud_servers import S3Server, mounted
+from cloud_servers import S3Server, mount
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import JoinOptions, SourceReport
@@ -98,7 +98,7 @@ def main(places: dict[str, Any]) -> None:
     spark = start(directory)
     create_tables(spark, places["hdfs"])
     clicks = directory / "clicks"
-    with mounted(spark, store, clicks):
+    with mount(spark, store, clicks):
         session = sources(spark, store, places)
         found = []
         for reorder in (True, False):

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet
 import pytest
-from cloud_servers import Azurite, CloudStore, GoogleServer, S3Server, mounted, run_server
+from cloud_servers import Azurite, CloudStore, GoogleServer, S3Server, mount, run_server
 from fastavro import writer as write_avro
 from pyspark.sql import DataFrame, SparkSession
 from store_servers import AZURE_KEY
@@ -77,7 +77,7 @@ def tables(store: CloudStore, spark: SparkSession, folder: Path) -> Iterator[str
     for file in folder.rglob("*"):
         if file.is_file():
             store.put(f"data/{file.relative_to(folder)}", file.read_bytes())
-    with mounted(spark, store, folder):
+    with mount(spark, store, folder):
         yield store.path("data")
 
 

@@ -51,7 +51,7 @@ def classify_failure(action: Callable[[], object]) -> JobError:
 
 
 @pytest.fixture
-def truncated(tmp_path: Path) -> Path:
+def truncated_file(tmp_path: Path) -> Path:
     """Write a gzip file of JSON lines that ends in the middle."""
     noise = random.Random(7).randbytes(20_000).hex()
     data = gzip.compress("".join(f'{{"a": "{noise[i : i + 40]}"}}\n' for i in range(0, 40_000, 40)).encode())
@@ -66,11 +66,11 @@ def test_a_missing_path_is_named_and_can_be_retried(spark: SparkSession) -> None
     assert error.message == "Path does not exist: file:/nowhere/*.json."
 
 
-def test_truncated_gzip_has_the_position(spark: SparkSession, truncated: Path) -> None:
-    error = classify_failure(lambda: spark.read.schema("a string").json(str(truncated.parent / "cut*")).collect())
+def test_truncated_gzip_has_the_position(spark: SparkSession, truncated_file: Path) -> None:
+    error = classify_failure(lambda: spark.read.schema("a string").json(str(truncated_file.parent / "cut*")).collect())
     assert error.code is ErrorCode.UNREADABLE_FILE
     assert error.message == (
-        f"cannot read {truncated}: its compressed data ends too early at byte {truncated.stat().st_size}; "
+        f"cannot read {truncated_file}: its compressed data ends too early at byte {truncated_file.stat().st_size}; "
         "the file is truncated"
     )
 

@@ -54,7 +54,7 @@ def provider(spark: SparkSession, tmp_path: Path) -> Iterator[None]:
     system.clearProperty(setting)
 
 
-def encrypted(tmp_path: Path, key: str = KEY, spec: str = "spec") -> str:
+def write_encrypted(tmp_path: Path, key: str = KEY, spec: str = "spec") -> str:
     path = tmp_path / "secrets.json"
     path.write_text(encrypt(SECRETS, key, spec))
     return str(path)
@@ -87,19 +87,19 @@ def test_a_file_system_that_hadoop_lacks_is_named(spark: SparkSession) -> None:
 
 def test_the_environment_has_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY_VARIABLE, KEY)
-    path = encrypted(tmp_path)
+    path = write_encrypted(tmp_path)
     assert read_secrets(path, "spec").hadoop == {"fs.s3a.secret.key": "hush"}
     assert not Path(path).exists()
 
 
 @pytest.mark.usefixtures("provider")
 def test_a_credential_provider_has_the_key(tmp_path: Path) -> None:
-    assert read_secrets(encrypted(tmp_path), "spec").hadoop == {"fs.s3a.secret.key": "hush"}
+    assert read_secrets(write_encrypted(tmp_path), "spec").hadoop == {"fs.s3a.secret.key": "hush"}
 
 
 def test_without_a_key_the_error_names_the_ways(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(BadSpecError, match="this driver has no key") as caught:
-        read_secrets(encrypted(tmp_path), "spec")
+        read_secrets(write_encrypted(tmp_path), "spec")
     for way in (KEY_VARIABLE, KEY_ALIAS, "secretKeyRef"):
         assert way in str(caught.value)
 
@@ -118,7 +118,7 @@ def test_a_wrong_key_or_spec_does_not_decrypt(
 ) -> None:
     monkeypatch.setenv(KEY_VARIABLE, key)
     with pytest.raises(BadSpecError, match=reason) as caught:
-        read_secrets(encrypted(tmp_path), spec)
+        read_secrets(write_encrypted(tmp_path), spec)
     assert caught.value.__cause__ is None
 
 

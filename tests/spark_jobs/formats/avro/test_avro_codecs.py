@@ -33,7 +33,7 @@ def test_retained_blocks_are_contiguous(codec: AvroCodec, blocks: list[tuple[byt
     assert bytes(decompressor.take_retained()) == expected
 
 
-def searched(search: BlockSearch, blocks: int, content: bytes) -> list[bool]:
+def which_are_searched(search: BlockSearch, blocks: int, content: bytes) -> list[bool]:
     """Return which of several equal blocks were searched."""
     found = []
     for _ in range(blocks):
@@ -45,10 +45,10 @@ def searched(search: BlockSearch, blocks: int, content: bytes) -> list[bool]:
 
 def test_a_search_that_skips_nothing_pauses_longer_each_time() -> None:
     search = BlockSearch([BlockPattern(("needle",), 48.0, "needle")])
-    found = searched(search, 5 * 32 + 128 + 256 + 512 + 1024, b"a needle")
+    found = which_are_searched(search, 5 * 32 + 128 + 256 + 512 + 1024, b"a needle")
     rests = [len(run) for run in "".join("x" if tried else "." for tried in found).split("x" * 32)[1:]]
     assert rests == [128, 256, 512, 1024, 0]
     # After a trial in which most blocks are skipped, the pauses start again at their minimum.
-    assert searched(search, 1024, b"a needle")[1023] is False
-    assert all(searched(search, 64, b"hay"))
-    assert searched(search, 32 + 128 + 32, b"a needle").count(True) == 64
+    assert which_are_searched(search, 1024, b"a needle")[1023] is False
+    assert all(which_are_searched(search, 64, b"hay"))
+    assert which_are_searched(search, 32 + 128 + 32, b"a needle").count(True) == 64

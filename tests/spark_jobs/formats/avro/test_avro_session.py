@@ -240,7 +240,7 @@ def test_spark_takes_over_at_a_file_of_other_types(spark: SparkSession, tmp_path
 
 
 @pytest.fixture
-def damaged(tmp_path: Path) -> Path:
+def damaged_file(tmp_path: Path) -> Path:
     """Write a file whose second half is overwritten."""
     path = write(tmp_path / "t" / "a.avro", range(2_000), codec="deflate")
     data = bytearray(path.read_bytes())
@@ -249,19 +249,19 @@ def damaged(tmp_path: Path) -> Path:
     return path.parent
 
 
-def test_a_damaged_block_is_an_error_that_names_file_block_and_byte(spark: SparkSession, damaged: Path) -> None:
+def test_a_damaged_block_is_an_error_that_names_file_block_and_byte(spark: SparkSession, damaged_file: Path) -> None:
     with pytest.raises(Exception, match=r"a\.avro, block \d+ at byte \d+: ") as raised:
-        scan(spark, damaged, "k >= 0").run(lambda frame: frame.collect())
+        scan(spark, damaged_file, "k >= 0").run(lambda frame: frame.collect())
     assert classify(raised.value).code is ErrorCode.UNREADABLE_FILE
 
 
 @pytest.mark.parametrize("mode", ["FAILFAST", "PERMISSIVE", "DROPMALFORMED"])
-def test_the_option_mode_makes_no_difference_to_files(spark: SparkSession, damaged: Path, mode: str) -> None:
+def test_the_option_mode_makes_no_difference_to_files(spark: SparkSession, damaged_file: Path, mode: str) -> None:
     """As in Spark's own reader, for which it is a setting of `from_avro` alone."""
     with pytest.raises(Exception, match="avro"):
-        by_spark(spark, damaged, mode=mode)
+        by_spark(spark, damaged_file, mode=mode)
     with pytest.raises(Exception, match=r"block \d+ at byte"):
-        scan(spark, damaged, "k >= 0", mode=mode).run(lambda frame: frame.collect())
+        scan(spark, damaged_file, "k >= 0", mode=mode).run(lambda frame: frame.collect())
 
 
 def test_an_error_names_a_file_of_another_format(spark: SparkSession, tmp_path: Path) -> None:

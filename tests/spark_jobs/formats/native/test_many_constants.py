@@ -30,7 +30,7 @@ def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
 
 
 @pytest.fixture(autouse=True)
-def unconfigured(spark: SparkSession) -> Iterator[None]:
+def no_settings(spark: SparkSession) -> Iterator[None]:
     """Unset the settings for pushdown, and restore them after the test."""
     before = {key: spark.conf.get(key, None) for key in KEYS}
     for key in KEYS:
@@ -42,7 +42,7 @@ def unconfigured(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.fixture(params=[None, "false", "true"])
-def configured(spark: SparkSession, unconfigured: None, request: pytest.FixtureRequest) -> Iterator[str | None]:
+def pushdown_setting(spark: SparkSession, no_settings: None, request: pytest.FixtureRequest) -> Iterator[str | None]:
     """Set the session's setting for pushdown before the query."""
     for key in KEYS if request.param is not None else ():
         spark.conf.set(key, request.param)
@@ -72,11 +72,11 @@ def pushdown_while_running(spark: SparkSession, result: PushdownResult, name: st
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_long_lists_are_evaluated_after_the_reader(
-    spark: SparkSession, files: dict[str, str], name: str, configured: str | None
+    spark: SparkSession, files: dict[str, str], name: str, pushdown_setting: str | None
 ) -> None:
     result = plan_scan(spark, files, name, LONG)
     assert pushdown_while_running(spark, result, name) == ("false", list(range(0, ROWS, 3)))
-    assert spark.conf.get(f"spark.sql.{name}.filterPushdown.enabled") == (configured or "true")
+    assert spark.conf.get(f"spark.sql.{name}.filterPushdown.enabled") == (pushdown_setting or "true")
     (conjunct,) = result.report()["t"].conjuncts
     assert conjunct.exactness is Exactness.UNSUPPORTED
     assert "many constants" in (conjunct.reason or "")

@@ -55,7 +55,7 @@ def stored_value(value: object) -> Value:
     return value
 
 
-def trusted(sample: Sample, column: int) -> bool:
+def is_trusted(sample: Sample, column: int) -> bool:
     return are_filters_reliable(sample.tail.footer, OrcTypeKind(sample.tail.types[column].kind))
 
 
@@ -67,7 +67,7 @@ def check(sample: Sample, made: Sequence[tuple[object, ...]], stride: int) -> No
         assert index is not None
         assert len(index.bloom_filter) == stripe.groups
         kind = OrcTypeKind(sample.tail.types[column].kind)
-        if not trusted(sample, column):
+        if not is_trusted(sample, column):
             assert kind is OrcTypeKind.BYTE
             continue
         for group, bloom in enumerate(index.bloom_filter):

@@ -124,7 +124,7 @@ def test_use_selected_is_rejected_with_spark_s_reader(spark: SparkSession, table
 
 
 @pytest.fixture
-def configured(spark: SparkSession) -> Iterator[None]:
+def hadoop_option(spark: SparkSession) -> Iterator[None]:
     """Set the option in Hadoop's configuration, as spark.hadoop.* does."""
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     hadoop.set(USE_SELECTED, "true")
@@ -134,7 +134,7 @@ def configured(spark: SparkSession) -> Iterator[None]:
 
 @pytest.mark.parametrize("reader", ["spark", "auto", "pushdown"])
 def test_use_selected_in_the_configuration_is_rejected(
-    spark: SparkSession, table: Path, configured: None, reader: str
+    spark: SparkSession, table: Path, hadoop_option: None, reader: str
 ) -> None:
     session = PushdownSession(spark)
     session.add_source("t", path=str(table / "left"), format="orc", reader=reader)

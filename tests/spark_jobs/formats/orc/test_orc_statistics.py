@@ -127,7 +127,7 @@ def test_nulls_of_members_are_unknown() -> None:
     assert bounds(sample, 1) == ColumnBounds(None, None, True, 1)
 
 
-def old(tail: FileTail, version: int, writer: int = 0) -> FileTail:
+def old_tail(tail: FileTail, version: int, writer: int = 0) -> FileTail:
     """Return the tail of an older writer."""
     tail.post_script.writer_version = version
     tail.footer.writer = writer
@@ -136,13 +136,15 @@ def old(tail: FileTail, version: int, writer: int = 0) -> FileTail:
 
 def test_merged_statistics_of_the_first_writer_are_not_used() -> None:
     tail = write_sample(pa.table({"x": [1]})).tail
-    assert [has_correct_merges(old(tail, version)) for version in (0, 1, 9)] == [False, True, True]
-    assert has_correct_merges(old(tail, 0, writer=1))
+    assert [has_correct_merges(old_tail(tail, version)) for version in (0, 1, 9)] == [False, True, True]
+    assert has_correct_merges(old_tail(tail, 0, writer=1))
 
 
 @pytest.mark.parametrize(("precision", "version", "is_known"), [(18, 6, False), (18, 7, True), (19, 6, True)])
 def test_short_decimals_of_older_writers_have_no_bounds(precision: int, version: int, is_known: bool) -> None:
-    tail = old(write_sample(pa.table({"x": pa.array([Decimal("1.5")], pa.decimal128(precision, 2))})).tail, version)
+    tail = old_tail(
+        write_sample(pa.table({"x": pa.array([Decimal("1.5")], pa.decimal128(precision, 2))})).tail, version
+    )
     assert (column_bounds(tail, 1, tail.statistics[1], UTC, nested=False).low == Decimal("1.50")) is is_known
 
 

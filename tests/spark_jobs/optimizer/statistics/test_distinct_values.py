@@ -18,11 +18,11 @@ Values = Callable[[np.random.Generator, int], np.ndarray]
 def in_orders(values: Values) -> Values:
     """Repeat each value for one to seven rows, as the lines of an order share its date and its customer."""
 
-    def drawn(random: np.random.Generator, rows: int) -> np.ndarray:
+    def draw(random: np.random.Generator, rows: int) -> np.ndarray:
         lengths = random.integers(1, 8, rows)
         return np.repeat(values(random, rows), lengths)[:rows]
 
-    return drawn
+    return draw
 
 
 def even(count: int) -> Values:

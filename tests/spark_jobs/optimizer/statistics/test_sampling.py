@@ -18,7 +18,7 @@ from pushdown_spark.relations.listing import InputFile
 SCHEMA = t.StructType().add("Day", "long").add("v", "long")
 
 
-def seen(*files: Path) -> SourceSample:
+def sample(*files: Path) -> SourceSample:
     inputs = [InputFile(file.as_uri(), str(file), file.stat().st_size) for file in files]
     return sample_files(inputs, SourceFormat.PARQUET, SCHEMA, {}, ["Day", "v"])
 
@@ -30,22 +30,22 @@ def write_file(file: Path, days: Sequence[int | None], group_rows: int, *, stati
 
 
 def test_bounds_cover_all_row_groups(tmp_path: Path) -> None:
-    assert seen(write_file(tmp_path / "f", range(5_000), 50)).bounds == {"day": (0, 4_999), "v": (7, 7)}
+    assert sample(write_file(tmp_path / "f", range(5_000), 50)).bounds == {"day": (0, 4_999), "v": (7, 7)}
 
 
 def test_bounds_cover_all_files(tmp_path: Path) -> None:
     files = [write_file(tmp_path / str(start), range(start, start + 100), 50) for start in (300, 100)]
     empty = write_file(tmp_path / "none", [], 50)
-    assert seen(*files, empty).bounds == {"day": (100, 399), "v": (7, 7)}
+    assert sample(*files, empty).bounds == {"day": (100, 399), "v": (7, 7)}
 
 
 def test_bounds_need_statistics_in_all_row_groups_and_files(tmp_path: Path) -> None:
     gaps = write_file(tmp_path / "gaps", [1, 2, None, None], 2)
-    assert seen(gaps).bounds == {"v": (7, 7)}
+    assert sample(gaps).bounds == {"v": (7, 7)}
     silent = write_file(tmp_path / "silent", range(10), 5, statistics=False)
-    assert seen(write_file(tmp_path / "f", range(10), 5), silent).bounds == {"v": (7, 7)}
+    assert sample(write_file(tmp_path / "f", range(10), 5), silent).bounds == {"v": (7, 7)}
 
 
 def test_bounds_are_not_read_from_too_many_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "_MAX_CHUNK_STATISTICS", 19)
-    assert seen(write_file(tmp_path / "f", range(10), 1)).bounds == {}
+    assert sample(write_file(tmp_path / "f", range(10), 1)).bounds == {}
