@@ -1,8 +1,4 @@
-"""The decision on the join order of one chain, with its broadcast hints and its report.
-
-Star schemas are detected by the rules of Spark's `StarSchemaDetection`. The order inside of a star follows the
-estimates, because ordering dimensions by size alone can cost far more rows.
-"""
+"""The decision on the join order of one chain, with its broadcast hints and its report."""
 
 from __future__ import annotations
 
@@ -31,8 +27,9 @@ from pushdown_spark.optimizer.join_order.enumeration import (
     find_cheapest_tree,
     relation_mask,
 )
-from pushdown_spark.optimizer.join_order.equalities import ChainEqualities, ColumnKey, Equality
+from pushdown_spark.optimizer.join_order.equalities import ChainEqualities
 from pushdown_spark.optimizer.join_order.output_columns import RequiredOutputColumns
+from pushdown_spark.optimizer.join_order.star_detection import detect_star, star_first
 from pushdown_spark.optimizer.join_order.static_semi_joins import KeyPredicate, reduce_statically
 from pushdown_spark.optimizer.logical_plan import (
     ChainItem,
@@ -54,10 +51,6 @@ from pushdown_spark.optimizer.sql_dialect import to_sql
 from pushdown_spark.optimizer.statistics.derived_statistics import StatisticsOf, chain_estimator, item_statistics
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 
-_MIN_UNIQUENESS = 0.95
-"""Minimum share of distinct key values among the rows of a dimension."""
-_FACT_TABLE_MARGIN = 0.9
-"""A relation with at least this share of the fact table's rows may be the fact table instead."""
 _MAX_COST_SHARE = 0.9
 """Maximum cost of another order, relative to the cost of the written order."""
 _STAGE_ROWS = 500_000.0
@@ -358,43 +351,3 @@ def tree_report(
         left=tree_report(tree.left, items, rows, broadcast),
         right=tree_report(tree.right, items, rows, broadcast),
     )
-
-
-def detect_star(relations: Sequence[RelationStatistics], equalities: Sequence[Equality]) -> tuple[int, ...]:
-    """Return the numbers of a fact table and its dimensions, or an empty tuple.
-
-    A dimension is joined with the fact table by `=` on a unique column without nulls. There is no star if another
-    relation is about as large as the fact table, with fewer than two dimensions, or if no dimension has a condition.
-    """
-    if len(relations) < 3:
-        return ()
-    by_size = sorted(range(len(relations)), key=lambda number: -relations[number].rows)
-    fact, second = by_size[0], by_size[1]
-    if relations[second].rows >= _FACT_TABLE_MARGIN * relations[fact].rows:
-        return ()
-    dimensions: list[int] = []
-    for equality in equalities:
-        for one, other in ((equality.left, equality.right), (equality.right, equality.left)):
-            is_new = one.relation == fact and other.relation not in (fact, *dimensions)
-            if is_new and _is_unique(relations[other.relation], other.key):
-                dimensions.append(other.relation)
-    is_filtered = any(relations[number].filtered_rows < relations[number].rows for number in dimensions)
-    return (fact, *dimensions) if len(dimensions) > 1 and is_filtered else ()
-
-
-def star_first(star: Sequence[int]) -> Callable[[int], bool]:
-    """Return a predicate on sets of relations that allows only trees that join the star before everything else.
-
-    An empty star allows all trees.
-
-    >>> is_allowed = star_first([0, 1])
-    >>> [is_allowed(mask) for mask in (0b001, 0b011, 0b100, 0b101)]
-    [True, True, True, False]
-    """
-    star_mask = sum(1 << number for number in star)
-    return lambda mask: mask & star_mask in (0, star_mask) or mask | star_mask == star_mask
-
-
-def _is_unique(relation: RelationStatistics, key: ColumnKey) -> bool:
-    column = relation.columns.get(key)
-    return column is not None and column.null_share == 0.0 and column.distinct >= _MIN_UNIQUENESS * relation.rows

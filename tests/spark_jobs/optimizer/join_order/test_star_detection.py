@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from pushdown_spark.optimizer.join_order.decision import detect_star, star_first
 from pushdown_spark.optimizer.join_order.enumeration import CostModel, find_cheapest_tree
 from pushdown_spark.optimizer.join_order.equalities import Equality, JoinColumn
+from pushdown_spark.optimizer.join_order.star_detection import detect_star, star_first
 from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, RelationStatistics
 
 FACTS, DATES, STORES, OTHER = range(4)
