@@ -62,7 +62,7 @@ def queries(scale: int) -> list[AvroQuery]:
     return found + narrow + packed
 
 
-def repacked(spark: SparkSession, lineitem: Path, codec: str) -> Path:
+def repack(spark: SparkSession, lineitem: Path, codec: str) -> Path:
     """Return the files of a directory in another codec. They are created if necessary."""
     if codec == _DEFAULT_CODEC:
         return lineitem
@@ -95,7 +95,7 @@ class Bench:
 
     def engines(self, query: AvroQuery) -> Engines:
         """Return the action of each reader for a query."""
-        path = str(repacked(self._spark, self._data, query.codec))
+        path = str(repack(self._spark, self._data, query.codec))
         found: Engines = {
             "pushdown": lambda: scan(self._spark, query, path=path, format="avro", reader="pushdown"),
             "auto": lambda: scan(self._spark, query, path=path, format="avro", reader="auto"),

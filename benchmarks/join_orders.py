@@ -73,7 +73,7 @@ class Counts:
             ]
         return found
 
-    def connected(self, names: Names) -> bool:
+    def are_connected(self, names: Names) -> bool:
         """Return whether equalities, including implied ones, or other binary conditions connect a set of relations."""
         return len(self._parts(names)) == 1
 
@@ -103,7 +103,7 @@ class Counts:
 
     def _through(self, node: JoinTree) -> int:
         names = _names(node)
-        if node.kind != JoinKind.CROSS.value and self.connected(names):
+        if node.kind != JoinKind.CROSS.value and self.are_connected(names):
             return self.rows(names)
         left, right = (self._size(_names(side)) for side in node.sides)
         return left * right
@@ -129,7 +129,7 @@ class Counts:
         def cheapest(names: Names) -> float:
             if len(names) == 1:
                 return 0
-            lasts = [name for name in names if self.connected(names - {name})]
+            lasts = [name for name in names if self.are_connected(names - {name})]
             return self.rows(names) + min((cheapest(names - {name}) for name in lasts), default=float("inf"))
 
         return int(cheapest(frozenset(self.relations)))

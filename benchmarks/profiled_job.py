@@ -39,14 +39,14 @@ def record_end(owner: Any, name: str, step: str) -> None:  # noqa: ANN401 - a cl
     setattr(owner, name, recorded)
 
 
-def process_started() -> float:
+def process_start() -> float:
     """Return the time at which this process was started."""
     ticks = float(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     seconds_ago = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     return time.time() - seconds_ago
 
 
-def jvm_started(context: SparkContext) -> float:
+def jvm_start(context: SparkContext) -> float:
     """Return the time at which the JVM of this driver was started."""
     factory = context._jvm.java.lang.management.ManagementFactory  # type: ignore[union-attr]
     return float(factory.getRuntimeMXBean().getStartTime()) / 1000
@@ -74,8 +74,8 @@ def main() -> int:
     stop = SparkSession.stop
 
     def stopped(session: SparkSession) -> None:
-        steps["JVM started"] = jvm_started(session.sparkContext)
-        steps["Python started"] = process_started()
+        steps["JVM started"] = jvm_start(session.sparkContext)
+        steps["Python started"] = process_start()
         stop(session)
         steps["Spark stopped"] = time.time()
         Path(os.environ[STEPS_VARIABLE]).write_text(json.dumps(steps), encoding="utf-8")

@@ -152,7 +152,7 @@ class _Values:
         ]
         return [kinds[number % len(kinds)](f"c{number}") for number in range(count)]
 
-    def shuffled(self, *columns: Column) -> tuple[Column, ...]:
+    def shuffle(self, *columns: Column) -> tuple[Column, ...]:
         order = list(columns)
         self._rng.shuffle(order)
         return tuple(order)
@@ -172,15 +172,15 @@ def shapes(seed: int) -> list[Shape]:
     """Return all shapes."""
     v = _Values(seed)
     return [
-        Shape("narrow", v.shuffled(v.key("k"), v.share("s"), v.time("t"), v.amount("a")), 60),
+        Shape("narrow", v.shuffle(v.key("k"), v.share("s"), v.time("t"), v.amount("a")), 60),
         Shape(
             "orders",
-            v.shuffled(*v.mixed(13), v.text("comment", 40), v.key("part"), v.day("shipped")),
+            v.shuffle(*v.mixed(13), v.text("comment", 40), v.key("part"), v.day("shipped")),
             330,
         ),
         Shape(
             "events",
-            v.shuffled(
+            v.shuffle(
                 v.key("id"),
                 v.time("at"),
                 v.nested("user", 2),
@@ -193,12 +193,12 @@ def shapes(seed: int) -> list[Shape]:
             ),
             1_400,
         ),
-        Shape("quoted", v.shuffled(*v.mixed(61)), 1_100, options=_QUOTED),
-        Shape("gzip", v.shuffled(*v.mixed(10), v.text("comment", 60)), 300, options=_GZIP),
-        Shape("small files", v.shuffled(*v.mixed(9), v.text("comment", 60)), 260, files=300),
+        Shape("quoted", v.shuffle(*v.mixed(61)), 1_100, options=_QUOTED),
+        Shape("gzip", v.shuffle(*v.mixed(10), v.text("comment", 60)), 300, options=_GZIP),
+        Shape("small files", v.shuffle(*v.mixed(9), v.text("comment", 60)), 260, files=300),
         Shape(
             "long strings",
-            v.shuffled(
+            v.shuffle(
                 v.key("k"),
                 v.text("body", 1_500),
                 v.share("s"),
@@ -208,22 +208,22 @@ def shapes(seed: int) -> list[Shape]:
             ),
             2_600,
         ),
-        Shape("nulls", v.shuffled(*map(v.rarely, v.mixed(30))), 130),
+        Shape("nulls", v.shuffle(*map(v.rarely, v.mixed(30))), 130),
         Shape(
             "collections",
-            v.shuffled(
+            v.shuffle(
                 v.key("k"), v.items("items"), v.tags("tags"), v.share("s"), v.time("t"), v.amount("a"), v.text("x", 20)
             ),
             420,
         ),
         Shape(
             "sorted",
-            (v.key("k", "id"), v.time("t", "CAST(id / 20 AS BIGINT)"), *v.shuffled(*v.mixed(7), v.text("comment", 30))),
+            (v.key("k", "id"), v.time("t", "CAST(id / 20 AS BIGINT)"), *v.shuffle(*v.mixed(7), v.text("comment", 30))),
             260,
         ),
-        Shape("skewed", v.shuffled(v.skewed_key("k"), v.skewed_key("l"), *v.mixed(7), v.text("comment", 30)), 260),
-        Shape("wide", v.shuffled(*v.mixed(120)), 2_300),
-        Shape("deep", v.shuffled(v.nested("a", 6), *v.mixed(7), v.nested("b", 4)), 700),
+        Shape("skewed", v.shuffle(v.skewed_key("k"), v.skewed_key("l"), *v.mixed(7), v.text("comment", 30)), 260),
+        Shape("wide", v.shuffle(*v.mixed(120)), 2_300),
+        Shape("deep", v.shuffle(v.nested("a", 6), *v.mixed(7), v.nested("b", 4)), 700),
     ]
 
 

@@ -99,7 +99,7 @@ class Tasks:
         self._submit(*arguments, jvm=f"{compiler} {archive}")
         return JobResult.model_validate_json(result.read_text(encoding="utf-8")).rows or 0
 
-    def archived(self, case: Case) -> int:
+    def run_with_archive(self, case: Case) -> int:
         """Run the scans as a later task of the installation does."""
         return self.ours(case, archive=f"-XX:SharedArchiveFile={self._classes} -XX:+VerifySharedSpaces")
 
@@ -206,7 +206,7 @@ def main() -> None:
             engines: Engines = {
                 "plain": partial(tasks.plain, case),
                 "ours": partial(tasks.ours, case),
-                "archived": partial(tasks.archived, case),
+                "archived": partial(tasks.run_with_archive, case),
             }
             measured = measure(engines, arguments.rounds)
             wall = [seconds(measured, engine, "wall") for engine in engines]

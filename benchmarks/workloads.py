@@ -60,7 +60,7 @@ TPCH = Generator("duckdb_extension_tpch", "tpch", "dbgen", "tpch_queries")
 TPCDS = Generator("duckdb_extension_tpcds", "tpcds", "dsdgen", "tpcds_queries")
 
 
-def permuted(query: str, seed: int) -> str:
+def permute(query: str, seed: int) -> str:
     """Return the query with the relations of every comma-separated FROM list in an order that depends on the seed."""
     tree = parse_query(query)
     random = Random(seed)
@@ -86,7 +86,7 @@ class PermutedQuery:
 
     def orders(self) -> dict[str, str]:
         """Return the query in its orders by their names in tables."""
-        others = {f"permutation {seed}": permuted(self.published, seed) for seed in self.seeds}
+        others = {f"permutation {seed}": permute(self.published, seed) for seed in self.seeds}
         return {"published": self.published, **others}
 
 
