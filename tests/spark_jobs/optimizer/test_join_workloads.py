@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.movies import movies
 from benchmarks.ssb import QUERIES, ssb
-from benchmarks.workloads import TPCDS, TPCH, Workload, most_relations, permuted, without_limit
+from benchmarks.workloads import TPCDS, TPCH, Workload, most_relations, permute, without_limit
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.session import PushdownSession
 
@@ -86,9 +86,9 @@ def test_tpch_queries_return_sparks_rows(number: int, spark: SparkSession, load_
     check(spark, session, text)
     if number in (7, 8, 9):
         # Even with these small tables, Spark's own order moves at least three times the rows.
-        assert check(spark, session, permuted(text, number))
+        assert check(spark, session, permute(text, number))
     elif most_relations(text) > 2:
-        check(spark, session, permuted(text, number))
+        check(spark, session, permute(text, number))
 
 
 @pytest.mark.parametrize("number", range(1, 100))
@@ -98,7 +98,7 @@ def test_tpcds_queries_return_sparks_rows(number: int, spark: SparkSession, load
     if most_relations(text) < 4:
         pytest.skip("fewer than four relations")
     check(spark, session, text)
-    check(spark, session, permuted(text, number))
+    check(spark, session, permute(text, number))
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -107,7 +107,7 @@ def test_joins_of_the_star_schema_benchmark_return_sparks_rows(
 ) -> None:
     session, workload = load_workload(small_ssb)
     check(spark, session, workload.queries[name])
-    check(spark, session, permuted(workload.queries[name], 1))
+    check(spark, session, permute(workload.queries[name], 1))
 
 
 @pytest.mark.parametrize("form", range(1, 34))
@@ -118,4 +118,4 @@ def test_queries_of_the_join_order_benchmark_return_sparks_rows(
     of_form = [text for name, text in workload.queries.items() if name.rstrip("abcdef") == str(form)]
     assert of_form
     for number, text in enumerate(of_form):
-        check(spark, session, permuted(text, number) if number else text)
+        check(spark, session, permute(text, number) if number else text)
