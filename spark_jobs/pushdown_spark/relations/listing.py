@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from py4j.java_gateway import JavaObject
@@ -17,6 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pushdown_spark.relations.storage import LOCAL, Storage
 from pushdown_spark.runtime.files import FileEntry
 from pushdown_spark.runtime.jvm_gateway import java_strings, scala_seq
+
+T = TypeVar("T")
 
 
 class Compression(StrEnum):
@@ -35,6 +38,8 @@ _AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 _FOREIGN_SUFFIXES = frozenset({".deflate", ".lz4", ".snappy", ".lzo", ".xz", ".br"})
 _SETTING_DECIDES = frozenset({".gzip", ".zstd"})
 """Suffixes that Spark 4.3 decompresses unless a setting selects Hadoop's line reader."""
+_MAX_OPEN_FILES = 8
+"""Number of files that are opened at the same time. Requests to an object store have a high latency."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +165,17 @@ def local_files(uris: Sequence[str]) -> tuple[InputFile, ...]:
         status = os.stat(path)  # noqa: PTH116
         files.append(InputFile(uri, path, status.st_size, modified=status.st_mtime_ns))
     return tuple(files)
+
+
+def map_files(read: Callable[[InputFile], T], files: Sequence[InputFile]) -> list[T]:
+    """Return the result of `read` for each file. It runs in threads if the files are objects."""
+    if all(is_local(file.uri) for file in files):
+        return [read(file) for file in files]
+    # Imported here, because workers do not need it.
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_MAX_OPEN_FILES) as pool:
+        return list(pool.map(read, files))
 
 
 def list_entries(frame: DataFrame) -> Iterator[FileEntry]:

@@ -15,8 +15,9 @@ from pushdown_spark.errors import SchemaConflictError, UnsupportedError
 from pushdown_spark.expressions.session_settings import is_option_on, setting
 from pushdown_spark.projection.schema_alignment import SchemaGroup, groups_by_name, groups_by_position, missing_column
 from pushdown_spark.projection.schema_merge import FileSchema, MergeRules, merge_schemas
+from pushdown_spark.relations.csv_schemas import InferSchema
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.file_schemas import InferSchema, file_schemas
+from pushdown_spark.relations.file_schemas import file_schemas
 from pushdown_spark.relations.json_schemas import strings_as_variants
 from pushdown_spark.relations.listing import Listing
 
