@@ -8,8 +8,8 @@ from html import escape
 
 from airflow_pushdown.plugin.join_layout import CHARACTER, LINE, PADDING, Box, cells, layout
 from airflow_pushdown.plugin.join_steps import JoinStep, is_far_off, join_steps
+from pushdown_spark.contract.join_report_text import describe_join
 from pushdown_spark.contract.join_tree import JoinReport, JoinTree
-from pushdown_spark.contract.report_text import describe_join
 
 _SIZES = {"tiny": 440, "small": 560, "medium": 800, "large": 1400}
 """The width below which a drawing has a size, in pixels. The style sheet has the narrowest window of each size."""

@@ -6,8 +6,8 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from pushdown_spark.contract.join_report_text import estimate_error, relation_name
 from pushdown_spark.contract.join_tree import JoinTree
-from pushdown_spark.contract.report_text import estimate_error, relation_name
 
 CHARACTER = 7.4
 """The largest width of a character of the drawing's monospace fonts at its font size, in pixels."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from pushdown_spark.contract.join_report_text import estimate_ratio, relation_name, row_counts
 from pushdown_spark.contract.join_tree import JoinTree
-from pushdown_spark.contract.report_text import estimate_ratio, relation_name, row_counts
 
 _LARGE_ERROR = 10
 """The factor from which an estimate is marked as wrong."""

@@ -17,15 +17,9 @@ from airflow_pushdown.plugin.dag_data import DAYS, MOST_REPORTS, DagReports
 from airflow_pushdown.plugin.join_drawing import TreeDrawing, drawing_size, tree_drawings
 from airflow_pushdown.plugin.task_data import TaskKey, TaskRun
 from pushdown_spark.contract import Exactness
+from pushdown_spark.contract.join_report_text import join_tree_lines
 from pushdown_spark.contract.progress import progress_text
-from pushdown_spark.contract.report_text import (
-    EXACTNESS_MEANINGS,
-    cost_lines,
-    human_bytes,
-    human_seconds,
-    human_share,
-    join_tree_lines,
-)
+from pushdown_spark.contract.report_text import EXACTNESS_MEANINGS, cost_lines, human_bytes, human_seconds, human_share
 
 REFRESH_SECONDS = 5
 """The refresh interval of the page of a running task."""

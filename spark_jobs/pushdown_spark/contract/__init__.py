@@ -21,21 +21,18 @@ from pushdown_spark.contract.job_result import (
     SourceReport,
     known_sum,
 )
-from pushdown_spark.contract.job_spec import (
+from pushdown_spark.contract.job_spec import IntervalSpec, JobSpec, QuerySpec, ScanSpec
+from pushdown_spark.contract.join_tree import JoinOptions, JoinReport, JoinTree
+from pushdown_spark.contract.outputs import (
     AnyOutputSpec,
     CatalogOutputSpec,
-    IntervalSpec,
-    JobSpec,
     OutputChecks,
     OutputFormat,
     OutputMode,
     OutputSpec,
-    QuerySpec,
-    ScanSpec,
     TableFormat,
     TableOutputSpec,
 )
-from pushdown_spark.contract.join_tree import JoinOptions, JoinReport, JoinTree
 from pushdown_spark.contract.sources import (
     CONNECTOR_FORMATS,
     FORMATS_WITHOUT_FILES,

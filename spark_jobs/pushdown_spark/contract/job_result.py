@@ -8,9 +8,9 @@ from typing import Self
 
 from pydantic import Field, field_validator
 
-from pushdown_spark.contract.job_spec import OutputFormat, OutputMode
 from pushdown_spark.contract.join_tree import JoinReport
 from pushdown_spark.contract.message import Message, shorten
+from pushdown_spark.contract.outputs import OutputFormat, OutputMode
 from pushdown_spark.contract.sources import ONLY_SOURCE
 from pushdown_spark.contract.versions import CONTRACT_VERSION
 from pushdown_spark.errors import ErrorCode

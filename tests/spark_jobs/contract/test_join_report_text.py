@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pushdown_spark.contract import JobResult, JoinReport, JoinTree
-from pushdown_spark.contract.report_text import joins_text
+from pushdown_spark.contract.join_report_text import joins_text
 
 
 def join_tree(left: JoinTree, right: JoinTree, **facts: object) -> JoinTree:
