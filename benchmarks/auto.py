@@ -265,8 +265,8 @@ def main() -> None:
     warm_up_workers(spark, FORMATS)
     home = arguments.cache / f"auto-{arguments.seed}"
     cells: list[Cell] = []
-    wanted = [shape for shape in shapes(arguments.seed) if not arguments.shapes or shape.name in arguments.shapes]
-    tables = [(shape, name) for shape in wanted for name in arguments.formats]
+    selected = [shape for shape in shapes(arguments.seed) if not arguments.shapes or shape.name in arguments.shapes]
+    tables = [(shape, name) for shape in selected for name in arguments.formats]
     rng.shuffle(tables)
     start = time.monotonic()
     for shape, name in tables:

@@ -41,8 +41,8 @@ def test_the_packed_environment_runs_in_another_directory(environment: Path, tmp
     with tarfile.open(archive) as content:
         content.extractall(unpacked, filter="fully_trusted")
     code = "import library, sys; print(library.WHAT, sys.prefix)"
-    answer = subprocess.run([unpacked / "bin" / "python", "-c", code], capture_output=True, text=True, check=True)
-    assert answer.stdout.split() == ["packed", str(unpacked)]
+    process = subprocess.run([unpacked / "bin" / "python", "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.split() == ["packed", str(unpacked)]
     assert list(unpacked.rglob("pyspark/__init__.py"))
     assert not list(unpacked.rglob("*.jar"))
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [archive.name]
@@ -62,7 +62,7 @@ def test_an_environment_that_cannot_be_packed_raises(tmp_path: Path) -> None:
     with pytest.raises(NotPackedError, match=r"is not a virtual environment: it has no pyvenv\.cfg"):
         environment_archive(tmp_path, tmp_path / "cache")
     command = [sys.executable, "-m", "airflow_pushdown", "pack-environment", str(tmp_path), str(tmp_path / "cache")]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (answer.returncode, answer.stdout) == (1, "")
-    assert answer.stderr.endswith("it has no pyvenv.cfg\n")
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr.endswith("it has no pyvenv.cfg\n")
     assert not (tmp_path / "cache").exists()

@@ -20,8 +20,8 @@ def program(path: Path, script: str) -> Path:
 
 def java_of_version(home: Path, version: str) -> Path:
     """Return a program that prints its settings like a Java of a version."""
-    answer = f"    java.home = {home}\n    java.specification.version = {version}"
-    program(home / "bin" / "java", f"cat >&2 <<'EOF'\n{answer}\nEOF")
+    output = f"    java.home = {home}\n    java.specification.version = {version}"
+    program(home / "bin" / "java", f"cat >&2 <<'EOF'\n{output}\nEOF")
     return home
 
 
@@ -83,9 +83,9 @@ def test_the_packaged_runtime_starts_without_the_module_it_lacks(tmp_path: Path)
 
     launcher = java_home(environment) / "bin" / "java"
     arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "--add-opens=x/y=ALL", "Main", "it's", ""]
-    answer = subprocess.run([launcher, *arguments], capture_output=True, text=True, check=True).stdout
+    output = subprocess.run([launcher, *arguments], capture_output=True, text=True, check=True).stdout
 
-    assert answer.splitlines() == [f"[{argument}]" for argument in arguments if "incubator" not in argument]
+    assert output.splitlines() == [f"[{argument}]" for argument in arguments if "incubator" not in argument]
 
 
 def test_the_installed_java_has_priority_over_the_packaged_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

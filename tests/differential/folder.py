@@ -32,13 +32,13 @@ class Folder:
 
     def prepare_for(self, asking: Callable[[Fold], object]) -> None:
         """Evaluate the constants that an action requests in one query."""
-        wanted: dict[str, None] = {}
+        requested: dict[str, None] = {}
 
         def note(sql: str) -> None:
-            wanted[sql] = None
+            requested[sql] = None
 
         asking(note)
-        self._fetch([sql for sql in wanted if sql not in self._known])
+        self._fetch([sql for sql in requested if sql not in self._known])
 
     def _fetch(self, expressions: list[str]) -> None:
         if not expressions:

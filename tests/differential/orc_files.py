@@ -172,8 +172,8 @@ def spark_options(rng: random.Random, schema: t.StructType) -> dict[str, str]:
     found = {key: rng.choice(values) for key, values in choices.items()}
     if found["orc.row.index.stride"] == "0":
         found["orc.create.index"] = "false"
-    asked = [field.name for field in schema.fields if _is_plain(field.dataType) and rng.random() < 0.5]
-    return {**found, "orc.bloom.filter.columns": ",".join(asked)} if asked else found
+    with_filter = [field.name for field in schema.fields if _is_plain(field.dataType) and rng.random() < 0.5]
+    return {**found, "orc.bloom.filter.columns": ",".join(with_filter)} if with_filter else found
 
 
 def _is_plain(kind: t.DataType) -> bool:

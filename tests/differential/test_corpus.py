@@ -59,15 +59,17 @@ def _given_files(folder: Path, source_format: SourceFormat) -> Iterator[CorpusFi
         yield from found
 
 
-def _run(spark: SparkSession, files: Iterator[CorpusFile], source_format: SourceFormat, wanted: int) -> CorpusTally:
-    rng = random.Random(f"{source_format.value} {wanted} {SEED}")
+def _run(
+    spark: SparkSession, files: Iterator[CorpusFile], source_format: SourceFormat, comparisons: int
+) -> CorpusTally:
+    rng = random.Random(f"{source_format.value} {comparisons} {SEED}")
     tally, began = CorpusTally(), time.monotonic()
     for tried, file in enumerate(files, 1):
         with session_settings(spark, _WITHOUT_COMPILER if tried % 10 else {}):
             Comparison(spark, file, Setting.draw(rng, file), tally).check(rng, PREDICATES)
         # A corpus of files that only Spark reads ends as well.
-        is_idle = tried * PREDICATES > 20 * wanted
-        if tally.ours(source_format) >= wanted or time.monotonic() - began > SECONDS or is_idle:
+        is_idle = tried * PREDICATES > 20 * comparisons
+        if tally.ours(source_format) >= comparisons or time.monotonic() - began > SECONDS or is_idle:
             break
     return tally
 

@@ -134,12 +134,12 @@ def plan_in_orders(
         if case.error:
             check_error(made, case, directory, places)
             continue
-        wanted = t.StructType.fromDDL(case.schema)
+        schema = t.StructType.fromDDL(case.schema)
         # Spark sorts the columns of JSON files by name.
         is_sorted = source_format == "json" and case.declared is None
-        columns = case.columns or (tuple(wanted.fieldNames()) if is_sorted else None)
+        columns = case.columns or (tuple(schema.fieldNames()) if is_sorted else None)
         result = made.scan("data", columns=columns, where=case.where)
-        assert result.df.schema.simpleString() == wanted.simpleString(), (order, reader)
+        assert result.df.schema.simpleString() == schema.simpleString(), (order, reader)
         yield reader, result
 
 

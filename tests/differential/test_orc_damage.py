@@ -84,12 +84,12 @@ FORMAT = DamagedFormat(orc_damage.__file__, ".orc", intact_file, regions, querie
 
 def tolerant(spark: SparkSession) -> AbstractContextManager[None]:
     """Let Spark skip unreadable files, use a task for each file, and turn off all filters of its ORC reader."""
-    wanted = {
+    conf = {
         "spark.sql.files.ignoreCorruptFiles": "true",
         "spark.sql.orc.filterPushdown": "false",
         "spark.sql.caseSensitive": "true",
     }
-    return session_settings(spark, wanted)
+    return session_settings(spark, conf)
 
 
 def spark_rows(spark: SparkSession, paths: list[Path]) -> dict[str, list[dict[str, object]] | None]:

@@ -190,9 +190,9 @@ def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -
 
 
 def compare(found: Counter[Row], expected: list[Row], about: str, *, exact: bool) -> None:
-    wanted = Counter(expected)
-    assert not wanted - found, f"{about}: missing {wanted - found}"
-    assert not exact or not found - wanted, f"{about}: more {found - wanted}"
+    expected_counts = Counter(expected)
+    assert not expected_counts - found, f"{about}: missing {expected_counts - found}"
+    assert not exact or not found - expected_counts, f"{about}: more {found - expected_counts}"
 
 
 @pytest.mark.parametrize("name", ZONES)

@@ -276,9 +276,9 @@ WIDE_PINS: tuple[tuple[str, bytes], ...] = (
 
 def _case(source_format: SourceFormat, schema: str, options: dict[str, str], pins: list[tuple[str, bytes]]) -> Case:
     lines = tuple(line for _, line in pins)
-    asked = tuple(dict.fromkeys(where for where, _ in pins))
+    predicates = tuple(dict.fromkeys(where for where, _ in pins))
     return Case(
-        source_format, StructType.fromDDL(schema), options, lines, tuple(b"\n" for _ in lines), asked, ansi=False
+        source_format, StructType.fromDDL(schema), options, lines, tuple(b"\n" for _ in lines), predicates, ansi=False
     )
 
 

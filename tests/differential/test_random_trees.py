@@ -39,7 +39,7 @@ def test_many_random_projections_equal_sparks(spark: SparkSession, source_format
 def compare(spark: SparkSession, source_format: str, rng: random.Random) -> None:
     """Compare both readers with Spark's SELECT for one schema, its rows in two files, and some paths."""
     schema = random_schema(rng)
-    asked = [random_path(rng, schema) for _ in range(rng.randint(1, 5))]
+    operands = [random_path(rng, schema) for _ in range(rng.randint(1, 5))]
     where = None if rng.random() < 0.3 else f"{ROW} IN ({', '.join(map(str, rng.sample(range(8), 5)))})"
     with tempfile.TemporaryDirectory() as directory:
         for number in range(2):
@@ -47,8 +47,8 @@ def compare(spark: SparkSession, source_format: str, rng: random.Random) -> None
             write_file(source_format, Path(directory) / f"p{number}.{source_format}", ddl(schema), rows)
         frame = spark.read.format(format_name(source_format)).schema(schema).load(directory)
         frame = frame if where is None else frame.where(where)
-        expected = rows_of(frame.selectExpr(*(f"{one.expression} AS o{n}" for n, one in enumerate(asked))))
-        columns = [f"{one.path} AS o{number}" for number, one in enumerate(asked)]
+        expected = rows_of(frame.selectExpr(*(f"{one.expression} AS o{n}" for n, one in enumerate(operands))))
+        columns = [f"{one.path} AS o{number}" for number, one in enumerate(operands)]
         for reader in ("spark", "pushdown") if source_format in OURS else ("spark",):
             session = PushdownSession(spark)
             session.add_source("data", path=directory, format=source_format, schema=ddl(schema), reader=reader)

@@ -69,12 +69,12 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
         print(server.url, file=client.stdin, flush=True)
 
         def send(source: dict[str, object], query: dict[str, object], **settings: str) -> dict[str, object]:
-            asked = {"source": source, "query": query, "settings": settings}
-            print(json.dumps(asked), file=client.stdin, flush=True)
+            request = {"source": source, "query": query, "settings": settings}
+            print(json.dumps(request), file=client.stdin, flush=True)
             line = next((line for line in client.stdout if line.startswith("ANSWER ")), None)
             assert line is not None, (directory / "client.log").read_text()
-            answer: dict[str, object] = json.loads(line.removeprefix("ANSWER "))
-            return answer
+            response: dict[str, object] = json.loads(line.removeprefix("ANSWER "))
+            return response
 
         yield send
         client.stdin.close()
@@ -83,9 +83,9 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
 
 def check(ask: Ask, source: dict[str, object], query: dict[str, object], **settings: str) -> dict[str, object]:
     """Assert that the rows of both readers are equal, and return the answer."""
-    answer = ask(source, query, **settings)
-    assert answer["ours"] == answer["native"], (source, query, settings)
-    return answer
+    response = ask(source, query, **settings)
+    assert response["ours"] == response["native"], (source, query, settings)
+    return response
 
 
 def random_case(ask: Ask, source_format: SourceFormat, seed: int, path: Path, predicates: int) -> int:
@@ -96,12 +96,12 @@ def random_case(ask: Ask, source_format: SourceFormat, seed: int, path: Path, pr
     settings = {"spark.sql.ansi.enabled": str(case.ansi).lower(), **case.settings}
     searched = 0
     for predicate in case.predicates:
-        answer = ask(source, {"where": predicate}, **settings)
+        response = ask(source, {"where": predicate}, **settings)
         # A reader may drop the row at which the predicate fails.
-        if isinstance(answer["native"], str):
+        if isinstance(response["native"], str):
             continue
-        assert answer["ours"] == answer["native"], (seed, predicate, case.options, settings)
-        searched += isinstance(answer["report"], dict) and answer["report"]["reader"] == "pushdown"
+        assert response["ours"] == response["native"], (seed, predicate, case.options, settings)
+        searched += isinstance(response["report"], dict) and response["report"]["reader"] == "pushdown"
     return searched
 
 
@@ -131,9 +131,9 @@ def test_odd_lines_are_left_to_sparks_reader(ask: Ask, key: tuple[str, str], tmp
     path = tmp_path / f"data.{key[0]}"
     path.write_bytes(odd.content)
     source = {"format": key[0], "path": [str(path)], "schema": odd.schema, "options": odd.options}
-    answer = check(ask, source, {"where": odd.where, "columns": odd.columns}, **odd.settings)
-    assert len(answer["native"]) == odd.kept
-    report = answer["report"]
+    response = check(ask, source, {"where": odd.where, "columns": odd.columns}, **odd.settings)
+    assert len(response["native"]) == odd.kept
+    report = response["report"]
     assert isinstance(report, dict)
     assert odd.searched or report["reader"] == "spark", report["reason"]
 
@@ -169,10 +169,10 @@ def test_other_formats_are_read_by_the_server(ask: Ask, source_format: str, tmp_
     WRITERS[source_format](table(), str(tmp_path / f"data.{source_format}"))
     source = {"format": source_format, "path": [str(tmp_path)]}
     query = {"columns": ["id", "place.city"], "where": "kind = 'kind 3' AND place.zip > 100"}
-    answer = check(ask, source, query)
+    response = check(ask, source, query)
     expected = [row["id"] for row in table().to_pylist() if row["kind"] == "kind 3" and row["place"]["zip"] > 100]
-    assert sorted(json.loads(row)["id"] for row in answer["native"]) == expected
-    report = answer["report"]
+    assert sorted(json.loads(row)["id"] for row in response["native"]) == expected
+    report = response["report"]
     assert (report["reader"], report["reason"]) == ("spark", "Spark Connect has no JVM gateway")
     assert [conjunct["exactness"] for conjunct in report["conjuncts"]] == ["unsupported"] * 2
     assert (report["bytes_read"], report["files_read"], report["rows_returned"]) == (None, None, len(expected))
@@ -183,12 +183,12 @@ def test_a_header_with_the_string_of_a_predicate_is_no_row(ask: Ask, tmp_path: P
         (tmp_path / f"{number}.csv").write_text("\n# kind\nid,kind\n1,kind\n2,other\n")
     options = {"header": "true", "comment": "#"}
     source = {"format": "csv", "path": [str(tmp_path)], "schema": "id int, kind string", "options": options}
-    answer = check(ask, source, {"where": "kind = 'kind'"})
-    assert len(answer["native"]) == 3
-    assert answer["report"]["reason"] == "the header of a file has a string of the predicate"
-    answer = check(ask, source, {"where": "kind = 'other'"})
-    assert len(answer["native"]) == 3
-    assert (answer["report"]["reader"], answer["report"]["carrier"]) == ("pushdown", "jvm")
+    response = check(ask, source, {"where": "kind = 'kind'"})
+    assert len(response["native"]) == 3
+    assert response["report"]["reason"] == "the header of a file has a string of the predicate"
+    response = check(ask, source, {"where": "kind = 'other'"})
+    assert len(response["native"]) == 3
+    assert (response["report"]["reader"], response["report"]["carrier"]) == ("pushdown", "jvm")
 
 
 def test_partition_columns_are_left_to_spark(ask: Ask, tmp_path: Path) -> None:
@@ -196,6 +196,6 @@ def test_partition_columns_are_left_to_spark(ask: Ask, tmp_path: Path) -> None:
         (tmp_path / f"day={day}").mkdir()
         (tmp_path / f"day={day}" / "a.json").write_text('{"id": 1, "kind": "x"}\n{"id": 2, "kind": "y"}\n')
     source = {"format": "json", "path": [str(tmp_path)], "schema": "id int, kind string"}
-    answer = check(ask, source, {"where": "kind = 'x' AND day = 2"})
-    assert [json.loads(row) for row in answer["native"]] == [{"id": 1, "kind": "x", "day": 2}]
-    assert "partition columns" in answer["report"]["reason"]
+    response = check(ask, source, {"where": "kind = 'x' AND day = 2"})
+    assert [json.loads(row) for row in response["native"]] == [{"id": 1, "kind": "x", "day": 2}]
+    assert "partition columns" in response["report"]["reason"]

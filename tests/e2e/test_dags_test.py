@@ -246,8 +246,8 @@ def avro_run(airflow: Airflow, spark_python: str) -> Path:
 
 @pytest.mark.nightly
 def test_avro_files_are_scanned_without_a_jar(airflow: Airflow, avro_run: Path) -> None:
-    wanted = [flight.number for flight in FLIGHTS if flight.tailnum == NEEDLE and flight.month == 7]
-    assert sorted(row["flight"] for row in rows_of(avro_run / "needle_avro")) == wanted
+    expected = [flight.number for flight in FLIGHTS if flight.tailnum == NEEDLE and flight.month == 7]
+    assert sorted(row["flight"] for row in rows_of(avro_run / "needle_avro")) == expected
     rare = rows_of(avro_run / "rarely_seen_avro")
     assert sorted((row["flight"], row["filename"]) for row in rare) == [
         (1203, "quarter-2.avro"),

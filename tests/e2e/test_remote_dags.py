@@ -45,8 +45,8 @@ def test_the_example_pushes_only_conjuncts_with_sparks_semantics(airflow: Airflo
 
     output = demo / "output" / "2026-01-01"
     needle = parquet.read_table(output / "needle_remote").to_pylist()
-    wanted = [number for number in range(1000) if number % 40 in (7, 8) and number % 3 == 2]
-    assert sorted(row["flight"] for row in needle) == wanted
+    expected = [number for number in range(1000) if number % 40 in (7, 8) and number % 3 == 2]
+    assert sorted(row["flight"] for row in needle) == expected
     assert len(parquet.read_table(output / "rarely_seen_remote")) == 5
     assert len(parquet.read_table(output / "two_parts_remote")) == 10
     sources = {
@@ -54,7 +54,7 @@ def test_the_example_pushes_only_conjuncts_with_sparks_semantics(airflow: Airflo
     }
     assert {source["reader"] for source in sources.values()} == {"remote"}
     assert sources["needle"]["residual"] == []
-    assert sources["needle"]["rows_decoded"] == len(wanted)
+    assert sources["needle"]["rows_decoded"] == len(expected)
     assert sources["rarely_seen"]["rows_decoded"] == 5
     assert sources["rarely_seen"]["statements"][0].endswith("LIMIT 5")
     assert sources["two_parts"]["residual"] == ["LOWER(carrier) = 'ua'"]

@@ -152,8 +152,8 @@ class _ProxiedRequest(BaseHTTPRequestHandler):
             return
         connection = HTTPConnection(self.server.store_host)
         connection.request(self.command, self.path, headers=dict(self.headers))
-        answer = connection.getresponse()
-        self._respond(answer.status, dict(answer.getheaders()), answer.read())
+        response = connection.getresponse()
+        self._respond(response.status, dict(response.getheaders()), response.read())
         connection.close()
 
     do_HEAD = do_GET  # noqa: N815 - the name is the server's

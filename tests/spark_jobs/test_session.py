@@ -91,15 +91,15 @@ def test_both_readers_return_the_same_rows(spark: SparkSession, folder: Path, wh
 
 def test_columns_members_and_implicit_columns_agree(spark: SparkSession, folder: Path) -> None:
     columns = ["place.city", "id", "filename", "dir0", "suffix", "fqn"]
-    answers = []
+    results = []
     for reader in ("spark", "pushdown"):
         result = text_session(spark, folder, SCHEMA, reader, recursiveFileLookup="true").scan(
             "data", columns=columns, where="id IN (3, 700, 1600) AND dir0 LIKE 'y%'"
         )
-        answers.append((result.run(sorted_rows), result.df.columns))
+        results.append((result.run(sorted_rows), result.df.columns))
         assert result.report()["data"].reader == reader
-    assert answers[0] == answers[1]
-    assert len(answers[0][0]) == 3
+    assert results[0] == results[1]
+    assert len(results[0][0]) == 3
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,11 @@ def test_columns_members_and_implicit_columns_agree(spark: SparkSession, folder:
     ],
 )
 def test_sql_returns_the_same_rows_with_both_readers(spark: SparkSession, folder: Path, query: str) -> None:
-    answers = [
+    results = [
         text_session(spark, folder, SCHEMA, reader, recursiveFileLookup="true").sql(query).run(sorted_rows)
         for reader in ("spark", "pushdown")
     ]
-    assert answers[0] == answers[1]
+    assert results[0] == results[1]
 
 
 def test_sql_reads_exactly_one_declared_source(spark: SparkSession, folder: Path) -> None:

@@ -25,12 +25,12 @@ def both_readers(
     spark: SparkSession, path: Path, schema: str, where: str, source_format: str = "json", **options: str
 ) -> tuple[list[str], SourceReport]:
     """Return rows and report of reader='pushdown', compared with reader='spark' without Spark's pushdown."""
-    answers = {}
+    results = {}
     for reader in ("spark", "pushdown"):
         session = text_session(spark, path, schema, reader, source_format, **options)
         with pushdown_off(spark):
             result = session.scan("data", where=where)
-            answers[reader] = result.run(sorted_rows), result.report()["data"]
-    assert answers["spark"][0] == answers["pushdown"][0]
-    assert answers["spark"][1].reader == "spark"
-    return answers["pushdown"]
+            results[reader] = result.run(sorted_rows), result.report()["data"]
+    assert results["spark"][0] == results["pushdown"][0]
+    assert results["spark"][1].reader == "spark"
+    return results["pushdown"]

@@ -56,20 +56,20 @@ class Site:
         """Return status, body and headers of a page, requested by a user or without login."""
         headers = {"Authorization": f"Bearer {self.token(user)}"} if user else {}
         try:
-            with urlopen(Request(self.address + path, headers=headers)) as answer:
-                return answer.status, answer.read().decode(), dict(answer.headers)
+            with urlopen(Request(self.address + path, headers=headers)) as response:
+                return response.status, response.read().decode(), dict(response.headers)
         except HTTPError as refusal:
             return refusal.code, refusal.read().decode(), dict(refusal.headers)
 
     def token(self, user: str) -> str:
         """Return a user's token for the API."""
-        asked = Request(
+        request = Request(
             f"{self.address}/auth/token",
             data=json.dumps({"username": user, "password": PASSWORD}).encode(),
             headers={"Content-Type": "application/json"},
         )
-        with urlopen(asked) as answer:
-            return str(json.load(answer)["access_token"])
+        with urlopen(request) as response:
+            return str(json.load(response)["access_token"])
 
 
 @contextmanager

@@ -36,28 +36,28 @@ def types(draw: st.DrawFn) -> pa.Decimal128Type:
     return pa.decimal128(precision, draw(st.integers(0, precision)))
 
 
-def expected(text: str | None, wanted: pa.Decimal128Type) -> Decimal | None:
+def expected(text: str | None, target: pa.Decimal128Type) -> Decimal | None:
     """Return the decimal of a string. Raises InvalidOperation if the type has too few digits."""
     if text is None:
         return None
     context = Context(prec=2000, rounding=ROUND_HALF_UP)
-    found = Decimal(text).quantize(Decimal(1).scaleb(-wanted.scale), context=context)
-    return Context(prec=wanted.precision, traps=[InvalidOperation]).quantize(found, Decimal(1).scaleb(-wanted.scale))
+    found = Decimal(text).quantize(Decimal(1).scaleb(-target.scale), context=context)
+    return Context(prec=target.precision, traps=[InvalidOperation]).quantize(found, Decimal(1).scaleb(-target.scale))
 
 
 @settings(max_examples=1_000, deadline=None)
-@given(wanted=types(), strings=st.lists(STRINGS, min_size=1, max_size=4))
-@example(wanted=pa.decimal128(38, 18), strings=[BEYOND])
-@example(wanted=pa.decimal128(15, 2), strings=["48759.840000000004", "0.285", None])
-def test_strings_are_converted_to_exact_decimals(wanted: pa.Decimal128Type, strings: list[str | None]) -> None:
+@given(target=types(), strings=st.lists(STRINGS, min_size=1, max_size=4))
+@example(target=pa.decimal128(38, 18), strings=[BEYOND])
+@example(target=pa.decimal128(15, 2), strings=["48759.840000000004", "0.285", None])
+def test_strings_are_converted_to_exact_decimals(target: pa.Decimal128Type, strings: list[str | None]) -> None:
     batch = pa.RecordBatch.from_arrays([pa.array(strings, pa.string())], ["d"])
     try:
-        found = [expected(text, wanted) for text in strings]
+        found = [expected(text, target) for text in strings]
     except InvalidOperation:
         with pytest.raises(SchemaConflictError, match="column d holds"):
-            spark_batch(batch, [pa.field("d", wanted)])
+            spark_batch(batch, [pa.field("d", target)])
     else:
-        assert spark_batch(batch, [pa.field("d", wanted)])["d"].to_pylist() == found
+        assert spark_batch(batch, [pa.field("d", target)])["d"].to_pylist() == found
 
 
 def test_a_number_beyond_sparks_decimals_raises(postgresql_server: Server, spark: SparkSession) -> None:

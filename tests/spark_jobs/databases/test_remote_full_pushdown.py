@@ -60,10 +60,10 @@ def tables(
         table.close()
 
 
-def aggregates(table: NastyTable, wanted: list[Aggregate], group_by: Sequence[str] = ()) -> RemoteQuery | None:
+def aggregates(table: NastyTable, requested: list[Aggregate], group_by: Sequence[str] = ()) -> RemoteQuery | None:
     """Return the query, or None if the database's result may differ from Spark's."""
     try:
-        return aggregate_query(table.table, None, wanted, group_by)
+        return aggregate_query(table.table, None, requested, group_by)
     except UnsupportedError:
         return None
 
@@ -106,8 +106,8 @@ def test_pushed_minima_and_maxima_equal_sparks(place: str, tables: dict[str, Nas
     table = tables[place]
     frame = local_frame(spark, table)
     for name in NAMES:
-        wanted = [Aggregate(AggregateFunction.MIN, "low", name), Aggregate(AggregateFunction.MAX, "high", name)]
-        query = aggregates(table, wanted)
+        requested = [Aggregate(AggregateFunction.MIN, "low", name), Aggregate(AggregateFunction.MAX, "high", name)]
+        query = aggregates(table, requested)
         assert (query is not None) == (name not in ("b", *NOT_ORDERED[place])), name
         if query is not None:
             (expected,) = frame.agg(f.min(name), f.max(name)).collect()

@@ -177,13 +177,13 @@ class TestOverJdbc:
         result = scanner(spark, server, "jdbc", table="every_type")(columns=columns)
         types = {field.name: field.dataType.simpleString() for field in result.df.schema}
         assert types == {name: expected.types[name] for name in columns}
-        wanted = EveryType((), {name: expected.columns[name] for name in columns}).rows
+        expected_rows = EveryType((), {name: expected.columns[name] for name in columns}).rows
         assert list(map(comparable_values, sorted(rows_of(result), key=lambda row: int(str(row["id"]))))) == list(
-            map(comparable_values, wanted)
+            map(comparable_values, expected_rows)
         )
         report = result.report()["source"]
         assert any("Spark's JDBC source" in note for note in report.notes)
-        assert (report.rows_decoded, result.rows) == (len(wanted), len(wanted))
+        assert (report.rows_decoded, result.rows) == (len(expected_rows), len(expected_rows))
 
     @pytest.mark.parametrize("kind", KINDS[:-1])
     def test_values_are_those_of_sparks_own_source(

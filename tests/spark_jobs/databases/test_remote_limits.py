@@ -97,10 +97,10 @@ def test_the_default_number_of_connections_is_small(postgresql_server: Server) -
     )
     client = connect(address_from(postgresql_server.connection()), ConnectionSettings())
     try:
-        for number, wanted in ((None, MAX_CONNECTIONS), (20, 20)):
+        for number, expected in ((None, MAX_CONNECTIONS), (20, 20)):
             spec = RemoteSourceSpec(table="keyed", partition_column="k", num_partitions=number)
             table = describe_table(client, DatabaseKind.POSTGRESQL, spec)
-            assert len(plan_splits(client, table, spec, "SELECT k FROM keyed", 100).conditions) == wanted
+            assert len(plan_splits(client, table, spec, "SELECT k FROM keyed", 100).conditions) == expected
     finally:
         client.close()
 

@@ -85,10 +85,10 @@ def assert_rows(rows: list[dict[str, object]], expected: EveryType) -> None:
     rows = sorted(rows, key=lambda row: int(str(row["id"])))
     assert len(rows) == len(expected.rows)
     wrong = [
-        (name, row[name], wanted[name])
-        for row, wanted in zip(rows, expected.rows, strict=True)
-        for name in wanted
-        if not same(row[name], wanted[name])
+        (name, row[name], expected_row[name])
+        for row, expected_row in zip(rows, expected.rows, strict=True)
+        for name in expected_row
+        if not same(row[name], expected_row[name])
     ]
     assert not wrong
 
@@ -114,8 +114,8 @@ def test_a_query_of_the_user_has_the_types_of_its_columns(
     expected, connection = create_tables(server, tmp_path)
     names = [name for name in expected.columns if name not in ("b", "e", "j", "tz")]
     result = scanner(spark, connection, query=f"SELECT {', '.join(names)} FROM every_type")()
-    wanted = {name: expected.types[name] for name in names}
-    assert {field.name: field.dataType.simpleString() for field in result.df.schema} == wanted
+    expected_types = {name: expected.types[name] for name in names}
+    assert {field.name: field.dataType.simpleString() for field in result.df.schema} == expected_types
     assert_rows(rows_of(result), EveryType((), {name: expected.columns[name] for name in names}))
     assert_rows(result.df.toArrow().to_pylist(), EveryType((), {name: expected.columns[name] for name in names}))
 
@@ -495,15 +495,15 @@ def test_a_query_over_several_sources_pushes_columns_and_conjuncts_to_each(
     session.add_remote("r", connection, table="numbers")
     session.add_source("f", path=str(tmp_path / "rows.json"), format="json", schema="k int, x int")
     result = session.sql("SELECT r.s FROM r JOIN f ON r.k = f.k WHERE r.g = 3 AND f.x = 0")
-    wanted = {f"s{k}" for k in range(0, 1000, 3) if k % 7 == 0 and k % 10 == 3}
-    assert {str(row["s"]) for row in rows_of(result)} == wanted
+    expected_values = {f"s{k}" for k in range(0, 1000, 3) if k % 7 == 0 and k % 10 == 3}
+    assert {str(row["s"]) for row in rows_of(result)} == expected_values
     report = result.report()["r"]
     assert report.pushed[0] == "g = 3"
     if kind == "sqlite":
         assert report.rows_decoded == 100, "its integers have 64 bits, the file's have not: no keys are sent"
     else:
         assert report.pushed[1].startswith("k IN (0, 21, 42, "), "the keys of the file's few rows are sent along"
-        assert report.rows_decoded == len(wanted) == 5
+        assert report.rows_decoded == len(expected_values) == 5
 
 
 def test_file_columns_of_a_table_raise(tmp_path: Path, spark: SparkSession) -> None:

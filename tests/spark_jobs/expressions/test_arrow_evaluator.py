@@ -91,14 +91,14 @@ def test_and_or_not_are_three_valued() -> None:
         [{"b": b, "i": i} for b in (True, False, None) for i in (1, 0, None)],
         pa.schema([("b", pa.bool_()), ("i", pa.int32())]),
     )
-    answers = {
+    results = {
         where: _filter(where).mask(batch).to_pylist() for where in ("b AND i = 1", "b OR i = 1", "NOT (b AND i = 1)")
     }
-    assert answers["b AND i = 1"] == [True, False, None, False, False, False, None, False, None]
-    assert answers["b OR i = 1"] == [True, True, True, True, False, None, True, None, None]
-    assert answers["NOT (b AND i = 1)"] == [False, True, None, True, True, True, None, True, None]
-    assert _filter("(b OR i = 1) IS NULL").mask(batch).to_pylist() == [x is None for x in answers["b OR i = 1"]]
-    assert _filter("(b OR i = 1) IS NOT TRUE").mask(batch).to_pylist() == [x is not True for x in answers["b OR i = 1"]]
+    assert results["b AND i = 1"] == [True, False, None, False, False, False, None, False, None]
+    assert results["b OR i = 1"] == [True, True, True, True, False, None, True, None, None]
+    assert results["NOT (b AND i = 1)"] == [False, True, None, True, True, True, None, True, None]
+    assert _filter("(b OR i = 1) IS NULL").mask(batch).to_pylist() == [x is None for x in results["b OR i = 1"]]
+    assert _filter("(b OR i = 1) IS NOT TRUE").mask(batch).to_pylist() == [x is not True for x in results["b OR i = 1"]]
 
 
 def test_keep_is_the_mask_without_nulls() -> None:
@@ -131,12 +131,12 @@ def test_float_columns_are_compared_with_nan_as_the_largest() -> None:
         "p = q": [False, False, True, False, None],
         "p <=> q": [False, False, True, False, False],
     }
-    for where, answers in expected.items():
+    for where, results in expected.items():
         tree = parse_predicate(where)
         assert tree is not None
         bound = bind(tree, Scope(schema))
         assert bound.artifact is not None
-        assert ArrowFilter(bound.artifact).mask(batch).to_pylist() == answers, where
+        assert ArrowFilter(bound.artifact).mask(batch).to_pylist() == results, where
 
 
 def test_integers_are_compared_with_fractions_and_larger_numbers() -> None:
@@ -201,7 +201,7 @@ def test_like_matches_every_kind_of_pattern(pattern: str, matches: set[str]) -> 
     values = ["abc", "ab", "ab\nc", "é", "%", "", "日", "a.c"]
     expected = [value in matches for value in values]
     assert _mask(f"s LIKE '{pattern}' ESCAPE '/'", [*values, None], "s") == [*expected, None]
-    assert _mask(f"s NOT LIKE '{pattern}' ESCAPE '/'", values, "s") == [not answer for answer in expected]
+    assert _mask(f"s NOT LIKE '{pattern}' ESCAPE '/'", values, "s") == [not result for result in expected]
 
 
 def test_like_uses_the_cheapest_test() -> None:
@@ -228,9 +228,9 @@ def test_invalid_utf8_is_matched_as_the_jvm_decodes_it(spark: SparkSession) -> N
     columns = [f"decoded LIKE '{pattern}' AS p{number}" for number, pattern in enumerate(patterns)]
     decoded = rows.selectExpr("r", "CAST(raw AS STRING) AS decoded")
     expected = zip(*[tuple(row)[1:] for row in decoded.selectExpr("r", *columns).orderBy("r").collect()], strict=True)
-    for pattern, answers in zip(patterns, expected, strict=True):
+    for pattern, results in zip(patterns, expected, strict=True):
         assert dict(zip(values, _mask(f"s LIKE '{pattern}'", array, "s"), strict=True)) == dict(
-            zip(values, answers, strict=True)
+            zip(values, results, strict=True)
         ), pattern
 
 
@@ -273,17 +273,17 @@ def test_spark_reads_times_in_the_session_time_zone(spark: SparkSession) -> None
 
 
 def test_many_constants_need_one_query() -> None:
-    asked: list[str] = []
+    evaluated: list[str] = []
 
     def fold(sql: str) -> object:
-        asked.append(sql)
+        evaluated.append(sql)
         return None
 
     tree = parse_predicate("ts > '2020-01-01' AND ts < '2021-01-01' AND ts <> '2020-06-01'")
     assert tree is not None
     bind(tree, Scope(SCHEMA, fold=fold))
-    assert asked[0].startswith("struct(")
-    assert all(day in asked[0] for day in ("2020-01-01", "2021-01-01", "2020-06-01"))
+    assert evaluated[0].startswith("struct(")
+    assert all(day in evaluated[0] for day in ("2020-01-01", "2021-01-01", "2020-06-01"))
 
 
 @pytest.mark.parametrize(
@@ -427,7 +427,7 @@ def test_all_lookup_methods_agree(kind: pa.DataType, spread: int) -> None:
         array = pa.concat_arrays([few, *[many] * (1 + 20_000 // len(many)), few])
         for part in (array, array.slice(5), array.slice(3, 40), array.slice(0, 0)):
             found = zip(lookup.contains(part).to_pylist(), part.to_pylist(), strict=True)
-            assert all(answer == (value in members) for answer, value in found if value is not None)
+            assert all(result == (value in members) for result, value in found if value is not None)
 
 
 def test_long_list_is_one_lookup() -> None:

@@ -64,15 +64,15 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dic
     return {name: str(root / name) for name in SCHEMAS}
 
 
-Answer = Callable[..., PushdownResult]
+Plan = Callable[..., PushdownResult]
 
 
 @pytest.fixture
-def answer(spark: SparkSession, tables: dict[str, str]) -> Answer:
+def plan(spark: SparkSession, tables: dict[str, str]) -> Plan:
     """Return a function that plans a query over the tables, by default with the pushdown readers."""
     sessions: dict[str, PushdownSession] = {}
 
-    def plan(query: str, joins: JoinOptions = ALWAYS, reader: str = "pushdown") -> PushdownResult:
+    def plan_query(query: str, joins: JoinOptions = ALWAYS, reader: str = "pushdown") -> PushdownResult:
         if reader not in sessions:
             sessions[reader] = PushdownSession(spark)
             for name, path in tables.items():
@@ -82,7 +82,7 @@ def answer(spark: SparkSession, tables: dict[str, str]) -> Answer:
                 )
         return sessions[reader].sql(query, joins)
 
-    return plan
+    return plan_query
 
 
 Oracle = Callable[[str], tuple[list[str], list[tuple[str, str]]]]
@@ -183,12 +183,12 @@ SPARK_S = [
     [*SPARK_S, *((name, NEVER, "pushdown") for name in AS_WRITTEN)],
 )
 def test_the_result_equals_that_of_spark(
-    name: str, joins: JoinOptions, reader: str, answer: Answer, oracle: Oracle
+    name: str, joins: JoinOptions, reader: str, plan: Plan, oracle: Oracle
 ) -> None:
     query = QUERIES[name]
     if name == "pivot of a join" and pyspark_version.startswith(("4.0.", "4.1.")):
         pytest.skip("Spark 4.0 and 4.1 do not parse AS after PIVOT")
-    result = answer(query, joins, reader)
+    result = plan(query, joins, reader)
     found = result.run(lambda frame: (sorted_rows(frame), frame.dtypes))
     if name == "file columns":
         assert len(found[0]) == 8
@@ -201,8 +201,8 @@ CHAIN = """SELECT count(*) FROM orders o, customers c, nations n, regions r
     WHERE o.customer = c.id AND c.nation = n.id AND n.region = r.id AND r.name = 'region 1' AND n.id IN (1, 4, 5)"""
 
 
-def test_conditions_reach_the_readers_of_their_sources(answer: Answer) -> None:
-    result = answer(CHAIN + " AND o.total > 3 AND o.note = 'note 1'", NEVER)
+def test_conditions_reach_the_readers_of_their_sources(plan: Plan) -> None:
+    result = plan(CHAIN + " AND o.total > 3 AND o.note = 'note 1'", NEVER)
     reports = result.report()
     assert set(reports) == {"orders", "customers", "nations", "regions"}
     conjuncts = {name: [conjunct.sql for conjunct in report.conjuncts] for name, report in reports.items()}
@@ -214,11 +214,11 @@ def test_conditions_reach_the_readers_of_their_sources(answer: Answer) -> None:
     assert reports["orders"].reader == "pushdown"
 
 
-def test_predicates_inferred_from_or_reach_each_reader(answer: Answer, oracle: Oracle) -> None:
+def test_predicates_inferred_from_or_reach_each_reader(plan: Plan, oracle: Oracle) -> None:
     query = """SELECT o.id, c.name, n.id FROM orders o, customers c, nations n
         WHERE o.customer = c.id AND c.nation = n.id
         AND (n.id = 1 AND o.note = 'note 1' AND o.total > c.id OR n.id = 4 AND o.note = 'note 2' AND c.name > 'd')"""
-    result = answer(query, NEVER)
+    result = plan(query, NEVER)
     found = result.run(sorted_rows)
     assert found == oracle(query)[0]
     reports = result.report()
@@ -231,9 +231,9 @@ def test_predicates_inferred_from_or_reach_each_reader(answer: Answer, oracle: O
     assert reports["nations"].rows_decoded == 2
 
 
-def test_each_scan_of_a_source_has_its_own_report(answer: Answer) -> None:
+def test_each_scan_of_a_source_has_its_own_report(plan: Plan) -> None:
     query = "SELECT a.id FROM customers a JOIN customers b ON a.id = b.nation WHERE b.id < 5 AND a.name LIKE 'c%'"
-    result = answer(query, NEVER)
+    result = plan(query, NEVER)
     result.run(sorted_rows)
     reports = result.report()
     assert set(reports) == {"customers as a", "customers as b"}
@@ -246,9 +246,9 @@ def test_each_scan_of_a_source_has_its_own_report(answer: Answer) -> None:
     pyspark_version.startswith(("4.0.", "4.1.")), reason="the rows of each join are unknown in Spark 4.0 and 4.1"
 )
 @pytest.mark.usefixtures("no_broadcasts")
-def test_a_reordered_chain_is_reported_with_row_counts(answer: Answer, oracle: Oracle) -> None:
+def test_a_reordered_chain_is_reported_with_row_counts(plan: Plan, oracle: Oracle) -> None:
     query = CHAIN.replace("orders o, customers c, nations n, regions r", "orders o, customers c, regions r, nations n")
-    result = answer(query, ALWAYS, "spark")
+    result = plan(query, ALWAYS, "spark")
     (planned,) = result.joins()
     assert planned.reordered
     assert planned.method == "dynamic programming"
@@ -272,12 +272,12 @@ def test_a_reordered_chain_is_reported_with_row_counts(answer: Answer, oracle: O
     ],
 )
 def test_no_statistics_are_collected_for_small_sources(
-    joins: JoinOptions, reason: str, answer: Answer, monkeypatch: pytest.MonkeyPatch
+    joins: JoinOptions, reason: str, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collection_time, "_RELATION_SECONDS", 0.0)
     # The time of the first query of a session would be enough to sample a few small files.
     monkeypatch.setattr(collection_time, "MAX_ANALYSIS_SHARE", 0.01)
-    (report,) = answer(CHAIN, joins).joins()
+    (report,) = plan(CHAIN, joins).joins()
     assert reason in report.reason
     assert not report.reordered
     assert report.before == report.after
@@ -297,8 +297,8 @@ LOOP = """SELECT o.id, n.id FROM orders o, nations n, customers c
 """In the written order, Spark compares all orders with all nations."""
 
 
-def test_a_nested_loop_is_reordered_even_with_small_sources(answer: Answer, oracle: Oracle) -> None:
-    result = answer(LOOP, JoinOptions(), "spark")
+def test_a_nested_loop_is_reordered_even_with_small_sources(plan: Plan, oracle: Oracle) -> None:
+    result = plan(LOOP, JoinOptions(), "spark")
     (report,) = result.joins()
     assert report.reordered
     assert [node.relation for node in report.before.nodes() if node.relation] == ["o", "n", "c"]
@@ -306,8 +306,8 @@ def test_a_nested_loop_is_reordered_even_with_small_sources(answer: Answer, orac
     assert result.run(sorted_rows) == oracle(LOOP)[0]
 
 
-def test_min_bytes_also_applies_to_nested_loops(answer: Answer) -> None:
-    (report,) = answer(LOOP, JoinOptions(min_bytes=1 << 30)).joins()
+def test_min_bytes_also_applies_to_nested_loops(plan: Plan) -> None:
+    (report,) = plan(LOOP, JoinOptions(min_bytes=1 << 30)).joins()
     assert "fewer than join_reorder_min_bytes" in report.reason
 
 
@@ -317,9 +317,9 @@ THRICE = """SELECT a.id, b.id, c.id FROM customers a, orders b, customers c
 
 
 @pytest.mark.parametrize("joins", [JoinOptions(min_bytes=1 << 40), ALWAYS], ids=["not analysed", "analysed"])
-def test_redundant_equalities_are_removed(joins: JoinOptions, answer: Answer, oracle: Oracle) -> None:
+def test_redundant_equalities_are_removed(joins: JoinOptions, plan: Plan, oracle: Oracle) -> None:
     query = THRICE.format("id", "customer", "nation")
-    result = answer(query, joins, "spark")
+    result = plan(query, joins, "spark")
     assert result.run(sorted_rows) == oracle(query)[0]
     (report,) = result.joins()
     conditions = [node.condition or "" for node in report.after.nodes()]
@@ -330,10 +330,10 @@ def test_redundant_equalities_are_removed(joins: JoinOptions, answer: Answer, or
 @pytest.mark.parametrize("joins", [JoinOptions(min_bytes=1 << 40), ALWAYS], ids=["not analysed", "analysed"])
 @pytest.mark.parametrize("second", ["c.id = o.id", "o.id = c.id"])
 def test_two_columns_equal_to_one_are_compared_with_each_other(
-    second: str, joins: JoinOptions, answer: Answer, oracle: Oracle
+    second: str, joins: JoinOptions, plan: Plan, oracle: Oracle
 ) -> None:
     query = f"SELECT c.id, c.name, o.total FROM customers c, orders o WHERE o.customer = c.id AND {second}"
-    result = answer(query, joins, "spark")
+    result = plan(query, joins, "spark")
     assert result.run(sorted_rows) == oracle(query)[0]
     (report,) = result.joins()
     conditions = (report.after.condition or "").replace("`", "").split(" AND ")
@@ -349,8 +349,8 @@ def test_two_columns_equal_to_one_are_compared_with_each_other(
     ],
     ids=["reordering is off", "of two types", "not deterministic"],
 )
-def test_other_equalities_are_not_removed(query: str, joins: JoinOptions, answer: Answer, oracle: Oracle) -> None:
-    result = answer(query, joins, "spark")
+def test_other_equalities_are_not_removed(query: str, joins: JoinOptions, plan: Plan, oracle: Oracle) -> None:
+    result = plan(query, joins, "spark")
     (report,) = result.joins()
     assert report.after == report.before
     assert result.run(sorted_rows) == oracle(query)[0]
@@ -364,20 +364,18 @@ BELOW = """SELECT {columns} FROM orders o JOIN customers c ON o.customer = c.id 
 @pytest.mark.usefixtures("no_broadcasts")
 @pytest.mark.parametrize("kind", ["LEFT", "LEFT SEMI", "LEFT ANTI", "RIGHT", "FULL"])
 @pytest.mark.parametrize("more", ["", "JOIN nations m ON m.id = n.region", "LEFT JOIN regions m ON m.id = c.id"])
-def test_chains_below_joins_that_preserve_them_are_reordered(
-    kind: str, more: str, answer: Answer, oracle: Oracle
-) -> None:
+def test_chains_below_joins_that_preserve_them_are_reordered(kind: str, more: str, plan: Plan, oracle: Oracle) -> None:
     query = BELOW.format(columns="o.id, c.name, n.name, r.name", kind=kind, more=more)
-    result = answer(query, ALWAYS, "spark")
+    result = plan(query, ALWAYS, "spark")
     below = [join for join in result.joins() if len([node for node in join.before.nodes() if node.relation]) == 4]
     assert [join.reordered for join in below] == ([True] if "LEFT" in kind else [])
     assert result.run(sorted_rows) == oracle(query)[0]
 
 
 @pytest.mark.usefixtures("no_broadcasts")
-def test_a_star_keeps_its_columns_if_a_chain_below_is_reordered(answer: Answer, oracle: Oracle) -> None:
+def test_a_star_keeps_its_columns_if_a_chain_below_is_reordered(plan: Plan, oracle: Oracle) -> None:
     query = BELOW.format(columns="*", kind="LEFT", more="")
-    result = answer(query, ALWAYS, "spark")
+    result = plan(query, ALWAYS, "spark")
     assert result.run(lambda frame: (sorted_rows(frame), frame.dtypes)) == oracle(query)
     assert any(join.reordered for join in result.joins())
 
@@ -403,13 +401,13 @@ UNNAMED = {
 
 @pytest.mark.usefixtures("no_broadcasts")
 @pytest.mark.parametrize("name", UNNAMED)
-def test_subqueries_without_an_alias_are_relations(name: str, answer: Answer, oracle: Oracle) -> None:
-    result = answer(UNNAMED[name], ALWAYS, "spark")
+def test_subqueries_without_an_alias_are_relations(name: str, plan: Plan, oracle: Oracle) -> None:
+    result = plan(UNNAMED[name], ALWAYS, "spark")
     assert result.run(lambda frame: (sorted_rows(frame), frame.dtypes)) == oracle(UNNAMED[name])
     assert any(join.reordered for join in result.joins()) == (name in ("one", "two and a star", "a name that is taken"))
 
 
-def test_a_source_with_several_references_is_opened_once(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_with_several_references_is_opened_once(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
 
     def noting(spark: SparkSession, declared: AnySource) -> Relation:
@@ -417,12 +415,12 @@ def test_a_source_with_several_references_is_opened_once(answer: Answer, monkeyp
         return open_relation(spark, declared)
 
     monkeypatch.setattr(open_module, "open_relation", noting)
-    answer("SELECT a.id FROM nations a JOIN nations b ON a.id = b.region JOIN regions r ON r.id = a.region", NEVER)
+    plan("SELECT a.id FROM nations a JOIN nations b ON a.id = b.region JOIN regions r ON r.id = a.region", NEVER)
     assert sorted(opened) == ["nations", "regions"]
 
 
-def test_without_reordering_the_report_shows_the_written_joins(answer: Answer) -> None:
-    (report,) = answer(CHAIN, NEVER).joins()
+def test_without_reordering_the_report_shows_the_written_joins(plan: Plan) -> None:
+    (report,) = plan(CHAIN, NEVER).joins()
     assert not report.reordered
     assert report.reason == "join_reorder is off"
     assert report.before == report.after
@@ -438,16 +436,16 @@ def test_without_reordering_the_report_shows_the_written_joins(answer: Answer) -
         ("DELETE FROM orders", BadSpecError, "only SELECT"),
     ],
 )
-def test_mistakes_are_reported_in_one_line(answer: Answer, query: str, error: type[Exception], message: str) -> None:
+def test_mistakes_are_reported_in_one_line(plan: Plan, query: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message) as caught:
-        answer(query)
+        plan(query)
     assert "\n" not in str(caught.value)
 
 
-def test_views_of_the_session_are_restored(spark: SparkSession, answer: Answer) -> None:
+def test_views_of_the_session_are_restored(spark: SparkSession, plan: Plan) -> None:
     spark.range(3).createOrReplaceTempView("orders")
     before = {table.name for table in spark.catalog.listTables()}
-    result = answer("SELECT count(*) AS n FROM orders a JOIN customers c ON a.customer = c.id", NEVER, "spark")
+    result = plan("SELECT count(*) AS n FROM orders a JOIN customers c ON a.customer = c.id", NEVER, "spark")
     assert result.df.collect()[0].n > 3
     assert {table.name for table in spark.catalog.listTables()} == before
     assert spark.table("orders").count() == 3
@@ -457,6 +455,6 @@ def test_views_of_the_session_are_restored(spark: SparkSession, answer: Answer) 
     "condition",
     ["o.id & 3 | 1 = 1", "o.note = 'no' 'te 1'", "o.id + +1 < 9", "NOT o.id = 1 IS NULL", "o.note || 'x' = 'note 1x'"],
 )
-def test_ambiguous_syntax_does_not_change_the_result(condition: str, answer: Answer, oracle: Oracle) -> None:
+def test_ambiguous_syntax_does_not_change_the_result(condition: str, plan: Plan, oracle: Oracle) -> None:
     query = f"SELECT o.id, c.name FROM orders o JOIN customers c ON o.customer = c.id WHERE {condition} AND c.id < 20"
-    assert answer(query, NEVER).run(lambda frame: (sorted_rows(frame), frame.dtypes)) == oracle(query)
+    assert plan(query, NEVER).run(lambda frame: (sorted_rows(frame), frame.dtypes)) == oracle(query)

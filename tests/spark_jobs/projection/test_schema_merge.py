@@ -245,9 +245,9 @@ def test_missing_column_names_the_first_missing_member(file: str, required: str,
 def test_aligned_columns_convert_values(
     spark: SparkSession, read: str, table: str, value: tuple[object, ...], expected: tuple[object, ...]
 ) -> None:
-    wanted = t.StructType.fromDDL(table)
-    assert t.StructType.fromDDL(ddl(wanted)) == wanted
+    table_schema = t.StructType.fromDDL(table)
+    assert t.StructType.fromDDL(ddl(table_schema)) == table_schema
     frame = spark.createDataFrame([value], read)
-    found = frame.selectExpr(*aligned_columns(frame.schema, wanted, case_sensitive=False))
-    assert found.schema.simpleString() == wanted.simpleString()
+    found = frame.selectExpr(*aligned_columns(frame.schema, table_schema, case_sensitive=False))
+    assert found.schema.simpleString() == table_schema.simpleString()
     assert tuple(found.collect()[0]) == expected

@@ -39,11 +39,11 @@ def test_every_type_is_decoded_to_arrow(data: st.DataObject, tmp_path: Path, int
     values = data.draw(st.lists(sample.values, max_size=6))
     cut = data.draw(st.integers(0, len(values)))
     path = write(tmp_path / "any.avro", sample.avro, [values[:cut], values[cut:]], "null")
-    wanted = data.draw(st.permutations(list(sample.arrow)))
-    wanted = wanted[: data.draw(st.integers(1, len(wanted)))]
-    found, count = read(path, pa.schema(wanted))
+    requested = data.draw(st.permutations(list(sample.arrow)))
+    requested = requested[: data.draw(st.integers(1, len(requested)))]
+    found, count = read(path, pa.schema(requested))
     expected = [sample.arrives(value) for value in values]
-    for field in wanted:
+    for field in requested:
         assert found[field.name].combine_chunks().equals(pa.array([e[field.name] for e in expected], field.type))
     assert (count.records, count.rows_returned) == (len(values), len(values))
 

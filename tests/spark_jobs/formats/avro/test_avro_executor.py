@@ -24,8 +24,8 @@ LONG = "x" * 9_000
 """A string whose length takes three bytes."""
 
 
-def program_of(schema: object, wanted: list[pa.Field], *, whole: bool = True) -> Bytecode:
-    return compile_bytecode(parse_schema(json.dumps(schema)), None, wanted, NameMatcher(True), whole=whole)
+def program_of(schema: object, requested: list[pa.Field], *, whole: bool = True) -> Bytecode:
+    return compile_bytecode(parse_schema(json.dumps(schema)), None, requested, NameMatcher(True), whole=whole)
 
 
 def execute(program: Bytecode, data: bytes, runs: RecordRuns, *, compiled: bool) -> tuple[list[list[int]], ...]:
@@ -75,10 +75,10 @@ def _type(avro: object, null: int | None) -> object:
 def test_machine_code_fills_the_slots_as_python_does(
     table: tuple[dict[str, object], list[pa.Field], list[dict[str, object]]], whole: bool
 ) -> None:
-    schema, wanted, records = table
+    schema, requested, records = table
     pieces = [encode(schema, [record]) for record in records]
     data = b"".join(pieces)
-    program = program_of(schema, wanted, whole=whole)
+    program = program_of(schema, requested, whole=whole)
     ends = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
     runs = RecordRuns.of_blocks([(0, len(data), len(records))]) if whole else RecordRuns.of_records(ends[:-1], ends[1:])
     by_python, by_machine_code = (execute(program, data, runs, compiled=compiled) for compiled in (False, True))

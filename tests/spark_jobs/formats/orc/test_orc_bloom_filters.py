@@ -72,8 +72,8 @@ def check(sample: Sample, made: Sequence[tuple[object, ...]], stride: int) -> No
             continue
         for group, bloom in enumerate(index.bloom_filter):
             there = [stored_value(row[column - 1]) for row in made[group * stride : (group + 1) * stride]]
-            asked = list(dict.fromkeys(there))
-            assert HashedValues(asked, kind).possible(bloom) == frozenset(asked), kind
+            stored = list(dict.fromkeys(there))
+            assert HashedValues(stored, kind).possible(bloom) == frozenset(stored), kind
             absent = [value for value in others(rng, kind) if value not in set(there)]
             assert len(HashedValues(absent, kind).possible(bloom)) < len(absent) * 0.2, kind
 

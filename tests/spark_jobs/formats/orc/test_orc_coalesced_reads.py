@@ -14,19 +14,19 @@ CONTENT = bytes(random.Random(1).randbytes(10_000))
 
 
 def ranges(min_seek: int) -> tuple[CoalescedReader, list[tuple[int, int]]]:
-    asked: list[tuple[int, int]] = []
+    requested: list[tuple[int, int]] = []
 
     def read(offset: int, length: int) -> bytes:
-        asked.append((offset, length))
+        requested.append((offset, length))
         return CONTENT[offset : offset + length]
 
-    return CoalescedReader(read, len(CONTENT), min_seek), asked
+    return CoalescedReader(read, len(CONTENT), min_seek), requested
 
 
 def test_ranges_that_are_near_are_read_at_once() -> None:
-    found, asked = ranges(10)
+    found, requested = ranges(10)
     fetched = found.fetch([(500, 600), (100, 200), (210, 300), (311, 320), (0, 0), (550, 560)], ReadPurpose.SELECT)
-    assert asked == [(100, 200), (311, 9), (500, 100)]
+    assert requested == [(100, 200), (311, 9), (500, 100)]
     assert found.bytes == {ReadPurpose.SELECT: 309}
     assert found.reads == 3
     assert fetched(100, 200) == CONTENT[100:200]
@@ -39,13 +39,13 @@ def test_ranges_that_are_near_are_read_at_once() -> None:
 def test_fetched_bytes_are_those_of_the_file(min_seek: int) -> None:
     rng = random.Random(min_seek)
     for _ in range(100):
-        wanted = [(begin, begin + rng.randint(0, 300)) for begin in rng.sample(range(9_700), 8)]
-        found, asked = ranges(min_seek)
-        fetched = found.fetch(wanted, ReadPurpose.FILTER)
-        assert all(fetched(begin, end) == CONTENT[begin:end] for begin, end in wanted)
-        assert found.bytes[ReadPurpose.FILTER] == sum(length for _, length in asked)
-        assert len(asked) == found.reads
-        gaps = [after - (begin + length) for (begin, length), (after, _) in pairwise(asked)]
+        spans = [(begin, begin + rng.randint(0, 300)) for begin in rng.sample(range(9_700), 8)]
+        found, requested = ranges(min_seek)
+        fetched = found.fetch(spans, ReadPurpose.FILTER)
+        assert all(fetched(begin, end) == CONTENT[begin:end] for begin, end in spans)
+        assert found.bytes[ReadPurpose.FILTER] == sum(length for _, length in requested)
+        assert len(requested) == found.reads
+        gaps = [after - (begin + length) for (begin, length), (after, _) in pairwise(requested)]
         assert all(gap > min_seek for gap in gaps)
 
 
@@ -59,11 +59,11 @@ def test_bytes_are_counted_by_purpose() -> None:
 
 
 def test_the_end_of_a_file_is_read_once() -> None:
-    found, asked = ranges(0)
+    found, requested = ranges(0)
     found.range_reader(ReadPurpose.METADATA)(9_000, 1_000)
     assert found.range_reader(ReadPurpose.METADATA)(9_500, 100) == CONTENT[9_500:9_600]
     assert found.fetch([(9_900, 10_000)], ReadPurpose.SELECT)(9_900, 10_000) == CONTENT[9_900:]
-    assert asked == [(9_000, 1_000)]
+    assert requested == [(9_000, 1_000)]
     assert found.bytes == {ReadPurpose.METADATA: 1_000}
 
 

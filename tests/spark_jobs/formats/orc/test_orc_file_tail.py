@@ -24,14 +24,14 @@ TABLE = pa.table(
 
 def reads(sample: Sample) -> list[tuple[int, int]]:
     """Return the ranges that are read for the tail."""
-    asked: list[tuple[int, int]] = []
+    requested: list[tuple[int, int]] = []
 
     def read(offset: int, length: int) -> bytes:
-        asked.append((offset, length))
+        requested.append((offset, length))
         return sample.read(offset, length)
 
     read_tail(read, len(sample.content))
-    return asked
+    return requested
 
 
 @pytest.mark.parametrize("codec", CODECS)

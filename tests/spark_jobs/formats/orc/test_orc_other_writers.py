@@ -71,10 +71,10 @@ def _all_agree(spark: SparkSession, path: Path, where: str | None = None) -> dic
         result = session.scan("data", where=where)
         found[reader] = result.run(sorted_rows), result.report()["data"]
     expected = spark.read.orc(str(path))
-    wanted = sorted_rows(expected if where is None else expected.where(where))
-    assert wanted
+    expected_rows = sorted_rows(expected if where is None else expected.where(where))
+    assert expected_rows
     for rows, _ in found.values():
-        assert rows == wanted
+        assert rows == expected_rows
     return {reader: report.reader for reader, (_, report) in found.items()}
 
 

@@ -66,13 +66,13 @@ def query(
     return OrcQuery(schema, tuple(range(len(schema))), found, partial, min_seek, case_sensitive=False)
 
 
-def scan_rows(sample: Sample, asked: OrcQuery) -> tuple[pa.Table, OrcMetrics]:
+def scan_rows(sample: Sample, orc_query: OrcQuery) -> tuple[pa.Table, OrcMetrics]:
     """Return the rows of all stripes and the metrics."""
     count = OrcMetrics()
-    file = sample.file(asked, count)
+    file = sample.file(orc_query, count)
     batches = list(file.batches(file.stripes(0, len(sample.content))))
     file.close()
-    return pa.Table.from_batches(batches, asked.schema), count
+    return pa.Table.from_batches(batches, orc_query.schema), count
 
 
 @pytest.mark.parametrize("partial", [None, 0, 1, 2, 100])
@@ -97,8 +97,8 @@ def test_rows_are_the_rows_that_pass(where: str, keeps: object, partial: int | N
     assert count.rows_returned == len(expected)
 
 
-def _batches(sample: Sample, asked: OrcQuery) -> list[pa.RecordBatch]:
-    return list(sample.file(asked).batches(range(len(sample.tail.stripes))))
+def _batches(sample: Sample, orc_query: OrcQuery) -> list[pa.RecordBatch]:
+    return list(sample.file(orc_query).batches(range(len(sample.tail.stripes))))
 
 
 @pytest.mark.parametrize("values", [pa.string(), pa.binary(), pa.list_(pa.int64())])
@@ -108,20 +108,20 @@ def test_long_values_are_decoded_a_few_row_groups_at_a_time(
     long = [7] * 12 if pa.types.is_list(values) else b"x" * 100 if pa.types.is_binary(values) else "x" * 100
     table = pa.table({"v": pa.array([long] * ROWS, values)})
     sample = write_sample(table, row_index_stride=STRIDE, dictionary_key_size_threshold=0.0)
-    asked = query(None, table.schema)
+    orc_query = query(None, table.schema)
     monkeypatch.setattr(lazy_reader, "_BATCH_BYTES", 250 * STRIDE)
-    found = _batches(sample, asked)
+    found = _batches(sample, orc_query)
     assert [batch.num_rows for batch in found] == [2 * STRIDE] * 5
     assert pa.Table.from_batches(found).equals(table)
 
 
 @pytest.mark.parametrize("partial", [None, 0, 1, 2])
 def test_many_matching_rows_are_completed_in_parts(partial: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = query("s NOT LIKE '%3' AND odd > 0 AND (n < 2100 OR n >= 3900)", partial=partial)
-    whole, figures = scan_rows(SAMPLE, asked)
+    orc_query = query("s NOT LIKE '%3' AND odd > 0 AND (n < 2100 OR n >= 3900)", partial=partial)
+    whole, figures = scan_rows(SAMPLE, orc_query)
     monkeypatch.setattr(lazy_reader, "_BATCH_BYTES", 16 * STRIDE)
     monkeypatch.setattr(lazy_reader, "_MATCHING_BYTES", 20_000)
-    found, count = scan_rows(SAMPLE, asked)
+    found, count = scan_rows(SAMPLE, orc_query)
     assert found.equals(whole)
     assert found.num_rows == sum(1 for row in range(ROWS) if row * 31 % 977 % 10 != 3 and not 2100 <= row < 3900)
     assert (count.stripes, count.groups) == (figures.stripes, figures.groups)
@@ -239,8 +239,8 @@ def test_without_a_filter_everything_is_read_once() -> None:
 @pytest.mark.parametrize("names", [[], ["s", "n"]])
 def test_filters_apply_if_no_columns_are_requested(value: bool | None, rows: int, names: list[str]) -> None:
     schema = pa.schema([TABLE.schema.field(name) for name in names])
-    asked = OrcQuery(schema, tuple(range(len(names))), ArrowFilter(BooleanConstant(value)), None, 0, False)
-    file = SAMPLE.file(asked)
+    orc_query = OrcQuery(schema, tuple(range(len(names))), ArrowFilter(BooleanConstant(value)), None, 0, False)
+    file = SAMPLE.file(orc_query)
     assert sum(batch.num_rows for batch in file.batches([0])) == rows
 
 

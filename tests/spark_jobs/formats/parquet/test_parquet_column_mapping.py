@@ -13,11 +13,11 @@ from pushdown_spark.formats.calendars import DATETIMES
 from pushdown_spark.formats.parquet.column_mapping import FileColumns, has_sound_statistics, match_columns
 
 
-def match(path: Path, table: pa.Table, wanted: pa.Schema, mode: str = "CORRECTED", **options: object) -> FileColumns:
+def match(path: Path, table: pa.Table, requested: pa.Schema, mode: str = "CORRECTED", **options: object) -> FileColumns:
     pq.write_table(table, path / "t.parquet", **options)
     footer = pq.read_metadata(path / "t.parquet")
     corrected = mode == "CORRECTED"
-    return match_columns(footer, wanted, corrected_dates=corrected, corrected_int96=corrected, case_sensitive=False)
+    return match_columns(footer, requested, corrected_dates=corrected, corrected_int96=corrected, case_sensitive=False)
 
 
 def test_columns_have_their_names_and_leaves(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_columns_have_their_names_and_leaves(tmp_path: Path) -> None:
             "m": pa.array([[("k", 1.5)]], pa.map_(pa.string(), pa.float64())),
         }
     )
-    wanted = pa.schema(
+    requested = pa.schema(
         [
             ("m", pa.map_(pa.string(), pa.float64())),
             ("s", pa.struct([("y", pa.list_(pa.struct([("z", pa.string())])))])),
@@ -36,13 +36,13 @@ def test_columns_have_their_names_and_leaves(tmp_path: Path) -> None:
             ("gone", pa.date32()),
         ]
     )
-    found = match(tmp_path, table, wanted)
+    found = match(tmp_path, table, requested)
     assert found.names == {"m": "m", "s": "S", "A.B": "a.b", "gone": None}
     assert found.leaves == {"m": (3, 4), "s": (2,), "A.B": (0,)}
 
 
 @pytest.mark.parametrize(
-    ("stored", "wanted"),
+    ("stored", "requested"),
     [
         (pa.array([1], pa.uint16()), pa.int32()),
         (pa.array([1], pa.int32()), pa.int64()),
@@ -69,9 +69,9 @@ def test_columns_have_their_names_and_leaves(tmp_path: Path) -> None:
         (pa.array([None], pa.null()), pa.int32()),
     ],
 )
-def test_other_types_are_rejected(tmp_path: Path, stored: pa.Array, wanted: pa.DataType) -> None:
+def test_other_types_are_rejected(tmp_path: Path, stored: pa.Array, requested: pa.DataType) -> None:
     with pytest.raises(UnsafeInputError, match="column a"):
-        match(tmp_path, pa.table({"a": stored}), pa.schema([("a", wanted)]))
+        match(tmp_path, pa.table({"a": stored}), pa.schema([("a", requested)]))
 
 
 def test_top_level_milliseconds_are_known(tmp_path: Path) -> None:
@@ -81,19 +81,19 @@ def test_top_level_milliseconds_are_known(tmp_path: Path) -> None:
 
 
 def test_codecs_that_spark_lacks_are_rejected(tmp_path: Path) -> None:
-    table, wanted = pa.table({"a": [1], "b": [2]}), pa.schema([("a", pa.int64())])
+    table, requested = pa.table({"a": [1], "b": [2]}), pa.schema([("a", pa.int64())])
     with pytest.raises(UnsafeInputError, match="column a is compressed with BROTLI"):
-        match(tmp_path, table, wanted, compression="brotli")
-    assert match(tmp_path, table, wanted, compression={"a": "zstd", "b": "brotli"}).leaves == {"a": (0,)}
+        match(tmp_path, table, requested, compression="brotli")
+    assert match(tmp_path, table, requested, compression={"a": "zstd", "b": "brotli"}).leaves == {"a": (0,)}
 
 
 @pytest.mark.parametrize("mode", ["LEGACY", "EXCEPTION"])
 def test_dates_of_unknown_calendars_are_rejected(tmp_path: Path, mode: str) -> None:
     table = pa.table({"d": pa.array([1], pa.date32()), "t": pa.array([1], pa.timestamp("us", "UTC")), "n": [1]})
     for name in ("d", "t"):
-        wanted = pa.schema([table.schema.field(name)])
+        requested = pa.schema([table.schema.field(name)])
         with pytest.raises(UnsafeInputError, match="old calendar"):
-            match(tmp_path, table, wanted, mode)
+            match(tmp_path, table, requested, mode)
     match(tmp_path, table, pa.schema([table.schema.field("n")]), mode)
 
 
