@@ -184,11 +184,11 @@ class TableAttempt:
         with connection.transaction(self.target.lock):
             ledger.require_claim(connection)
             row_count = change.staging.require_partitions(connection, partitions)
-            is_there = exists(connection, self.target)
-            if not self._may_write(is_there):
+            table_exists = exists(connection, self.target)
+            if not self._may_write(table_exists):
                 ledger.forget(connection)
                 return False
-            if is_there:
+            if table_exists:
                 self._require_expected_columns(connection)
                 change.make(connection, row_count)
             else:
@@ -227,11 +227,11 @@ class TableAttempt:
         self.committed = record.row_count, summary.model_copy(update={"is_from_earlier_try": True})
         return True
 
-    def _may_write(self, is_there: bool) -> bool:
+    def _may_write(self, table_exists: bool) -> bool:
         """Return False if mode `ignore` keeps the table. Raises OutputExistsError if it must not exist."""
-        if is_there:
+        if table_exists:
             check_existing_table(self._output.mode, self.target.display_name)
-        return not is_there or self._output.mode is not OutputMode.IGNORE
+        return not table_exists or self._output.mode is not OutputMode.IGNORE
 
     def _create_table(self, connection: WriteConnection) -> None:
         """Make the staging table the missing table. Raises RemoteFailedError if the table was there before."""

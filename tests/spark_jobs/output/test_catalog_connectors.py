@@ -197,9 +197,9 @@ def kill(
     """Write a table with an attempt that is killed before or after a step."""
     method: Callable[..., object] = getattr(ConnectorOutput, step)
 
-    def raise_killed(*given: object, **named: object) -> object:
+    def raise_killed(*args: object, **kwargs: object) -> object:
         if when == "after":
-            method(*given, **named)
+            method(*args, **kwargs)
         raise KilledError
 
     with monkeypatch.context() as patch:
@@ -320,9 +320,9 @@ def test_an_attempt_that_continues_after_its_retry_adds_nothing(
         pytest.skip("Delta appends in one step")
     method: Callable[..., object] = getattr(holder, step)
 
-    def resume(*given: object, **named: object) -> object:
+    def resume(*args: object, **kwargs: object) -> object:
         write(spark, output_of(spark, table, OutputMode.APPEND))
-        return method(*given, **named)
+        return method(*args, **kwargs)
 
     monkeypatch.setattr(holder, step, resume)
     write(spark, output)
@@ -372,10 +372,10 @@ def test_a_commit_of_another_run_in_between_is_kept(
     method: Callable[..., object] = getattr(holder, step)
     other = (9, "c", "nine")
 
-    def delay(*given: object, **named: object) -> object:
+    def delay(*args: object, **kwargs: object) -> object:
         monkeypatch.undo()
         write(spark, output_of(spark, table, OutputMode.APPEND, "other"), [other])
-        return method(*given, **named)
+        return method(*args, **kwargs)
 
     monkeypatch.setattr(holder, step, delay)
     write(spark, output)
@@ -397,10 +397,10 @@ def test_a_merge_without_matches_sees_the_keys_that_another_run_adds_in_between(
     step = "_is_picked" if hasattr(holder, "_is_picked") else "change"
     method: Callable[..., object] = getattr(holder, step)
 
-    def delay(*given: object, **named: object) -> object:
+    def delay(*args: object, **kwargs: object) -> object:
         monkeypatch.undo()
         write(spark, output_of(spark, table, OutputMode.MERGE, "other"), [(2, "b", "other 2")])
-        return method(*given, **named)
+        return method(*args, **kwargs)
 
     monkeypatch.setattr(holder, step, delay)
     write(spark, output)
@@ -419,13 +419,13 @@ def test_an_overwrite_that_continues_on_a_branch_without_its_start_is_not_picked
     method: Callable[..., object] = holder._is_picked
     later = [(7, "c", "seven")]
 
-    def resume(of_iceberg: JavaObject, branch: str, *given: object) -> object:
+    def resume(of_iceberg: JavaObject, branch: str, *args: object) -> object:
         monkeypatch.undo()
         write(spark, output_of(spark, table, OutputMode.OVERWRITE))
         write(spark, output_of(spark, table, OutputMode.OVERWRITE, "later"), later)
         every_row = java_class(spark, "org.apache.iceberg.expressions.Expressions").alwaysTrue()
         holder._iceberg().newOverwrite().overwriteByRowFilter(every_row).toBranch(branch).commit()
-        return method(of_iceberg, branch, *given)
+        return method(of_iceberg, branch, *args)
 
     monkeypatch.setattr(holder, "_is_picked", resume)
     write(spark, output)
