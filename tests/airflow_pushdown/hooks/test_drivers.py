@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
-from urllib.parse import urlsplit
 
 import psutil
 import pytest
 from airflow.sdk.execution_time.timeout import timeout
-from airflow.triggers.base import TriggerEvent
+from standalone_master import (
+    OTHER_HOST,
+    START_SECONDS,
+    MakeHook,
+    connect,
+    is_active,
+    is_standby,
+    runs,
+    scan_on_cluster,
+    start_master,
+)
 
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError, SubmitFailedError
 from airflow_pushdown.hooks import tracking
-from airflow_pushdown.hooks.cluster_driver import Submission
 from airflow_pushdown.hooks.drivers import (
     ClusterUnreachableError,
     DriverPhase,
@@ -27,124 +31,15 @@ from airflow_pushdown.hooks.drivers import (
     DriverWatch,
     StandaloneDrivers,
     drivers_of,
-    end_driver_or_warn,
 )
-from airflow_pushdown.hooks.processes import JobProcess, session_members
-from airflow_pushdown.hooks.standalone import SharedProgram, standalone_command, standalone_environment
-from airflow_pushdown.hooks.submit import PushdownSubmitHook
-from airflow_pushdown.hooks.yarn import TAGS_KEY
 from airflow_pushdown.operators import PushdownScanOperator
-from airflow_pushdown.triggers import driver as trigger_module
-from airflow_pushdown.triggers.driver import DriverEvent, DriverTrigger
-from airflow_pushdown.version_compat import AirflowTaskTimeout, TaskDeferralError
-from e2e import jvm
+from airflow_pushdown.version_compat import AirflowTaskTimeout
 from e2e.ports import HOST, free_port
 from e2e.processes import Programs, wait_for
-from pushdown_spark.contract import JobError, JobResult, JobSpec, QuerySpec, SecretValues, SourceSpec
+from pushdown_spark.contract import JobError, JobResult, JobSpec
 from pushdown_spark.contract.driver_claim import REPLACED, claim
 from pushdown_spark.contract.job_result import ErrorCode
 from pushdown_spark.contract.progress import Progress, progress_path
-
-START_SECONDS = 120.0
-OTHER_HOST = "127.0.0.2"
-SPEC = JobSpec(
-    run_key="d/t/r/-1",
-    sources={"s": SourceSpec.model_validate({"format": "json", "path": ["/x"]})},
-    query=QuerySpec(source="s"),
-)
-SECRETS = SecretValues(hadoop={"fs.s3a.access.key": "known", "fs.s3a.secret.key": "hush-7"})
-
-MakeHook = Callable[..., PushdownSubmitHook]
-
-
-@pytest.fixture(scope="module")
-def drivers(spark_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneDrivers]:
-    """Run a Spark master with a REST server, and return its drivers."""
-    programs = Programs(tmp_path_factory.mktemp("master"), dict(os.environ))
-    try:
-        made = StandaloneDrivers([start_master(programs, spark_python, HOST, free_port())])
-        wait_for("the Spark master", lambda: is_active(made), START_SECONDS, programs.check)
-        yield made
-    finally:
-        programs.stop()
-
-
-def start_master(programs: Programs, spark_python: str, host: str, rest_port: int, *options: str) -> str:
-    """Start a Spark master with options of its JVM. Return the address of its REST server."""
-    environment = Path(spark_python).parents[1]
-    rest = (f"-Dspark.master.rest.{name}" for name in ("enabled=true", f"host={host}", f"port={rest_port}"))
-    ports = ("--port", str(free_port()), "--webui-port", str(free_port()))
-    launcher = str(environment / "bin" / "spark-class")
-    programs.start(
-        f"master-{host}",
-        [launcher, "org.apache.spark.deploy.master.Master", "--host", host, *ports],
-        PYSPARK_PYTHON=spark_python,
-        SPARK_LOCAL_IP=host,
-        SPARK_MASTER_OPTS=" ".join((jvm.jvm_options(environment), *rest, *options)),
-    )
-    return f"http://{host}:{rest_port}"
-
-
-def is_active(drivers: StandaloneDrivers) -> bool:
-    """Return whether a master responds and is the active one."""
-    try:
-        return drivers.status("none").phase is DriverPhase.MISSING
-    except ClusterUnreachableError:
-        return False
-
-
-def is_standby(drivers: StandaloneDrivers) -> bool:
-    """Return whether a master responds and is not the active one."""
-    try:
-        drivers.status("none")
-    except ClusterUnreachableError as error:
-        return "STANDBY" in str(error)
-    return False
-
-
-def connect(monkeypatch: pytest.MonkeyPatch, addresses: Sequence[str]) -> None:
-    """Define the connection `cluster` to the masters with these REST servers."""
-    parts = [urlsplit(address) for address in addresses]
-    connection = {
-        "conn_type": "spark",
-        "host": f"spark://{':7077,'.join(str(part.hostname) for part in parts)}",
-        "port": 7077,
-        "extra": {"deploy-mode": "cluster", "rest-port": parts[0].port},
-    }
-    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
-
-
-@pytest.fixture
-def make_hook(
-    drivers: StandaloneDrivers, spark_python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> MakeHook:
-    """Return a function that makes a hook for the cluster."""
-    connect(monkeypatch, drivers.settings()["addresses"])  # type: ignore[arg-type]
-
-    def make(
-        generation: str = "",
-        on_progress: Callable[[Progress], None] | None = None,
-        try_number: int = 1,
-        leaves_driver: Callable[[], bool] | None = None,
-        **options: object,
-    ) -> PushdownSubmitHook:
-        submission = Submission(
-            spec=SPEC.model_copy(update={"generation": generation}),
-            secrets=SECRETS,
-            spark_python=spark_python,
-            exchange_dir=str(tmp_path),
-            on_progress=on_progress,
-            leaves_driver=leaves_driver,
-            try_number=try_number,
-        )
-        return PushdownSubmitHook(submission, conn_id="cluster", **options)  # type: ignore[arg-type]
-
-    return make
-
-
-def runs(tmp_path: Path) -> list[Path]:
-    """Return the exchange directories of runs, without the directory of the program."""
-    return [path for path in tmp_path.iterdir() if not path.name.startswith("airflow-pushdown-")]
 
 
 def test_a_driver_is_submitted_continued_and_killed(
@@ -185,81 +80,6 @@ def test_a_waiting_task_reads_the_progress_of_its_driver(
     hook.wait_for_driver(driver_id)
     assert seen == [Progress(tasks_done=3, tasks_total=4)]
     hook.release()
-    assert runs(tmp_path) == []
-
-
-def test_a_trigger_shows_the_progress_of_its_driver(
-    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hook = make_hook()
-    driver_id = str(hook.submit())
-    (directory,) = runs(tmp_path)
-    spec = JobSpec.model_validate_json((directory / "spec.json").read_bytes())
-    Path(progress_path(str(spec.result_path))).write_text('{"tasks_done": 3, "tasks_total": 4}')
-    stored = []
-
-    def store(_ti: object, value: Mapping[str, object]) -> None:
-        stored.append(value)
-        drivers.kill(driver_id)
-
-    monkeypatch.setattr(trigger_module, "_PROGRESS_SECONDS", 0.1)
-    monkeypatch.setattr(trigger_module, "store_progress", store)
-    for stores_progress in (False, True):
-        place = list(hook.exchange_place)
-        end_time = None if stores_progress else time.time() + 1
-        trigger = DriverTrigger(
-            drivers.kind, drivers.settings(), driver_id, place, 0.1, end_time, stores_progress=stores_progress
-        )
-        trigger.task_instance = SimpleNamespace(task_id="t")
-        event = DriverEvent.from_payload(asyncio.run(anext(trigger.run())).payload)  # type: ignore[arg-type]
-        assert event.is_timeout is not stores_progress
-    assert stored[0] == {"tasks_done": 3, "tasks_total": 4}
-    hook.release()
-
-
-def test_a_trigger_ends_the_driver_of_a_task_that_a_user_has_cleared(
-    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path
-) -> None:
-    hook = make_hook()
-    driver_id = str(hook.submit())
-    trigger = DriverTrigger(drivers.kind, drivers.settings(), driver_id, list(hook.exchange_place), 0.1)
-
-    async def cancel() -> None:
-        waiting = asyncio.create_task(anext(trigger.run()))  # type: ignore[arg-type]
-        await asyncio.sleep(0.5)
-        assert not waiting.done()
-        waiting.cancel()
-        killing = asyncio.create_task(trigger.on_kill())
-        # Airflow cancels again each second.
-        await asyncio.sleep(0)
-        killing.cancel()
-
-    asyncio.run(cancel())
-    wait_for("the end of the exchange", lambda: runs(tmp_path) == [], START_SECONDS)
-    assert drivers.status(driver_id).state == "KILLED"
-
-
-def test_a_trigger_keeps_the_files_of_the_next_try(
-    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hook = make_hook("0 now")
-    driver_id = str(hook.submit())
-    following = make_hook("1 cleared", try_number=2)
-
-    def end_slowly(*arguments: object) -> None:
-        following._exchange.prepare(following._submission.spec, SECRETS)
-        end_driver_or_warn(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(trigger_module, "end_driver_or_warn", end_slowly)
-    trigger = DriverTrigger(drivers.kind, drivers.settings(), driver_id, list(hook.exchange_place), 0.1)
-    asyncio.run(trigger.on_kill())
-
-    assert drivers.status(driver_id).state == "KILLED"
-    spec = following._exchange.read_spec()
-    assert spec is not None
-    assert spec.generation == "1 cleared"
-    following.on_kill()
-    following.release()
     assert runs(tmp_path) == []
 
 
@@ -372,71 +192,6 @@ def test_without_an_earlier_try_there_is_no_driver(make_hook: MakeHook) -> None:
     assert make_hook().earlier_driver() is None
 
 
-@pytest.fixture
-def make_yarn_hook(spark_python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeHook:
-    """Return a function that makes a hook for a try, with a resource manager that does not respond."""
-    extra = {"deploy-mode": "cluster", "yarn_resourcemanager_webapp_address": f"http://{HOST}:{free_port()}"}
-    connection = {"conn_type": "spark", "host": "yarn", "extra": extra}
-    monkeypatch.setenv("AIRFLOW_CONN_YARN", json.dumps(connection))
-    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
-
-    def make(
-        try_number: int, *, is_polled: bool = True, exchange_dir: Path = tmp_path, **options: str
-    ) -> PushdownSubmitHook:
-        submission = Submission(
-            spec=SPEC, spark_python=spark_python, exchange_dir=str(exchange_dir), try_number=try_number
-        )
-        hook = PushdownSubmitHook(submission, conn_id="yarn", **options)
-        assert not is_polled or hook.track_application()
-        return hook
-
-    return make
-
-
-@pytest.mark.parametrize("is_polled", [True, False])
-def test_a_retry_submits_nothing_while_it_is_not_known_whether_an_earlier_driver_runs(
-    make_yarn_hook: MakeHook, is_polled: bool
-) -> None:
-    retry = make_yarn_hook(2, is_polled=is_polled)
-    with pytest.raises(
-        SubmitFailedError, match=r"of an earlier try may still run, and no other was submitted: http"
-    ) as it:
-        retry.submit()
-    assert "check that workers reach the cluster manager" in str(it.value)
-    assert retry._exchange.read_spec() is None
-
-
-def test_the_deployments_of_airflow_on_one_cluster_tag_their_drivers_differently(
-    make_yarn_hook: MakeHook, tmp_path: Path
-) -> None:
-    (tmp_path / "staging").mkdir()
-    tags = [
-        make_yarn_hook(number, exchange_dir=tmp_path / directory)._conf[TAGS_KEY]
-        for number, directory in ((1, "."), (2, "."), (1, "staging"))
-    ]
-    assert tags[0] == tags[1] != tags[2]
-
-
-def test_a_kill_without_access_to_the_cluster_ends_spark_submit(
-    make_yarn_hook: MakeHook, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The package for Kerberos is not installed here."""
-    hook = make_yarn_hook(1, is_polled=False, keytab="/airflow.keytab", principal="airflow")
-    hook._job = JobProcess(["sleep", "600"], {"PATH": os.defpath})
-    hook.on_kill()
-    assert session_members(hook._job.session) == []
-    assert "may still run on the cluster: conn_id: the connection uses Kerberos" in capsys.readouterr().out
-
-
-def test_files_of_an_earlier_try_show_that_its_driver_may_run(make_yarn_hook: MakeHook) -> None:
-    first = make_yarn_hook(1)
-    assert first._tagged_earlier_drivers() == []
-    first._exchange.prepare(SPEC, SecretValues())
-    with pytest.raises(SubmitFailedError, match="of an earlier try may still run"):
-        make_yarn_hook(1)._tagged_earlier_drivers()
-    first._exchange.discard()
-
-
 def test_a_try_that_does_not_continue_ends_the_earlier_driver(make_hook: MakeHook, drivers: StandaloneDrivers) -> None:
     hook = make_hook()
     driver_id = str(hook.submit())
@@ -488,36 +243,6 @@ def test_settings_that_look_secret_are_refused_because_they_would_be_on_a_comman
     assert runs(tmp_path) == []
 
 
-def scan_on_cluster(exchange: Path, spark_python: str) -> dict[str, Any]:
-    """Return the parameters of a scan by a driver on the cluster."""
-    return {
-        "task_id": "t",
-        "path": "/x",
-        "format": "json",
-        "conn_id": "cluster",
-        "exchange_dir": str(exchange),
-        "spark_python": spark_python,
-    }
-
-
-@pytest.mark.parametrize("is_stored", [True, False], ids=["stored", "before Airflow 3.3"])
-def test_a_trigger_that_failed_leaves_no_driver(
-    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path, spark_python: str, is_stored: bool
-) -> None:
-    hook = make_hook()
-    driver_id = str(hook.submit())
-    claim(hook._exchange.result_location, driver_id)
-    operator = PushdownScanOperator(**scan_on_cluster(tmp_path, spark_python), deferrable=True)
-    context = {
-        "ti": SimpleNamespace(dag_id="d", task_id="t", run_id="r", map_index=-1),
-        "task_state_store": {operator.external_id_key: driver_id} if is_stored else None,
-    }
-    with pytest.raises(TaskDeferralError):
-        operator.resume_execution("__fail__", {"error": "the trigger failed"}, context)  # type: ignore[arg-type]
-    assert drivers.status(driver_id).state == "KILLED"
-    assert runs(tmp_path) == []
-
-
 class TimeLimitedScan(PushdownScanOperator):
     """A scan that exceeds its execution timeout while it waits for its driver."""
 
@@ -539,33 +264,6 @@ def test_a_task_that_waits_too_long_leaves_neither_driver_nor_files(
     task.on_kill()
     assert drivers.status(str(task._pushdown_hook().driver_id)).state == "KILLED"
     assert runs(tmp_path) == []
-
-
-def first_event(trigger: DriverTrigger) -> DriverEvent:
-    """Return the event of a trigger after its serialization, as a triggerer runs it."""
-    path, arguments = trigger.serialize()
-    assert path == "airflow_pushdown.triggers.driver.DriverTrigger"
-
-    async def run() -> TriggerEvent:
-        return await anext(DriverTrigger(**arguments).run())  # type: ignore[arg-type,no-any-return]
-
-    payload: dict[str, Any] = asyncio.run(run()).payload
-    return DriverEvent.from_payload(payload)
-
-
-def test_a_trigger_reports_the_end_of_a_driver(drivers: StandaloneDrivers) -> None:
-    event = first_event(DriverTrigger(drivers.kind, drivers.settings(), "driver-9", [None, "k"], 0.1))
-    assert event.status is not None
-    assert (event.driver_id, event.status.phase) == ("driver-9", DriverPhase.MISSING)
-
-
-def test_a_trigger_reports_a_timeout(make_hook: MakeHook, drivers: StandaloneDrivers) -> None:
-    hook = make_hook()
-    driver_id = str(hook.submit())
-    event = first_event(DriverTrigger(drivers.kind, drivers.settings(), driver_id, list(hook.exchange_place), 0.1, 1.0))
-    assert event == DriverEvent(driver_id, is_timeout=True)
-    hook.on_kill()
-    hook.release()
 
 
 def test_a_cluster_manager_may_be_away_for_some_time(make_hook: MakeHook) -> None:
@@ -621,21 +319,3 @@ def test_the_active_master_ends_a_driver_although_the_standby_is_asked_first(
     hook.release()
 
     assert active.status(driver_id).state == "KILLED"
-
-
-def test_the_command_runs_python_through_a_java_class() -> None:
-    words = ["spark-submit", "--master", "spark://a:7077,b:7077", "--conf", "spark.x=1", "--files", "/f"]
-    words += ["--py-files", "/tmp/p.zip,mine.zip", "--deploy-mode", "cluster", "job.py", "--spec", "/e/spec.json"]
-    shared = SharedProgram(Path("/e/p.py"), Path("/e/p.zip"))
-    made = standalone_command(words, shared, "/tmp/p.zip", 6066, "/opt/python")
-    assert made[made.index("--master") + 1] == "spark://a:6066,b:6066"
-    assert made.count("--files") == 1
-    assert made[made.index("--files") + 1] == "/e/p.zip,mine.zip,/f"
-    assert "spark.pyspark.python=/opt/python" in made
-    assert made[-5:] == ["/e/p.zip", "/e/p.py", "/e/p.zip,mine.zip", "--spec", "/e/spec.json"]
-    own = standalone_command([*words[:3], "--conf", "spark.pyspark.python=/mine", *words[7:]], shared, "/", 1, "/opt")
-    assert "spark.pyspark.python=/opt" not in own
-
-
-def test_the_driver_gets_no_variables_about_the_workers_machine() -> None:
-    assert standalone_environment({"SPARK_LOCAL_IP": "10.0.0.1", "SPARK_USER": "me"}) == {"SPARK_USER": "me"}
