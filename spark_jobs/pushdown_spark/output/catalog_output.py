@@ -128,7 +128,7 @@ class CatalogFileOutput(FileOutput):
         where = self._wanted.replace_where
         if where is None:
             return
-        staged = sorted({self._partition_of(entry) for entry in self._staged_files()})
+        staged = sorted({self.paths.partition_of(entry.path) for entry in self._staged_files()})
         selected = self._select_partitions(staged)
         if others := [name for name in staged if name not in selected]:
             raise CheckFailedError(

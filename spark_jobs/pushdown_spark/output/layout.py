@@ -78,6 +78,14 @@ class OutputPaths:
         """The directory of locks and journals."""
         return f"{self.control}/commits"
 
+    def below_rows(self, staged: str) -> str:
+        """Return the path of a staged file below the directory of the rows, with a slash at its start."""
+        return staged.removeprefix(self.rows)
+
+    def partition_of(self, staged: str) -> str:
+        """Return the directory of a staged file, relative to the directory of the rows; empty without partitions."""
+        return self.below_rows(staged).rpartition("/")[0].strip("/")
+
 
 def others_path(claim: str) -> str:
     """Return the file that lists the commits of other runs during the attempt with this claim."""

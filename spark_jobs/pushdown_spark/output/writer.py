@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -20,8 +20,9 @@ from pushdown_spark.output.base import Output, column_types
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
 from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
 from pushdown_spark.output.commit_record import CommitRecord
-from pushdown_spark.output.journal import Journal, Move
+from pushdown_spark.output.journal import Journal
 from pushdown_spark.output.layout import CLAIM, OutputPaths
+from pushdown_spark.output.moves import MovePlanner, is_data
 from pushdown_spark.output.source_guard import OutputGuard, ReadPath, SourceGuard
 from pushdown_spark.output.target_checks import check_no_table, partition_keys
 from pushdown_spark.runtime.files import FileEntry, Files
@@ -30,9 +31,6 @@ from pushdown_spark.runtime.filesystem import HadoopFiles, open_files
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_PART = "part-"
-_UNFINISHED = "/_temporary/"
-"""The directory of files of tasks that have not ended."""
 _OVERWRITE_OPTION = "partitionoverwritemode"
 _OVERWRITE_SETTING = "spark.sql.sources.partitionOverwriteMode"
 _WHOLE = ""
@@ -154,13 +152,13 @@ class FileOutput(Output):
             self._check_existing()
             if self._mode is not OutputMode.IGNORE or not self._exists():
                 staged = self._staged_files()
-                partitions = sorted({self._partition_of(entry) for entry in staged})
+                partitions = sorted({self.paths.partition_of(entry.path) for entry in staged})
                 emptied = self._emptied_partitions(partitions)
                 self._check_conflicts([*partitions, *emptied])
                 if self._mode is OutputMode.OVERWRITE_PARTITIONS:
                     self._guard.check(self.name, [*partitions, *emptied])
                 summary = self._summarize(staged, partitions)
-                names = tuple(map(self._below_rows, staged))
+                names = tuple(self.paths.below_rows(entry.path) for entry in staged)
                 self._write_record(names, summary, is_complete=False)
                 self._log.commit(self._journal(staged, partitions, emptied))
                 self.summary = summary
@@ -222,11 +220,7 @@ class FileOutput(Output):
 
     def _staged_files(self) -> list[FileEntry]:
         """Return the staged data files."""
-        return [entry for entry in self._files.files(self.paths.rows) if _is_data(self._below_rows(entry))]
-
-    def _below_rows(self, staged: FileEntry) -> str:
-        """Return the path of a staged file below the directory of the rows, with a slash at its start."""
-        return staged.path.removeprefix(self.paths.rows)
+        return [entry for entry in self._files.files(self.paths.rows) if is_data(self.paths.below_rows(entry.path))]
 
     def _exists(self) -> bool:
         """Return whether the output exists, for modes that do not change it."""
@@ -277,20 +271,19 @@ class FileOutput(Output):
                 f"not by {', '.join(columns) or 'no column'}; use another directory or mode overwrite"
             )
 
-    def _partition_of(self, staged: FileEntry) -> str:
-        """Return the directory of a staged file, relative to the staged rows; empty without partitions."""
-        return self._below_rows(staged).rpartition("/")[0].strip("/")
-
     def _journal(self, staged: list[FileEntry], partitions: list[str], emptied: Sequence[str]) -> Journal:
         """Return the moves that put the staged rows into the output, by its mode."""
+        planner, is_append = MovePlanner(self._files, self.paths), self._mode is OutputMode.APPEND
         if not (self._keeps_partitions and self._files.exists(self.paths.output)):
-            moves = self._moves_of_everything(staged)
-        elif self._mode is OutputMode.APPEND:
+            if is_append:
+                planner.rename_staged(staged)
+            moves = planner.replace_output()
+        elif is_append:
             self._check_spelling(partitions)
-            moves = self._moves_of_parts(staged)
+            moves = planner.add_files(staged, len(self._output.partition_by))
         else:
             self._check_spelling(partitions)
-            moves = self._moves_of_partitions(partitions, emptied)
+            moves = planner.replace_partitions(partitions, emptied)
             partitions = sorted([*partitions, *emptied])
         return Journal(
             run=self.paths.run,
@@ -301,45 +294,11 @@ class FileOutput(Output):
             partitions=tuple(partitions) if self._keeps_partitions else (_WHOLE,),
         )
 
-    def _moves_of_everything(self, staged: list[FileEntry]) -> Iterator[Move]:
-        if self._mode is OutputMode.APPEND:
-            for entry in staged:
-                self._files.rename(entry.path, f"{entry.path.rpartition('/')[0]}/{self._name_in_output(entry)}")
-        if self._files.exists(self.paths.output):
-            yield Move(hidden="whole", output=self.paths.output, is_inward=False)
-        yield Move(hidden="", output=self.paths.output, is_inward=True)
-
-    def _moves_of_partitions(self, partitions: Sequence[str], emptied: Sequence[str]) -> Iterator[Move]:
-        for number, partition in enumerate([*partitions, *emptied]):
-            target = f"{self.paths.output}/{partition}"
-            if self._files.exists(target):
-                yield Move(hidden=str(number), output=target, is_inward=False)
-            if partition not in emptied:
-                yield Move(hidden=partition, output=target, is_inward=True)
-
-    def _moves_of_parts(self, staged: list[FileEntry]) -> Iterator[Move]:
-        """Return the moves of an append. It replaces the files that an earlier attempt of the same run has added."""
-        pattern = "*/" * len(self._output.partition_by) + f"{self._own_prefix}*"
-        for number, path in enumerate(self._files.glob(self.paths.output, pattern)):
-            yield Move(hidden=str(number), output=path, is_inward=False)
-        for entry in staged:
-            partition = self._partition_of(entry)
-            folder = f"{self.paths.output}/{partition}".rstrip("/")
-            hidden = self._below_rows(entry).strip("/")
-            yield Move(hidden=hidden, output=f"{folder}/{self._name_in_output(entry)}", is_inward=True)
-
     def _check_spelling(self, partitions: list[str]) -> None:
         if partitions:
             self._check_partition_columns(
                 [unquote(step.partition("=")[0]) for step in partitions[0].split("/") if step]
             )
-
-    @property
-    def _own_prefix(self) -> str:
-        return f"{_PART}{self.paths.run}-"
-
-    def _name_in_output(self, staged: FileEntry) -> str:
-        return self._own_prefix + staged.path.rpartition("/")[2].removeprefix(_PART)
 
     def _summarize(self, staged: list[FileEntry], partitions: list[str]) -> OutputSummary:
         names = [partition for partition in partitions if partition]
@@ -393,11 +352,3 @@ def effective_mode(spark: SparkSession, output: OutputSpec) -> OutputMode:
     if output.mode is OutputMode.OVERWRITE and output.partition_by and given == "dynamic":
         return OutputMode.OVERWRITE_PARTITIONS
     return output.mode
-
-
-def _is_data(path: str) -> bool:
-    """Return whether a path below the staged rows is that of a file with rows.
-
-    A task that Spark has given up may still write, after the job that committed the files of the others.
-    """
-    return path.rpartition("/")[2].startswith(_PART) and not path.startswith(_UNFINISHED)
