@@ -105,7 +105,7 @@ class CatalogFileOutput(FileOutput):
         guard: SourceGuard,
     ) -> None:
         """`paths`, `files` and `log` belong to the directory of the table. Use `open_catalog_output`."""
-        self._wanted = output
+        self._table_spec = output
         self._entry = entry
         self._table = entry.definition()
         super().__init__(spark, file_spec(spark, output, entry, self._table, paths.output), paths, files, log, guard)
@@ -113,7 +113,7 @@ class CatalogFileOutput(FileOutput):
     @property
     def name(self) -> str:
         """The table, as the user gave it."""
-        return self._wanted.catalog_table
+        return self._table_spec.catalog_table
 
     def stage(self, frame: DataFrame) -> None:
         """Write all rows to the staging directory, as Spark's INSERT would store them in the table."""
@@ -125,7 +125,7 @@ class CatalogFileOutput(FileOutput):
     def check(self) -> None:
         """Evaluate the checks on the staged rows, and that their partitions satisfy `replace_where`."""
         super().check()
-        where = self._wanted.replace_where
+        where = self._table_spec.replace_where
         if where is None:
             return
         staged = sorted({self.paths.partition_of(entry.path) for entry in self._staged_files()})
@@ -139,7 +139,7 @@ class CatalogFileOutput(FileOutput):
     def _prepare(self) -> bool:
         if not super()._prepare():
             return False
-        if self._wanted.replace_where is not None and self._table is not None:
+        if self._table_spec.replace_where is not None and self._table is not None:
             # A wrong predicate is an error before the rows are computed.
             self._select_partitions(())
         return True
@@ -167,7 +167,7 @@ class CatalogFileOutput(FileOutput):
         if table == self._table:
             return
         self._table = table
-        self._output = file_spec(self._spark, self._wanted, self._entry, table, self.paths.output)
+        self._output = file_spec(self._spark, self._table_spec, self._entry, table, self.paths.output)
         self._mode = effective_mode(self._spark, self._output)
         if table is not None and HadoopFiles(self._spark).qualify(table.location) != self.paths.output:
             raise self._change_error()
@@ -248,7 +248,7 @@ class CatalogFileOutput(FileOutput):
     def _emptied_partitions(self, partitions: Sequence[str]) -> Sequence[str]:
         """Return the partitions for which `replace_where` is true and which get no rows."""
         table = self._table
-        if table is None or self._wanted.replace_where is None or self._mode is not OutputMode.OVERWRITE_PARTITIONS:
+        if table is None or self._table_spec.replace_where is None or self._mode is not OutputMode.OVERWRITE_PARTITIONS:
             return ()
         known = self._entry.partitions() if table.tracks_partitions else self._directories(table)
         others = known.difference(partitions)
@@ -273,7 +273,7 @@ class CatalogFileOutput(FileOutput):
 
         Raises BadPredicateError if the predicate needs other columns than those of the partitions.
         """
-        where = self._wanted.replace_where
+        where = self._table_spec.replace_where
         assert where is not None
         fields = self._partition_fields()
         rows = [(name, *(partition_spec(name).get(field.name) for field in fields)) for name in partitions]
