@@ -119,7 +119,7 @@ class CatalogEntry:
         text = java_string(self._spark, names.mkString("\n"))
         return set(text.split("\n")) if text else set()
 
-    def partitions_elsewhere(self, table: TableDefinition, partitions: Iterable[str] | None = None) -> list[str]:
+    def partitions_elsewhere(self, table: TableDefinition, partitions: Iterable[str] | None) -> list[str]:
         """Return the given partitions, or all, whose directory is not the one that Spark would choose."""
         locations = []
         for spec, location in self._locations(partitions):

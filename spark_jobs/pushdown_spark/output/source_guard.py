@@ -65,7 +65,7 @@ class OutputGuard(Protocol):
 class SourceGuard:
     """The paths of a job's sources. They are expanded when a commit to the output could delete one of them."""
 
-    def __init__(self, hadoop: HadoopFiles, output: str, sources: Iterable[ReadPath] = ()) -> None:
+    def __init__(self, hadoop: HadoopFiles, output: str, sources: Iterable[ReadPath]) -> None:
         self._hadoop = hadoop
         self._output = output
         self._sources = sources

@@ -224,6 +224,6 @@ def _sees_aliases(column: exp.Column) -> bool:
     )
 
 
-def has_column(schema: StructType, name: str, *, case_sensitive: bool = False) -> bool:
+def has_column(schema: StructType, name: str, *, case_sensitive: bool) -> bool:
     """Return whether the schema has a top-level column of this name."""
     return any(same_name(field.name, name, case_sensitive=case_sensitive) for field in schema.fields)

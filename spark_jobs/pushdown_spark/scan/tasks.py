@@ -28,7 +28,7 @@ def packing(spark: SparkSession) -> Packing:
 
 
 def tasks_of(
-    spark: SparkSession, request: ScanRequest, files: Sequence[InputFile], *, share: float = 1.0
+    spark: SparkSession, request: ScanRequest, files: Sequence[InputFile], *, share: float
 ) -> tuple[Task, ...]:
     """Return the tasks of a scan.
 
