@@ -179,17 +179,17 @@ def _evaluate_rows(frame: DataFrame, case: Case) -> tuple[list[tuple[object, ...
     """Return Spark's rows with the result of each predicate, the valid predicates, and those that raise."""
     predicates = list(case.predicates)
     try:
-        return _evaluate_rows(frame, case, predicates), predicates, []
+        return _select_results(frame, case, predicates), predicates, []
     except PySparkException:
         pass
     except Py4JJavaError as problem:
         raise SparkGivesUpError from problem
     try:
-        _evaluate_rows(frame, case, [])
+        _select_results(frame, case, [])
     except (PySparkException, Py4JJavaError) as problem:
         raise SparkGivesUpError from problem
     good = _without_error(frame, case, predicates)
-    return _evaluate_rows(frame, case, good), good, [one for one in predicates if one not in good]
+    return _select_results(frame, case, good), good, [one for one in predicates if one not in good]
 
 
 def _without_error(frame: DataFrame, case: Case, predicates: list[str]) -> list[str]:
@@ -199,7 +199,7 @@ def _without_error(frame: DataFrame, case: Case, predicates: list[str]) -> list[
     good: list[str] = []
     for part in parts:
         try:
-            _evaluate_rows(frame, case, part)
+            _select_results(frame, case, part)
             good += part
         except (PySparkException, Py4JJavaError):
             good += _without_error(frame, case, part) if len(part) > 1 else []
@@ -217,7 +217,7 @@ def apply_settings(spark: SparkSession, case: Case) -> AbstractContextManager[No
     return session_settings(spark, settings)
 
 
-def _evaluate_rows(frame: DataFrame, case: Case, predicates: list[str]) -> list[tuple[object, ...]]:
+def _select_results(frame: DataFrame, case: Case, predicates: list[str]) -> list[tuple[object, ...]]:
     mark = MARK if case.source_format is SourceFormat.JSON else "NULL"
     items = [mark, row_text(case.read_schema), *(f"({p}) AS `p{i}`" for i, p in enumerate(predicates))]
     return [tuple(row) for row in frame.selectExpr(*items).collect()]
