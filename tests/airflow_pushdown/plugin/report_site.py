@@ -43,7 +43,7 @@ READER, STRANGER, ADMIN = "viewer", "guest", "admin"
 PASSWORD = "only-for-this-test"
 REPORTS = Path(__file__).parent / "reports"
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)>"
-_UP_SECONDS = 120
+_UP_SECONDS = 300
 
 
 @dataclass(frozen=True)
