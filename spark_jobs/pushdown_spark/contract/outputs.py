@@ -39,6 +39,14 @@ class TableFormat(StrEnum):
     DELTA = "delta"
 
 
+def _known_format(given: object, formats: type[StrEnum], problem: str) -> object:
+    """Return the name of a format in lower case. Raises ValueError with the problem if it is none of `formats`."""
+    name = given.lower() if isinstance(given, str) else given
+    if name not in set(formats):
+        raise ValueError(problem)
+    return name
+
+
 class OutputMode(StrEnum):
     """Action if the output exists, with Spark's names.
 
@@ -110,13 +118,12 @@ class OutputSpec(Message):
     @field_validator("format", mode="before")
     @classmethod
     def _check_format(cls, given: object) -> object:
-        name = given.lower() if isinstance(given, str) else given
-        if name not in set(OutputFormat):
-            raise ValueError(
-                f"only plain files can be written without a risk to existing data: {', '.join(OutputFormat)}; "
-                "use output_table for tables, also of Delta and Iceberg"
-            )
-        return name
+        return _known_format(
+            given,
+            OutputFormat,
+            f"only plain files can be written without a risk to existing data: {', '.join(OutputFormat)}; "
+            "use output_table for tables, also of Delta and Iceberg",
+        )
 
 
 class TableRowsSpec(Message):
@@ -179,10 +186,9 @@ class CatalogOutputSpec(TableRowsSpec):
     @field_validator("format", mode="before")
     @classmethod
     def _check_format(cls, given: object) -> object:
-        name = given.lower() if isinstance(given, str) else given
-        if name not in set(TableFormat):
-            raise ValueError(f"a table can be created with one of these formats: {', '.join(TableFormat)}")
-        return name
+        return _known_format(
+            given, TableFormat, f"a table can be created with one of these formats: {', '.join(TableFormat)}"
+        )
 
 
 def _output_tag(output: object) -> str:
