@@ -139,10 +139,8 @@ class NativeScan(Scan):
         if self._filter_obstacle is not None:
             return tuple(unsupported_conjunct(sql, self._filter_obstacle) for sql in conjuncts)
         short = [sql for sql in conjuncts if len(sql) <= MAX_PLANNED_LENGTH][:_MAX_PLANNED_CONJUNCTS]
-        partitions, has_filters = (
-            self._request.listing.partition_columns,
-            self._request.source.format in FILTER_SETTINGS,
-        )
+        partitions = self._request.listing.partition_columns
+        has_filters = self._request.source.format in FILTER_SETTINGS
         reports = file_filters(self.frame(), partitions, short, has_filters=has_filters)
         planned = {report.sql: report for report in reports}
         return tuple(planned.get(sql) or _unplanned_conjunct(sql) for sql in conjuncts)
