@@ -58,6 +58,10 @@ class ExistingOutputError(FinalPushdownError):
     """The output already exists, and `output_mode` forbids changing it."""
 
 
+class ReplacedAttemptError(FinalPushdownError):
+    """A later attempt of the same run writes the output. The rows of this attempt were deleted."""
+
+
 class ConflictingOutputError(FinalPushdownError):
     """Another run has written the same partition at the same time. The rows of this run were deleted."""
 
@@ -111,6 +115,7 @@ _CLASSES: dict[ErrorCode, type[PushdownTaskError]] = {
     ErrorCode.BAD_SCHEMA: SchemaError,
     ErrorCode.SCHEMA_CONFLICT: SchemaError,
     ErrorCode.OUTPUT_EXISTS: ExistingOutputError,
+    ErrorCode.OUTPUT_TAKEN: ReplacedAttemptError,
     ErrorCode.OUTPUT_CONFLICT: ConflictingOutputError,
     ErrorCode.CHECK_FAILED: CheckError,
     ErrorCode.MISSING_PATH: InputError,

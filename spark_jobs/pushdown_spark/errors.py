@@ -20,6 +20,7 @@ class ErrorCode(StrEnum):
     UNSAFE_SETTING = "unsafe_setting"
     MISSING_PATH = "missing_path"
     OUTPUT_EXISTS = "output_exists"
+    OUTPUT_TAKEN = "output_taken"
     OUTPUT_CONFLICT = "output_conflict"
     CHECK_FAILED = "check_failed"
     UNREADABLE_FILE = "unreadable_file"
@@ -49,6 +50,7 @@ _FINAL_CODES = frozenset(
         ErrorCode.BAD_SCHEMA,
         ErrorCode.UNSAFE_SETTING,
         ErrorCode.OUTPUT_EXISTS,
+        ErrorCode.OUTPUT_TAKEN,
         ErrorCode.OUTPUT_CONFLICT,
         ErrorCode.CHECK_FAILED,
         ErrorCode.SCHEMA_CONFLICT,
@@ -133,8 +135,10 @@ class OutputExistsError(PushdownError):
     code = ErrorCode.OUTPUT_EXISTS
 
 
-class OutputTakenError(OutputExistsError):
+class OutputTakenError(PushdownError):
     """A later attempt of the same run has begun to write the output, so this attempt cannot commit."""
+
+    code = ErrorCode.OUTPUT_TAKEN
 
 
 class OutputConflictError(PushdownError):
