@@ -9,16 +9,13 @@ once, and the option `connection` names one of them.
 Spark does not pass the required columns, the LIMIT and most predicates to a Python data source. The columns are
 therefore those of the given schema, and a predicate can be given as an option. PushdownSession derives all of them from
 the query. Only PushdownSession shares one snapshot among partitions. Here, several partitions need `consistent=false`.
-
-With the option `push_filters=true`, conjuncts of `.where(...)` reach the data source. It is off by default, because
-Spark 4.3 keeps the filters of one query with the loaded DataFrame. Load a new DataFrame for each query if it is on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 from pydantic import ValidationError
@@ -43,17 +40,13 @@ from pushdown_spark.databases.remote_table import RemoteTable
 from pushdown_spark.databases.transport import arrow_fields
 from pushdown_spark.errors import BadSpecError, UnknownColumnError
 from pushdown_spark.expressions.conjuncts import conjuncts
-from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.pushdown import Pushdown
-from pushdown_spark.formats.data_source_base import TaskPartition, filter_expression
-
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import Filter
+from pushdown_spark.formats.data_source_base import TaskPartition, parse_option_where
 
 FORMAT = "pushdown_remote"
 _PARALLELISM = 4
 """The default number of partitions. Spark does not pass its own default to a data source."""
-_OTHER_OPTIONS = frozenset({"connection", "path", "where", "push_filters"})
+_OTHER_OPTIONS = frozenset({"connection", "path", "where"})
 
 
 def register(spark: SparkSession, connections: Mapping[str, Mapping[str, object]]) -> None:
@@ -79,7 +72,6 @@ class PushdownRemoteSource(DataSource):
     - `connection`: the name of a registered connection.
     - `table` (or the argument of `load`), or `query`.
     - `where`: a predicate that the database evaluates as Spark does. Other rows are not returned.
-    - `push_filters`: true or false. It also needs `spark.sql.python.filterPushdown.enabled`.
 
     Only the columns of the given schema are read.
     """
@@ -97,9 +89,7 @@ class PushdownRemoteSource(DataSource):
 
     def reader(self, schema: t.StructType) -> DataSourceReader:
         """Return a reader of all columns of a schema. Raises BadSpecError for invalid options."""
-        push_filters = self.options.get("push_filters", "false").lower() == "true"
-        reader = FilterableRemoteReader if push_filters else RemoteTableReader
-        return reader(self._table(), schema, _spec(self.options), self._address(), self.options.get("where"))
+        return RemoteTableReader(self._table(), schema, _spec(self.options), self._address(), self.options.get("where"))
 
     def _table(self) -> RemoteTable:
         address, spec = self._address(), _spec(self.options)
@@ -162,21 +152,6 @@ class RemoteTableReader(DataSourceReader):
         return row_query(self._table, names, predicate, bounds=bounds).sql
 
 
-class FilterableRemoteReader(RemoteTableReader):
-    """A reader of the table for one query, whose conjuncts Spark passes to `pushFilters`."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- the name is Spark's
-        """Keep the conjuncts that the database evaluates, and return the filters that Spark must evaluate."""
-        residual = []
-        for pushed_filter in filters:
-            node = filter_expression(pushed_filter)
-            pushed = () if node is None else _push(node, self._table).conjuncts
-            self._conjuncts += pushed
-            if not pushed or not all(conjunct.is_exact for conjunct in pushed):
-                residual.append(pushed_filter)
-        return residual
-
-
 class _StatementPartition(TaskPartition):
     """A partition with its statement."""
 
@@ -216,14 +191,10 @@ def _check_columns(table: RemoteTable, schema: t.StructType) -> None:
             )
 
 
-def _push(node: exp.Expr, table: RemoteTable) -> PushedPredicate:
-    return push_predicate(conjuncts(node), table, SparkRules(case_sensitive=True))
-
-
 def _exact(where: str, table: RemoteTable) -> PushedPredicate:
     """Push a predicate. Raises BadSpecError if it is not exact, because Spark does not evaluate it again."""
-    predicate = parse_predicate(where)
-    pushed = None if predicate is None else _push(predicate, table)
+    predicate, rules = parse_option_where(where), SparkRules(trusted=True, case_sensitive=True)
+    pushed = None if predicate is None else push_predicate(conjuncts(predicate), table, rules)
     if pushed is not None and pushed.conjuncts and pushed.is_exact:
         return pushed
     reports = () if pushed is None else pushed.reports

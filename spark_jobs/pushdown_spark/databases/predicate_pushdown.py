@@ -44,8 +44,8 @@ class SparkRules:
     Spark and returns None if it is not constant. Without it, conjuncts that need it are unsupported.
     """
 
+    trusted: bool
     case_sensitive: bool = False
-    trusted: bool = True
     fold: Callable[[str], object] | None = None
 
 
@@ -129,7 +129,9 @@ class _ConjunctWriter:
 
     def __init__(self, table: RemoteTable, rules: SparkRules) -> None:
         self._table = table
-        self._scope = Scope(table.spark_schema, rules.case_sensitive, fold=rules.fold)
+        self._scope = Scope(
+            table.spark_schema, plain_strings=True, case_sensitive=rules.case_sensitive, fold=rules.fold
+        )
         self.reasons: list[str] = []
 
     def rows(self, node: exp.Expr, polarity: Polarity) -> exp.Expr:

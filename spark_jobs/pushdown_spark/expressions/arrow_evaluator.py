@@ -34,7 +34,6 @@ from pushdown_spark.expressions.bound import (
     StringMatch,
     StringTest,
     columns_of,
-    conjunction,
     walk,
 )
 from pushdown_spark.expressions.set_lookup import ValueSet, scatter, with_nulls_of, without_nulls
@@ -105,11 +104,6 @@ def _fields_of(fields: Iterable[pa.Field], paths: Sequence[Path]) -> list[pa.Fie
 
 def _type_of(kind: pa.DataType, paths: Sequence[Path]) -> pa.DataType:
     return kind if () in paths else pa.struct(_fields_of(kind, paths))
-
-
-def all_of(filters: Sequence[ArrowFilter]) -> ArrowFilter:
-    """Return a filter for the rows that pass all of some filters."""
-    return ArrowFilter(conjunction([part.root for part in filters]))
 
 
 class BatchColumns:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import pyarrow as pa
 from pyspark.sql import types as t
@@ -51,8 +51,9 @@ class Scope:
     """
 
     schema: t.StructType
+    _: KW_ONLY
+    plain_strings: bool
     case_sensitive: bool = False
-    plain_strings: bool = True
     fold: Fold | None = None
 
     def column(self, path: Path) -> Column:

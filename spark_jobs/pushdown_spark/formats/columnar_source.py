@@ -3,39 +3,34 @@
 Spark does not pass the columns that a query needs, its LIMIT or most predicates to such a source. So the columns are
 those of the given schema, and the predicate is an option. PushdownSession passes all of them.
 
-With the option `push_filters=true`, the conjuncts of `.where(...)` reach the source, too. It is off by default because
-of a bug in Spark 4.3: Spark keeps the filters of one query with the loaded DataFrame. Another query over the same
-DataFrame that has no filter to push then runs with the filters of the first, so rows are missing. With the option, load
-a new DataFrame for each query.
+The conjuncts of `.where(...)` do not reach these sources, because of a bug in Spark 4.3: Spark keeps the filters of one
+query with the loaded DataFrame. Another query over the same DataFrame that has no filter to push then runs with the
+filters of the first, so rows are missing.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, all_of
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.data_source_base import (
     TaskPartition,
     boolean_option,
     check_options,
     exact_filter,
     list_local_files,
-    split_filters,
 )
 from pushdown_spark.formats.readable_types import unknown_type
 from pushdown_spark.formats.scan_task import ScanTask
 from pushdown_spark.relations.listing import InputFile
 from pushdown_spark.relations.packing import Packing, Task, pack
-
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import Filter
 
 _PACKING = Packing(128 << 20, 4 << 20, 2)
 
@@ -69,16 +64,14 @@ class ColumnarSource(DataSource):
 
     @abstractmethod
     def scan_task(
-        self, schema: t.StructType, tasks: tuple[Task, ...], combined: ArrowFilter | None
+        self, schema: t.StructType, tasks: tuple[Task, ...], row_filter: ArrowFilter | None
     ) -> ScanTask[Any, Any]:
         """Return a function that reads the columns of a schema. It runs in Python workers."""
 
     def reader(self, schema: t.StructType) -> DataSourceReader:
         """Return a reader of all columns of a schema. Raises BadSpecError for invalid options."""
         self.check(schema)
-        # Spark checks whether the class has `pushFilters`.
-        kind = _FilterableReader if boolean_option(self.options, "push_filters") else _Reader
-        return kind(self, schema)
+        return _Reader(self, schema)
 
 
 class _Reader(DataSourceReader):
@@ -89,7 +82,7 @@ class _Reader(DataSourceReader):
         self._schema = schema
         self._tasks = pack(source.files(), _PACKING)
         where = source.options.get("where")
-        self._filters = [] if where is None else [exact_filter(where, schema, case_sensitive=source.case_sensitive)]
+        self._filter = None if where is None else exact_filter(where, schema, case_sensitive=source.case_sensitive)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition for each task."""
@@ -98,19 +91,8 @@ class _Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
         assert isinstance(partition, TaskPartition)
-        combined = all_of(self._filters) if self._filters else None
-        scan = self._source.scan_task(self._schema, self._tasks, combined)
+        scan = self._source.scan_task(self._schema, self._tasks, self._filter)
         yield from scan(iter([pa.RecordBatch.from_pydict({"task": [partition.number]})]))
-
-
-class _FilterableReader(_Reader):
-    """A reader that receives the conjuncts of one query through `pushFilters`."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- the name is Spark's
-        """Take the filters that can be evaluated over columns. Return those that Spark must evaluate or re-evaluate."""
-        supported, residual = split_filters(filters, self._schema)
-        self._filters += supported
-        return residual
 
 
 def drop_counts(number: int, metrics: object) -> None:

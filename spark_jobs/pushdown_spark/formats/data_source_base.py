@@ -1,13 +1,10 @@
-"""Common parts of the registered data sources: local files, options, and Spark's pushed filters as predicates."""
+"""Common parts of the registered data sources: local files, options and the predicate."""
 
 from __future__ import annotations
 
 import glob
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
 from pathlib import Path
 
 from pyspark.sql import types as t
@@ -21,44 +18,15 @@ from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.relations.listing import InputFile
 
 try:
-    from pyspark.sql.datasource import (
-        EqualNullSafe,
-        EqualTo,
-        Filter,
-        GreaterThan,
-        GreaterThanOrEqual,
-        In,
-        InputPartition,
-        IsNotNull,
-        IsNull,
-        LessThan,
-        LessThanOrEqual,
-        Not,
-        StringContains,
-        StringEndsWith,
-        StringStartsWith,
-    )
+    from pyspark.sql.datasource import InputPartition
 except ImportError:
     message = (
         "the data sources pushdown_orc, pushdown_avro and pushdown_remote need Spark 4.1 or newer; use PushdownSession"
     )
     raise ImportError(message) from None
 
-_COMPARISONS: dict[type[Filter], type[exp.Binary]] = {
-    EqualTo: exp.EQ,
-    EqualNullSafe: exp.NullSafeEQ,
-    GreaterThan: exp.GT,
-    GreaterThanOrEqual: exp.GTE,
-    LessThan: exp.LT,
-    LessThanOrEqual: exp.LTE,
-}
 _HADOOP_GLOB_SYNTAX = ("{", "\\", "[^")
 """Syntax that has another meaning in Hadoop's glob patterns than in Python's."""
-_STRING_TESTS: dict[type[Filter], type[exp.Func]] = {
-    StringStartsWith: exp.StartsWith,
-    StringEndsWith: exp.EndsWith,
-    StringContains: exp.Contains,
-}
 
 
 @dataclass
@@ -134,77 +102,29 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(".") or name.endswith("._COPYING_") or (name.startswith("_") and "=" not in name)
 
 
+def parse_option_where(where: str) -> exp.Expr | None:
+    """Return the tree of the option `where`, None if it does not parse.
+
+    Raises BadSpecError for text whose meaning depends on settings of the session, which a data source does not know.
+    """
+    if '"' in where or "\\" in where:
+        raise BadSpecError(
+            f"option where: in {where!r}, double quotes and backslashes have a meaning that depends on the session; "
+            "use single quotes without backslashes, or PushdownSession"
+        )
+    return parse_predicate(where)
+
+
 def exact_filter(where: str, schema: t.StructType, *, case_sensitive: bool) -> ArrowFilter:
     """Return the filter for a predicate.
 
     Raises BadSpecError unless the filter is exact, because Spark does not re-evaluate the predicate.
     """
-    predicate = parse_predicate(where)
+    predicate = parse_option_where(where)
     reason: str | None = "it does not parse"
     if predicate is not None:
-        bound = bind(predicate, Scope(schema, case_sensitive=case_sensitive))
+        bound = bind(predicate, Scope(schema, plain_strings=True, case_sensitive=case_sensitive))
         if bound.artifact is not None and bound.is_exact:
             return ArrowFilter(bound.artifact)
         reason = bound.reason
     raise BadSpecError(f"option where: {where!r} cannot be evaluated over columns: {reason}; use .where(...) instead")
-
-
-def split_filters(filters: Sequence[Filter], schema: t.StructType) -> tuple[list[ArrowFilter], list[Filter]]:
-    """Return filters that can be evaluated over columns, and the filters that Spark must evaluate or re-evaluate."""
-    scope = Scope(schema, case_sensitive=True)
-    supported, residual = [], []
-    for pushed in filters:
-        node = filter_expression(pushed)
-        bound = None if node is None else bind(node, scope)
-        if bound is not None and bound.artifact is not None:
-            supported.append(ArrowFilter(bound.artifact))
-        if bound is None or not bound.is_exact:
-            residual.append(pushed)
-    return supported, residual
-
-
-def filter_expression(pushed: Filter) -> exp.Expr | None:
-    """Return Spark's filter as an expression, None if a value cannot be written as an exact literal."""
-    if isinstance(pushed, Not):
-        inner = filter_expression(pushed.child)
-        return None if inner is None else exp.Not(this=exp.paren(inner))
-    column = _column(getattr(pushed, "attribute", ()))
-    if isinstance(pushed, IsNull | IsNotNull):
-        test = exp.Is(this=column, expression=exp.Null())
-        return test if isinstance(pushed, IsNull) else exp.Not(this=test)
-    if isinstance(pushed, In):
-        literals = [literal for value in pushed.value if (literal := _literal(value)) is not None]
-        return exp.In(this=column, expressions=literals) if len(literals) == len(pushed.value) else None
-    literal = _literal(getattr(pushed, "value", None))
-    if literal is None:
-        return None
-    if type(pushed) in _COMPARISONS:
-        return _COMPARISONS[type(pushed)](this=column, expression=literal)
-    if type(pushed) in _STRING_TESTS:
-        return _STRING_TESTS[type(pushed)](this=column, expression=literal)
-    return None
-
-
-def _column(path: Sequence[str]) -> exp.Expr:
-    names = [exp.to_identifier(name, quoted=True) for name in path]
-    return exp.Dot.build([exp.Column(this=names[0]), *names[1:]]) if len(names) > 1 else exp.Column(this=names[0])
-
-
-def _literal(value: object) -> exp.Expr | None:
-    """Return the literal that Spark parses as exactly this value, None for unsupported types."""
-    if isinstance(value, bool):
-        return exp.Boolean(this=value)
-    if isinstance(value, int | Decimal):
-        number = exp.Literal.number(format(abs(value), "f") if isinstance(value, Decimal) else str(abs(value)))
-        return exp.Neg(this=number) if value < 0 else number
-    if isinstance(value, float):
-        # A literal with an exponent is a double. 17 digits identify every double.
-        number = exp.Literal.number(f"{abs(value):.17e}")
-        return None if not math.isfinite(value) else exp.Neg(this=number) if value < 0 else number
-    if isinstance(value, str):
-        return exp.Literal.string(value)
-    if isinstance(value, bytes):
-        return exp.HexString(this=value.hex())
-    if isinstance(value, date) and not isinstance(value, datetime):
-        return exp.cast(exp.Literal.string(value.isoformat()), exp.DataType.Type.DATE)
-    return None

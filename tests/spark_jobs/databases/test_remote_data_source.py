@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pushdown_spark.databases.data_source import FORMAT, register
 from pushdown_spark.errors import BadSpecError
 
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 NUMBERS = (
     "DROP TABLE IF EXISTS plain_numbers",
     "CREATE TABLE plain_numbers (k int, s varchar(10))",
@@ -36,14 +34,6 @@ def source(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) 
 def read(spark: SparkSession, source: tuple[str, dict[str, object]]) -> DataFrameReader:
     register(spark, {"shop": source[1]})
     return spark.read.format(FORMAT).option("connection", "shop")
-
-
-@pytest.fixture
-def pushing(spark: SparkSession) -> Iterator[None]:
-    before = spark.conf.get(_PUSHDOWN, "false")
-    spark.conf.set(_PUSHDOWN, "true")
-    yield
-    spark.conf.set(_PUSHDOWN, before)
 
 
 def keys(frame: DataFrame) -> list[int]:
@@ -84,21 +74,23 @@ def test_the_option_where_rejects_unsupported_predicates(read: DataFrameReader) 
         read.option("where", "upper(s) = 'S7'").load("plain_numbers").collect()
 
 
-@pytest.mark.usefixtures("pushing")
+@pytest.mark.parametrize("predicate", [r"s = 's\t5'", 's = "s5"'])
+def test_the_option_where_rejects_text_whose_meaning_depends_on_the_session(
+    read: DataFrameReader, predicate: str
+) -> None:
+    with pytest.raises(PySparkException, match="have a meaning that depends on the session; use single quotes"):
+        read.option("where", predicate).load("plain_numbers").collect()
+
+
 @pytest.mark.parametrize(
     ("predicate", "expected"),
-    [
-        ("k IN (5, 6) OR k IS NULL", [5, 6]),
-        ("k > 190 AND upper(s) < 'S195'", [191, 192, 193, 194]),
-        ("s LIKE 's19%' AND k <> 19", list(range(190, 200))),
-        ("s = 's5'", [5]),
-    ],
+    [("k IN (5, 6) OR k IS NULL", [5, 6]), ("s LIKE 's19%' AND k <> 19", list(range(190, 200))), ("s = 's5'", [5])],
 )
-def test_predicates_return_the_same_rows_with_and_without_pushed_filters(
-    predicate: str, expected: list[int], read: DataFrameReader
+def test_a_filter_of_spark_and_the_option_where_return_the_same_rows(
+    read: DataFrameReader, predicate: str, expected: list[int]
 ) -> None:
-    assert keys(read.option("push_filters", "true").load("plain_numbers").where(predicate)) == expected
     assert keys(read.load("plain_numbers").where(predicate)) == expected
+    assert keys(read.option("where", predicate).load("plain_numbers")) == expected
 
 
 def test_several_partitions_return_every_row_once(read: DataFrameReader) -> None:

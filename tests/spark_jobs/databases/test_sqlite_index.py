@@ -43,7 +43,7 @@ def database() -> Iterator[sqlite3.Connection]:
 
 def sent(predicate: str) -> str:
     tree = parse_predicate(predicate)
-    (conjunct, *rest) = push_predicate(conjuncts(tree), TABLE, SparkRules()).conjuncts
+    (conjunct, *rest) = push_predicate(conjuncts(tree), TABLE, SparkRules(trusted=True)).conjuncts
     assert conjunct.artifact is not None, conjunct.reason
     assert {each.exactness for each in (conjunct, *rest)} == {Exactness.EXACT}
     return " AND ".join(f"({to_sql(each.artifact, Dialect.SQLITE)})" for each in (conjunct, *rest) if each.artifact)
@@ -73,7 +73,7 @@ def test_sqlite_uses_an_index_for_the_hint(predicate: str, database: sqlite3.Con
 def test_columns_with_uniform_storage_need_no_cast(database: sqlite3.Connection) -> None:
     column = RemoteColumn("n", "integer", t.LongType(), uniform=True)
     (conjunct,) = push_predicate(
-        conjuncts(parse_predicate("n = 3")), RemoteTable(Dialect.SQLITE, "t", (column,)), SparkRules()
+        conjuncts(parse_predicate("n = 3")), RemoteTable(Dialect.SQLITE, "t", (column,)), SparkRules(trusted=True)
     ).conjuncts
     assert conjunct.artifact is not None
     assert to_sql(conjunct.artifact, Dialect.SQLITE) == '"n" = 3'

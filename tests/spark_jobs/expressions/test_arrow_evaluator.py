@@ -18,7 +18,7 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.contract import Exactness
-from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, all_of
+from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.bound import And, Comparison, InList, LikeMatch, Node, Or, StringMatch
 from pushdown_spark.expressions.parser import parse_predicate
@@ -134,7 +134,7 @@ def test_float_columns_are_compared_with_nan_as_the_largest() -> None:
     for where, results in expected.items():
         tree = parse_predicate(where)
         assert tree is not None
-        bound = bind(tree, Scope(schema))
+        bound = bind(tree, Scope(schema, plain_strings=True))
         assert bound.artifact is not None
         assert ArrowFilter(bound.artifact).mask(batch).to_pylist() == results, where
 
@@ -264,7 +264,7 @@ def test_spark_reads_times_in_the_session_time_zone(spark: SparkSession) -> None
     before = spark.conf.get("spark.sql.session.timeZone")
     try:
         spark.conf.set("spark.sql.session.timeZone", "America/New_York")
-        bound = bind(tree, Scope(SCHEMA, fold=fold))
+        bound = bind(tree, Scope(SCHEMA, plain_strings=True, fold=fold))
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(before))
     assert isinstance(bound.artifact, Comparison)
@@ -281,7 +281,7 @@ def test_many_constants_need_one_query() -> None:
 
     tree = parse_predicate("ts > '2020-01-01' AND ts < '2021-01-01' AND ts <> '2020-06-01'")
     assert tree is not None
-    bind(tree, Scope(SCHEMA, fold=fold))
+    bind(tree, Scope(SCHEMA, plain_strings=True, fold=fold))
     assert evaluated[0].startswith("struct(")
     assert all(day in evaluated[0] for day in ("2020-01-01", "2021-01-01", "2020-06-01"))
 
@@ -389,12 +389,6 @@ def test_one_end_of_a_range_is_enough() -> None:
         assert _bind(where).artifact is None, where
 
 
-def test_filters_are_joined() -> None:
-    joined = all_of([_filter("i > 1"), _filter("i < 9 AND s RLIKE 'a'")])
-    batch = pa.RecordBatch.from_arrays([pa.array([1, 5, 9], pa.int32())], ["i"])
-    assert joined.keep(batch).to_pylist() == [False, True, False]
-
-
 def test_pickled_filters_have_no_cached_state() -> None:
     compiled = _filter(f"l IN ({', '.join(map(str, range(0, 3000, 3)))})")
     before = pickle.dumps(compiled)
@@ -438,7 +432,7 @@ def test_long_list_is_one_lookup() -> None:
 
 def test_literals_of_a_built_tree_are_not_unescaped() -> None:
     tree = exp.Like(this=exp.column("s"), expression=exp.Literal.string("a\\%%"))
-    compiled = bind(tree, Scope(SCHEMA))
+    compiled = bind(tree, Scope(SCHEMA, plain_strings=True))
     assert compiled.artifact is not None
     batch = pa.RecordBatch.from_arrays([pa.array(["a%b", "ab"])], ["s"])
     assert ArrowFilter(compiled.artifact).mask(batch).to_pylist() == [True, False]

@@ -61,7 +61,7 @@ def test_directories_are_read_as_spark_does(spark: SparkSession, tmp_path: Path)
         ("a.orc", "[^b].orc", {}, "in paths"),
         ("a.orc", "", {"pathGlobFilter": "*.txt"}, "option pathglobfilter"),
         ("a.orc", "", {"modifiedBefore": "2020-01-01"}, "option modifiedbefore"),
-        ("a.orc", "", {"push_filters": "yes"}, "neither true nor false"),
+        ("a.orc", "", {"case_sensitive": "yes"}, "neither true nor false"),
     ],
 )
 def test_unsupported_paths_and_options_raise(

@@ -39,14 +39,13 @@ class PushdownAvroSource(ColumnarSource):
     - `path`: a file, a directory or a glob.
     - `where`: a predicate that all rows pass.
     - `avroSchema`: as in Spark's own source.
-    - `push_filters`: true or false. It also needs `spark.sql.python.filterPushdown.enabled`.
     - `case_sensitive`: true or false. Spark does not pass its setting of that name to such a source.
 
     Only the columns of the given schema are decoded.
     """
 
     format_name = FORMAT
-    known_options = ("path", "where", "avroschema", "push_filters", "case_sensitive")
+    known_options = ("path", "where", "avroschema", "case_sensitive")
 
     def files(self) -> tuple[InputFile, ...]:
         """Return the files to read."""

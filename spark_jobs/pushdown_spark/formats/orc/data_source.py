@@ -34,14 +34,13 @@ class PushdownOrcSource(ColumnarSource):
     - `path`: a file, a directory or a glob.
     - `where`: a predicate that all rows pass.
     - `partial_reads`, `min_seek_size`: as in `OrcOptions`.
-    - `push_filters`: true or false. It also needs `spark.sql.python.filterPushdown.enabled`.
     - `case_sensitive`: true or false. Spark does not pass its setting of that name to such a source.
 
     Only the columns of the given schema are read.
     """
 
     format_name = FORMAT
-    known_options = ("path", "where", "partial_reads", "min_seek_size", "push_filters", "case_sensitive")
+    known_options = ("path", "where", "partial_reads", "min_seek_size", "case_sensitive")
 
     def check(self, schema: t.StructType) -> None:
         """Raise BadSpecError for invalid options, and UnsafeInputError for timestamps outside of UTC."""

@@ -187,5 +187,5 @@ def test_a_list_of_booleans_is_a_fact() -> None:
 
 
 def test_a_varchar_column_is_a_string() -> None:
-    column = Scope(t.StructType([t.StructField("v", t.VarcharType(5))])).column(("v",))
+    column = Scope(t.StructType([t.StructField("v", t.VarcharType(5))]), plain_strings=True).column(("v",))
     assert (column.type, column.storage) == (LogicalType.STRING, pa.string())
