@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
@@ -20,6 +20,7 @@ from pushdown_spark.databases.partition_splits import (
     PartitionSplits,
     indivisible_scan,
     plan_splits,
+    single_partition,
 )
 from pushdown_spark.databases.predicate_pushdown import PushedPredicate
 from pushdown_spark.databases.remote_query import RemoteQuery, row_query
@@ -30,11 +31,15 @@ from pushdown_spark.scan.base import IncrementalScan, OnePiece, Scan
 
 _MAX_SAMPLED_ROWS = 20_000
 """The driver fetches the rows if a sample estimates at most this number, its error included."""
+_LIMITED = single_partition("a limited result is one partition")
 
 
 @dataclass(frozen=True)
 class RemoteScanPlan:
-    """A planned scan: the columns of a table, and the predicate that its database evaluates."""
+    """A planned scan: the columns of a table, and the predicate that its database evaluates.
+
+    `lookup_key` has the columns of the primary key if the rows are to be looked up by it.
+    """
 
     table: RemoteTable
     columns: tuple[str, ...]
@@ -45,6 +50,29 @@ class RemoteScanPlan:
     address: DatabaseAddress
     notes: tuple[str, ...] = ()
     transport: TransportChoice = ARROW
+    limit: int | None = None
+    lookup_key: tuple[str, ...] = ()
+
+    @cached_property
+    def query(self) -> RemoteQuery:
+        """The query of the whole table. It is kept because writing thousands of constants takes time."""
+        return self.query_over(self.table)
+
+    def query_over(self, table: RemoteTable, bounds: exp.Expr | None = None) -> RemoteQuery:
+        """Return the query of a partition, the whole table without `bounds`. `table` has the transport's columns."""
+        query = row_query(table, self.columns, self.predicate, limit=self.limit, bounds=bounds)
+        return key_lookup_query(query, table, self.lookup_key) if self.lookup_key and bounds is None else query
+
+    @property
+    def schema(self) -> t.StructType:
+        """The columns of the scan, in the order of the table."""
+        selected = set(self.columns)
+        return t.StructType([field for field in self.table.spark_schema.fields if field.name in selected])
+
+    def limited(self, limit: int) -> RemoteScanPlan | None:
+        """Return the plan of at most `limit` rows, None if Spark has to drop rows."""
+        plan = replace(self, limit=limit)
+        return plan if self.is_exact and plan.query.is_limited else None
 
     def transport_for(self, *, is_small: bool) -> TransportChoice:
         """Return the transport of the columns. Arrow is faster for small results.
@@ -65,6 +93,15 @@ class RemoteScanPlan:
         return self.transport
 
 
+@dataclass(frozen=True)
+class ReadPlan:
+    """The plan of one read: its partitions, and the name of the snapshot that all of them read."""
+
+    scan: RemoteScanPlan
+    splits: PartitionSplits
+    snapshot: str | None = None
+
+
 class RemoteScan(Scan):
     """A scan whose rows arrive as Arrow through Python workers, or over Spark's JDBC source."""
 
@@ -72,16 +109,10 @@ class RemoteScan(Scan):
         self._spark = spark
         self._plan = plan
         self._execution = QueryExecution(spark, plan.address, plan.spec, plan.table)
-        self._snapshot: str | None = None
-        """The name of a snapshot that all partitions read."""
-        self._release: weakref.finalize[[], RemoteScan] | None = None
+        self._next_read: ReadPlan | None = None
+        """The plan that `fetch_local` made for the next call of `frame`."""
+        self._release_snapshot: weakref.finalize[[], RemoteScan] | None = None
         """Closes the connection that exports the snapshot."""
-        self._splits: PartitionSplits | None = None
-        """Splits that `fetch_local` planned, for the next call of `frame`."""
-        self._queries: dict[int | None, RemoteQuery] = {}
-        """Queries of the whole table by their limit, because writing thousands of constants takes time."""
-        self._lookup_key: tuple[str, ...] = ()
-        """Columns of the primary key, if the rows are to be looked up by it."""
 
     @property
     def is_exact(self) -> bool:
@@ -90,8 +121,8 @@ class RemoteScan(Scan):
 
     def frame(self) -> DataFrame:
         """Return the rows."""
-        splits = self._take_splits()
-        return self._read(None, splits.conditions, splits.reason, few=splits.few, is_small=splits.small)
+        read, self._next_read = self._next_read, None
+        return self._read(read or self._plan_read())
 
     def counts_result_rows(self, *, has_predicate: bool) -> bool:
         """Return whether the rows that the scan counts are the rows of the result."""
@@ -107,66 +138,29 @@ class RemoteScan(Scan):
 
         The statement has the LIMIT. Spark's LIMIT would end the Python worker early, which takes seconds.
         """
-        if not self.is_exact or not self._query(limit).is_limited:
+        plan = self._plan.limited(limit)
+        if plan is None:
             return None
         few = limit <= MAX_FEW_ROWS
-        return self._read(limit, (None,), "a limited result is one partition", few=few, is_small=few)
+        return self._read(ReadPlan(plan, replace(_LIMITED, few=few, small=few)))
 
     def fetch_local(self, limit: int | None) -> DataFrame | None:
         """Fetch the rows in the driver if the database expects few. None if not, or if options set the transport."""
-        plan, query = self._plan, self._query(limit)
-        if not allows_local_fetch(plan.spec):
+        plan = self._plan if limit is None else self._plan.limited(limit)
+        if plan is None or not allows_local_fetch(plan.spec) or (limit is not None and limit > MAX_FEW_ROWS):
             return None
-        if limit is not None and (limit > MAX_FEW_ROWS or not self.is_exact or not query.is_limited):
-            return None
-        # While SQLite's library searches for rows, signals do not reach the driver. A LIMIT alone does not make a
-        # filtered scan fast, so SQLite's query plan decides.
-        is_server = plan.table.dialect is not Dialect.SQLITE
-        is_small = limit is not None and (is_server or not plan.predicate.conjuncts)
         with suppress(LostConnectionError), closing(self._connect()) as client:
-            if is_small or self._expects_few_rows(client, query.sql):
-                return self._execution.fetch_local(client, self._query(limit).sql, self._schema)
+            read, few = self._estimate(client, plan)
+            self._next_read = None if plan.limit is not None else read
+            if few:
+                return self._execution.fetch_local(client, read.scan.query.sql, plan.schema)
         return None
 
-    def _expects_few_rows(self, client: Client, statement: str) -> bool:
-        """Return whether the database expects few rows. Splits that are planned on the way serve `frame`."""
-        plan = self._plan
-        if plan.table.dialect is Dialect.POSTGRES and indivisible_scan(plan.table, plan.spec) is None:
-            splits = self._plan_splits(client)
-            self._splits = None if splits.few else splits
-            return splits.few
-        return expects_few_rows(client, plan.table, statement) or self._sample_is_small(client)
-
-    def _connect(self) -> Client:
-        return connect(self._plan.address, ConnectionSettings.of(self._plan.spec, few=True))
-
-    @property
-    def _schema(self) -> t.StructType:
-        """The columns of the scan, in the order of the table."""
-        selected = set(self._plan.columns)
-        return t.StructType([field for field in self._plan.table.spark_schema.fields if field.name in selected])
-
-    def _sample_is_small(self, client: Client) -> bool:
-        """Return whether a sample estimates that few rows pass.
-
-        MySQL does not estimate conditions without an index itself.
-        """
-        plan, condition = self._plan, self._plan.predicate.where
-        if not plan.table.dialect.is_mysql or plan.table.subquery is not None or condition is None:
-            return False
-        sample = sample_selectivity(client, plan.table, condition)
-        if sample is None:
-            return False
-        if is_key_lookup_faster(sample.share, plan.columns, sample.key, condition):
-            self._lookup_key = sample.key
-            self._queries.pop(None, None)
-        return sample.rows <= _MAX_SAMPLED_ROWS
-
     def close(self) -> None:
-        """Release the shared snapshot and the planned splits."""
-        if self._release is not None:
-            self._release()
-        self._splits = self._snapshot = self._release = None
+        """Release the shared snapshot and the planned read."""
+        if self._release_snapshot is not None:
+            self._release_snapshot()
+        self._next_read = self._release_snapshot = None
 
     def report(self) -> SourceReport:
         """Return the plan, with metrics after a run."""
@@ -175,75 +169,86 @@ class RemoteScan(Scan):
         planned = SourceReport(
             reader="remote", reason=reason, conjuncts=plan.conjuncts, columns=plan.columns, notes=plan.notes
         )
-        return self._execution.report(planned, self._query().sql)
+        return self._execution.report(planned, plan.query.sql)
 
-    def _query(self, limit: int | None = None) -> RemoteQuery:
-        """Return the query of the whole table."""
-        if limit not in self._queries:
-            self._queries[limit] = self._write_query(self._plan.table, limit)
-        return self._queries[limit]
+    def _connect(self) -> Client:
+        return connect(self._plan.address, ConnectionSettings.of(self._plan.spec, few=True))
 
-    def _write_query(self, table: RemoteTable, limit: int | None, bounds: exp.Expr | None = None) -> RemoteQuery:
-        plan = self._plan
-        query = row_query(table, plan.columns, plan.predicate, limit=limit, bounds=bounds)
-        if self._lookup_key and limit is None and bounds is None:
-            return key_lookup_query(query, table, self._lookup_key)
-        return query
+    def _estimate(self, client: Client, plan: RemoteScanPlan) -> tuple[ReadPlan, bool]:
+        """Plan the read, and return whether the driver may fetch its rows: the database expects few, and soon."""
+        # While SQLite's library searches for rows, signals do not reach the driver. A LIMIT alone does not make a
+        # filtered scan fast, so SQLite's query plan decides.
+        is_sqlite_search = plan.table.dialect is Dialect.SQLITE and plan.predicate.conjuncts
+        if plan.limit is not None and not is_sqlite_search:
+            return ReadPlan(plan, _LIMITED), True
+        splits = indivisible_scan(plan.table, plan.spec)
+        if splits is None:
+            read = self._plan_splits(client)
+            return read, read.splits.few
+        if expects_few_rows(client, plan.table, plan.query.sql):
+            return ReadPlan(plan, splits), True
+        return _sampled_read(client, ReadPlan(plan, splits))
 
-    def _take_splits(self) -> PartitionSplits:
-        """Return the splits that `fetch_local` planned, or plan them."""
-        plan = self._plan
-        splits, self._splits = self._splits, None
-        splits = splits or indivisible_scan(plan.table, plan.spec)
+    def _plan_read(self) -> ReadPlan:
+        """Plan the read of all rows in tasks."""
+        splits = indivisible_scan(self._plan.table, self._plan.spec)
         if splits is not None:
-            return splits
+            return ReadPlan(self._plan, splits)
         with closing(self._connect()) as client:
             return self._plan_splits(client)
 
-    def _plan_splits(self, client: Client) -> PartitionSplits:
+    def _plan_splits(self, client: Client) -> ReadPlan:
         """Plan the splits. Several consistent partitions read a snapshot, whose connection stays open until `close`."""
         plan = self._plan
         self.close()
         parallelism = self._spark.sparkContext.defaultParallelism
-        splits = plan_splits(client, plan.table, plan.spec, self._query().sql, parallelism)
-        if splits.has_several and plan.spec.consistent:
-            exporter = self._connect()
-            self._release = weakref.finalize(self, exporter.close)
-            # Splits of other databases have several partitions only with `consistent=False`.
-            assert isinstance(exporter, SupportsSnapshots)
-            self._snapshot = exporter.export_snapshot()
-        return splits
+        splits = plan_splits(client, plan.table, plan.spec, plan.query.sql, parallelism)
+        if not (splits.has_several and plan.spec.consistent):
+            return ReadPlan(plan, splits)
+        exporter = self._connect()
+        self._release_snapshot = weakref.finalize(self, exporter.close)
+        # Splits of other databases have several partitions only with `consistent=False`.
+        assert isinstance(exporter, SupportsSnapshots)
+        return ReadPlan(plan, splits, exporter.export_snapshot())
 
-    def _read(
-        self,
-        limit: int | None,
-        conditions: Sequence[exp.Expr | None],
-        partitioning: str,
-        *,
-        few: bool,
-        is_small: bool,
-    ) -> DataFrame:
-        """Return the rows of the partitions with these conditions. All partitions read one snapshot if there is one."""
-        snapshot = None if limit is not None else self._snapshot
-        transport = self._plan.transport_for(is_small=is_small)
+    def _read(self, read: ReadPlan) -> DataFrame:
+        """Return the rows of the partitions."""
+        plan, splits, partitioning = read.scan, read.splits, read.splits.reason
+        transport = plan.transport_for(is_small=splits.small)
         if (jdbc := transport.jdbc) is not None:
-            queries = [self._write_query(jdbc.jdbc_table, limit, condition) for condition in conditions]
+            queries = [plan.query_over(jdbc.jdbc_table, condition) for condition in splits.conditions]
             statements = tuple(jdbc.statement(query.select) for query in queries)
             try:
-                frame = jdbc.frame(statements, self._plan.columns, snapshot)
+                frame = jdbc.frame(statements, plan.columns, read.snapshot)
                 return self._execution.jdbc_frame(frame, statements, f"{partitioning}; over Spark's JDBC source")
             except RemoteFailedError as problem:
                 # Drivers log in differently. Adding a driver's jar must not fail a job that worked without it.
-                if self._plan.spec.transport is Transport.JDBC:
+                if plan.spec.transport is Transport.JDBC:
                     raise
                 transport = TransportChoice(reason=str(problem))
         queries = [
-            self._query(limit) if condition is None else self._write_query(self._plan.table, limit, condition)
-            for condition in conditions
+            plan.query if condition is None else plan.query_over(plan.table, condition)
+            for condition in splits.conditions
         ]
         partitioning = f"{partitioning}; as Arrow: {transport.reason}" if transport.reason else partitioning
         statements = tuple(query.sql for query in queries)
-        return self._execution.frame(statements, self._schema, partitioning, few=few, snapshot=snapshot)
+        return self._execution.frame(statements, plan.schema, partitioning, few=splits.few, snapshot=read.snapshot)
+
+
+def _sampled_read(client: Client, read: ReadPlan) -> tuple[ReadPlan, bool]:
+    """Plan a read again by a sample, and return whether the sample estimates that few rows pass.
+
+    MySQL does not estimate conditions without an index itself.
+    """
+    plan, condition = read.scan, read.scan.predicate.where
+    if not plan.table.dialect.is_mysql or plan.table.subquery is not None or condition is None:
+        return read, False
+    sample = sample_selectivity(client, plan.table, condition)
+    if sample is None:
+        return read, False
+    if is_key_lookup_faster(sample.share, plan.columns, sample.key, condition):
+        read = replace(read, scan=replace(plan, lookup_key=sample.key))
+    return read, sample.rows <= _MAX_SAMPLED_ROWS
 
 
 def allows_local_fetch(spec: RemoteSourceSpec) -> bool:
