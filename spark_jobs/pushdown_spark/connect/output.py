@@ -16,7 +16,9 @@ from pyspark.errors import AnalysisException
 from pushdown_spark.contract import OutputSpec
 from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.output.commit_log import CommitLog
+from pushdown_spark.output.file_target import DirectoryTarget
 from pushdown_spark.output.layout import OutputPaths
+from pushdown_spark.output.moves import staged_files
 from pushdown_spark.output.writer import FileOutput
 from pushdown_spark.relations.listing import decode_uri, escape_glob
 from pushdown_spark.runtime.file_paths import one_spelling
@@ -56,7 +58,7 @@ class ConnectFileOutput(FileOutput):
             (row[0], row[1]) for row in listing.load(escape_glob(self.paths.rows)).select("path", "length").collect()
         }
         end = time.monotonic() + _WAIT_SECONDS
-        while written != {(entry.path, entry.length) for entry in self._staged_files()}:
+        while written != {(entry.path, entry.length) for entry in staged_files(self._files, self.paths)}:
             if time.monotonic() > end:
                 raise PushdownError(
                     f"output.path: this worker does not see the files that the Spark Connect server wrote to "
@@ -100,4 +102,5 @@ def open_connect_output(
     paths = OutputPaths.of(f"file:{directory.parent}".rstrip("/"), directory.name, run_key)
     files = LocalFiles()
     log = CommitLog(files, paths, f"run {run_key}")
-    return ConnectFileOutput(spark, output, paths, files, log, _ReadFilesGuard(paths.output, read_files))
+    target = DirectoryTarget(spark, output, files, paths.output)
+    return ConnectFileOutput(spark, target, paths, files, log, _ReadFilesGuard(paths.output, read_files))

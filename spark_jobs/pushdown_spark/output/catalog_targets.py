@@ -11,9 +11,9 @@ from pushdown_spark.contract import CatalogOutputSpec, ErrorCode
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.output.base import Output
 from pushdown_spark.output.catalog_entry import CatalogEntry
-from pushdown_spark.output.catalog_output import open_file_table
 from pushdown_spark.output.connector_output import ConnectorOutput
 from pushdown_spark.output.connector_tables import ConnectorTable, DeltaTable, IcebergTable, run_of
+from pushdown_spark.output.file_table import open_file_table
 from pushdown_spark.output.source_guard import ReadPath
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.jvm_gateway import elements

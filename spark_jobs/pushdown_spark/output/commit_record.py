@@ -34,15 +34,14 @@ class CommitRecord:
         self._paths = paths
         self._generation = generation
 
-    def find(self) -> RecordedCommit | None:
-        """Return the commit of an earlier attempt if the output still has its files, otherwise None."""
+    def find(self) -> tuple[int | None, OutputSummary] | None:
+        """Return rows and summary of the commit of an earlier attempt if the output still has its files."""
         commit = RecordedCommit.from_json(self._files.read_text(self._paths.record))
         if commit is None or commit.generation != self._generation or not self._files.exists(self._paths.output):
             return None
-        if not commit.files:
-            return commit if commit.is_complete else None
         existing = {entry.path.removeprefix(self._paths.output) for entry in self._files.files(self._paths.output)}
-        return commit if existing.issuperset(commit.files) else None
+        has_files = existing.issuperset(commit.files) if commit.files else commit.is_complete
+        return (commit.rows, commit.summary) if has_files else None
 
     def write(self, files: tuple[str, ...], rows: int | None, summary: OutputSummary, *, is_complete: bool) -> None:
         """Write the record of a commit, before its first move and again after its last."""

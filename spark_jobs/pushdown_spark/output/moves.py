@@ -22,6 +22,16 @@ def is_data(path: str) -> bool:
     return path.rpartition("/")[2].startswith(_PART) and not path.startswith(_UNFINISHED)
 
 
+def staged_files(files: Files, paths: OutputPaths) -> list[FileEntry]:
+    """Return the data files that an attempt has staged."""
+    return [entry for entry in files.files(paths.rows) if is_data(paths.below_rows(entry.path))]
+
+
+def partitions_of(staged: Iterable[FileEntry], paths: OutputPaths) -> list[str]:
+    """Return the sorted partitions of staged files; the only one of an output without partitions is empty."""
+    return sorted({paths.partition_of(entry.path) for entry in staged})
+
+
 @dataclass(frozen=True)
 class MovePlanner:
     """The moves of one attempt. Files that an append adds have names with the run, by which a retry replaces them."""

@@ -20,19 +20,18 @@ from pushdown_spark.output.base import Output, column_types
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
 from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
 from pushdown_spark.output.commit_record import CommitRecord
+from pushdown_spark.output.file_target import OVERWRITE_OPTION, DirectoryTarget, FileTarget
 from pushdown_spark.output.journal import Journal
 from pushdown_spark.output.layout import CLAIM, OutputPaths
-from pushdown_spark.output.moves import MovePlanner, is_data
+from pushdown_spark.output.moves import MovePlanner, partitions_of, staged_files
 from pushdown_spark.output.source_guard import OutputGuard, ReadPath, SourceGuard
-from pushdown_spark.output.target_checks import check_no_table, partition_keys
+from pushdown_spark.output.target_checks import check_no_table
 from pushdown_spark.runtime.files import FileEntry, Files
 from pushdown_spark.runtime.filesystem import HadoopFiles, open_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_OVERWRITE_OPTION = "partitionoverwritemode"
-_OVERWRITE_SETTING = "spark.sql.sources.partitionOverwriteMode"
 _WHOLE = ""
 """The partition that stands for the whole output."""
 _ONCE = frozenset({OutputMode.ERROR_IF_EXISTS, OutputMode.IGNORE})
@@ -45,31 +44,30 @@ class FileOutput(Output):
     def __init__(
         self,
         spark: SparkSession,
-        output: OutputSpec,
+        target: FileTarget,
         paths: OutputPaths,
         files: Files,
         log: CommitLog,
         guard: OutputGuard,
         record: CommitRecord | None = None,
     ) -> None:
-        """`paths`, `files`, `log` and `record` belong to the output. Use `open_output`."""
+        """`paths`, `files`, `log` and `record` belong to the target. Use `open_output`."""
         super().__init__()
         self._spark = spark
-        self._output = output
+        self._target = target
         self.paths = paths
         """The paths of this attempt's rows and of the hidden files of its commit."""
         self._files = files
         self._log = log
         self._guard = guard
         self._record = record
-        self._mode = effective_mode(spark, output)
         self._frame: DataFrame | None = None
         self._observer: RowObserver | None = None
 
     @property
     def name(self) -> str:
-        """The path."""
-        return self._output.path
+        """The path or the table, as the user gave it."""
+        return self._target.name
 
     @property
     def staging_location(self) -> str:
@@ -86,7 +84,8 @@ class FileOutput(Output):
         or if the job may not write next to it.
         """
         try:
-            return self._prepare()
+            if not self._prepare():
+                return False
         except (FileExistsError, NotADirectoryError, PermissionError) as problem:
             if problem.errno is None:
                 raise
@@ -94,6 +93,9 @@ class FileOutput(Output):
                 f"output.path: cannot write next to {self.paths.output}: {problem.strerror or problem}; choose a path "
                 "below a directory that the job may write to"
             ) from problem
+        # A wrong predicate over partitions is an error before the rows are computed.
+        self._target.check_partitions()
+        return True
 
     def _prepare(self) -> bool:
         with self._log.lock():
@@ -101,45 +103,45 @@ class FileOutput(Output):
             self._files.delete(self.paths.staging)
             if self._is_committed():
                 return False
-            self._check_existing()
-            exists = self._exists()
+            exists = self._check_existing()
             if self._mode is OutputMode.IGNORE and exists:
                 return False
             check_no_table(self._files, self.paths.output)
             if self._mode is OutputMode.OVERWRITE:
                 self._guard.check(self.name)
             if self._keeps_partitions and exists:
-                self._check_partition_columns([self._spelling(name) for name in self._output.partition_by])
+                self._check_partition_columns([self._spelling(name) for name in self._spec.partition_by])
             self._files.write_text(self.paths.claim, "")
         return True
 
     def stage(self, frame: DataFrame) -> None:
         """Write all rows of a DataFrame to the staging directory. Rows that were staged before are replaced."""
-        unknown = [name for name in self._output.partition_by if name.lower() not in map(str.lower, frame.columns)]
+        frame = self._target.stored_rows(frame)
+        unknown = [name for name in self._spec.partition_by if name.lower() not in map(str.lower, frame.columns)]
         if unknown:
             raise UnknownColumnError(
                 f"output.partition_by: the result has no column {unknown[0]!r}; it has {', '.join(frame.columns)}"
             )
         self._frame = frame
-        if self._output.checks or self._counts_rows:
-            require_columns(frame, self._output.checks)
-            self._observer = RowObserver.of(frame, self._output.checks)
+        if self._spec.checks:
+            require_columns(frame, self._spec.checks)
+            self._observer = RowObserver.of(frame, self._spec.checks)
             frame = self._observer.frame
         # The staging directory is empty, and committers of object stores reject the dynamic mode.
         options = {**self._options, "partitionOverwriteMode": "static"}
         writer = frame.write.format(self._format).mode("overwrite").options(**options)
-        if self._output.partition_by:
-            writer = writer.partitionBy(*map(self._spelling, self._output.partition_by))
+        if self._spec.partition_by:
+            writer = writer.partitionBy(*map(self._spelling, self._spec.partition_by))
         writer.save(self.paths.rows)
 
     def check(self) -> None:
         """Evaluate the checks on the staged rows. Raises CheckFailedError, which names all failed checks."""
-        if self._observer is None or self._frame is None or not self._output.checks:
-            return
-        options = {"multiLine": "true", **self._options} if self._format == "csv" else self._options
-        reader = self._spark.read.format(self._format).schema(self._frame.schema).options(**options)
-        self.checks = check_rows(self._output.checks, self._observer, reader.load(self.paths.rows))
-        raise_failures(self.checks)
+        if self._observer is not None and self._frame is not None:
+            options = {"multiLine": "true", **self._options} if self._format == "csv" else self._options
+            reader = self._spark.read.format(self._format).schema(self._frame.schema).options(**options)
+            self.checks = check_rows(self._spec.checks, self._observer, reader.load(self.paths.rows))
+            raise_failures(self.checks)
+        self._target.check_partitions()
 
     def commit(self) -> None:
         """Move the staged files into place. After a failure the output is unchanged.
@@ -149,11 +151,11 @@ class FileOutput(Output):
         """
         with self._log.lock(self._require_claim):
             self._require_claim()
-            self._check_existing()
-            if self._mode is not OutputMode.IGNORE or not self._exists():
-                staged = self._staged_files()
-                partitions = sorted({self.paths.partition_of(entry.path) for entry in staged})
-                emptied = self._emptied_partitions(partitions)
+            exists = self._check_existing()
+            if self._mode is not OutputMode.IGNORE or not exists:
+                staged = staged_files(self._files, self.paths)
+                partitions = partitions_of(staged, self.paths)
+                emptied = self._target.emptied_partitions(partitions)
                 self._check_conflicts([*partitions, *emptied])
                 if self._mode is OutputMode.OVERWRITE_PARTITIONS:
                     self._guard.check(self.name, [*partitions, *emptied])
@@ -176,11 +178,11 @@ class FileOutput(Output):
 
     def _is_committed(self) -> bool:
         """Return whether an earlier attempt of the run has committed an output that this one must not replace."""
-        commit = None if self._record is None else self._record.find()
+        commit = self._target.find_commit() if self._record is None else self._record.find()
         if commit is None:
             return False
-        self.committed_rows = commit.rows
-        self.summary = commit.summary.model_copy(update={"is_from_earlier_try": True})
+        self.committed_rows, summary = commit
+        self.summary = summary.model_copy(update={"is_from_earlier_try": True})
         return True
 
     def abort(self) -> None:
@@ -202,33 +204,24 @@ class FileOutput(Output):
         self._files.delete_empty(self.paths.control)
 
     @property
+    def _spec(self) -> OutputSpec:
+        return self._target.spec
+
+    @property
+    def _mode(self) -> OutputMode:
+        return self._spec.mode
+
+    @property
     def _format(self) -> str:
-        return spark_format(str(self._output.format))
+        return spark_format(str(self._spec.format))
 
     @property
     def _options(self) -> dict[str, str]:
-        return {key: value for key, value in self._output.options.items() if key.lower() != _OVERWRITE_OPTION}
-
-    @property
-    def _counts_rows(self) -> bool:
-        """Whether the number of rows is needed without checks."""
-        return False
+        return {key: value for key, value in self._spec.options.items() if key.lower() != OVERWRITE_OPTION}
 
     @property
     def _keeps_partitions(self) -> bool:
         return self._mode in (OutputMode.APPEND, OutputMode.OVERWRITE_PARTITIONS)
-
-    def _staged_files(self) -> list[FileEntry]:
-        """Return the staged data files."""
-        return [entry for entry in self._files.files(self.paths.rows) if is_data(self.paths.below_rows(entry.path))]
-
-    def _exists(self) -> bool:
-        """Return whether the output exists, for modes that do not change it."""
-        return self._files.exists(self.paths.output)
-
-    def _emptied_partitions(self, _partitions: Sequence[str]) -> Sequence[str]:
-        """Return the partitions that a commit replaces although it has no rows for them."""
-        return ()
 
     def _require_claim(self) -> None:
         if not self._files.exists(self.paths.claim):
@@ -237,12 +230,15 @@ class FileOutput(Output):
                 "were deleted"
             )
 
-    def _check_existing(self) -> None:
-        if self._mode is OutputMode.ERROR_IF_EXISTS and self._exists():
+    def _check_existing(self) -> bool:
+        """Return whether the output exists. Raises a typed error if it cannot take rows in this mode."""
+        exists = self._target.check_existing()
+        if exists and self._mode is OutputMode.ERROR_IF_EXISTS:
             raise OutputExistsError(
                 f"output: {self.name} already exists; remove it, or choose another output mode "
                 "(overwrite, overwrite_partitions, append or ignore)"
             )
+        return exists
 
     def _check_conflicts(self, partitions: list[str]) -> None:
         """Raise OutputConflictError if this run would replace rows that another run committed after this one began."""
@@ -259,20 +255,21 @@ class FileOutput(Output):
         """Return a partition column as the existing directories spell it. Spark would use the writer's spelling."""
         if not self._keeps_partitions or is_case_sensitive(self._spark):
             return column
-        keys = partition_keys(self._files, self.paths.output) or ()
+        keys = self._target.existing_partition_columns() or ()
         return next((key for key in keys if key.lower() == column.lower()), column)
 
     def _check_partition_columns(self, columns: Sequence[str]) -> None:
         """Raise BadSpecError if the output is partitioned by other columns or in another order."""
-        existing = partition_keys(self._files, self.paths.output)
+        existing = self._target.existing_partition_columns()
         if existing is not None and existing != list(columns):
             raise BadSpecError(
-                f"output.partition_by: {self._output.path} is partitioned by {', '.join(existing) or 'no column'}, "
+                f"output.partition_by: {self._spec.path} is partitioned by {', '.join(existing) or 'no column'}, "
                 f"not by {', '.join(columns) or 'no column'}; use another directory or mode overwrite"
             )
 
     def _journal(self, staged: list[FileEntry], partitions: list[str], emptied: Sequence[str]) -> Journal:
         """Return the moves that put the staged rows into the output, by its mode."""
+        change = self._target.catalog_change(partitions, emptied, self.staged_rows)
         planner, is_append = MovePlanner(self._files, self.paths), self._mode is OutputMode.APPEND
         if not (self._keeps_partitions and self._files.exists(self.paths.output)):
             if is_append:
@@ -280,7 +277,7 @@ class FileOutput(Output):
             moves = planner.replace_output()
         elif is_append:
             self._check_spelling(partitions)
-            moves = planner.add_files(staged, len(self._output.partition_by))
+            moves = planner.add_files(staged, len(self._spec.partition_by))
         else:
             self._check_spelling(partitions)
             moves = planner.replace_partitions(partitions, emptied)
@@ -292,6 +289,7 @@ class FileOutput(Output):
             aside=self.paths.aside,
             moves=tuple(moves),
             partitions=tuple(partitions) if self._keeps_partitions else (_WHOLE,),
+            change=change,
         )
 
     def _check_spelling(self, partitions: list[str]) -> None:
@@ -304,13 +302,13 @@ class FileOutput(Output):
         names = [partition for partition in partitions if partition]
         return OutputSummary(
             mode=self._mode,
-            format=self._output.format,
+            format=self._spec.format,
             columns={} if self._frame is None else column_types(self._frame.schema),
             files=len(staged),
             bytes=sum(entry.length for entry in staged),
             partitions=tuple(names[:MOST_PARTITIONS]),
             partitions_total=len(names),
-        )
+        ).model_copy(update=self._target.place)
 
 
 def open_output(
@@ -340,15 +338,5 @@ def open_output(
     files = files or open_files(spark, path)
     record = CommitRecord(files, paths, generation) if generation is not None and output.mode in _ONCE else None
     log = CommitLog(files, paths, f"run {run_key}", patience)
-    return FileOutput(spark, output, paths, files, log, SourceGuard(hadoop, path, sources), record)
-
-
-def effective_mode(spark: SparkSession, output: OutputSpec) -> OutputMode:
-    """Return the effective mode. Spark's dynamic overwrite, set by option or setting, replaces only partitions."""
-    setting = spark.conf.get(_OVERWRITE_SETTING, None) or "static"
-    given = {key.lower(): value for key, value in output.options.items()}.get(_OVERWRITE_OPTION, setting).lower()
-    if given not in ("static", "dynamic"):
-        raise BadSpecError(f"output.options: partitionOverwriteMode must be 'static' or 'dynamic', not {given!r}")
-    if output.mode is OutputMode.OVERWRITE and output.partition_by and given == "dynamic":
-        return OutputMode.OVERWRITE_PARTITIONS
-    return output.mode
+    target = DirectoryTarget(spark, output, files, path)
+    return FileOutput(spark, target, paths, files, log, SourceGuard(hadoop, path, sources), record)

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import CatalogOutputSpec, OutputMode
 from pushdown_spark.output.catalog_entry import CatalogEntry
-from pushdown_spark.output.catalog_output import CatalogFileOutput, open_file_table
+from pushdown_spark.output.file_table import open_file_table
+from pushdown_spark.output.writer import FileOutput
 
 OLD = {"day=1": "old 1", "day=2": "old 2", "day=3": "old 3"}
 NEW = {"day=2": "new 2", "day=3": "new 3", "day=4": "new 4"}
@@ -109,7 +110,7 @@ class Table:
         *,
         patience: float = 60.0,
         where: str = "",
-    ) -> CatalogFileOutput:
+    ) -> FileOutput:
         """Return an attempt to write the table."""
         files = files or without_interruption(InterruptedFiles)
         spec = CatalogOutputSpec(
@@ -122,7 +123,7 @@ class Table:
         entry = InterruptedEntry(self.spark, self.name, files.step)
         return open_file_table(self.spark, spec, entry, run, files=files, patience=patience)
 
-    def write(self, output: CatalogFileOutput, rows: Mapping[str, str] = NEW) -> None:
+    def write(self, output: FileOutput, rows: Mapping[str, str] = NEW) -> None:
         """Make all steps of one attempt. Rows of a new table are staged by Spark, which knows their types."""
         if not output.prepare():
             return

@@ -69,6 +69,7 @@ def write(output: FileOutput, frame: DataFrame) -> FileOutput:
     if output.prepare():
         with output.transaction():
             output.stage(frame)
+            output.staged_rows = frame.count()
     return output
 
 

@@ -1,9 +1,8 @@
-"""The writer of tables of files in Spark's catalog: files are staged and moved, and the catalog follows."""
+"""Tables of files in Spark's catalog as targets: files are staged and moved, and the catalog follows."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException, ParseException
@@ -23,6 +22,7 @@ from pushdown_spark.errors import (
     PushdownError,
 )
 from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.output.base import column_types
 from pushdown_spark.output.catalog_entry import (
     PROPERTY,
@@ -33,16 +33,18 @@ from pushdown_spark.output.catalog_entry import (
 )
 from pushdown_spark.output.catalog_layout import check_writable, file_spec
 from pushdown_spark.output.commit_log import PATIENCE_SECONDS, CommitLog
-from pushdown_spark.output.journal import CatalogChange, Journal, has_files
+from pushdown_spark.output.file_target import FileTarget, with_effective_mode
+from pushdown_spark.output.journal import CatalogChange, has_files
 from pushdown_spark.output.layout import OutputPaths
+from pushdown_spark.output.moves import partitions_of, staged_files
 from pushdown_spark.output.source_guard import ReadPath, SourceGuard
 from pushdown_spark.output.stored_rows import stored_rows
 from pushdown_spark.output.target_checks import check_column_names
-from pushdown_spark.output.writer import FileOutput, effective_mode
+from pushdown_spark.output.writer import FileOutput
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.projection.schema_alignment import ddl
 from pushdown_spark.runtime.error_classification import typed_error
-from pushdown_spark.runtime.files import FileEntry, Files
+from pushdown_spark.runtime.files import Files
 from pushdown_spark.runtime.filesystem import HadoopFiles, open_files
 
 if TYPE_CHECKING:
@@ -91,44 +93,61 @@ class EntryFollower:
         self._entry.refresh()
 
 
-class CatalogFileOutput(FileOutput):
-    """One attempt of one run to write a table of files. The files of a commit are moved before the catalog follows."""
+class FileTable(FileTarget):
+    """A table of files. The files of a commit are moved before the catalog follows."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        output: CatalogOutputSpec,
-        entry: CatalogEntry,
-        paths: OutputPaths,
-        files: Files,
-        log: CommitLog,
-        guard: SourceGuard,
+        self, spark: SparkSession, output: CatalogOutputSpec, entry: CatalogEntry, paths: OutputPaths, files: Files
     ) -> None:
-        """`paths`, `files` and `log` belong to the directory of the table. Use `open_catalog_output`."""
-        self._table_spec = output
+        """`paths` and `files` belong to the directory of the table. Use `open_file_table`."""
+        self._spark = spark
+        self._output = output
         self._entry = entry
-        self._table = entry.definition()
-        super().__init__(spark, file_spec(spark, output, entry, self._table, paths.output), paths, files, log, guard)
+        self._paths = paths
+        self._files = files
+        self._rows: t.StructType | None = None
+        """The columns of the rows to write, None before `stored_rows`."""
+        self._set_table(entry.definition())
+
+    def _set_table(self, table: TableDefinition | None) -> None:
+        self._table = table
+        spec = file_spec(self._spark, self._output, self._entry, table, self._paths.output)
+        self.spec = with_effective_mode(self._spark, spec)
+
+    @property
+    def _schema(self) -> t.StructType | None:
+        """The columns of the table, or of the rows for a new table."""
+        return self._rows if self._table is None else self._table.schema
 
     @property
     def name(self) -> str:
         """The table, as the user gave it."""
-        return self._table_spec.catalog_table
+        return self._output.catalog_table
 
-    def stage(self, frame: DataFrame) -> None:
-        """Write all rows to the staging directory, as Spark's INSERT would store them in the table."""
+    @property
+    def place(self) -> Mapping[str, str]:
+        """The qualified name of the table, and its directory."""
+        return {"table": self._entry.name, "location": self._paths.output}
+
+    def stored_rows(self, frame: DataFrame) -> DataFrame:
+        """Return the rows as Spark's INSERT would store them in the table."""
         if self._table is not None:
             check_column_names(frame.schema, self._table.schema, case_sensitive=is_case_sensitive(self._spark))
             frame = stored_rows(self._spark, frame, self._entry.sql)
-        super().stage(frame)
+        self._rows = frame.schema
+        return frame
 
-    def check(self) -> None:
-        """Evaluate the checks on the staged rows, and that their partitions satisfy `replace_where`."""
-        super().check()
-        where = self._table_spec.replace_where
-        if where is None:
+    def check_partitions(self) -> None:
+        """Raise CheckFailedError if staged rows have a partition for which `replace_where` is not true.
+
+        Raises BadPredicateError for a wrong predicate, also before the rows are staged.
+        """
+        where = self._output.replace_where
+        if where is None or self._schema is None:
             return
-        staged = sorted({self.paths.partition_of(entry.path) for entry in self._staged_files()})
+        staged: list[str] = []
+        if self._files.exists(self._paths.rows):
+            staged = partitions_of(staged_files(self._files, self._paths), self._paths)
         selected = self._select_partitions(staged)
         if others := [name for name in staged if name not in selected]:
             raise CheckFailedError(
@@ -136,80 +155,63 @@ class CatalogFileOutput(FileOutput):
                 "committed and the output is unchanged"
             )
 
-    def _prepare(self) -> bool:
-        if not super()._prepare():
-            return False
-        if self._table_spec.replace_where is not None and self._table is not None:
-            # A wrong predicate is an error before the rows are computed.
-            self._select_partitions(())
-        return True
-
-    def _is_committed(self) -> bool:
-        """Return whether an earlier attempt of this run has created the table.
+    def find_commit(self) -> tuple[int | None, OutputSummary] | None:
+        """Return rows and summary of an earlier attempt of this run that has created the table.
 
         Only then does the run leave a table as it is. In the other modes, a retry replaces what the earlier attempt
         wrote.
         """
         self._read_table()
-        if self._table is None or self._mode not in (OutputMode.ERROR_IF_EXISTS, OutputMode.IGNORE):
-            return False
-        if self._table.properties.get(_RUN) != self.paths.run:
-            return False
+        if self._table is None or self.spec.mode not in (OutputMode.ERROR_IF_EXISTS, OutputMode.IGNORE):
+            return None
+        if self._table.properties.get(_RUN) != self._paths.run:
+            return None
         rows = self._table.properties.get(_ROWS, "")
-        self.committed_rows = int(rows) if rows.isdigit() else None
-        summary = OutputSummary(mode=self._mode, columns=column_types(self._table.schema), is_from_earlier_try=True)
-        self.summary = summary.model_copy(update=self._place)
-        return True
+        summary = OutputSummary(mode=self.spec.mode, columns=column_types(self._table.schema))
+        return int(rows) if rows.isdigit() else None, summary.model_copy(update=self.place)
 
     def _read_table(self) -> None:
         """Read the table again, because a repair of an interrupted commit may have created it."""
         table = self._entry.definition()
         if table == self._table:
             return
-        self._table = table
-        self._output = file_spec(self._spark, self._table_spec, self._entry, table, self.paths.output)
-        self._mode = effective_mode(self._spark, self._output)
-        if table is not None and HadoopFiles(self._spark).qualify(table.location) != self.paths.output:
+        self._set_table(table)
+        if table is not None and HadoopFiles(self._spark).qualify(table.location) != self._paths.output:
             raise self._change_error()
 
-    def _exists(self) -> bool:
-        return self._entry.definition() is not None
-
-    def _check_existing(self) -> None:
-        super()._check_existing()
+    def check_existing(self) -> bool:
+        """Return whether the catalog has the table. An empty directory in the place of a new table is deleted."""
+        exists = self._entry.definition() is not None
         if self._table is not None:
-            if self._mode is OutputMode.OVERWRITE:
+            if self.spec.mode is OutputMode.OVERWRITE:
                 self._check_places(self._table, None)
-            return
-        if self._exists():
-            if self._mode is OutputMode.IGNORE:
-                return
-            raise self._change_error()
-        if has_files(self._files, self.paths.output):
+        elif exists:
+            if self.spec.mode not in (OutputMode.ERROR_IF_EXISTS, OutputMode.IGNORE):
+                raise self._change_error()
+        elif has_files(self._files, self._paths.output):
             raise BadSpecError(
-                f"output_table: {self.paths.output} has files, but the catalog has no table {self._entry.name}; delete "
-                "the files, or create the table for them"
+                f"output_table: {self._paths.output} has files, but the catalog has no table {self._entry.name}; "
+                "delete the files, or create the table for them"
             )
-        if self._files.exists(self.paths.output):
-            self._files.delete(self.paths.output)
+        elif self._files.exists(self._paths.output):
+            self._files.delete(self._paths.output)
+        return exists
 
-    def _journal(self, staged: list[FileEntry], partitions: list[str], emptied: Sequence[str]) -> Journal:
-        definition = self._entry.definition()
-        if (definition is None) != (self._table is None):
-            raise self._change_error()
-        if definition is not None and self._table is not None and not definition.has_same_rows_as(self._table):
-            raise self._change_error()
-        change = self._change(definition, partitions, emptied)
-        return super()._journal(staged, partitions, emptied).model_copy(update={"change": change})
+    def existing_partition_columns(self) -> list[str] | None:
+        """Return None: the catalog knows the partition columns."""
+        return None
 
-    def _change(
-        self, table: TableDefinition | None, partitions: Sequence[str], emptied: Sequence[str]
-    ) -> CatalogChange:
+    def catalog_change(self, partitions: Sequence[str], emptied: Sequence[str], rows: int | None) -> CatalogChange:
         """Return how the catalog follows. Raises BadSpecError if the files are not the rows of a partition."""
+        table = self._entry.definition()
+        if (table is None) != (self._table is None):
+            raise self._change_error()
+        if table is not None and self._table is not None and not table.has_same_rows_as(self._table):
+            raise self._change_error()
         written = [name for name in partitions if name]
-        change = CatalogChange(database=self._entry.database, table=self._entry.table, attempt=self.paths.attempt)
+        change = CatalogChange(database=self._entry.database, table=self._entry.table, attempt=self._paths.attempt)
         if table is None:
-            return change.model_copy(update={"statement": self._statement(), "added": tuple(written)})
+            return change.model_copy(update={"statement": self._statement(rows), "added": tuple(written)})
         if not table.partition_by or not table.tracks_partitions:
             return change
         known = self._entry.partitions()
@@ -217,9 +219,9 @@ class CatalogFileOutput(FileOutput):
         self._check_places(table, [name for name in written if name in known])
         self._check_unknown_files(added)
         dropped: Sequence[str] = ()
-        if self._mode is OutputMode.OVERWRITE:
+        if self.spec.mode is OutputMode.OVERWRITE:
             dropped = sorted(known.difference(written))
-        elif self._mode is OutputMode.OVERWRITE_PARTITIONS:
+        elif self.spec.mode is OutputMode.OVERWRITE_PARTITIONS:
             dropped = emptied
         return change.model_copy(update={"added": tuple(added), "dropped": tuple(dropped)})
 
@@ -235,20 +237,20 @@ class CatalogFileOutput(FileOutput):
 
     def _check_unknown_files(self, partitions: Sequence[str]) -> None:
         """Raise BadSpecError if an append would make files visible that do not belong to the table."""
-        if self._mode is not OutputMode.APPEND:
+        if self.spec.mode is not OutputMode.APPEND:
             return
         for partition in partitions:
-            if has_files(self._files, f"{self.paths.output}/{partition}"):
+            if has_files(self._files, f"{self._paths.output}/{partition}"):
                 raise BadSpecError(
-                    f"output_table: {self.paths.output}/{partition} has files, but the catalog has no such partition "
+                    f"output_table: {self._paths.output}/{partition} has files, but the catalog has no such partition "
                     f"of {self._entry.name}. Appended rows would bring back theirs; delete the files, or add the "
                     "partition"
                 )
 
-    def _emptied_partitions(self, partitions: Sequence[str]) -> Sequence[str]:
+    def emptied_partitions(self, partitions: Sequence[str]) -> Sequence[str]:
         """Return the partitions for which `replace_where` is true and which get no rows."""
         table = self._table
-        if table is None or self._table_spec.replace_where is None or self._mode is not OutputMode.OVERWRITE_PARTITIONS:
+        if table is None or self._output.replace_where is None:
             return ()
         known = self._entry.partitions() if table.tracks_partitions else self._directories(table)
         others = known.difference(partitions)
@@ -258,22 +260,21 @@ class CatalogFileOutput(FileOutput):
 
     def _directories(self, table: TableDefinition) -> set[str]:
         """Return the partitions of a table whose partitions only the directories show."""
-        directories = self._files.glob(self.paths.output, "/".join("*=*" for _ in table.partition_by))
-        return {path.removeprefix(f"{self.paths.output}/") for path in directories}
+        directories = self._files.glob(self._paths.output, "/".join("*=*" for _ in table.partition_by))
+        return {path.removeprefix(f"{self._paths.output}/") for path in directories}
 
     def _partition_fields(self) -> list[t.StructField]:
-        """Return the partition columns of the table, or of the rows for a new table."""
-        holder = self._frame if self._table is None else self._table
-        assert holder is not None
-        fields = {field.name.lower(): field for field in holder.schema.fields}
-        return [fields[name.lower()] for name in self._output.partition_by]
+        """Return the partition columns with their types."""
+        assert self._schema is not None
+        fields = {field.name.lower(): field for field in self._schema.fields}
+        return [fields[name.lower()] for name in self.spec.partition_by]
 
     def _select_partitions(self, partitions: Sequence[str]) -> list[str]:
         """Return those of the partitions for which `replace_where` is true, with the types of the table.
 
         Raises BadPredicateError if the predicate needs other columns than those of the partitions.
         """
-        where = self._table_spec.replace_where
+        where = self._output.replace_where
         assert where is not None
         fields = self._partition_fields()
         rows = [(name, *(partition_spec(name).get(field.name) for field in fields)) for name in partitions]
@@ -295,41 +296,21 @@ class CatalogFileOutput(FileOutput):
                 f"({', '.join(field.name for field in fields)})"
             ) from problem
 
-    def _statement(self) -> str:
-        """Return the statement that creates the table, with its directory left out."""
-        assert self._frame is not None
-        fields = {field.name.lower(): field for field in self._frame.schema.fields}
-        last = [fields.pop(name.lower()) for name in self._output.partition_by]
-        columns = ddl(type(self._frame.schema)([*fields.values(), *last]))
-        rows = ""
-        if self._observer is not None:
-            with contextlib.suppress(PushdownError):
-                rows = str(self._observer.counts()[0])
-        properties = {_RUN: self.paths.run, _ATTEMPT: self.paths.attempt, _ROWS: rows}
-        statement = f"CREATE TABLE {self._entry.sql} ({columns}) USING {quote_name(self._format)}"
-        if self._output.options:
-            statement += f" OPTIONS ({property_text(self._output.options)})"
+    def _statement(self, rows: int | None) -> str:
+        """Return the statement that creates the table with `rows` rows, with its directory left out."""
+        assert self._rows is not None
+        fields = {field.name.lower(): field for field in self._rows.fields}
+        last = [fields.pop(name.lower()) for name in self.spec.partition_by]
+        columns = ddl(t.StructType([*fields.values(), *last]))
+        count = "" if rows is None else str(rows)
+        properties = {_RUN: self._paths.run, _ATTEMPT: self._paths.attempt, _ROWS: count}
+        source = quote_name(spark_format(self.spec.format.value))
+        statement = f"CREATE TABLE {self._entry.sql} ({columns}) USING {source}"
+        if self.spec.options:
+            statement += f" OPTIONS ({property_text(self.spec.options)})"
         if last:
             statement += f" PARTITIONED BY ({', '.join(quote_name(field.name) for field in last)})"
         return f"{statement} TBLPROPERTIES ({property_text(properties)})"
-
-    def _summarize(self, staged: list[FileEntry], partitions: list[str]) -> OutputSummary:
-        return super()._summarize(staged, partitions).model_copy(update=self._place)
-
-    @property
-    def _place(self) -> dict[str, str]:
-        return {"table": self._entry.name, "location": self.paths.output}
-
-    @property
-    def _counts_rows(self) -> bool:
-        """Whether the number of rows is needed: a table to create keeps it for a retry."""
-        return self._table is None
-
-    def _spelling(self, column: str) -> str:
-        return column
-
-    def _check_partition_columns(self, columns: Sequence[str]) -> None:
-        """Trust the catalog, which knows the partition columns."""
 
     def _change_error(self) -> PushdownError:
         return PushdownError(
@@ -348,7 +329,7 @@ def open_file_table(
     sources: Iterable[ReadPath] = (),
     files: Files | None = None,
     patience: float = PATIENCE_SECONDS,
-) -> CatalogFileOutput:
+) -> FileOutput:
     """Return a new attempt of the run with this key to write a table of files. See `open_output` for the arguments.
 
     Raises BadSpecError for tables whose files cannot be replaced all or nothing, with the reason.
@@ -365,4 +346,5 @@ def open_file_table(
     files = files or open_files(spark, location)
     paths = OutputPaths.of(parent, name, run_key)
     log = CommitLog(files, paths, f"run {run_key}", patience, EntryFollower(entry, files, paths.output))
-    return CatalogFileOutput(spark, output, entry, paths, files, log, SourceGuard(hadoop, paths.output, sources))
+    target = FileTable(spark, output, entry, paths, files)
+    return FileOutput(spark, target, paths, files, log, SourceGuard(hadoop, paths.output, sources))
