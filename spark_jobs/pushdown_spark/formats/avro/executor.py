@@ -24,6 +24,7 @@ from pushdown_spark.formats.avro.interpreter import (
     MAX_DEPTH,
     RUN_WIDTH,
     SLOT_WIDTH,
+    Memory,
     Status,
     interpret,
 )
@@ -107,12 +108,12 @@ class Executor:
     def run(self, data: Buffer, runs: RecordRuns) -> SlotValues:
         """Read some records of a buffer. Raises DamagedRecordError."""
         self._instructions += runs.records * len(self.bytecode.code) // CODE_WIDTH
-        run = _run_compiled if self._instructions >= _COMPILED_FROM or is_compiled() else _run_interpreted
+        compiled = self._instructions >= _COMPILED_FROM or is_compiled()
         while True:
             capacities = [
                 runs.records * (self._items_per_list if is_item else 1) for is_item in self.bytecode.is_item_slot
             ]
-            status, slots = run(self.bytecode, data, runs, capacities)
+            status, slots = _run(self.bytecode, data, runs, capacities, compiled=compiled)
             if status is Status.DONE:
                 return slots
             if status is not Status.FULL:
@@ -120,43 +121,39 @@ class Executor:
             self._items_per_list *= 4
 
 
-def _run_compiled(
-    bytecode: Bytecode, data: Buffer, runs: RecordRuns, capacities: Sequence[int]
+def _run(
+    bytecode: Bytecode, data: Buffer, runs: RecordRuns, capacities: Sequence[int], *, compiled: bool
 ) -> tuple[Status, SlotValues]:
-    """Run the bytecode as machine code, over NumPy arrays."""
-    table = np.array(_slot_table(capacities), np.int64)
-    size = sum(capacities) + 1
-    values, valid = np.empty(size, np.int64), np.empty(size, np.uint8)
-    starts, cursor = np.empty(runs.records, np.int64), np.zeros(1, np.int64)
-    stack = np.zeros(FRAME_WIDTH * MAX_DEPTH, np.int64)
+    """Run the bytecode as machine code or in Python."""
     array = np.frombuffer(data, np.uint8)
     array.flags.writeable = False
-    code, jumps = np.array(bytecode.code, np.int64), np.array(bytecode.jumps or [0], np.int64)
-    status = compiled_interpreter()(array, runs.numbers, code, jumps, table, values, valid, starts, stack, cursor)
+    size = sum(capacities) + 1
+    memory = Memory(
+        data=array,
+        runs=runs.numbers,
+        code=np.array(bytecode.code, np.int64),
+        jumps=np.array(bytecode.jumps or [0], np.int64),
+        table=(table := np.array(_slot_table(capacities), np.int64)),
+        values=(values := np.empty(size, np.int64)),
+        valid=(valid := np.empty(size, np.uint8)),
+        starts=(starts := np.empty(runs.records, np.int64)),
+        stack=np.zeros(FRAME_WIDTH * MAX_DEPTH, np.int64),
+        cursor=(cursor := np.zeros(1, np.int64)),
+    )
+    status = compiled_interpreter()(memory) if compiled else _interpret(memory, data)
     spans = _slot_spans(table.tolist())
     views = tuple(values[span] for span in spans), tuple(valid[span] for span in spans)
     return Status(status), SlotValues(array, starts, int(cursor[0]), *views)
 
 
-def _run_interpreted(
-    bytecode: Bytecode, data: Buffer, runs: RecordRuns, capacities: Sequence[int]
-) -> tuple[Status, SlotValues]:
+def _interpret(memory: Memory, data: Buffer) -> int:
     """Run the bytecode in Python, over lists, which Python indexes faster than arrays."""
-    table = _slot_table(capacities)
-    size = sum(capacities) + 1
-    values, valid = [0] * size, [0] * size
-    starts, cursor, stack = [0] * runs.records, [0], [0] * (FRAME_WIDTH * MAX_DEPTH)
-    numbers = runs.numbers.tolist()
-    status = interpret(data, numbers, bytecode.code, bytecode.jumps, table, values, valid, starts, stack, cursor)
-    spans = _slot_spans(table)
-    slots = SlotValues(
-        np.frombuffer(data, np.uint8),
-        np.array(starts, np.int64),
-        cursor[0],
-        tuple(np.array(values[span], np.int64) for span in spans),
-        tuple(np.array(valid[span], np.uint8) for span in spans),
-    )
-    return Status(status), slots
+    lists = Memory(data, *(np.asarray(array).tolist() for array in memory[1:]))
+    status = interpret(lists)
+    # The fields before the slot table are only read.
+    for array, numbers in zip(memory[4:], lists[4:], strict=True):
+        array[:] = numbers
+    return status
 
 
 def _slot_table(capacities: Sequence[int]) -> list[int]:

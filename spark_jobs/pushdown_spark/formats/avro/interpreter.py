@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence, Sequence
 from enum import IntEnum
 from operator import index
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from pushdown_spark.formats.avro.container_file import Buffer
+
+    Integers = list[int] | npt.NDArray[np.integer]
 
 # Avro records have no lengths: to reach a field, a reader must step over every field before it. The bytecode lists
-# these steps for one writer's schema and one set of requested columns. The data structures are flat sequences of
-# integers:
-#
-#   data    The encoded records of one or more blocks, as bytes.
-#   runs    RUN_WIDTH numbers for each run, which is a sequence of consecutive records: the offset of its first record,
-#           the end of its block, the number of records, and 1 if the run ends where the block must end.
-#   code    CODE_WIDTH numbers for each instruction: the opcode and up to five arguments. See Opcode.
-#   jumps   The targets of UNION instructions: one index into `code` for each branch.
-#   table   SLOT_WIDTH numbers for each slot: where its part of `values` begins, its capacity, and its current length.
-#   values  The numbers in all slots. Strings and bytes are stored as offset << 32 | length. They are not copied here.
-#   valid   One flag for each element of `values`: 0 for nulls and for placeholders below a null.
-#   starts  The offset of each record.
-#   stack   FRAME_WIDTH numbers for each open array or map: the items left in its chunk, and its items so far. Avro
-#           stores items in chunks, each with its number of items. An empty chunk is the last one.
-#   cursor  One number: the offset after the last record, or the start of the record that is damaged.
+# these steps for one writer's schema and one set of requested columns. Its data structures are flat sequences of
+# integers (see Memory).
 #
 # Python runs these functions over lists, for few records. The executor compiles the same functions to machine code, for
 # many. Therefore they use only integers and sequences. A function that returns an offset returns a negative Status for
@@ -35,6 +30,33 @@ SLOT_WIDTH = 3
 FRAME_WIDTH = 2
 MAX_DEPTH = 64
 """Maximum levels of nested arrays and maps."""
+
+
+class Memory(NamedTuple):
+    """What the interpreter reads and writes in one call. Machine code needs arrays, Python is faster over lists."""
+
+    data: Buffer | Integers
+    """The encoded records of one or more blocks, as bytes."""
+    runs: Integers
+    """RUN_WIDTH numbers for each run, which is a sequence of consecutive records: the offset of its first record, the
+    end of its block, the number of records, and 1 if the run ends where the block must end."""
+    code: Integers
+    """CODE_WIDTH numbers for each instruction: the opcode and up to five arguments. See Opcode."""
+    jumps: Integers
+    """The targets of UNION instructions: one index into `code` for each branch."""
+    table: Integers
+    """SLOT_WIDTH numbers for each slot: where its part of `values` begins, its capacity, and its current length."""
+    values: Integers
+    """The numbers in all slots. Strings and bytes are stored as offset << 32 | length. They are not copied here."""
+    valid: Integers
+    """One flag for each element of `values`: 0 for nulls and for placeholders below a null."""
+    starts: Integers
+    """The offset of each record."""
+    stack: Integers
+    """FRAME_WIDTH numbers for each open array or map: the items left in its chunk, and its items so far. Avro stores
+    items in chunks, each with its number of items. An empty chunk is the last one."""
+    cursor: Integers
+    """One number: the offset after the last record, or the start of the record that is damaged."""
 
 
 class Opcode(IntEnum):
@@ -94,48 +116,29 @@ _MAX_EMPTY_ITEMS = 0xFFFFFF
 """Maximum items of an array whose items have no bytes."""
 
 
-def interpret(
-    data: Sequence[int],
-    runs: Sequence[int],
-    code: Sequence[int],
-    jumps: Sequence[int],
-    table: MutableSequence[int],
-    values: MutableSequence[int],
-    valid: MutableSequence[int],
-    starts: MutableSequence[int],
-    stack: MutableSequence[int],
-    cursor: MutableSequence[int],
-) -> int:
-    """Read the records of some runs into the slots. Return a Status."""
+def interpret(memory: Memory) -> int:
+    """Read the records of all runs into the slots. Return a Status."""
+    runs = memory.runs
     record = 0
     for run in range(0, len(runs), RUN_WIDTH):
         pos = runs[run]
         stop = runs[run + 1]
         for _ in range(runs[run + 2]):
-            cursor[0] = pos
-            starts[index(record)] = pos
+            memory.cursor[0] = pos
+            memory.starts[index(record)] = pos
             record += 1
-            pos = read_record(data, pos, stop, code, jumps, table, values, valid, stack)
+            pos = read_record(memory, pos, stop)
             if pos < 0:
                 return -pos
-        cursor[0] = pos
+        memory.cursor[0] = pos
         if runs[run + 3] > 0 and pos != stop:
             return _LEFT_OVER
     return 0
 
 
-def read_record(
-    data: Sequence[int],
-    pos: int,
-    stop: int,
-    code: Sequence[int],
-    jumps: Sequence[int],
-    table: MutableSequence[int],
-    values: MutableSequence[int],
-    valid: MutableSequence[int],
-    stack: MutableSequence[int],
-) -> int:
-    """Read one record. Return the offset after it."""
+def read_record(memory: Memory, pos: int, stop: int) -> int:
+    """Read one record from `pos` to `stop` at most. Return the offset after it."""
+    code, stack = memory.code, memory.stack
     pc = 0
     depth = 0
     while pos >= 0:
@@ -144,12 +147,12 @@ def read_record(
         if op == _END:
             break
         if op <= _WORD:
-            pos = read_value(data, pos, stop, op, slot, code[index(pc + 2)], code[index(pc + 3)], table, values, valid)
+            pos = read_value(memory, pos, stop, op, slot, pc)
             pc += CODE_WIDTH
         elif op == _JUMP:
             pc = slot
         elif op == _PAD:
-            pos = append(table, values, valid, slot, 0, 0, pos)
+            pos = append(memory, slot, 0, 0, pos)
             pc += CODE_WIDTH
         elif op == _ITEMS:
             stack[FRAME_WIDTH * depth] = 0
@@ -157,30 +160,20 @@ def read_record(
             depth += 1
             pc += CODE_WIDTH
         elif op == _UNION:
-            branch, pos = read_branch(data, pos, stop, slot, code[index(pc + 2)], table, values, valid)
+            branch, pos = read_branch(memory, pos, stop, pc)
             if pos >= 0:
-                pc = jumps[code[index(pc + 3)] + branch]
+                pc = memory.jumps[code[index(pc + 3)] + branch]
         else:
-            top = FRAME_WIDTH * (depth - 1)
-            more, pos = next_item(data, pos, stop, slot, code[index(pc + 3)], table, values, valid, stack, top)
+            more, pos = next_item(memory, pos, stop, pc, FRAME_WIDTH * (depth - 1))
             pc = pc + CODE_WIDTH if more else code[index(pc + 2)]
             depth -= 1 - more
     return pos
 
 
-def read_value(
-    data: Sequence[int],
-    pos: int,
-    stop: int,
-    op: int,
-    slot: int,
-    null: int,
-    size: int,
-    table: MutableSequence[int],
-    values: MutableSequence[int],
-    valid: MutableSequence[int],
-) -> int:
+def read_value(memory: Memory, pos: int, stop: int, op: int, slot: int, pc: int) -> int:
     """Read a value without parts, and append it to its slot if it has one. Return the offset after it."""
+    data, code = memory.data, memory.code
+    null, size = code[index(pc + 2)], code[index(pc + 3)]
     if null >= 0:
         if pos >= stop:
             return _PAST_END
@@ -188,47 +181,40 @@ def read_value(
         branch = data[index(pos)]
         pos += 1
         if branch == 2 * null:
-            return append(table, values, valid, slot, 0, 0, pos)
+            return append(memory, slot, 0, 0, pos)
         if branch != 2 - 2 * null:
             return _BAD_BRANCH
     if op >= _FIXED:
         if size > stop - pos:
             return _PAST_END
         value = read_word(data, pos, size) if op == _WORD and slot >= 0 else (pos << 32) | size
-        return append(table, values, valid, slot, value, 1, pos + size)
+        return append(memory, slot, value, 1, pos + size)
     number, pos = read_zigzag(data, pos, stop, size)
     if pos < 0:
         return pos
     if op == _BYTES:
         if number < 0 or number > stop - pos:
             return _BAD_LENGTH
-        return append(table, values, valid, slot, (pos << 32) | number, 1, pos + number)
-    return append(table, values, valid, slot, number, 1, pos)
+        return append(memory, slot, (pos << 32) | number, 1, pos + number)
+    return append(memory, slot, number, 1, pos)
 
 
-def append(
-    table: MutableSequence[int],
-    values: MutableSequence[int],
-    valid: MutableSequence[int],
-    slot: int,
-    value: int,
-    is_valid: int,
-    pos: int,
-) -> int:
+def append(memory: Memory, slot: int, value: int, is_valid: int, pos: int) -> int:
     """Append a value to a slot, unless the slot is -1. Return `pos`."""
     if slot < 0 or pos < 0:
         return pos
+    table = memory.table
     count = table[index(SLOT_WIDTH * slot + 2)]
     if count >= table[index(SLOT_WIDTH * slot + 1)]:
         return _FULL
     element = table[index(SLOT_WIDTH * slot)] + count
-    values[index(element)] = value
-    valid[index(element)] = is_valid
+    memory.values[index(element)] = value
+    memory.valid[index(element)] = is_valid
     table[index(SLOT_WIDTH * slot + 2)] = count + 1
     return pos
 
 
-def read_zigzag(data: Sequence[int], pos: int, stop: int, longest: int) -> tuple[int, int]:
+def read_zigzag(data: Buffer | Integers, pos: int, stop: int, longest: int) -> tuple[int, int]:
     """Read a number of at most 5 bytes (32 bits) or 10 bytes (64 bits). Return it and the offset after it."""
     if pos >= stop:
         return 0, _PAST_END
@@ -250,7 +236,7 @@ def read_zigzag(data: Sequence[int], pos: int, stop: int, longest: int) -> tuple
     return ((number >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(number & 1), pos
 
 
-def read_word(data: Sequence[int], pos: int, size: int) -> int:
+def read_word(data: Buffer | Integers, pos: int, size: int) -> int:
     """Read a little-endian number. A number of more than one byte is signed."""
     number = data[index(pos + size - 1)] + 0
     if size > 1 and number > 127:
@@ -260,36 +246,22 @@ def read_word(data: Sequence[int], pos: int, size: int) -> int:
     return number
 
 
-def read_branch(
-    data: Sequence[int],
-    pos: int,
-    stop: int,
-    slot: int,
-    branches: int,
-    table: MutableSequence[int],
-    values: MutableSequence[int],
-    valid: MutableSequence[int],
-) -> tuple[int, int]:
+def read_branch(memory: Memory, pos: int, stop: int, pc: int) -> tuple[int, int]:
     """Read the index of a union's branch. Return it and the offset after it."""
-    branch, pos = read_zigzag(data, pos, stop, _LONGEST_LONG)
+    slot, branches = memory.code[index(pc + 1)], memory.code[index(pc + 2)]
+    branch, pos = read_zigzag(memory.data, pos, stop, _LONGEST_LONG)
     if pos >= 0 and (branch < 0 or branch >= branches):
         return 0, _BAD_BRANCH
-    return branch, append(table, values, valid, slot, branch, 1, pos)
+    return branch, append(memory, slot, branch, 1, pos)
 
 
-def next_item(
-    data: Sequence[int],
-    pos: int,
-    stop: int,
-    slot: int,
-    minimum: int,
-    table: MutableSequence[int],
-    values: MutableSequence[int],
-    valid: MutableSequence[int],
-    stack: MutableSequence[int],
-    top: int,
-) -> tuple[int, int]:
-    """Go to the next item of an array or map. Return whether there is one (1 or 0), and the offset."""
+def next_item(memory: Memory, pos: int, stop: int, pc: int, top: int) -> tuple[int, int]:
+    """Go to the next item of an array or map. Return whether there is one (1 or 0), and the offset.
+
+    `top` is the index of the last frame of the stack.
+    """
+    data, stack = memory.data, memory.stack
+    slot, minimum = memory.code[index(pc + 1)], memory.code[index(pc + 3)]
     if stack[top] > 0:
         stack[top] -= 1
         return 1, pos
@@ -301,7 +273,7 @@ def next_item(
         if pos >= 0 and (length < 0 or length > stop - pos):
             return 0, _BAD_LENGTH
     if items == 0 or pos < 0:
-        return 0, append(table, values, valid, slot, stack[top + 1], 1, pos)
+        return 0, append(memory, slot, stack[top + 1], 1, pos)
     stack[top + 1] += items
     max_items = _MAX_EMPTY_ITEMS if minimum == 0 else (stop - pos) // minimum
     if items < 0 or items > max_items or (minimum == 0 and stack[top + 1] > max_items):
@@ -310,7 +282,7 @@ def next_item(
     return 1, pos
 
 
-def copy_bytes(data: Sequence[int], references: Sequence[int], out: MutableSequence[int]) -> int:
+def copy_bytes(data: Buffer | Integers, references: Integers, out: Integers) -> int:
     """Copy the bytes at each reference (offset << 32 | length) to `out`. Return the number of bytes."""
     end = 0
     for reference in references:
