@@ -201,24 +201,41 @@ def _sqlite_operand(column: RemoteColumn, kind: LogicalType, declared: RemoteTyp
 
     Raises UnsupportedError for types whose values SQLite does not preserve.
     """
-    reference, affinity = column.reference, sqlite_affinity(column.remote_type)
-    is_full_width = kind is not LogicalType.INTEGER or column.spark_type == t.LongType()
-    if affinity is kind and kind in SQLITE_STORAGE and is_full_width:
+    reference = column.reference
+    if _has_storage_class(column, kind):
         value = reference if column.uniform else cast(reference, SQLITE_STORAGE[kind], Dialect.SQLITE)
         return ColumnOperand(column, kind, value)
-    name = column.remote_type.lower()
-    if kind is LogicalType.BOOLEAN and "bool" in name:
+    if not _declares(column.remote_type, kind):
+        raise UnsupportedError(
+            f"{column.name} is {column.remote_type.lower() or 'untyped'} in SQLite and "
+            f"{column.spark_type.simpleString()} in Spark"
+        )
+    if kind is LogicalType.BOOLEAN:
         is_true = binary(exp.NEQ, cast(reference, "INTEGER", Dialect.SQLITE), number(0))
         return ColumnOperand(column, kind, is_true)
-    if kind is LogicalType.DECIMAL and affinity is None:
+    if kind is LogicalType.DECIMAL:
         return ColumnOperand(column, kind, reference, _is_not_decimal(column, declared.numbers))
-    if kind is LogicalType.DATE and name.startswith("date") and "time" not in name:
+    if kind is LogicalType.DATE:
         return ColumnOperand(column, kind, reference, _is_not_date(reference))
-    if kind is LogicalType.TIMESTAMP_NTZ and ("datetime" in name or "timestamp" in name):
-        return ColumnOperand(column, kind, _sqlite_timestamp(reference), _is_not_timestamp(reference))
-    raise UnsupportedError(
-        f"{column.name} is {name or 'untyped'} in SQLite and {column.spark_type.simpleString()} in Spark"
-    )
+    return ColumnOperand(column, kind, _sqlite_timestamp(reference), _is_not_timestamp(reference))
+
+
+def _has_storage_class(column: RemoteColumn, kind: LogicalType) -> bool:
+    """Return whether SQLite stores the values of a column in a class that has all values of the Spark type."""
+    is_full_width = kind is not LogicalType.INTEGER or column.spark_type == t.LongType()
+    return kind in SQLITE_STORAGE and sqlite_affinity(column.remote_type) is kind and is_full_width
+
+
+def _declares(declared: str, kind: LogicalType) -> bool:
+    """Return whether a declared type of SQLite stands for a kind that has no storage class."""
+    name = declared.lower()
+    if kind is LogicalType.BOOLEAN:
+        return "bool" in name
+    if kind is LogicalType.DECIMAL:
+        return sqlite_affinity(name) is None
+    if kind is LogicalType.DATE:
+        return name.startswith("date") and "time" not in name
+    return kind is LogicalType.TIMESTAMP_NTZ and ("datetime" in name or "timestamp" in name)
 
 
 def _is_not_decimal(column: RemoteColumn, numbers: tuple[int, ...]) -> exp.Expr:

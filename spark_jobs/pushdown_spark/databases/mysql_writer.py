@@ -122,19 +122,8 @@ class MysqlWriter(WriteConnection):
 
     def _load_data(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> bool:
         """Send the rows as the content of a file that exists only in this statement. Return False if it is refused."""
-        names, conversions = [], []
-        for number, (column, values) in enumerate(zip(columns, batch.columns, strict=True)):
-            name, variable = quote_mysql(column.name), f"@c{number}"
-            is_converted = pa.types.is_binary(values.type) or column.declared.startswith("bit")
-            names.append(variable if is_converted else name)
-            if is_converted:
-                is_binary = pa.types.is_binary(values.type)
-                value = f"UNHEX({variable})" if is_binary else f"CAST({variable} AS UNSIGNED)"
-                conversions.append(f"{name} = {value}")
-        converted = f" SET {', '.join(conversions)}" if conversions else ""
-        statement = f"LOAD DATA LOCAL INFILE 'rows' INTO TABLE {table} {_CSV} ({', '.join(names)}){converted}"
         try:
-            rows, warnings = self._send(statement, MYSQL_CSV.encode(batch.columns))
+            rows, warnings = self._send(_load_statement(table, columns, batch), MYSQL_CSV.encode(batch.columns))
         except pymysql.Error as problem:
             if problem.args and problem.args[0] in _NOT_ALLOWED:
                 return False
@@ -181,6 +170,23 @@ class MysqlWriter(WriteConnection):
         if problem.args and problem.args[0] in _INVALID_VALUES:
             return _unwritable(str(problem.args[1]))
         return mysql_error(self._address, problem)
+
+
+def _load_statement(table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> str:
+    """Return the statement that loads the rows as CSV. Values that it has to convert go through variables."""
+    fields, assignments = [], []
+    for number, (column, values) in enumerate(zip(columns, batch.columns, strict=True)):
+        name, variable = quote_mysql(column.name), f"@c{number}"
+        conversion = ""
+        if pa.types.is_binary(values.type):
+            conversion = f"UNHEX({variable})"
+        elif column.declared.startswith("bit"):
+            conversion = f"CAST({variable} AS UNSIGNED)"
+        fields.append(variable if conversion else name)
+        if conversion:
+            assignments.append(f"{name} = {conversion}")
+    converted = f" SET {', '.join(assignments)}" if assignments else ""
+    return f"LOAD DATA LOCAL INFILE 'rows' INTO TABLE {table} {_CSV} ({', '.join(fields)}){converted}"
 
 
 def _unwritable(message: str) -> UnwritableValueError:

@@ -1,10 +1,10 @@
 """Rows in the binary format of PostgreSQL's COPY, which the server reads faster than CSV.
 
 A row is the number of its fields, and for each field its length and its bytes, in network byte order. The length of
-NULL is -1. Arrow and numpy build a whole batch at once:
+NULL is -1. Arrow and numpy build a whole batch at once, from parts of all rows:
 
-    piece    a variable part of all rows: strings, binary values, and numbers of a column with NULLs
-    record   the bytes between two pieces, which have the same size in all rows: lengths, and numbers without NULLs
+    fixed     bytes of the same size in all rows, as a matrix: lengths, and numbers without NULLs
+    variable  an array of Arrow: strings, binary values, and numbers of a column with NULLs
 
 The types of the columns decide about the format, so that values are cast to them first. Workers import this module,
 so it imports little.
@@ -13,7 +13,8 @@ so it imports little.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +42,7 @@ _MAX_DECIMAL_DIGITS = 18
 _NEGATIVE = 0x4000
 """The sign of a negative numeric."""
 Bytes = npt.NDArray[np.uint8]
+"""A fixed part."""
 
 
 def binary_rows(columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> list[memoryview] | None:
@@ -49,32 +51,39 @@ def binary_rows(columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> list[
     The batch has at least one row.
     """
     rows = batch.num_rows
-    pieces: list[pa.Array] = []
-    record = [_encode(np.full(rows, len(columns)), ">i2")]
+    parts = [_encode(np.full(rows, len(columns)), ">i2")]
     for column, values in zip(columns, batch.columns, strict=True):
-        if _BYTES.fullmatch(column.declared):
-            lengths = pc.fill_null(pc.binary_length(values), _NULL).to_numpy(zero_copy_only=False)
-            pieces += [
-                _to_arrow(np.hstack([*record, _encode(lengths, ">i4")])),
-                pc.fill_null(values.cast(pa.binary()), b""),
-            ]
-            record = []
-            continue
-        content = _encode_numbers(column.declared, values)
-        if content is None:
+        field = _encode_field(column.declared, values)
+        if field is None:
             return None
-        field = [_encode(np.full(rows, content.shape[1]), ">i4"), content]
-        if values.null_count:
-            present, absent = _to_arrow(np.hstack(field)), pa.scalar(np.array([_NULL], ">i4").tobytes())
-            pieces += [_to_arrow(np.hstack(record))] if record else []
-            pieces.append(pc.if_else(values.is_valid(), present, absent))
-            record = []
-        else:
-            record += field
-    pieces += [_to_arrow(np.hstack(record))] if record else []
-    _, offsets, data = pc.binary_join_element_wise(*pieces, b"").buffers()
+        parts += field
+    _, offsets, data = pc.binary_join_element_wise(*_join_fixed(parts), b"").buffers()
     size = int(np.frombuffer(offsets, np.int32)[rows])
     return [memoryview(_HEADER), memoryview(data)[:size], memoryview(_TRAILER)]
+
+
+def _encode_field(declared: str, values: pa.Array) -> list[Bytes | pa.Array] | None:
+    """Return the lengths and the bytes of a column in parts. None if only CSV has the type or a value."""
+    if _BYTES.fullmatch(declared):
+        lengths = pc.fill_null(pc.binary_length(values), _NULL).to_numpy(zero_copy_only=False)
+        return [_encode(lengths, ">i4"), pc.fill_null(values.cast(pa.binary()), b"")]
+    content = _encode_numbers(declared, values)
+    if content is None:
+        return None
+    field = [_encode(np.full(len(values), content.shape[1]), ">i4"), content]
+    if not values.null_count:
+        return field
+    null = pa.scalar(np.array([_NULL], ">i4").tobytes())
+    return [pc.if_else(values.is_valid(), _to_arrow(np.hstack(field)), null)]
+
+
+def _join_fixed(parts: Iterable[Bytes | pa.Array]) -> Iterator[pa.Array]:
+    """Yield all parts as arrays of Arrow, with adjacent fixed parts as one."""
+    for is_fixed, group in groupby(parts, key=lambda part: isinstance(part, np.ndarray)):
+        if is_fixed:
+            yield _to_arrow(np.hstack(list(group)))
+        else:
+            yield from group
 
 
 def _encode_numbers(declared: str, values: pa.Array) -> Bytes | None:
