@@ -64,7 +64,7 @@ class ScanTally(Generic[Metrics]):
     reasons: Counter[str] = field(default_factory=Counter)
 
     def assert_compared(self) -> None:
-        """Fail unless most scans were ours, most filters exact, and many rows passed."""
+        """Fail unless the pushdown reader ran most scans, most filters were exact, and many rows passed."""
         assert self.scans > self.given_up + self.left_to_spark, self
         assert self.exact > self.scans * 0.7, self
         assert self.kept > 10 * self.scans, self
@@ -212,13 +212,13 @@ def check_rows(
     """Compare the rows that tasks in this process read with Spark's. `read` appends the counts of the tasks."""
     counts: list[Metrics] = []
     try:
-        found = read(counts)
+        actual = read(counts)
     except UnsafeInputError as problem:
         tally.given_up += 1
         tally.reasons[str(problem).partition(": ")[2].split(" is stored")[0][:60]] += 1
         return
     expected = case.expected(text, names)
-    missing, more = expected - found, found - expected
+    missing, more = expected - actual, actual - expected
     assert not missing, f"{about}\nmissing {missing}\nmore {more}"
     assert not more or not bound.is_exact, f"{about}\nmore {more}"
     tally.scans += 1
@@ -259,10 +259,10 @@ def check_session(rng: random.Random, case: Case, text: str, tally: ScanTally[Me
     about = f"{case.about}: {text} of {names}, {source}"
     expected = case.expected(text, names)
     result = session.scan("t", columns=names, where=text)
-    found = count_rows(result.run(lambda frame: frame.toArrow()))
+    actual = count_rows(result.run(lambda frame: frame.toArrow()))
     report = result.report()["t"]
-    assert found == expected, f"{about}, {report.reason}\nmissing {expected - found}\nmore {found - expected}"
-    assert report.rows_returned == found.total(), about
+    assert actual == expected, f"{about}, {report.reason}\nmissing {expected - actual}\nmore {actual - expected}"
+    assert report.rows_returned == actual.total(), about
     some = session.scan("t", columns=names, where=text, limit=7).run(lambda frame: frame.toArrow())
     assert count_rows(some) <= expected, f"{about}\nmore {count_rows(some) - expected}"
     assert some.num_rows == min(7, expected.total()), about

@@ -70,7 +70,7 @@ class CorpusTally:
     rows: Counter[str] = field(default_factory=Counter)
     files: defaultdict[str, set[Path]] = field(default_factory=lambda: defaultdict(set))
 
-    def ours(self, source_format: SourceFormat) -> int:
+    def pushdown_comparisons(self, source_format: SourceFormat) -> int:
         """Return the comparisons of a format in which our reader ran to the end."""
         return self.compared[source_format.value, "pushdown"]
 
@@ -163,7 +163,7 @@ class Comparison:
         """SQL for a row of these columns as a string."""
 
     def check(self, rng: random.Random, predicates: int) -> None:
-        """Compare this number of predicates. If Spark cannot read a file, ours must fail too."""
+        """Compare this number of predicates. If Spark cannot read a file, the pushdown reader must fail too."""
         with self._setting.apply(self._spark):
             try:
                 frame = self._native()
@@ -257,25 +257,27 @@ class Comparison:
             for predicate in predicates[:_FEW]:
                 self._check_separately(predicate, "pushdown")
             return {}
-        found: list[Rows] = [Counter() for _ in results]
+        counts: list[Rows] = [Counter() for _ in results]
         for number, row in collected:
-            found[number][row] += 1
-        return dict(zip(results, found, strict=True))
+            counts[number][row] += 1
+        return dict(zip(results, counts, strict=True))
 
     def _check_separately(self, predicate: str, reader: str) -> None:
         """Run one predicate in Spark and in a reader. An error of only one of them is a difference."""
-        theirs, ours = self._spark_outcome(predicate), self._outcome(predicate, reader)
-        if theirs.rows is not None and ours.rows is not None:
-            self._compare_rows(predicate, theirs.rows, ours.rows, ours.reader, f"reader={reader}, ran {ours.reader}")
-        elif theirs.rows is None and ours.rows is None:
+        expected, actual = self._spark_outcome(predicate), self._outcome(predicate, reader)
+        if expected.rows is not None and actual.rows is not None:
+            self._compare_rows(
+                predicate, expected.rows, actual.rows, actual.reader, f"reader={reader}, ran {actual.reader}"
+            )
+        elif expected.rows is None and actual.rows is None:
             self._count_failure("failed by both")
-        elif ours.rows is None:
-            self._add_difference(f"{predicate}: reader={reader} ({ours.reader}) alone fails: {ours.error}")
-        elif theirs.is_row_error and ours.reader == "pushdown" and (" AND " in predicate or " OR " in predicate):
+        elif actual.rows is None:
+            self._add_difference(f"{predicate}: reader={reader} ({actual.reader}) alone fails: {actual.error}")
+        elif expected.is_row_error and actual.reader == "pushdown" and (" AND " in predicate or " OR " in predicate):
             # A reader that drops rows by another conjunct hides their errors (docs/errors.md).
             self._count_failure("failed by Spark on a row that our reader drops")
         else:
-            self._add_difference(f"{predicate}: reader={reader} ({ours.reader}) alone reads: {theirs.error}")
+            self._add_difference(f"{predicate}: reader={reader} ({actual.reader}) alone reads: {expected.error}")
 
     def _spark_outcome(self, predicate: str) -> Outcome:
         try:
@@ -294,10 +296,10 @@ class Comparison:
         except _FAILURES as problem:
             return Outcome(reader, None, classify(problem).message)
 
-    def _compare_rows(self, predicate: str, theirs: Rows, ours: Rows, reader: str, about: str) -> None:
+    def _compare_rows(self, predicate: str, expected: Rows, actual: Rows, reader: str, about: str) -> None:
         self._tally.compared[self._file.source_format.value, reader] += 1
-        if ours != theirs:
-            missing, more = list((theirs - ours).items())[:2], list((ours - theirs).items())[:2]
+        if actual != expected:
+            missing, more = list((expected - actual).items())[:2], list((actual - expected).items())[:2]
             self._add_difference(f"{predicate}: {about}: missing {missing}, more {more}")
 
     def _count_failure(self, kind: str) -> None:

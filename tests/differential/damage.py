@@ -71,7 +71,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def expected(rows: Sequence[Mapping[str, object]], query: str) -> Rows:
+def expected_rows(rows: Sequence[Mapping[str, object]], query: str) -> Rows:
     """Return the rows that a query keeps, as strings. All queries except `all` have the filter `FILTER`."""
     return tuple(sorted(repr(row) for row in rows if query == "all" or _passes(row)))
 
@@ -140,12 +140,12 @@ class DamagedFormat:
         path = self._sound_path(directory)
         content = self.sound(rng, codec, path)
         self._write(directory, flip_bits(rng, content, self.regions(path), times))
-        found = self._outcomes(directory)
-        for name, results in found.items():
+        outcomes = self._outcomes(directory)
+        for name, results in outcomes.items():
             for outcome in results.values():
                 is_typed = outcome.error in self.errors and name in outcome.message
                 assert not outcome.error or is_typed, f"{name}: {outcome}"
-        return found
+        return outcomes
 
     def check_truncated(
         self, codec: str, directory: Path, *, is_whole: Callable[[bytes], bool] = lambda _: False
@@ -154,17 +154,17 @@ class DamagedFormat:
         path = self._sound_path(directory)
         content = self.sound(random.Random(codec), codec, path)
         self._write(directory, ((name, start) for name, start in truncate(content) if not is_whole(start)))
-        for name, found in self._outcomes(directory).items():
-            errors = {outcome.error for outcome in found.values()}
-            assert errors == ({""} if name == path.name else {"UnreadableFileError"}), (name, found)
+        for name, outcomes in self._outcomes(directory).items():
+            errors = {outcome.error for outcome in outcomes.values()}
+            assert errors == ({""} if name == path.name else {"UnreadableFileError"}), (name, outcomes)
 
     def check_overwritten(self, codec: str, directory: Path) -> None:
         """Check that files with zeros, ones or noise in a region raise one of the errors, or yield any rows."""
         rng, path = random.Random(codec), self._sound_path(directory)
         content = self.sound(rng, codec, path)
         self._write(directory, overwrite_ranges(rng, content, self.regions(path)))
-        found = self._outcomes(directory)
-        raised = [outcome.error for each in found.values() for outcome in each.values()]
+        outcomes = self._outcomes(directory)
+        raised = [outcome.error for each in outcomes.values() for outcome in each.values()]
         assert set(raised) <= {"", *self.errors}
         assert raised.count("UnreadableFileError") > len(raised) * 0.3
 
@@ -183,13 +183,13 @@ class DamagedFormat:
         done = subprocess.run(
             [sys.executable, self.script, str(directory)], capture_output=True, text=True, env=env, check=False
         )
-        found = {}
+        outcomes = {}
         for line in done.stdout.splitlines():
             name, results = json.loads(line)
-            found[name] = {query: Outcome(tuple(rows), *problem) for query, (rows, *problem) in results.items()}
-        left = [path.name for path in _files(directory) if path.name not in found]
+            outcomes[name] = {query: Outcome(tuple(rows), *problem) for query, (rows, *problem) in results.items()}
+        left = [path.name for path in _files(directory) if path.name not in outcomes]
         assert not left, f"reading {left[0]} ended the process with status {done.returncode}: {done.stderr[-2000:]}"
-        return found
+        return outcomes
 
 
 def print_outcomes(read: Read, *, full: bool = True) -> None:

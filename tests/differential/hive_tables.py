@@ -80,29 +80,29 @@ def create_other(spark: SparkSession, directory: Path) -> list[str]:
 
 def differences(spark: SparkSession, names: list[str]) -> tuple[list[str], dict[str, list[str]]]:
     """Return the scans with other rows than `spark.table`, and the readers and reasons by table."""
-    session, found, readers = PushdownSession(spark), [], {}
+    session, messages, readers = PushdownSession(spark), [], {}
     for name in names:
         session.add_table(name, name, reader=ReaderChoice.PUSHDOWN.value)
         for where in PREDICATES:
             for columns in (["*"], ["p", "v"]):
                 result = session.scan(name, columns=columns, where=where)
-                rows = result.run(sorted_rows)
+                actual = result.run(sorted_rows)
                 expected = sorted_rows(spark.table(name).where(where).select(*columns))
                 report = result.report()[name]
                 readers.setdefault(name, [])
                 if report.reader == "pushdown" or not readers[name]:
                     readers[name] = [report.reader, report.reason]
-                if rows != expected:
-                    found.append(f"{name}: {where} of {columns}: {rows} instead of {expected}; {report}")
-    return found, readers
+                if actual != expected:
+                    messages.append(f"{name}: {where} of {columns}: {actual} instead of {expected}; {report}")
+    return messages, readers
 
 
 def main(directory: Path) -> None:
     """Compare the scans of all tables."""
     spark = start(directory)
     names = [*(create(spark, directory, serde) for serde in SERDES), *create_other(spark, directory)]
-    found, readers = differences(spark, names)
-    print(json.dumps({"differences": found, "readers": readers}))
+    messages, readers = differences(spark, names)
+    print(json.dumps({"differences": messages, "readers": readers}))
 
 
 if __name__ == "__main__":

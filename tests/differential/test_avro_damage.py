@@ -152,21 +152,23 @@ def _passes(row: Mapping[str, object], query: str) -> bool:
     return query == "all" or (isinstance(number, int) and number >= 100_200) or row["a"] == 5
 
 
-def check_outcome(reference: Reference, path: Path, query: str, found: Mapping[str, Outcome], undamaged: Rows) -> str:
+def check_outcome(
+    reference: Reference, path: Path, query: str, outcomes: Mapping[str, Outcome], undamaged: Rows
+) -> str:
     """Return the kind of outcome of a query over a damaged file. Raises AssertionError for a wrong outcome."""
-    outcome, about = found[query], f"{path.name}, {query}"
+    outcome, about = outcomes[query], f"{path.name}, {query}"
     if outcome.error:
         assert PLACE.search(outcome.message), f"{about}: {outcome}"
         return outcome.error
-    if found["all"].error:
+    if outcomes["all"].error:
         # Blocks skipped by byte patterns, and bytes after the last required column, are not checked.
         assert set(outcome.rows) <= set(undamaged), f"{about}: {set(outcome.rows) - set(undamaged)}"
         return "rows around the damage"
-    theirs = reference.rows(path.name, query)
-    if outcome.rows == undamaged == theirs:
+    expected = reference.rows(path.name, query)
+    if outcome.rows == undamaged == expected:
         return "the same rows"
     assert not reference.fails(path), f"{about}: Spark fails, we read {len(outcome.rows)} rows"
-    assert outcome.rows == theirs, f"{about}: {set(outcome.rows) ^ set(theirs)}"
+    assert outcome.rows == expected, f"{about}: {set(outcome.rows) ^ set(expected)}"
     return "the same rows"
 
 
@@ -177,11 +179,11 @@ def test_files_with_flipped_bits_return_sparks_rows_or_raise(
     spark: SparkSession, tmp_path: Path, codec: str, seed: int
 ) -> None:
     tally = Tally()
-    ours = FORMAT.flip(random.Random(f"{codec} {seed}"), codec, 80, tmp_path)
-    reference = Reference(spark, [tmp_path / name for name, found in ours.items() if not found["all"].error])
-    for name, found in ours.items():
-        for query in found:
-            kind = check_outcome(reference, tmp_path / name, query, found, ours["sound.avro"][query].rows)
+    actual = FORMAT.flip(random.Random(f"{codec} {seed}"), codec, 80, tmp_path)
+    reference = Reference(spark, [tmp_path / name for name, outcomes in actual.items() if not outcomes["all"].error])
+    for name, outcomes in actual.items():
+        for query in outcomes:
+            kind = check_outcome(reference, tmp_path / name, query, outcomes, actual["sound.avro"][query].rows)
             count_outcome(tally, name, kind)
     assert tally["sound: the same rows"] == len(FORMAT.queries)
     assert tally["marker: UnreadableFileError"] > 20, tally

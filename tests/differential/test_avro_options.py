@@ -133,23 +133,23 @@ def test_options_have_the_same_effect_as_in_spark(spark: SparkSession, files: Pa
     case = CASES[name]
     options = {key: text.replace("READER", (files / "reader.avsc").as_uri()) for key, text in case.options.items()}
     path = str(files / case.data)
-    theirs = spark.read.format(AVRO).options(**options)
+    native = spark.read.format(AVRO).options(**options)
     session = PushdownSession(spark)
     session.add_source("t", path=path, format="avro", schema=case.schema, options=options, reader=reader)
     failures = (PySparkException, Py4JJavaError, PushdownError)
     with pushdown_off(spark, "avro"):
         if case.fails:
             with pytest.raises((PySparkException, Py4JJavaError)):
-                theirs.load(path).toArrow()
+                native.load(path).toArrow()
             with pytest.raises(failures):
                 session.scan("t", where=case.where).run(lambda frame: frame.toArrow())
             return
-        frame = (theirs.schema(case.schema) if case.schema else theirs).load(path)
+        frame = (native.schema(case.schema) if case.schema else native).load(path)
         expected = (frame.where(case.where) if case.where else frame).toArrow()
         result = session.scan("t", where=case.where)
-        found = result.run(lambda frame: frame.toArrow())
-    assert count_rows(found) == count_rows(expected)
-    assert found.num_rows > 0
+        actual = result.run(lambda frame: frame.toArrow())
+    assert count_rows(actual) == count_rows(expected)
+    assert actual.num_rows > 0
     report = result.report()["t"]
     if reader == "pushdown":
         assert report.reader == ("pushdown" if case.is_ours else "spark"), report.reason

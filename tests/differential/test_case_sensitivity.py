@@ -48,9 +48,9 @@ def test_two_spellings_are_two_columns_if_case_sensitive(
     write_file(source_format, tmp_path / f"p0.{source_format}", BOTH, [(1, "low", "HIGH"), (2, "b", "a")])
     with case_sensitive(spark, "true"):
         made = session(spark, source_format, tmp_path, reader, BOTH)
-        found = made.scan("data", columns=["A", "a", "a AS low"], where="id = 1 AND A = 'HIGH'")
-        assert found.df.columns == ["A", "a", "low"]
-        assert found.run(rows_of) == sorted_rows([("HIGH", "low", "low")])
+        result = made.scan("data", columns=["A", "a", "a AS low"], where="id = 1 AND A = 'HIGH'")
+        assert result.df.columns == ["A", "a", "low"]
+        assert result.run(rows_of) == sorted_rows([("HIGH", "low", "low")])
         assert made.scan("data", columns=["a"], where="a = 'a'").run(rows_of) == []
         own = spark.read.format(format_name(source_format)).option("header", "true").schema(BOTH).load(str(tmp_path))
         assert made.scan("data", where="id IN (1, 2)").run(rows_of) == rows_of(own)
@@ -66,9 +66,9 @@ def test_any_spelling_selects_the_column_if_case_insensitive(
     write_file(source_format, tmp_path / f"p0.{source_format}", "id bigint, Name string", [(1, "x"), (2, "y")])
     with case_sensitive(spark, "false"):
         made = session(spark, source_format, tmp_path, reader, "id bigint, Name string")
-        found = made.scan("data", columns=["NAME", "name", "iD"], where="nAmE = 'x'")
-        assert found.df.columns == ["NAME", "iD"]
-        assert found.run(rows_of) == sorted_rows([("x", 1)])
+        result = made.scan("data", columns=["NAME", "name", "iD"], where="nAmE = 'x'")
+        assert result.df.columns == ["NAME", "iD"]
+        assert result.run(rows_of) == sorted_rows([("x", 1)])
 
 
 @pytest.mark.parametrize(("source_format", "reader"), [reading for reading in READINGS if reading[0] != "csv"])
@@ -78,9 +78,9 @@ def test_members_follow_the_case_sensitivity_setting(
     write_file(source_format, tmp_path / f"p0.{source_format}", NESTED, [(1, {"x": 10, "X": 20, "y": 30}), (2, None)])
     with case_sensitive(spark, "true"):
         made = session(spark, source_format, tmp_path, reader, NESTED)
-        found = made.scan("data", columns=["S.X", "S.x", "S(y, X)"], where="id IN (1, 2) AND coalesce(S.X, 20) = 20")
-        assert found.df.columns == ["X", "x", "S"]
-        assert found.run(rows_of) == sorted_rows([(20, 10, (30, 20)), (None, None, None)])
+        result = made.scan("data", columns=["S.X", "S.x", "S(y, X)"], where="id IN (1, 2) AND coalesce(S.X, 20) = 20")
+        assert result.df.columns == ["X", "x", "S"]
+        assert result.run(rows_of) == sorted_rows([(20, 10, (30, 20)), (None, None, None)])
         for wrong in ("s.x", "S.Y"):
             with pytest.raises(UnknownColumnError):
                 made.scan("data", columns=[wrong])

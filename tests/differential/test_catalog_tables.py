@@ -59,13 +59,13 @@ def check_query(spark: SparkSession, rng: random.Random, table: Table, tally: Ta
             session.scan("t", columns=columns, where=where).run(rows_of)
         return
     result = session.scan("t", columns=columns, where=where)
-    found = result.run(rows_of)
+    actual = result.run(rows_of)
     report = result.report()["t"]
     if report.reader == "spark":
         # Spark's own pushdown loses rows, for example those with a date between 1582-10-05 and 1582-10-14.
         expected = expected_rows(spark, table, where, columns, {})
         assert expected is not None, about
-    assert found == expected, f"{about}: {report}\nmissing {expected - found}\nmore {found - expected}"
+    assert actual == expected, f"{about}: {report}\nmissing {expected - actual}\nmore {actual - expected}"
     tally[report.reader] += 1
     if report.reader == "spark":
         tally[report.reason] += 1

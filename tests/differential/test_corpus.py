@@ -69,7 +69,7 @@ def _run(
             Comparison(spark, file, Setting.draw(rng, file), tally).check(rng, PREDICATES)
         # A corpus of files that only Spark reads ends as well.
         is_idle = tried * PREDICATES > 20 * comparisons
-        if tally.ours(source_format) >= comparisons or time.monotonic() - began > SECONDS or is_idle:
+        if tally.pushdown_comparisons(source_format) >= comparisons or time.monotonic() - began > SECONDS or is_idle:
             break
     return tally
 
@@ -109,7 +109,7 @@ def test_a_generated_corpus_returns_sparks_rows(
         tally = _run(spark, _generate_files(spark, source_format, SEED), source_format, WANTED)
     show(tally)
     assert not tally.differences, tally.text()
-    assert tally.ours(source_format) >= WANTED or math.isfinite(SECONDS), tally.text()
+    assert tally.pushdown_comparisons(source_format) >= WANTED or math.isfinite(SECONDS), tally.text()
 
 
 @pytest.mark.parametrize(("source_format", "carrier"), READINGS)
@@ -117,4 +117,4 @@ def test_a_small_corpus_returns_sparks_rows(spark: SparkSession, source_format: 
     with session_settings(spark, {CARRIER_SETTING: carrier}):
         tally = _run(spark, _generate_files(spark, source_format, 1_000), source_format, 30)
     assert not tally.differences, tally.text()
-    assert tally.ours(source_format) >= 30, tally.text()
+    assert tally.pushdown_comparisons(source_format) >= 30, tally.text()

@@ -115,8 +115,8 @@ def test_partition_directories_do_not_change_the_matching(spark: SparkSession, t
     write_files(tmp_path / "k=1", "plain", "name,id\nAda,1\n")
     write_files(tmp_path / "k=2", "plain", "id,name\n2,Bo\n")
     for reader in READERS:
-        found = rows(spark, str(tmp_path), reader, f"{DECLARED}, k int")
-        assert found == sorted_rows([(1, "Ada", None, 1), (2, "Bo", None, 2)])
+        actual = rows(spark, str(tmp_path), reader, f"{DECLARED}, k int")
+        assert actual == sorted_rows([(1, "Ada", None, 1), (2, "Bo", None, 2)])
 
 
 def test_without_enforce_schema_spark_checks_names_and_matches_by_position(spark: SparkSession, tmp_path: Path) -> None:

@@ -48,16 +48,16 @@ def check_batch(
     except SparkGivesUpError:
         tally["Spark's own reader fails"] += 1
         return
-    for predicate, theirs, ours, report in outcomes:
+    for predicate, expected, actual, report in outcomes:
         if case.options.get("header") == "true" and any("are read separately" in note for note in report.notes):
             # The first line of a file has the name of a column by chance, so its columns are matched by name.
             tally["columns by the names of a header"] += 1
             continue
         about = f"seed {seed}, {source_format}: {predicate}, columns {scans.columns}, options {case.options}, "
         about += f"settings {case.settings}, {report.reader}: {report.reason}"
-        assert ours == theirs, f"{about}\nmissing {theirs - ours}\ntoo many {ours - theirs}"
+        assert actual == expected, f"{about}\nmissing {expected - actual}\ntoo many {actual - expected}"
         tally["predicates"] += 1
-        tally["rows"] += sum(theirs.values())
+        tally["rows"] += sum(expected.values())
         if report.reader == "pushdown":
             tally["searched"] += 1
         elif "the pushdown reader failed" in report.reason:

@@ -98,8 +98,8 @@ def test_rows_without_columns_are_rows(spark: SparkSession, tmp_path: Path, read
     for number, text in enumerate(('{"n": 1}\n', "{}\n{}\n", '{"n": "ten"}\n', "no JSON\n")):
         (tmp_path / f"p{number}.json").write_text(text)
     case = Evolving("rows without columns", ("json",), (), on_schema_conflict="null")
-    found = session(spark, case, "json", tmp_path, reader).scan("data", columns=("n",)).run(rows_of)
-    assert found == sorted_rows([(1,), *[(None,)] * 4])
+    actual = session(spark, case, "json", tmp_path, reader).scan("data", columns=("n",)).run(rows_of)
+    assert actual == sorted_rows([(1,), *[(None,)] * 4])
 
 
 @pytest.mark.parametrize("reader", ["spark", "pushdown"])
@@ -107,8 +107,8 @@ def test_records_without_fields_are_rows(spark: SparkSession, tmp_path: Path, re
     for number, (schema, rows) in enumerate((("n int", [(1,)]), ("", [(), ()]), ("n string", [("ten",)]))):
         write_file("avro", tmp_path / f"p{number}.avro", schema, rows)
     case = Evolving("records without fields", ("avro",), (), on_schema_conflict="null")
-    found = session(spark, case, "avro", tmp_path, reader).scan("data").run(rows_of)
-    assert found == sorted_rows([(1,), *[(None,)] * 3])
+    actual = session(spark, case, "avro", tmp_path, reader).scan("data").run(rows_of)
+    assert actual == sorted_rows([(1,), *[(None,)] * 3])
 
 
 def in_every_order(spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str) -> None:
@@ -154,6 +154,6 @@ def check_error(made: PushdownSession, case: Evolving, directory: Path, places: 
 
 
 def compare(spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str) -> None:
-    """Assert that Spark's reader, and ours over the files in the other order, return the rows of a case."""
+    """Assert that Spark and, over the files in the other order, the pushdown reader return the rows of a case."""
     for reader, result in plan_in_orders(spark, tmp_path, case, source_format, orders(case)):
         assert result.run(rows_of) == sorted_rows(case.rows), reader

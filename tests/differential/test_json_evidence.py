@@ -65,9 +65,9 @@ def test_files_without_conflicts_return_sparks_rows(
 ) -> None:
     path = write_files(tmp_path, ALIKE[name])
     own = spark.read.json(path)
-    found = session(spark, path, on_schema_conflict).scan("data")
-    assert {field.name: field.dataType for field in found.df.schema} == {f.name: f.dataType for f in own.schema}
-    assert found.run(lambda frame: rows_of(frame.select(*map(quote_name, own.columns)))) == rows_of(own)
+    result = session(spark, path, on_schema_conflict).scan("data")
+    assert {field.name: field.dataType for field in result.df.schema} == {f.name: f.dataType for f in own.schema}
+    assert result.run(lambda frame: rows_of(frame.select(*map(quote_name, own.columns)))) == rows_of(own)
 
 
 @pytest.mark.parametrize("column", CONFLICTS)
@@ -92,9 +92,9 @@ def test_only_strings_are_read_a_second_time(spark: SparkSession, tmp_path: Path
 
 def test_inferred_timestamps_do_not_depend_on_the_conflict_setting(spark: SparkSession, tmp_path: Path) -> None:
     path = write_files(tmp_path, ('{"t": "2024-01-02T03:04:05Z", "n": 1}', '{"t": "2024-05-06T07:08:09Z", "n": "x"}'))
-    found = session(spark, path, "null", inferTimestamp="true").scan("data", columns=["t"])
-    assert found.df.schema.simpleString() == "struct<t:timestamp>"
-    assert found.run(rows_of) == rows_of(spark.read.option("inferTimestamp", "true").json(path).select("t"))
+    result = session(spark, path, "null", inferTimestamp="true").scan("data", columns=["t"])
+    assert result.df.schema.simpleString() == "struct<t:timestamp>"
+    assert result.run(rows_of) == rows_of(spark.read.option("inferTimestamp", "true").json(path).select("t"))
 
 
 def test_an_error_names_a_file_that_has_the_column(spark: SparkSession, tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ def parse_both_ways(spark: SparkSession, lines: list[str], path: Path) -> list[t
 
 def test_lines_that_parse_differently_are_detected(spark: SparkSession, tmp_path: Path) -> None:
     lines = [frame.format(n=n, token=token) for n, (frame, token) in enumerate(product(FRAMES, TOKENS))]
-    found = parse_both_ways(spark, lines, tmp_path / "odd.json")
-    different = [line for line, (by_file, by_text) in zip(lines, found, strict=True) if by_file != by_text]
+    parsed = parse_both_ways(spark, lines, tmp_path / "odd.json")
+    different = [line for line, (by_file, by_text) in zip(lines, parsed, strict=True) if by_file != by_text]
     assert len(different) > 20
     assert [line for line in different if parses_alike(line.encode())] == []
 
@@ -61,8 +61,8 @@ def test_a_line_that_parses_differently_uses_spark(spark: SparkSession, tmp_path
     session = PushdownSession(spark)
     session.add_source("data", path=str(path), format="json", schema=SCHEMA, reader=reader)
     result = session.scan("data", where="b = 7")
-    rows = result.run(lambda frame: frame.select("id").collect())
+    actual = result.run(lambda frame: frame.select("id").collect())
     expected = spark.read.schema(SCHEMA).json(str(path)).where("b = 7").select("id").collect()
-    assert sorted(rows) == sorted(expected)
+    assert sorted(actual) == sorted(expected)
     assert result.report()["data"].reader == "spark"
     assert "not JSON" in result.report()["data"].reason

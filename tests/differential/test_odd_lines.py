@@ -96,9 +96,9 @@ def check(spark: SparkSession, source_format: SourceFormat, odd: OddFile, path: 
         native = spark.read.format(source_format).schema(schema).options(**odd.options).load(str(path))
         expected = count_rows(native.where(odd.where).select(*columns), columns)
         result = session.scan("data", columns=columns, where=odd.where)
-        found = result.run(lambda frame: count_rows(frame, columns))
+        actual = result.run(lambda frame: count_rows(frame, columns))
     assert sum(expected.values()) == odd.kept
-    assert found == expected
+    assert actual == expected
     report = result.report()["data"]
     assert report.reader != "pushdown" or odd.searched, report.reason
     # The JVM searches for strings, which not every predicate implies.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import orc_damage
 import pytest
-from damage import FILTER, DamagedFormat, Outcome, Rows, count_outcome, expected, plain, region_of
+from damage import FILTER, DamagedFormat, Outcome, Rows, count_outcome, expected_rows, plain, region_of
 from orc_damage import regions
 from orc_files import storable
 from orc_values import Times, table_of
@@ -102,29 +102,29 @@ def spark_rows(spark: SparkSession, paths: list[Path]) -> dict[str, list[dict[st
         if not half:
             return {paths[0].name: None}
         return {**spark_rows(spark, paths[:half]), **spark_rows(spark, paths[half:])}
-    found: dict[str, list[dict[str, object]]] = defaultdict(list)
+    rows: dict[str, list[dict[str, object]]] = defaultdict(list)
     names = [Path(uri).name for uri in table["file"].to_pylist()]
     for name, row in zip(names, plain(table.drop_columns(["file"])).to_pylist(), strict=True):
-        found[name].append(row)
-    return {path.name: found.get(path.name) for path in paths}
+        rows[name].append(row)
+    return {path.name: rows.get(path.name) for path in paths}
 
 
-def check_outcome(region: str, outcome: Outcome, theirs: Rows | None, undamaged: Rows, about: str) -> str:
+def check_outcome(region: str, outcome: Outcome, expected: Rows | None, undamaged: Rows, about: str) -> str:
     """Return the kind of outcome of a query over a damaged file. Raises AssertionError for a wrong outcome."""
     if outcome.error:
         return outcome.error
-    if theirs is None:
+    if expected is None:
         # Spark fails, for example at the writer's time zone, which is not used here, or in rows that this query skips.
         return "rows where Spark fails"
-    if outcome.rows == theirs:
+    if outcome.rows == expected:
         return "the same rows"
     if outcome.rows == undamaged:
         # The pushdown reader starts at a later row group with the index, so the damage before it has no effect.
         return "the rows of the sound file"
-    if region == "data" and theirs != undamaged and len(outcome.rows) <= len(theirs) and "filter" in about:
+    if region == "data" and expected != undamaged and len(outcome.rows) <= len(expected) and "filter" in about:
         # ORC values have no checksum. Damage beyond a row group affects other values if row groups are skipped.
         return "other values where Spark's are damaged too"
-    assert region in PRUNING, f"{about}: {outcome.rows[:3]} are not {theirs[:3]}"
+    assert region in PRUNING, f"{about}: {outcome.rows[:3]} are not {expected[:3]}"
     missing = set(undamaged) - set(outcome.rows)
     assert missing or len(outcome.rows) != len(undamaged), about
     return "rows misled by statistics"
@@ -137,19 +137,20 @@ def test_files_with_flipped_bits_return_sparks_rows_or_raise(
     spark: SparkSession, tmp_path: Path, codec: str, seed: int
 ) -> None:
     tally = Tally()
-    ours = FORMAT.flip(random.Random(f"{codec} {seed}"), codec, 60, tmp_path)
+    actual = FORMAT.flip(random.Random(f"{codec} {seed}"), codec, 60, tmp_path)
     # Damaged runs of integers can make Spark's reader loop forever, so Spark reads only files that the pushdown reader
     # can read.
     with tolerant(spark):
-        theirs = spark_rows(spark, sorted(tmp_path / name for name, found in ours.items() if not found["all"].error))
-    whole = theirs["sound.orc"]
+        readable = sorted(tmp_path / name for name, outcomes in actual.items() if not outcomes["all"].error)
+        rows_by_file = spark_rows(spark, readable)
+    whole = rows_by_file["sound.orc"]
     assert whole is not None
-    for name, found in ours.items():
-        rows = theirs.get(name)
-        for query, outcome in found.items():
-            reference = None if rows is None else expected(rows, query)
+    for name, outcomes in actual.items():
+        rows = rows_by_file.get(name)
+        for query, outcome in outcomes.items():
+            expected = None if rows is None else expected_rows(rows, query)
             kind = check_outcome(
-                region_of(name), outcome, reference, expected(whole, query), f"{name}: {codec}, {query}"
+                region_of(name), outcome, expected, expected_rows(whole, query), f"{name}: {codec}, {query}"
             )
             count_outcome(tally, name, kind)
     assert tally["sound: the same rows"] == len(FORMAT.queries)

@@ -189,10 +189,10 @@ def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -
     return filters, sum_metrics(counts)
 
 
-def compare(found: Counter[Row], expected: list[Row], about: str, *, exact: bool) -> None:
+def compare(actual: Counter[Row], expected: list[Row], about: str, *, exact: bool) -> None:
     expected_counts = Counter(expected)
-    assert not expected_counts - found, f"{about}: missing {expected_counts - found}"
-    assert not exact or not found - expected_counts, f"{about}: more {found - expected_counts}"
+    assert not expected_counts - actual, f"{about}: missing {expected_counts - actual}"
+    assert not exact or not actual - expected_counts, f"{about}: more {actual - expected_counts}"
 
 
 @pytest.mark.parametrize("name", ZONES)

@@ -11,7 +11,7 @@ import parquet_damage
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from damage import FILTER, DamagedFormat, count_outcome, expected, plain
+from damage import FILTER, DamagedFormat, count_outcome, expected_rows, plain
 from parquet_damage import regions
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -81,28 +81,28 @@ def spark_rows(spark: SparkSession, path: Path) -> list[dict[str, object]] | Non
 @pytest.mark.parametrize("codec", CODECS)
 def test_files_with_flipped_bits_return_sparks_rows_or_raise(spark: SparkSession, tmp_path: Path, codec: str) -> None:
     tally = Tally()
-    found = FORMAT.flip(random.Random(codec), codec, 40, tmp_path)
+    actual = FORMAT.flip(random.Random(codec), codec, 40, tmp_path)
     whole = spark_rows(spark, tmp_path / "sound.parquet")
     assert whole is not None
-    for name, results in found.items():
-        theirs = None if all(each.error for each in results.values()) else spark_rows(spark, tmp_path / name)
-        for query, outcome in results.items():
+    for name, outcomes in actual.items():
+        rows = None if all(each.error for each in outcomes.values()) else spark_rows(spark, tmp_path / name)
+        for query, outcome in outcomes.items():
             kind = outcome.error or "rows where Spark fails"
-            if not outcome.error and theirs is not None:
-                kind = _kind(name, outcome.rows, expected(theirs, query), expected(whole, query))
+            if not outcome.error and rows is not None:
+                kind = _kind(name, outcome.rows, expected_rows(rows, query), expected_rows(whole, query))
             count_outcome(tally, name, kind)
     assert tally["sound: the same rows"] == len(FORMAT.queries)
     assert tally["data: the same rows"] > 10, tally
 
 
-def _kind(name: str, rows: tuple[str, ...], theirs: tuple[str, ...], undamaged: tuple[str, ...]) -> str:
-    if rows == theirs:
+def _kind(name: str, actual: tuple[str, ...], expected: tuple[str, ...], undamaged: tuple[str, ...]) -> str:
+    if actual == expected:
         return "the same rows"
-    if rows == undamaged:
+    if actual == undamaged:
         # The damage is in pages that no matching row needs, or in parts that only Spark reads.
         return "the rows of the sound file"
     # Statistics, page headers and lengths have no checksums, so that damage there can hide rows from either reader.
-    assert len(rows) <= max(len(theirs), len(undamaged)), name
+    assert len(actual) <= max(len(expected), len(undamaged)), name
     return "other rows"
 
 

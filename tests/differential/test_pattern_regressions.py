@@ -345,9 +345,9 @@ def test_matches_are_assigned_to_fields_with_all_line_ends(spark: SparkSession, 
 )
 def test_matches_in_other_fields_are_dropped(spark: SparkSession, where: str, line: bytes) -> None:
     case = _case(SourceFormat.CSV, WIDE_SCHEMA, {}, [(where, line)])
-    found = byte_patterns(case, where, Folder(spark))
-    assert found
-    assert not any(matches(pattern, line, b"\n") for pattern in found)
+    patterns = byte_patterns(case, where, Folder(spark))
+    assert patterns
+    assert not any(matches(pattern, line, b"\n") for pattern in patterns)
 
 
 @pytest.mark.parametrize(
@@ -387,6 +387,6 @@ def test_matches_in_other_fields_are_dropped(spark: SparkSession, where: str, li
 )
 def test_lines_that_cannot_match_are_dropped(spark: SparkSession, where: str, line: bytes) -> None:
     case = _case(SourceFormat.JSON, JSON_SCHEMA, {}, [(where, line)])
-    found = byte_patterns(case, where, Folder(spark))
-    assert found
-    assert not any(matches(pattern, line, b"\n") for pattern in found)
+    patterns = byte_patterns(case, where, Folder(spark))
+    assert patterns
+    assert not any(matches(pattern, line, b"\n") for pattern in patterns)

@@ -52,5 +52,5 @@ def compare(spark: SparkSession, source_format: str, rng: random.Random) -> None
         for reader in ("spark", "pushdown") if source_format in OURS else ("spark",):
             session = PushdownSession(spark)
             session.add_source("data", path=directory, format=source_format, schema=ddl(schema), reader=reader)
-            found = session.scan("data", columns=columns, where=where).run(rows_of)
-            assert found == expected, (source_format, reader, ddl(schema), columns, where)
+            actual = session.scan("data", columns=columns, where=where).run(rows_of)
+            assert actual == expected, (source_format, reader, ddl(schema), columns, where)

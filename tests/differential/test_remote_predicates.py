@@ -163,16 +163,16 @@ def _check(spark: SparkSession, loaded: Loaded, frame: DataFrame, predicate: str
     if classified.where is None:
         return
     sql = row_query(loaded.table, [ROW], classified).sql
-    kept = frozenset(int(str(row[0])) for row in loaded.query(sql))
+    actual = frozenset(int(str(row[0])) for row in loaded.query(sql))
     expected = _ids_where(frame, predicate)
     if isinstance(expected, PySparkException):
-        _check_raises(frame, predicate, expected, kept, classified, sql)
+        _check_raises(frame, predicate, expected, actual, classified, sql)
         tally["raised"] += 1
         return
-    tally["dropped"] += len(loaded.rows) - len(kept)
-    assert not expected - kept, _explain(loaded, predicate, sql, expected - kept)
+    tally["dropped"] += len(loaded.rows) - len(actual)
+    assert not expected - actual, _explain(loaded, predicate, sql, expected - actual)
     if classified.is_exact:
-        assert kept == expected, _explain(loaded, predicate, sql, kept - expected)
+        assert actual == expected, _explain(loaded, predicate, sql, actual - expected)
 
 
 def _check_raises(

@@ -43,11 +43,11 @@ def test_modification_times_equal_sparks_with_every_time_parser_policy(
         for reader in READERS:
             session.add_source("data", path=str(table), format=form, schema="id bigint", reader=reader)
             where = "id > 2 AND modified < TIMESTAMP'2020-01-01 10:00:01'"
-            found = session.scan("data", columns=("id", "modified"), where=where).df
-            native = spark.read.schema("id bigint").format(form).load(str(table))
-            native = native.selectExpr("id", "_metadata.file_modification_time AS modified").where("id > 2")
-            assert columns_and_rows(found) == columns_and_rows(native)
-            assert found.count() == 3
+            actual = session.scan("data", columns=("id", "modified"), where=where).df
+            expected = spark.read.schema("id bigint").format(form).load(str(table))
+            expected = expected.selectExpr("id", "_metadata.file_modification_time AS modified").where("id > 2")
+            assert columns_and_rows(actual) == columns_and_rows(expected)
+            assert actual.count() == 3
 
 
 @pytest.mark.parametrize(

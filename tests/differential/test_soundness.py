@@ -41,12 +41,12 @@ def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, fol
         fold = Folder(spark)
         fold.prepare_for(lambda noted: [byte_patterns(case, predicate, noted) for predicate in evaluation.kept])
         derived = {predicate: byte_patterns(case, predicate, fold) for predicate in evaluation.kept}
-    for predicate, found in derived.items():
+    for predicate, patterns in derived.items():
         kept_lines = sorted(
             {evaluation.origins[row] for row in evaluation.kept[predicate] if evaluation.origins[row] >= 0}
         )
-        tally["with pattern"] += bool(found)
-        for pattern in found:
+        tally["with pattern"] += bool(patterns)
+        for pattern in patterns:
             about = f"seed {seed}, {source_format}: {predicate} as {pattern.label!r}, options {case.options}, "
             about += f"settings {case.settings}"
             _check_lines(case, pattern, kept_lines, about)

@@ -44,7 +44,7 @@ with connect_session(sys.stdin.readline().strip(), {}) as spark:
         asked = json.loads(line)
         answer = {}
         with temporary_settings(spark, asked["settings"]):
-            for name, reader in {"native": NATIVE, "ours": {"reader": "pushdown"}}.items():
+            for name, reader in {"expected": NATIVE, "actual": {"reader": "pushdown"}}.items():
                 try:
                     answer[name], answer["report"] = scan(spark, asked["source"], asked["query"], **reader)
                 except Exception as problem:
@@ -57,7 +57,7 @@ Ask = Callable[..., dict[str, object]]
 
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
-    """Return a function that scans a source by Spark's reader and by ours, in one session of a server."""
+    """Return a function that scans a source by both readers, in one session of a server."""
     pytest.importorskip("grpc")
     directory = tmp_path_factory.mktemp("connect")
     with run_connect_server(sys.executable, directory) as server, (directory / "client.log").open("w") as log:
@@ -84,7 +84,7 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
 def check(ask: Ask, source: dict[str, object], query: dict[str, object], **settings: str) -> dict[str, object]:
     """Assert that the rows of both readers are equal, and return the answer."""
     response = ask(source, query, **settings)
-    assert response["ours"] == response["native"], (source, query, settings)
+    assert response["actual"] == response["expected"], (source, query, settings)
     return response
 
 
@@ -98,9 +98,9 @@ def random_case(ask: Ask, source_format: SourceFormat, seed: int, path: Path, pr
     for predicate in case.predicates:
         response = ask(source, {"where": predicate}, **settings)
         # A reader may drop the row at which the predicate fails.
-        if isinstance(response["native"], str):
+        if isinstance(response["expected"], str):
             continue
-        assert response["ours"] == response["native"], (seed, predicate, case.options, settings)
+        assert response["actual"] == response["expected"], (seed, predicate, case.options, settings)
         searched += isinstance(response["report"], dict) and response["report"]["reader"] == "pushdown"
     return searched
 
@@ -132,7 +132,7 @@ def test_odd_lines_are_left_to_sparks_reader(ask: Ask, key: tuple[str, str], tmp
     path.write_bytes(odd.content)
     source = {"format": key[0], "path": [str(path)], "schema": odd.schema, "options": odd.options}
     response = check(ask, source, {"where": odd.where, "columns": odd.columns}, **odd.settings)
-    assert len(response["native"]) == odd.kept
+    assert len(response["expected"]) == odd.kept
     report = response["report"]
     assert isinstance(report, dict)
     assert odd.searched or report["reader"] == "spark", report["reason"]
@@ -170,12 +170,12 @@ def test_other_formats_are_read_by_the_server(ask: Ask, source_format: str, tmp_
     source = {"format": source_format, "path": [str(tmp_path)]}
     query = {"columns": ["id", "place.city"], "where": "kind = 'kind 3' AND place.zip > 100"}
     response = check(ask, source, query)
-    expected = [row["id"] for row in table().to_pylist() if row["kind"] == "kind 3" and row["place"]["zip"] > 100]
-    assert sorted(json.loads(row)["id"] for row in response["native"]) == expected
+    ids = [row["id"] for row in table().to_pylist() if row["kind"] == "kind 3" and row["place"]["zip"] > 100]
+    assert sorted(json.loads(row)["id"] for row in response["expected"]) == ids
     report = response["report"]
     assert (report["reader"], report["reason"]) == ("spark", "Spark Connect has no JVM gateway")
     assert [conjunct["exactness"] for conjunct in report["conjuncts"]] == ["unsupported"] * 2
-    assert (report["bytes_read"], report["files_read"], report["rows_returned"]) == (None, None, len(expected))
+    assert (report["bytes_read"], report["files_read"], report["rows_returned"]) == (None, None, len(ids))
 
 
 def test_a_header_with_the_string_of_a_predicate_is_no_row(ask: Ask, tmp_path: Path) -> None:
@@ -184,10 +184,10 @@ def test_a_header_with_the_string_of_a_predicate_is_no_row(ask: Ask, tmp_path: P
     options = {"header": "true", "comment": "#"}
     source = {"format": "csv", "path": [str(tmp_path)], "schema": "id int, kind string", "options": options}
     response = check(ask, source, {"where": "kind = 'kind'"})
-    assert len(response["native"]) == 3
+    assert len(response["expected"]) == 3
     assert response["report"]["reason"] == "the header of a file has a string of the predicate"
     response = check(ask, source, {"where": "kind = 'other'"})
-    assert len(response["native"]) == 3
+    assert len(response["expected"]) == 3
     assert (response["report"]["reader"], response["report"]["carrier"]) == ("pushdown", "jvm")
 
 
@@ -197,5 +197,5 @@ def test_partition_columns_are_left_to_spark(ask: Ask, tmp_path: Path) -> None:
         (tmp_path / f"day={day}" / "a.json").write_text('{"id": 1, "kind": "x"}\n{"id": 2, "kind": "y"}\n')
     source = {"format": "json", "path": [str(tmp_path)], "schema": "id int, kind string"}
     response = check(ask, source, {"where": "kind = 'x' AND day = 2"})
-    assert [json.loads(row) for row in response["native"]] == [{"id": 1, "kind": "x", "day": 2}]
+    assert [json.loads(row) for row in response["expected"]] == [{"id": 1, "kind": "x", "day": 2}]
     assert "partition columns" in response["report"]["reason"]

@@ -77,12 +77,13 @@ def _check(spark: SparkSession, folder: Path, source_format: str, suffix: str, f
         session = PushdownSession(spark)
         session.add_source("t", path=str(path), format=source_format, schema=SCHEMA, reader="pushdown")
         result = session.scan("t", where=WHERE)
-        ours = _answer(lambda result=result: result.run(sorted_rows))  # type: ignore[misc]
+        actual = _answer(lambda result=result: result.run(sorted_rows))  # type: ignore[misc]
         native = spark.read.format(source_format).schema(SCHEMA).load(str(path)).where(WHERE)
-        theirs = _answer(lambda native=native: sorted_rows(native))  # type: ignore[misc]
+        expected = _answer(lambda native=native: sorted_rows(native))  # type: ignore[misc]
         reader = result.report()["t"].reader
-        assert ours == theirs, f"{source_format}{suffix} by {reader}: {ours} instead of {theirs}: {damaged[:40]!r}"
-        tally["failed" if ours == FAILED else reader] += 1
+        about = f"{source_format}{suffix} by {reader}, {damaged[:40]!r}"
+        assert actual == expected, f"{about}: {actual} instead of {expected}"
+        tally["failed" if actual == FAILED else reader] += 1
     print(f"{source_format}{suffix}: {dict(tally)}", flush=True)
     return tally
 

@@ -95,11 +95,11 @@ def test_lines_that_spark_reads_differently_return_sparks_rows(spark: SparkSessi
     with apply_settings(spark, case):
         native = spark.read.schema(schema).json(str(file))
         native.createOrReplaceTempView("data")
-        theirs = spark.sql(trap.sql) if trap.sql else native.where(trap.where)
-        expected = Counter(row[0] for row in theirs.selectExpr("CAST(struct(*) AS STRING)").collect())
-        rows, report = _run_trap(spark, trap, file)
+        frame = spark.sql(trap.sql) if trap.sql else native.where(trap.where)
+        expected = Counter(row[0] for row in frame.selectExpr("CAST(struct(*) AS STRING)").collect())
+        actual, report = _run_trap(spark, trap, file)
     assert sum(expected.values()) == trap.kept
-    assert rows == expected
+    assert actual == expected
     assert (report.reader == "pushdown") is trap.searched or "decimal" in name
 
 

@@ -100,15 +100,16 @@ class FilterCase:
             for _ in range(SLICES):
                 self._check_statistics(arrow_filter, expected, about)
 
-    def _check_answers(self, arrow_filter: ArrowFilter, expected: Answers, is_exact: bool, about: str) -> None:
-        found = arrow_filter.mask(self._batch).to_pylist()
-        for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
-            is_right = ours == theirs if is_exact else ours or not theirs
-            assert is_right, f"{about} gives {ours}, Spark {theirs}, for {row_text(self._batch, arrow_filter, number)}"
+    def _check_answers(self, arrow_filter: ArrowFilter, expected_answers: Answers, is_exact: bool, about: str) -> None:
+        actual_answers = arrow_filter.mask(self._batch).to_pylist()
+        for number, (actual, expected) in enumerate(zip(actual_answers, expected_answers, strict=True)):
+            is_right = actual == expected if is_exact else actual or not expected
+            row = row_text(self._batch, arrow_filter, number)
+            assert is_right, f"{about} gives {actual}, Spark {expected}, for {row}"
         self._tally["exact"] += is_exact
         self._tally["inexact"] += not is_exact
-        self._tally["kept"] += sum(result is True for result in expected)
-        self._tally["dropped"] += sum(result is not True for result in expected)
+        self._tally["kept"] += sum(result is True for result in expected_answers)
+        self._tally["dropped"] += sum(result is not True for result in expected_answers)
 
     def _check_layouts(self, arrow_filter: ArrowFilter, about: str) -> None:
         """Assert that the results do not depend on the Arrow layout of the rows."""

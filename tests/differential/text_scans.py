@@ -107,10 +107,10 @@ class Scans:
             if classify(problem).code is not ErrorCode.UNSAFE_INPUT:
                 raise
             return {predicate: self._run(result) for predicate, result in zip(predicates, results, strict=True)}
-        found: dict[int, Rows] = {number: Counter() for number in range(len(predicates))}
+        counts: dict[int, Rows] = {number: Counter() for number in range(len(predicates))}
         for number, row in rows:
-            found[number][row] += 1
-        return {predicate: (found[n], results[n].report()["data"]) for n, predicate in enumerate(predicates)}
+            counts[number][row] += 1
+        return {predicate: (counts[n], results[n].report()["data"]) for n, predicate in enumerate(predicates)}
 
     def _run(self, result: PushdownResult) -> tuple[Rows, SourceReport]:
         rows = result.run(lambda frame: frame.selectExpr(self.row_sql).collect())
@@ -126,16 +126,18 @@ class Scans:
 def compare_readers(
     spark: SparkSession, scans: Scans, predicates: Sequence[str]
 ) -> Iterator[tuple[str, Rows, Rows, SourceReport]]:
-    """Return the rows of Spark's reader, our rows, and our report for each predicate.
+    """Return the rows of Spark's reader, the rows of the pushdown reader, and its report for each predicate.
 
     Spark evaluates a predicate with a difference again in a query of its own, which reads only its columns.
     """
     with apply_settings(spark, scans.case):
-        expected = scans.expected(spark, predicates)
-        ours = scans.run_predicates(spark, list(expected)) if expected else {}
-        for predicate, (rows, report) in ours.items():
-            theirs = expected[predicate] if rows == expected[predicate] else scans.expected_alone(spark, predicate)
-            yield predicate, theirs, rows, report
+        together = scans.expected(spark, predicates)
+        outcomes = scans.run_predicates(spark, list(together)) if together else {}
+        for predicate, (actual, report) in outcomes.items():
+            expected = together[predicate]
+            if actual != expected:
+                expected = scans.expected_alone(spark, predicate)
+            yield predicate, expected, actual, report
 
 
 def _with_results(frame: DataFrame, row_sql: str, predicates: Sequence[str]) -> DataFrame:
