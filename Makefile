@@ -48,14 +48,14 @@ SERVERS := .cache/servers/.unpacked
 CONNECTORS := .cache/connectors
 CONNECTORS_SPARK := 4.1.4
 CONNECTORS_TESTS := tests/spark_jobs/relations/test_connectors.py tests/spark_jobs/relations/test_one_query.py \
-	tests/spark_jobs/output/test_catalog_connectors.py
+	tests/spark_jobs/output/connectors
 CONNECTORS_EXTENSIONS := org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,io.delta.sql.DeltaSparkSessionExtension
 CONNECTORS_CONF = --packages $(shell paste -sd, requirements/connectors.txt) --conf spark.jars.ivy=$(CURDIR)/.cache/ivy \
 	--conf spark.sql.extensions=$(CONNECTORS_EXTENSIONS) \
 	--conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog
 
 # Spark's JDBC source with the drivers of the servers that the tests start.
-JDBC_TESTS := tests/spark_jobs/databases/test_remote_jdbc.py
+JDBC_TESTS := tests/spark_jobs/databases/test_remote_jdbc.py tests/spark_jobs/databases/test_jdbc_security.py
 JDBC_PACKAGES = $(shell paste -sd, requirements/jdbc.txt)
 JDBC = --packages $(JDBC_PACKAGES) --conf spark.jars.ivy=$(CURDIR)/.cache/ivy
 
@@ -75,7 +75,9 @@ AIRFLOW_VERSION ?= 3.1
 SPARK_VERSION ?= 4.0
 SPARK_SLICE := tests/spark_jobs/test_session.py tests/spark_jobs/test_job.py tests/differential/test_soundness.py \
 	tests/differential/test_avro.py tests/differential/test_orc.py tests/differential/test_parquet.py \
-	tests/spark_jobs/databases/test_remote_tables.py tests/spark_jobs/optimizer/test_optimizer.py \
+	tests/spark_jobs/databases/test_remote_tables.py tests/spark_jobs/databases/test_remote_values.py \
+	tests/spark_jobs/databases/test_remote_partitions.py tests/spark_jobs/databases/test_remote_errors.py \
+	tests/spark_jobs/optimizer/test_optimizer.py \
 	tests/spark_jobs/output/test_file_output.py
 AIRFLOW_SLICE := tests/airflow_pushdown/operators tests/airflow_pushdown/plugin/test_report_model.py \
 	tests/dags/test_integrity.py tests/e2e/test_dags_test.py

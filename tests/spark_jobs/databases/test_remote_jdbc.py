@@ -5,20 +5,18 @@ The nightly tests need the drivers, which `make nightly` passes to Spark. They a
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from certificates import create_authority
-from databases import CERTIFIED, HOST, Server
+from databases import Server
 from every_type import EveryType, create_tables, sqlite_file
+from jdbc_drivers import KINDS, NEEDS_DRIVERS, error_of
 from nasty_tables import mysql_table, postgres_table
 from pyspark.sql import SparkSession
+from remote_scans import rows_of
 from semantics_rows import GROUPS
 from sqlglot import exp
 
@@ -33,13 +31,11 @@ from pushdown_spark.databases.scan import RemoteScan, RemoteScanPlan
 from pushdown_spark.errors import BadSpecError, RemoteFailedError
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.error_classification import classify
-from pushdown_spark.runtime.jvm_gateway import has_class, java_class
+from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.session import PushdownSession
 
-KINDS = ("postgresql", "mariadb", "mysql", "mysql by its own driver")
 MYSQLS = KINDS[1:]
 ODD = 'select "x" -- `y`'
-NEEDS_DRIVERS = [pytest.mark.nightly, pytest.mark.usefixtures("drivers")]
 SLOW = {
     "postgresql": "SELECT seq AS i, pg_sleep(0.02)::text AS slept FROM {numbers}",
     "mysql": "SELECT seq AS i, sleep(0.02) AS slept FROM {numbers}",
@@ -49,53 +45,10 @@ MANY = (
     "CREATE TABLE many AS SELECT i AS k, ARRAY[i] AS a FROM generate_series(1, 20000) i",
     "ANALYZE many",
 )
-OWN_DRIVER = DRIVERS[Dialect.MYSQL][-1]
 WITH_TLS = {"mysql": {"sslMode": "trust"}}
 """Without it MySQL 8 has no way for a password that MariaDB's driver takes unasked."""
 OTHER_IN_SPARK = {"postgresql": {"b4", "tm", "ts"}, "mysql": {"b", "b9", "c", "tm", "ts", "tz", "yr"}}
 """Columns that Spark's own source makes another type of, or pads."""
-ENCRYPTED = {
-    "postgresql": "SELECT ssl AS used FROM pg_stat_ssl WHERE pid = pg_backend_pid()",
-    "mariadb": "SELECT variable_value > '' AS used FROM information_schema.session_status "
-    "WHERE variable_name = 'ssl_cipher'",
-    "mysql": "SELECT variable_value > '' AS used FROM performance_schema.session_status "
-    "WHERE variable_name = 'Ssl_cipher'",
-}
-SHOWING = """
-import json, sys, time, urllib.request
-from pyspark.sql import SparkSession
-from pushdown_spark.session import PushdownSession
-given = json.load(sys.stdin)
-builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "true").config("spark.ui.port", "0")
-for key, value in given["conf"].items():
-    builder = builder.config(key, value)
-spark = builder.getOrCreate()
-session = PushdownSession(spark)
-session.add_remote("source", given["connection"], table="shown", transport="jdbc")
-result = session.scan("source", where="k > 7 AND upper(s) = 'S9'")
-print("rows", result.run(lambda frame: frame.count()), result.report())
-for frame in (result.df, result.df.where("k > 8")):
-    frame.explain("extended")
-    frame.explain("formatted")
-    plans = frame._jdf.queryExecution()
-    print(plans.logical().toJSON(), plans.analyzed().toJSON(), plans.executedPlan().toJSON())
-place = f"{spark.sparkContext.uiWebUrl}/api/v1/applications/{spark.sparkContext.applicationId}"
-for page in ("environment", "jobs", "stages?details=true", "sql?details=true&planDescription=true", "executors"):
-    print(urllib.request.urlopen(f"{place}/{page}").read().decode())
-try:
-    broken = session.sql("SELECT assert_true(k < 0) FROM source")
-    broken.run(lambda frame: frame.collect())
-except Exception as problem:
-    print("raised", problem)
-spark.stop()
-"""
-
-
-@pytest.fixture(scope="module")
-def drivers(spark: SparkSession) -> None:
-    """Skip the test if a driver is not on Spark's class path."""
-    if missing := [name for names in DRIVERS.values() for name in names if not has_class(spark, name)]:
-        pytest.skip(f"{', '.join(missing)} not on Spark's class path: make nightly submits the drivers")
 
 
 @pytest.fixture
@@ -105,31 +58,10 @@ def little_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition_splits, "_MIN_JDBC_BYTES", 1 << 10)
 
 
-@pytest.fixture
-def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """Return the server of a test's database, and select the driver that reads it."""
-    kind = str(request.node.callspec.params["kind"])
-    if kind == KINDS[-1]:
-        monkeypatch.setitem(DRIVERS, Dialect.MYSQL, (OWN_DRIVER,))
-    found: Server = request.getfixturevalue(f"{kind.partition(' ')[0]}_server")
-    return found
-
-
 def scanner(spark: SparkSession, server: Server, transport: str, **table: object) -> Callable[..., PushdownResult]:
     session = PushdownSession(spark)
     session.add_remote("source", server.connection(), transport=transport, **table)
     return lambda **query: session.scan("source", **query)
-
-
-def rows_of(result: PushdownResult) -> list[dict[str, object]]:
-    return result.run(lambda frame: frame.toArrow().to_pylist())
-
-
-def error_of(read: Callable[[], object]) -> tuple[ErrorCode, str]:
-    with pytest.raises(Exception) as caught:  # noqa: PT011 -- what Spark makes of an executor's error is not ours
-        read()
-    error = classify(caught.value)
-    return error.code, error.message
 
 
 def comparable_values(row: dict[str, object]) -> list[str]:
@@ -360,123 +292,6 @@ class TestOverJdbc:
         postgresql_server.execute("DELETE FROM moments WHERE k > 10")
         assert frame.rdd.getNumPartitions() == 4
         assert frame.count() == 1000
-
-    @pytest.mark.parametrize("kind", KINDS[:-1])
-    def test_no_password_is_in_plans_pages_events_or_logs(
-        self, kind: str, server: Server, spark: SparkSession, project: Path, tmp_path: Path
-    ) -> None:
-        server.execute(
-            "DROP TABLE IF EXISTS shown",
-            "CREATE TABLE shown (k int, s varchar(9))",
-            "INSERT INTO shown VALUES (9, 's9')",
-        )
-        jars = ",".join(str(name) for name in _jars(spark))
-        conf = {
-            "spark.jars": jars,
-            "spark.eventLog.enabled": "true",
-            "spark.eventLog.compress": "false",
-            "spark.eventLog.dir": tmp_path.as_uri(),
-            "spark.log.level": "INFO",
-            "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
-        }
-        run = subprocess.run(
-            [sys.executable, "-c", SHOWING],
-            input=json.dumps({"conf": conf, "connection": server.connection()}),
-            capture_output=True,
-            text=True,
-            cwd=project,
-            check=False,
-        )
-        output = run.stdout + run.stderr
-        events = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()).decode()
-        assert run.returncode == 0, output.replace(server.password, "***")[-3000:]
-        assert "rows 1" in output
-        assert "JDBCRelation" in output
-        assert "raised" in output
-        assert "SparkListenerSQLExecutionStart" in events
-        assert not [name for name, text in (("output", output), ("events", events)) if server.password in text]
-
-
-def _jars(spark: SparkSession) -> list[str]:
-    """Return the jars of the session as files."""
-    return [name for name in str(spark.conf.get("spark.jars", "")).split(",") if name]
-
-
-class TestEncryption:
-    """TLS over JDBC."""
-
-    pytestmark = NEEDS_DRIVERS
-
-    @pytest.mark.parametrize(
-        ("kind", "mode"),
-        [
-            *((kind, mode) for kind in KINDS for mode in ("disable", "prefer", "require")),
-            *((kind, mode) for kind in KINDS[:-1] for mode in ("verify-ca", "verify-full")),
-        ],
-    )
-    def test_tls_options_over_jdbc_equal_those_over_arrow(
-        self, kind: str, mode: str, server: Server, spark: SparkSession
-    ) -> None:
-        tls = {"mode": mode, **({"ca_file": str(server.ca_file)} if mode.startswith("verify") else {})}
-        used = []
-        for transport in ("jdbc", "arrow"):
-            session = PushdownSession(spark)
-            session.add_remote(
-                "source", server.connection(tls=tls), query=ENCRYPTED[server.product], transport=transport
-            )
-            (row,) = rows_of(session.scan("source"))
-            used.append(bool(row["used"]))
-        assert used == [mode != "disable"] * 2
-
-    @pytest.mark.parametrize("kind", KINDS[:-1])
-    @pytest.mark.parametrize("transport", ["jdbc", "arrow"])
-    def test_a_server_with_an_untrusted_certificate_is_rejected(
-        self, kind: str, transport: str, server: Server, spark: SparkSession, tmp_path: Path
-    ) -> None:
-        other = tmp_path / "other.crt"
-        create_authority(other, HOST)
-        session = PushdownSession(spark)
-        tls = {"mode": "verify-ca", "ca_file": str(other)}
-        code, message = error_of(
-            lambda: (
-                session.add_remote("source", server.connection(tls=tls), query="SELECT 1 AS one", transport=transport),
-                rows_of(session.scan("source")),
-            )
-        )
-        assert code is ErrorCode.REMOTE_REFUSED
-        assert "\n" not in message
-
-    @pytest.mark.parametrize("curve", [False, True])
-    def test_a_client_certificate_is_accepted(
-        self, curve: bool, postgresql_server: Server, spark: SparkSession, tmp_path: Path
-    ) -> None:
-        certificate, key = postgresql_server.client_certificate(tmp_path, curve=curve)
-        tls = {"mode": "require", "cert_file": str(certificate), "key_file": str(key)}
-        session = PushdownSession(spark)
-        connection = postgresql_server.connection(user=CERTIFIED, password=None, tls=tls)
-        session.add_remote("source", connection, query="SELECT session_user::text AS me", transport="jdbc")
-        assert rows_of(session.scan("source")) == [{"me": CERTIFIED}]
-
-    @pytest.mark.parametrize(
-        ("kind", "tls"),
-        [
-            ("mariadb", {"mode": "require", "cert_file": "given"}),
-            ("mysql", {"mode": "require", "cert_file": "given"}),
-            (KINDS[-1], {"mode": "verify-ca"}),
-        ],
-    )
-    def test_certificate_files_that_the_driver_cannot_read_use_arrow(
-        self, kind: str, tls: dict[str, str], server: Server, spark: SparkSession, tmp_path: Path
-    ) -> None:
-        certificate, key = server.client_certificate(tmp_path)
-        files = {"cert_file": str(certificate), "key_file": str(key)} if "cert_file" in tls else {}
-        connection = server.connection(tls={**tls, **files, "ca_file": str(server.ca_file)})
-        session = PushdownSession(spark)
-        for transport in ("jdbc", "auto"):
-            session.add_remote(transport, connection, query="SELECT 1 AS one", transport=transport)
-        assert rows_of(session.scan("auto")) == [{"one": 1}]
-        with pytest.raises(BadSpecError, match=r"transport: 'jdbc' is not possible: .* does not support the given "):
-            session.scan("jdbc")
 
 
 @pytest.mark.nightly
