@@ -13,13 +13,14 @@ from pushdown_spark.expressions.conjuncts import conjuncts
 from pushdown_spark.expressions.parser import parse_predicate
 
 _FILE_METADATA = re.compile(r"\b(?:_metadata|input_file_(?:name|block_start|block_length))\b", re.IGNORECASE)
-_ROW_FUNCTIONS = (
+ROW_FUNCTIONS = (
     *("assert_true", "raise_error", "reflect", "try_reflect", "java_method"),
     *("rand", "random", "randn", "randstr", "uniform", "uuid", "shuffle"),
     *("monotonically_increasing_id", "spark_partition_id"),
 )
 """Functions with side effects on a row, and functions whose value depends on the rows before."""
-_ROW_CALL = re.compile(rf"\b(?:{'|'.join(_ROW_FUNCTIONS)})(?:[\s`]|/\*.*?\*/|--[^\n]*)*\(", re.IGNORECASE | re.DOTALL)
+_ROW_NODES = tuple(exp.FUNCTION_BY_NAME.get(name.upper(), exp.Anonymous) for name in ROW_FUNCTIONS)
+_ROW_CALL = re.compile(rf"\b(?:{'|'.join(ROW_FUNCTIONS)})(?:[\s`]|/\*.*?\*/|--[^\n]*)*\(", re.IGNORECASE | re.DOTALL)
 
 UNPARSED = "sqlglot cannot parse the predicate, so only Spark evaluates it"
 """The reason for a predicate without a tree."""
@@ -89,4 +90,16 @@ def needs_every_row(sql: str) -> bool:
     """
     # A search for substrings is much faster than a regular expression in lists of thousands of values.
     lowered = sql.lower()
-    return any(name in lowered for name in _ROW_FUNCTIONS) and _ROW_CALL.search(sql) is not None
+    return any(name in lowered for name in ROW_FUNCTIONS) and _ROW_CALL.search(sql) is not None
+
+
+def is_deterministic(node: exp.Expr) -> bool:
+    """Return whether an expression has the same value wherever it is evaluated for a row.
+
+    Functions that sqlglot does not know count as others, because they may be any function of the user.
+
+    >>> import sqlglot
+    >>> [is_deterministic(sqlglot.condition(sql)) for sql in ("abs(a) = 1", "a = uniform(0, 9)", "a = my_function(b)")]
+    [True, False, False]
+    """
+    return node.find(*_ROW_NODES, exp.Anonymous, exp.AnonymousAggFunc) is None

@@ -14,10 +14,8 @@ from enum import StrEnum
 from sqlglot import exp
 
 from pushdown_spark.expressions.conjuncts import conjuncts
+from pushdown_spark.expressions.predicate import is_deterministic
 from pushdown_spark.optimizer.sql_dialect import truncation_unit
-
-_NONDETERMINISTIC = (exp.Rand, exp.Randn, exp.Uuid, exp.Anonymous, exp.AnonymousAggFunc)
-"""Functions whose value may differ between calls. Functions that sqlglot does not know are among them."""
 
 
 class JoinKind(StrEnum):
@@ -302,17 +300,12 @@ def owner(column: exp.Expr, columns: RelationColumns) -> str | None:
     return candidates[0] if len(candidates) == 1 else None
 
 
-def is_nondeterministic(node: exp.Expr) -> bool:
-    """Return whether an expression may have another value for the same row."""
-    return node.find(*_NONDETERMINISTIC) is not None
-
-
 def conjunct_of(node: exp.Expr, columns: RelationColumns) -> Conjunct:
     """Return a condition with the relations that it refers to."""
     owners = [owner(column, columns) for column in node.find_all(exp.Column)]
     stays = (
         node.find(exp.Query, exp.Exists, exp.Window, exp.Lambda, exp.Star) is not None
-        or is_nondeterministic(node)
+        or not is_deterministic(node)
         or any(not isinstance(truncation_unit(call), exp.Literal) for call in node.find_all(exp.TimestampTrunc))
         or None in owners
     )

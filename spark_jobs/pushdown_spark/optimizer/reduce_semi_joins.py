@@ -15,6 +15,7 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
+from pushdown_spark.expressions.predicate import is_deterministic
 from pushdown_spark.optimizer.logical_plan import (
     Conjunct,
     Filter,
@@ -49,8 +50,8 @@ _MIN_KEY_RATIO = 10
 """The large side has at least this many times the keys of the small side."""
 _UNLISTED = frozenset("'\\\ufffd")
 """Characters of keys that are not listed: those that SQL escapes, and the one that replaces bytes other than UTF-8."""
-_VOLATILE = re.compile(r"Current|Local|Utc|Unix|Now|Rand|Uuid|Session|User")
-"""Prefixes of sqlglot's names of functions whose value may differ between calls."""
+_VOLATILE = re.compile(r"Current|Local|Utc|Unix|Now|Session|User")
+"""Prefixes of sqlglot's names of functions whose value depends on the time or on the session."""
 _SKIPPING_FORMATS = frozenset(
     {SourceFormat.JSON, SourceFormat.CSV, SourceFormat.AVRO, SourceFormat.ORC, SourceFormat.PARQUET}
 )
@@ -191,9 +192,8 @@ class _DynamicReduction:
 
 def _is_volatile(condition: exp.Expr) -> bool:
     """Return whether a condition may keep other rows when the query runs than while it is planned."""
-    return any(
-        isinstance(node, exp.Anonymous) or _VOLATILE.match(type(node).__name__) is not None
-        for node in condition.find_all(exp.Func)
+    return not is_deterministic(condition) or any(
+        _VOLATILE.match(type(node).__name__) is not None for node in condition.find_all(exp.Func)
     )
 
 

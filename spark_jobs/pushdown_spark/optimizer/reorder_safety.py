@@ -21,10 +21,11 @@ from sqlglot import exp
 
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.names import name_key
+from pushdown_spark.expressions.predicate import is_deterministic
 from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.optimizer.catalyst import CATALYST, Analyze, is_same_query, tree_lines
-from pushdown_spark.optimizer.logical_plan import JoinChain, is_nondeterministic
+from pushdown_spark.optimizer.logical_plan import JoinChain
 from pushdown_spark.optimizer.select_block import SelectBlock, merges_columns
 from pushdown_spark.optimizer.sql_dialect import is_typed_literal
 from pushdown_spark.optimizer.sql_reader import ParsedQuery
@@ -121,7 +122,7 @@ def check_block(block: SelectBlock, chain: JoinChain, types: ColumnTypes, *, ans
     if block.has_ambiguous_names:
         raise UnsupportedError("an unqualified name in an ON clause could refer to another relation")
     _check_stars(block)
-    if any(is_nondeterministic(conjunct.node) for conjunct in chain.conjuncts):
+    if not all(is_deterministic(conjunct.node) for conjunct in chain.conjuncts):
         raise UnsupportedError(NONDETERMINISTIC)
     if ansi and any(len(conjunct.names) > 1 and may_fail(conjunct.node, types) for conjunct in chain.conjuncts):
         raise UnsupportedError(MAY_FAIL)

@@ -6,7 +6,7 @@ import pytest
 import sqlglot
 
 from pushdown_spark.contract import Exactness
-from pushdown_spark.expressions.predicate import Predicate
+from pushdown_spark.expressions.predicate import ROW_FUNCTIONS, Predicate, is_deterministic
 from pushdown_spark.expressions.pushdown import Pushdown
 
 
@@ -52,6 +52,15 @@ def test_predicate_properties_follow_from_the_sql(
     assert predicate.needs_every_row is needs_every_row
     assert predicate.reads_file_metadata is reads_file_metadata
     assert predicate.has_backslashes is has_backslashes
+
+
+@pytest.mark.parametrize("name", ROW_FUNCTIONS)
+def test_row_functions_are_recognized_in_texts_and_trees(name: str) -> None:
+    arguments = {"randstr": "3", "uniform": "0, 9", "shuffle": "array(1, 2)"}.get(name, "")
+    predicate = Predicate.parse(f"{name}({arguments}) IS NULL")
+    assert predicate.needs_every_row
+    assert predicate.tree is not None
+    assert not is_deterministic(predicate.tree)
 
 
 def test_only_exact_outcomes_have_no_residual() -> None:

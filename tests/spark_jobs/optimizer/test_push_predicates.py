@@ -67,6 +67,11 @@ def test_predicates_reach_relations_where_the_result_stays_the_same(query: str, 
     }
 
 
+@pytest.mark.parametrize("call", ["rand()", "uniform(0, 9)", "randstr(1)", "shuffle(array(1, 2))[0]", "my_function(1)"])
+def test_conditions_with_another_value_in_each_evaluation_are_not_pushed(call: str) -> None:
+    assert push_where(f"SELECT * FROM a JOIN b ON a.k = b.k WHERE a.x = {call} AND b.y = 1") == {"b": ["b.y = 1"]}
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
