@@ -152,7 +152,6 @@ class JobRun:
                 application,
                 spec.job_of(name),
                 secrets.of_scan(name),
-                records_commit=True,
                 other_sources=[source for other, source in spec.sources.items() if other != name],
                 other_outputs=[scan.output for other, scan in spec.scans.items() if other != name],
             )

@@ -61,19 +61,14 @@ class QueryRun:
         spec: JobSpec,
         secrets: SecretValues,
         *,
-        records_commit: bool = False,
         other_sources: Iterable[AnySourceSpec] = (),
         other_outputs: Iterable[AnyOutputSpec | None] = (),
     ) -> None:
-        """With `records_commit`, a retry recognizes a committed output, until `finish` is called.
-
-        `other_sources` and `other_outputs` belong to the other scans of the job. The output must not delete them.
-        """
+        """`other_sources` and `other_outputs` belong to the other scans of the job. The output must not delete them."""
         self._application = application
         self._spark = application.spark
         self._spec = spec
         self._secrets = secrets
-        self._records_commit = records_commit
         self._other_sources = tuple(other_sources)
         self._other_outputs = tuple(other_outputs)
         self._output: Output | None = None
@@ -134,8 +129,7 @@ class QueryRun:
         sources = self._source_paths()
         if isinstance(output, CatalogOutputSpec):
             return open_catalog_output(self._spark, output, run_key, generation, sources=sources)
-        recorded = generation if self._records_commit else None
-        return open_output(self._spark, output, run_key, generation=recorded, sources=sources)
+        return open_output(self._spark, output, run_key, generation=generation, sources=sources)
 
     def _source_paths(self) -> Iterator[ReadPath]:
         """Yield the paths of the sources, with glob characters, and the directories of tables and other outputs."""

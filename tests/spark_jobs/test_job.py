@@ -160,6 +160,21 @@ def test_ignored_output_reads_nothing(tmp_path: Path, job: dict[str, Any]) -> No
     assert visible(tmp_path / "out") == []
 
 
+def test_a_retry_reports_the_output_of_an_attempt_whose_result_was_lost(tmp_path: Path, job: dict[str, Any]) -> None:
+    result_path = job["result_path"]
+    (tmp_path / "file").touch()
+    lost = command_line("run", {**job, "result_path": str(tmp_path / "file" / "result.json")}, tmp_path)
+    assert lost.returncode == 1, lost.stderr
+    written = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert command_line("run", {**job, "result_path": result_path}, tmp_path).returncode == 0
+    result = result_of(job)
+    assert (result.rows, result.output_summary.is_from_earlier_try) == (2, True)  # type: ignore[union-attr]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == written
+    again = command_line("run", job, tmp_path)
+    assert again.returncode == 1, "the job has succeeded, so another one is not its retry"
+    assert "already exists" in again.stderr
+
+
 def test_overwrite_that_would_delete_the_source_fails(tmp_path: Path, job: dict[str, Any]) -> None:
     job["output"] = {"path": str(tmp_path), "format": "json", "mode": "overwrite"}
     job["result_path"] = None

@@ -16,6 +16,7 @@ from pyspark.errors import AnalysisException
 from pushdown_spark.contract import OutputSpec
 from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.output.commit_log import CommitLog
+from pushdown_spark.output.commit_record import CommitRecord
 from pushdown_spark.output.file_target import DirectoryTarget
 from pushdown_spark.output.layout import OutputPaths
 from pushdown_spark.output.moves import staged_files
@@ -87,7 +88,7 @@ class _ReadFilesGuard:
 
 
 def open_connect_output(
-    spark: SparkSession, output: OutputSpec, run_key: str, read_files: Callable[[], Iterable[str]]
+    spark: SparkSession, output: OutputSpec, run_key: str, generation: str, read_files: Callable[[], Iterable[str]]
 ) -> ConnectFileOutput:
     """Return a new attempt of the run with this key to write an output. `read_files` returns URIs of the sources.
 
@@ -103,4 +104,5 @@ def open_connect_output(
     files = LocalFiles()
     log = CommitLog(files, paths, f"run {run_key}")
     target = DirectoryTarget(spark, output, files, paths.output)
-    return ConnectFileOutput(spark, target, paths, files, log, _ReadFilesGuard(paths.output, read_files))
+    record = CommitRecord.of(files, paths, generation, output.mode)
+    return ConnectFileOutput(spark, target, paths, files, log, _ReadFilesGuard(paths.output, read_files), record)

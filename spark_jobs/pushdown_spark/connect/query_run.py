@@ -36,7 +36,7 @@ class ConnectQueryRun(QueryRun):
     def _open_output(self, output: AnyOutputSpec) -> Output:
         if not isinstance(output, OutputSpec):
             raise _connect_error("output_table: a table cannot be written all or nothing")
-        return open_connect_output(self._spark, output, self._spec.run_key, self._read_files)
+        return open_connect_output(self._spark, output, self._spec.run_key, self._spec.generation, self._read_files)
 
     def _read_files(self) -> Iterator[str]:
         """Yield the URIs of the files that the sources read."""

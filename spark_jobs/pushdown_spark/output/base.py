@@ -66,7 +66,7 @@ class Output(ABC):
         """Delete the staged rows of this attempt, but not those of a later attempt."""
 
     def finish(self) -> None:  # noqa: B027 - most outputs have nothing to delete
-        """Delete what only a retry of the job would need, after all of its outputs were committed."""
+        """Delete what only a retry of the job would need, after its result was written."""
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -1,16 +1,20 @@
-"""The record of a commit of files, by which a retry of a job with several outputs recognizes those that it has.
+"""The record of a commit of files, by which a retry recognizes an output that is complete.
 
-Such a retry begins after some of its outputs were committed. Mode `errorifexists` would fail on them, and the task
-could never succeed. The record is a file next to the output. It is written before the commit with the names of its
-files, because the driver may end in between, and deleted when all outputs of the job are committed.
+A driver may end after its commit and before the task knows its result, and a job with several outputs may fail after
+some of them. A retry in mode `errorifexists` would fail on a committed output, and the task could never succeed. The
+record is a file next to the output. It is written before the commit with the names of its files, because the driver may
+end in between, and deleted after the result of the job is written.
 """
 
 from __future__ import annotations
 
-from pushdown_spark.contract import OutputSummary
+from pushdown_spark.contract import OutputMode, OutputSummary
 from pushdown_spark.contract.message import Message
 from pushdown_spark.output.layout import OutputPaths
 from pushdown_spark.runtime.files import Files
+
+_MODES_THAT_WRITE_ONCE = frozenset({OutputMode.ERROR_IF_EXISTS, OutputMode.IGNORE})
+"""In the other modes, a retry replaces what the earlier attempt wrote."""
 
 
 class RecordedCommit(Message):
@@ -33,6 +37,11 @@ class CommitRecord:
         self._files = files
         self._paths = paths
         self._generation = generation
+
+    @classmethod
+    def of(cls, files: Files, paths: OutputPaths, generation: str, mode: OutputMode) -> CommitRecord | None:
+        """Return the record of an output, None if its mode needs none."""
+        return cls(files, paths, generation) if mode in _MODES_THAT_WRITE_ONCE else None
 
     def find(self) -> tuple[int | None, OutputSummary] | None:
         """Return rows and summary of the commit of an earlier attempt if the output still has its files."""

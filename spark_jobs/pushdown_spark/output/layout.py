@@ -11,7 +11,7 @@ A hidden directory next to the output `sales` exists while rows are written or a
         commits/NUMBER-ATTEMPT.journal  the moves of the commit, written before the first move
         commits/NUMBER-ATTEMPT.journal.progress  the number of the current move, or that of all moves after the last one
         commits/NUMBER.heartbeat    rewritten every few seconds by the holder of the lock
-        RUN.committed               jobs with several outputs: the commit of this one, until all are committed
+        RUN.committed               the commit of the run, until the result of its job is written
 
 RUN is a hash of the key of the logical run. It is the same for all attempts of a run. ATTEMPT is random.
 """
@@ -70,7 +70,7 @@ class OutputPaths:
 
     @property
     def record(self) -> str:
-        """The file about the commit of the run, in jobs with several outputs."""
+        """The file about the commit of the run."""
         return f"{self.control}/{self.run}.committed"
 
     @property

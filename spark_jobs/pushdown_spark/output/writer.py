@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 _WHOLE = ""
 """The partition that stands for the whole output."""
-_ONCE = frozenset({OutputMode.ERROR_IF_EXISTS, OutputMode.IGNORE})
-"""Modes in which a retry must not write a committed output again."""
 
 
 class FileOutput(Output):
@@ -323,9 +321,9 @@ def open_output(
 ) -> FileOutput:
     """Return a new attempt of the run with this key to write an output.
 
-    `generation` is that of the job if it has several outputs, whose commits are recorded for a retry. `sources` are the
-    paths that the job reads. `files` is the file system, by default that of the path. A commit of another run without a
-    heartbeat for `patience` seconds is undone.
+    With the `generation` of the job, the commit is recorded for a retry. `sources` are the paths that the job reads.
+    `files` is the file system, by default that of the path. A commit of another run without a heartbeat for `patience`
+    seconds is undone.
 
     Raises BadSpecError for a path that cannot be an output, and for an unknown mode of Spark's partition overwrite.
     """
@@ -336,7 +334,7 @@ def open_output(
         raise BadSpecError(f"output.path: {output.path!r} is the root of a file system; give a directory in it")
     paths = OutputPaths.of(parent, name, run_key)
     files = files or open_files(spark, path)
-    record = CommitRecord(files, paths, generation) if generation is not None and output.mode in _ONCE else None
+    record = None if generation is None else CommitRecord.of(files, paths, generation, output.mode)
     log = CommitLog(files, paths, f"run {run_key}", patience)
     target = DirectoryTarget(spark, output, files, path)
     return FileOutput(spark, target, paths, files, log, SourceGuard(hadoop, path, sources), record)
