@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 
 from pushdown_spark.runtime.file_paths import local_path, moves_directories, one_spelling
 from pushdown_spark.runtime.files import DRAFT, FileEntry, Files
-from pushdown_spark.runtime.jvm_gateway import java_class, java_string
+from pushdown_spark.runtime.jvm_gateway import class_name, java_class, java_string
 from pushdown_spark.runtime.local_files import LocalFiles
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _CREATE_IF_ABSENT = "fs.option.create.conditional.overwrite"
 """With this option, S3A of Hadoop 3.4.2 and later creates an object only if it does not exist."""
 
+_NO_FILE_CONTEXT = "UnsupportedFileSystemException"
 _ROOT = re.compile(r"[^/]+:(//[^/]*)?")
 _GLOB_CHARACTERS = re.compile(r"([\\*?\[\]{}])")
 
@@ -144,14 +145,35 @@ class HadoopFiles:
         return True
 
     def write_text(self, path: str, text: str) -> None:
-        """Write a small UTF-8 file so that readers see the whole text or no file."""
+        """Write a small UTF-8 file so that readers see the whole text or the previous file.
+
+        File systems other than HDFS and object stores show no file for a moment.
+        """
         parent, _, name = path.rpartition("/")
         # Object stores only show complete files.
         draft = f"{parent}/.{name}{DRAFT}" if self._moves_directories else path
         _write(self._create(draft), text)
         if draft != path:
-            self.delete(path)
-            self.rename(draft, path)
+            self._replace(draft, path)
+
+    def _replace(self, source: str, target: str) -> None:
+        """Move a file to the path of another one. HDFS does that in one step."""
+        try:
+            context = java_class(self._spark, "org.apache.hadoop.fs.FileContext").getFileContext(
+                self._path(target).toUri(), self._configuration
+            )
+        except Py4JJavaError as problem:
+            if class_name(problem.java_exception) != _NO_FILE_CONTEXT:
+                raise
+            self.delete(target)
+            self.rename(source, target)
+            return
+        rename_option = java_class(self._spark, "org.apache.hadoop.fs.Options$Rename")
+        gateway = self._spark.sparkContext._gateway
+        assert gateway is not None
+        options = gateway.new_array(rename_option, 1)
+        options[0] = rename_option.OVERWRITE
+        context.rename(self._path(source), self._path(target), options)
 
     def read_text(self, path: str) -> str | None:
         """Return the content of a small file, None if it does not exist."""

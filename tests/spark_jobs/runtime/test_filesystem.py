@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from hdfs_server import run_server
 from pyspark.sql import SparkSession
 
 from pushdown_spark.runtime.file_paths import local_path
-from pushdown_spark.runtime.filesystem import HadoopFiles
+from pushdown_spark.runtime.filesystem import HadoopFiles, open_files
 
 
 @pytest.fixture
@@ -23,6 +25,36 @@ def test_write_text_replaces_the_file(files: HadoopFiles, tmp_path: Path) -> Non
     assert target.read_text(encoding="utf-8") == "zwölf"
     assert files.length(str(target)) == 6
     assert [entry.path for entry in files.files(str(tmp_path))] == [f"file:{target}"]
+
+
+@pytest.mark.nightly
+def test_write_text_replaces_a_file_of_hdfs_in_one_step(spark: SparkSession, tmp_path: Path) -> None:
+    with run_server(tmp_path) as root:
+        path = f"{root}/new directory/a file"
+        files = open_files(spark, path)
+        files.write_text(path, "0")
+
+        def write_all() -> None:
+            for number in range(100):
+                files.write_text(path, str(number))
+
+        with ThreadPoolExecutor(1) as pool:
+            writes = pool.submit(write_all)
+            missing = 0
+            while not writes.done():
+                missing += files.read_text(path) is None
+        writes.result()
+        assert missing == 0
+        assert files.read_text(path) == "99"
+        assert files.names(f"{root}/new directory") == ["a file"]
+
+
+def test_write_text_leaves_no_draft(spark: SparkSession, tmp_path: Path) -> None:
+    files = HadoopFiles(spark, moves_directories=True)
+    for text in ("first", "second"):
+        files.write_text(str(tmp_path / "file"), text)
+    assert (tmp_path / "file").read_text() == "second"
+    assert files.names(str(tmp_path)) == ["file"]
 
 
 def test_rename_to_existing_path_raises(files: HadoopFiles, tmp_path: Path) -> None:
