@@ -94,7 +94,7 @@ class RemoteScanPlan:
 
 
 @dataclass(frozen=True)
-class ReadPlan:
+class RemoteRead:
     """The plan of one read: its partitions, and the name of the snapshot that all of them read."""
 
     scan: RemoteScanPlan
@@ -109,7 +109,7 @@ class RemoteScan(Scan):
         self._spark = spark
         self._plan = plan
         self._execution = QueryExecution(spark, plan.address, plan.spec, plan.table)
-        self._next_read: ReadPlan | None = None
+        self._next_read: RemoteRead | None = None
         """The plan that `fetch_local` made for the next call of `frame`."""
         self._release_snapshot: weakref.finalize[[], RemoteScan] | None = None
         """Closes the connection that exports the snapshot."""
@@ -142,7 +142,7 @@ class RemoteScan(Scan):
         if plan is None:
             return None
         few = limit <= MAX_FEW_ROWS
-        return self._read(ReadPlan(plan, replace(_LIMITED, few=few, small=few)))
+        return self._read(RemoteRead(plan, replace(_LIMITED, few=few, small=few)))
 
     def fetch_local(self, limit: int | None) -> DataFrame | None:
         """Fetch the rows in the driver if the database expects few. None if not, or if options set the transport."""
@@ -174,44 +174,44 @@ class RemoteScan(Scan):
     def _connect(self) -> Client:
         return connect(self._plan.address, ConnectionSettings.of(self._plan.spec, few=True))
 
-    def _estimate(self, client: Client, plan: RemoteScanPlan) -> tuple[ReadPlan, bool]:
+    def _estimate(self, client: Client, plan: RemoteScanPlan) -> tuple[RemoteRead, bool]:
         """Plan the read, and return whether the driver may fetch its rows: the database expects few, and soon."""
         # While SQLite's library searches for rows, signals do not reach the driver. A LIMIT alone does not make a
         # filtered scan fast, so SQLite's query plan decides.
         is_sqlite_search = plan.table.dialect is Dialect.SQLITE and plan.predicate.conjuncts
         if plan.limit is not None and not is_sqlite_search:
-            return ReadPlan(plan, _LIMITED), True
+            return RemoteRead(plan, _LIMITED), True
         splits = indivisible_scan(plan.table, plan.spec)
         if splits is None:
             read = self._plan_splits(client)
             return read, read.splits.few
         if expects_few_rows(client, plan.table, plan.query.sql):
-            return ReadPlan(plan, splits), True
-        return _sampled_read(client, ReadPlan(plan, splits))
+            return RemoteRead(plan, splits), True
+        return _sampled_read(client, RemoteRead(plan, splits))
 
-    def _plan_read(self) -> ReadPlan:
+    def _plan_read(self) -> RemoteRead:
         """Plan the read of all rows in tasks."""
         splits = indivisible_scan(self._plan.table, self._plan.spec)
         if splits is not None:
-            return ReadPlan(self._plan, splits)
+            return RemoteRead(self._plan, splits)
         with closing(self._connect()) as client:
             return self._plan_splits(client)
 
-    def _plan_splits(self, client: Client) -> ReadPlan:
+    def _plan_splits(self, client: Client) -> RemoteRead:
         """Plan the splits. Several consistent partitions read a snapshot, whose connection stays open until `close`."""
         plan = self._plan
         self.close()
         parallelism = self._spark.sparkContext.defaultParallelism
         splits = plan_splits(client, plan.table, plan.spec, plan.query.sql, parallelism)
         if not (splits.has_several and plan.spec.consistent):
-            return ReadPlan(plan, splits)
+            return RemoteRead(plan, splits)
         exporter = self._connect()
         self._release_snapshot = weakref.finalize(self, exporter.close)
         # Splits of other databases have several partitions only with `consistent=False`.
         assert isinstance(exporter, SupportsSnapshots)
-        return ReadPlan(plan, splits, exporter.export_snapshot())
+        return RemoteRead(plan, splits, exporter.export_snapshot())
 
-    def _read(self, read: ReadPlan) -> DataFrame:
+    def _read(self, read: RemoteRead) -> DataFrame:
         """Return the rows of the partitions."""
         plan, splits, partitioning = read.scan, read.splits, read.splits.reason
         transport = plan.transport_for(is_small=splits.small)
@@ -235,7 +235,7 @@ class RemoteScan(Scan):
         return self._execution.frame(statements, plan.schema, partitioning, few=splits.few, snapshot=read.snapshot)
 
 
-def _sampled_read(client: Client, read: ReadPlan) -> tuple[ReadPlan, bool]:
+def _sampled_read(client: Client, read: RemoteRead) -> tuple[RemoteRead, bool]:
     """Plan a read again by a sample, and return whether the sample estimates that few rows pass.
 
     MySQL does not estimate conditions without an index itself.

@@ -93,7 +93,7 @@ class EntryFollower:
         self._entry.refresh()
 
 
-class FileTable(FileTarget):
+class FileTableTarget(FileTarget):
     """A table of files. The files of a commit are moved before the catalog follows."""
 
     def __init__(
@@ -346,5 +346,5 @@ def open_file_table(
     files = files or open_files(spark, location)
     paths = OutputPaths.of(parent, name, run_key)
     log = CommitLog(files, paths, f"run {run_key}", patience, EntryFollower(entry, files, paths.output))
-    target = FileTable(spark, output, entry, paths, files)
+    target = FileTableTarget(spark, output, entry, paths, files)
     return FileOutput(spark, target, paths, files, log, SourceGuard(hadoop, paths.output, sources))
