@@ -7,12 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from airflow_pushdown.hooks.spark_installation import SparkInstallation
-
-SECRET_NAME = re.compile(
-    r"secret|passw(or)?d|token|credential|access[._-]?key|account[._-]?key\b|api[._-]?key|private[._-]?key",
-    re.IGNORECASE,
-)
-"""Names that suggest a credential. Spark redacts similar names."""
+from pushdown_spark.secret_text import SECRET_NAME
 
 _URL_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 _AIRFLOW_PREFIX = "AIRFLOW_"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from airflow_pushdown.hooks.environment import SECRET_NAME
+from pushdown_spark.secret_text import SECRET_NAME
 
 _ASSIGNMENT = re.compile(r"^(?P<key>[^=\s]+)=")
 _OPTION = "--properties-file"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import re
 import signal
 import sys
 import time
@@ -37,6 +36,7 @@ from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class
 from pushdown_spark.runtime.parent_watch import watch_parent
 from pushdown_spark.runtime.progress_thread import publish_progress
 from pushdown_spark.runtime.spark_connect import connect_session
+from pushdown_spark.secret_text import SECRET_NAME, redact
 
 if TYPE_CHECKING:
     from pushdown_spark.query_run import QueryRun
@@ -52,7 +52,6 @@ _QUIET = {
 
 _STREAMING_SINK = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSink"
 """The class that looks for metadata of streaming queries. For a glob, it logs a warning with a stack trace."""
-_SECRET_KEY = re.compile(r"secret|passw|token|credential|(access|account|private)[._-]?key", re.IGNORECASE)
 
 
 class JobRun:
@@ -80,7 +79,7 @@ class JobRun:
                 with publish_progress(self._progress, lambda progress: self._publish(spark, progress)):
                     result = self._run(spark)
             except BaseException as exc:
-                result = self._result(self._error(exc))
+                result = self._result(self.error_of(exc))
             # Spark is still running, because the result may go to a file system of Hadoop.
             if self._spec.result_path is not None:
                 write_result(self._spec.result_path, result, self._path)
@@ -167,7 +166,7 @@ class JobRun:
             try:
                 rows = run.run()
             except BaseException as exc:
-                error = self._error(exc)
+                error = self.error_of(exc)
                 if not isinstance(exc, Exception) or error.code is ErrorCode.DRIVER_KILLED:
                     self._reports[name] = run.report(rows, time.monotonic() - started, error)
                     return self._result(error)
@@ -215,8 +214,8 @@ class JobRun:
         sources, joins = (runs[""].sources, runs[""].joins) if runs else ({}, ())
         return result.model_copy(update={**dict(report), "seconds": result.seconds, "sources": sources, "joins": joins})
 
-    def _error(self, exc: BaseException) -> JobError:
-        """Return an exception as the error of a result."""
+    def error_of(self, exc: BaseException) -> JobError:
+        """Return an exception as an error without credentials."""
         return _without_secrets(classify(exc), self._secrets)
 
 
@@ -245,9 +244,13 @@ def run(spec_path: str, result_path: str | None = None, *, is_claiming: bool = F
         spec = parse_spec(text, spec_path)
         if result_path not in (None, spec.result_path):
             raise replaced_driver_error(str(result_path))
-        result = JobRun(spec, text, spec_path).execute()
+        job = JobRun(spec, text, spec_path)
     except BaseException as exc:
         return _fail(classify(exc))
+    try:
+        result = job.execute()
+    except BaseException as exc:
+        return _fail(job.error_of(exc))
     if spec.result_path is None:
         print(render_text(result))
     return 0 if result.error is None else _fail(result.error)
@@ -258,10 +261,13 @@ def explain(spec_path: str) -> int:
     try:
         text = read_text("--spec", spec_path)
         job = JobRun(parse_spec(text, spec_path), text)
+    except BaseException as exc:
+        return _fail(classify(exc))
+    try:
         with job.session(keep_secrets=True) as spark:
             print(job.explain(spark))
     except BaseException as exc:
-        return _fail(classify(exc))
+        return _fail(job.error_of(exc))
     return 0
 
 
@@ -301,15 +307,9 @@ def error_of_scans(scans: Collection[str], reports: Mapping[str, ScanReport]) ->
 
 def _without_secrets(error: JobError, secrets: SecretValues) -> JobError:
     """Return an error without credentials, which a library may have put into a message."""
-    message, traceback = error.message, error.traceback
-    values = list(secrets.passwords)
-    for key, value in secrets.hadoop.items():
-        if value and _SECRET_KEY.search(key):
-            values.append(value)
-    for value in values:
-        message = message.replace(value, "***")
-        traceback = traceback.replace(value, "***") if traceback is not None else None
-    return error.model_copy(update={"message": message, "traceback": traceback})
+    values = [*secrets.passwords, *(value for key, value in secrets.hadoop.items() if SECRET_NAME.search(key))]
+    traceback = None if error.traceback is None else redact(error.traceback, values)
+    return error.model_copy(update={"message": redact(error.message, values), "traceback": traceback})
 
 
 def _fail(error: JobError) -> int:

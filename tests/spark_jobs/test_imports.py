@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SPARK = ROOT / "spark_jobs" / "pushdown_spark"
 LAYERS = (
-    {"errors"},
+    {"errors", "secret_text"},
     {"contract"},
     {"expressions"},
     {"projection"},

@@ -131,6 +131,15 @@ def test_explain_keeps_the_secrets_and_runs_nothing(tmp_path: Path, job: dict[st
     assert visible(tmp_path) == ["in", "secrets.json", "spec.json"]
 
 
+def test_the_error_of_explain_has_no_secrets(tmp_path: Path, job: dict[str, Any]) -> None:
+    with_secrets(job, tmp_path)
+    job["query"]["columns"] = [f"`{SECRET}`"]
+    done = command_line("explain", job, tmp_path)
+    assert done.returncode == 1
+    assert "columns: there is no column '***'" in done.stderr
+    assert SECRET not in done.stdout + done.stderr
+
+
 @pytest.mark.skipif(pyspark_version.startswith("4.0."), reason="Spark 4.0 logs this warning itself")
 def test_glob_logs_no_warning(tmp_path: Path, job: dict[str, Any]) -> None:
     job["sources"]["events"]["path"] = [str(tmp_path / "in" / "*.json")]

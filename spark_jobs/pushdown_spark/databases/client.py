@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import pyarrow as pa
 
 from pushdown_spark.errors import BadSpecError
+from pushdown_spark.secret_text import redact_line
 
 if TYPE_CHECKING:
     from pushdown_spark.contract import DatabaseKind, RemoteConnection, RemoteSourceSpec
@@ -68,8 +69,7 @@ class DatabaseAddress:
 
     def without_secrets(self, text: str) -> str:
         """Return a text as one line, with the password replaced if a driver quoted it."""
-        line = " ".join(text.split())
-        return line.replace(self.password, "***") if self.password else line
+        return redact_line(text, (self.password or "",))
 
 
 @dataclass(frozen=True)

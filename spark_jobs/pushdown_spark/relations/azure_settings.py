@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations.object_store import StoreSettings, check_keys, redact
+from pushdown_spark.relations.object_store import StoreSettings, check_keys
+from pushdown_spark.secret_text import redact_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,7 +106,7 @@ class AzureSettings(StoreSettings):
     def redact(self, text: str) -> str:
         """Return the message of a library on one line, with `***` for each secret and for signatures of requests."""
         secrets = (self.key or "", self.sas_token or "", self.principal.client_secret if self.principal else "")
-        return _SIGNATURE.sub(r"\1***", redact(text, secrets))
+        return _SIGNATURE.sub(r"\1***", redact_line(text, secrets))
 
     def object_path(self, bucket: str, key: str) -> str:
         """Return the path of an object, whose bucket is the container and the account."""

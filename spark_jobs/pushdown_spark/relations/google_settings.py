@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations.object_store import StoreSettings, check_keys, redact
+from pushdown_spark.relations.object_store import StoreSettings, check_keys
+from pushdown_spark.secret_text import redact_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +71,7 @@ class GoogleSettings(StoreSettings):
 
     def redact(self, text: str) -> str:
         """Return the message of a library on one line. The settings have no secrets."""
-        return redact(text, ())
+        return redact_line(text, ())
 
     def version(self, file: pa.NativeFile) -> bytes:
         """Return the generation of an open object. Raises OSError for an object that the store would decompress."""

@@ -53,13 +53,6 @@ class StoreSettings(ABC):
         return tag + b" %d" % file.size()
 
 
-def redact(text: str, secrets: tuple[str, ...]) -> str:
-    """Return a string on one line, with `***` for each secret. Empty secrets are ignored."""
-    for secret in filter(None, secrets):
-        text = text.replace(secret, "***")
-    return " ".join(text.split())
-
-
 def check_keys(
     prefix: str,
     entries: Mapping[str, str],

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations.object_store import StoreSettings, check_keys, redact
+from pushdown_spark.relations.object_store import StoreSettings, check_keys
+from pushdown_spark.secret_text import redact_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -176,7 +177,7 @@ class S3Settings(StoreSettings):
         """Return the message of a library on one line, with `***` for each secret."""
         keys, proxy = self.keys, self.proxy
         secrets = (keys.token, keys.secret_key, keys.access_key) if keys else ()
-        return redact(text, (*secrets, proxy.password if proxy else ""))
+        return redact_line(text, (*secrets, proxy.password if proxy else ""))
 
 
 def s3_settings(entries: Mapping[str, str], bucket: str, environment: Callable[[str], str | None]) -> S3Settings:
