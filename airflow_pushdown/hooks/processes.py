@@ -7,6 +7,7 @@ waits for the end of a pipe that only the task holds open, then ends the session
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -21,6 +22,8 @@ from typing import BinaryIO
 
 import psutil  # type: ignore[import-untyped]
 
+log = logging.getLogger(__name__)
+
 TERM_GRACE_SECONDS = 3.0
 """The time that a killed job has to stop. Airflow's supervisor kills the task 5 seconds after its SIGTERM."""
 
@@ -32,6 +35,9 @@ DRIVER_PROGRAM = "job.py"
 
 _DRIVER_SHARE = 0.7
 """The share of the grace time for the driver, before the other processes get a signal."""
+
+_KILL_SECONDS = 30.0
+"""The time that processes have to end after SIGKILL. One that waits for a lost file system ends when the wait does."""
 
 _POLL_SECONDS = 0.05
 _DISMISSAL = "done"
@@ -56,7 +62,14 @@ def end_session(session: int, grace_seconds: float) -> None:
     if wait_for_end(session, deadline - time.monotonic()):
         return
     # Repeated, because a process may fork before it is killed.
+    deadline = time.monotonic() + _KILL_SECONDS
     while members := session_members(session):
+        if time.monotonic() > deadline:
+            numbers = ", ".join(map(str, members))
+            log.warning(
+                "Processes %s of the job do not end after SIGKILL; end them on %s", numbers, os.uname().nodename
+            )
+            return
         _signal_all(members, signal.SIGKILL)
         time.sleep(_POLL_SECONDS)
 
@@ -221,12 +234,10 @@ def _is_zombie(pid: int) -> bool:
 
 
 def _signal_all(pids: Sequence[int], number: signal.Signals) -> None:
-    """Send a signal to each process that is still running."""
+    """Send a signal to each process that is still running and belongs to this user."""
     for pid in pids:
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
-        except ProcessLookupError:
-            continue
 
 
 if __name__ == "__main__":

@@ -63,7 +63,10 @@ def naming_parameters(names: Mapping[str, str]) -> Iterator[None]:
             location = details["loc"]
             head = str(location[0]) if location else ""
             parameter = ".".join([names.get(head, head), *map(str, location[1:])])
-            message = details["msg"].removeprefix("Value error, ").replace("tuple", "list").replace("Tuple", "List")
+            message = details["msg"].removeprefix("Value error, ")
+            if details["type"] != "value_error":
+                # Pydantic's own words. Messages of the specs may quote the user's.
+                message = message.replace("tuple", "list").replace("Tuple", "List")
             # The message of a model validator already names its parameters.
             name = f"{parameter.lstrip('.')}: " if parameter.strip(".") else ""
             lines.append(f"{name}{message}{input_note(details['input'])}")

@@ -53,6 +53,16 @@ time.sleep(600)
 """
 
 
+# A user without rights who ends a session.
+POWERLESS = """
+import os, sys
+from airflow_pushdown.hooks import processes
+processes._KILL_SECONDS = 0.2
+os.setuid(65534)
+processes.end_session(int(sys.argv[1]), 0.1)
+"""
+
+
 # A task that runs the job above with a private directory, prints its session, and waits for it.
 TASK = """
 import os, sys
@@ -108,6 +118,16 @@ def test_a_kill_ends_processes_in_other_groups_and_with_signal_handlers(stubborn
     assert session_members(stubborn.session) == []
     assert list(lines) == []
     assert stubborn.wait() == -signal.SIGKILL
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process that the test must not end")
+def test_a_process_that_cannot_be_ended_is_reported() -> None:
+    job = start("import time; print('ready', flush=True); time.sleep(600)")
+    next(job.lines())
+    ended = subprocess.run([sys.executable, "-c", POWERLESS, str(job.session)], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert f"Processes {job.session} of the job do not end after SIGKILL" in ended.stderr
+    job.kill()
 
 
 def test_a_process_that_ends_on_sigterm_gets_no_sigkill() -> None:

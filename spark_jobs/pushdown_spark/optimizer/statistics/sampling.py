@@ -17,6 +17,7 @@ from pyspark.sql.types import DataType, StructType
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.expressions.arrow_types import utc_arrow_type
+from pushdown_spark.expressions.session_settings import is_option_on
 from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.optimizer.statistics.distinct_values import estimate_distinct
 from pushdown_spark.relations.listing import Compression, InputFile
@@ -132,7 +133,7 @@ def sample_files(
                 sample = _sample_columnar([_OrcFile(file) for file in sampled_files], files, names)
             case SourceFormat.CSV:
                 parse_csv = partial(_csv, schema=schema, columns=names, options=options)
-                sample = _sample_text(files, parse_csv, has_header="header" in options)
+                sample = _sample_text(files, parse_csv, has_header=is_option_on(options, "header"))
             case SourceFormat.JSON:
                 sample = _sample_text(files, partial(_json, schema=schema, columns=names))
             case _:

@@ -49,3 +49,13 @@ def test_bounds_need_statistics_in_all_row_groups_and_files(tmp_path: Path) -> N
 def test_bounds_are_not_read_from_too_many_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "_MAX_CHUNK_STATISTICS", 19)
     assert sample(write_file(tmp_path / "f", range(10), 1)).bounds == {}
+
+
+@pytest.mark.parametrize("header", ["true", "false", None])
+def test_only_a_header_is_left_out_of_a_sample_of_csv(tmp_path: Path, header: str | None) -> None:
+    first = "Day,v" if header == "true" else "0,7"
+    (tmp_path / "f.csv").write_text("\n".join([first, *(f"{day},7" for day in range(1, 100)), ""]))
+    file = InputFile((tmp_path / "f.csv").as_uri(), str(tmp_path / "f.csv"), (tmp_path / "f.csv").stat().st_size)
+    options = {} if header is None else {"header": header}
+    rows = sample_files([file], SourceFormat.CSV, SCHEMA, options, ["Day", "v"]).table
+    assert rows["Day"].to_pylist() == list(range(1 if header == "true" else 0, 100))
