@@ -137,6 +137,7 @@ def test_scans_have_the_interval_of_the_run() -> None:
             "scans.orders.output: it is for files",
         ),
         ({"o/1": {"path": "/in", "format": "json"}}, "scans: 'o/1' cannot be the name of a scan"),
+        ({"a tuple": {"path": "/in", "format": "json"}}, "scans: 'a tuple' cannot be the name of a scan"),
         (
             {name: {"path": f"/in/{name}", "format": "json", "output": "/out"} for name in ("a", "b")},
             "scans: 'a' and 'b' write to one output (/out)",
