@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,9 +25,7 @@ from pushdown_spark.contract import (
     SecretValues,
     TableSourceSpec,
 )
-
-_RENAMED = re.compile(r"^(?P<path>.+?)\s+AS\s+(?P<name>\S+)$", re.IGNORECASE | re.DOTALL)
-_LAST_MEMBER = re.compile(r"(\w+)\W*$")
+from pushdown_spark.projection.paths import parse_paths, render_steps
 
 
 @dataclass(frozen=True)
@@ -66,8 +63,10 @@ def column_origins(query: QuerySpec, columns: Mapping[str, Iterable[str]]) -> di
     if query.sql is not None:
         return _origins_in_sql(query.sql)
     source = query.source or ""
-    requested = tuple(columns.get(source, ())) if query.columns is None else query.columns
-    return {_output_name(path): (Origin(source, _path(path)),) for path in requested if "*" not in path}
+    if query.columns is None:
+        return {name: (Origin(source, name),) for name in columns.get(source, ())}
+    paths = [path for path in parse_paths(query.columns) if not path.is_wildcard]
+    return {path.output_name: (Origin(source, render_steps(path.steps)),) for path in paths}
 
 
 def _origins_in_sql(sql: str) -> dict[str, tuple[Origin, ...]]:
@@ -79,20 +78,6 @@ def _origins_in_sql(sql: str) -> dict[str, tuple[Origin, ...]]:
         column.descendant.name: tuple(Origin(c.origin.name, c.name) for c in column.lineage if c.origin is not None)
         for column in parsed.column_lineage
     }
-
-
-def _path(column: str) -> str:
-    match = _RENAMED.match(column.strip())
-    return match["path"] if match else column.strip()
-
-
-def _output_name(column: str) -> str:
-    """Return the output name of an entry of `columns`: its alias, otherwise its last member."""
-    match = _RENAMED.match(column.strip())
-    if match:
-        return match["name"]
-    member = _LAST_MEMBER.search(column.partition("(")[0])
-    return member[1] if member and "[" not in column else column.strip()
 
 
 def _datasets(spec: JobSpec, name: str, connections: Mapping[str, RemoteConnection]) -> tuple[Dataset, ...]:

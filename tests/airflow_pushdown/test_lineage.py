@@ -89,6 +89,10 @@ def test_the_dataset_name_of_a_table_has_no_user() -> None:
                 "m": "s.m(a, b)",
             },
         ),
+        (
+            QuerySpec(source="s", columns=("price AS `unit price`", "`a.b`", "`x y`.z", "*")),
+            {"unit price": "s.price", "a.b": "s.`a.b`", "z": "s.`x y`.z"},
+        ),
         (QuerySpec(source="s"), {"a": "s.a", "b": "s.b"}),
         (
             QuerySpec(

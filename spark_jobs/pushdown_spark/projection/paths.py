@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from pyspark.sql import types as t
+from typing import TYPE_CHECKING
 
 from pushdown_spark.errors import BadSpecError
+
+if TYPE_CHECKING:
+    from pyspark.sql import types as t
 
 _MAX_POSITION = 2**31 - 1
 _NAME = re.compile(r"[^\s.,*`()\[\]]+")
@@ -70,6 +72,15 @@ class ColumnPath:
         return isinstance(self.steps[0], Star)
 
     @property
+    def output_name(self) -> str:
+        """The name of the output: the alias, the last member, or the path if it selects elements or entries."""
+        if self.alias is not None:
+            return self.alias
+        names = [step.name for step in self.steps if isinstance(step, Member)]
+        selects = any(isinstance(step, Elements | Entry) for step in self.steps)
+        return render_steps(self.steps) if selects or not names else names[-1]
+
+    @property
     def head(self) -> str:
         """The name of the first step, empty for the wildcard."""
         first = self.steps[0]
@@ -92,6 +103,9 @@ def quote_name(name: str) -> str:
 
 def sql_type(kind: t.DataType) -> str:
     """Return a type as Spark DDL, with names in backticks and independent of `spark.sql.timestampType`."""
+    # Imported here because the Airflow side parses paths without pyspark.
+    from pyspark.sql import types as t
+
     match kind:
         case t.StructType():
             return f"struct<{', '.join(f'{quote_name(f.name)}: {sql_type(f.dataType)}' for f in kind.fields)}>"
