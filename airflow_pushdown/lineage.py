@@ -25,7 +25,7 @@ from pushdown_spark.contract import (
     SecretValues,
     TableSourceSpec,
 )
-from pushdown_spark.projection.paths import parse_paths, render_steps
+from pushdown_spark.projection.paths import output_names, parse_paths, render_steps
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ def column_origins(query: QuerySpec, columns: Mapping[str, Iterable[str]]) -> di
     if query.columns is None:
         return {name: (Origin(source, name),) for name in columns.get(source, ())}
     paths = [path for path in parse_paths(query.columns) if not path.is_wildcard]
-    return {path.output_name: (Origin(source, render_steps(path.steps)),) for path in paths}
+    names = output_names(paths, str.lower)
+    return {name: (Origin(source, render_steps(path.steps)),) for name, path in zip(names, paths, strict=True)}
 
 
 def _origins_in_sql(sql: str) -> dict[str, tuple[Origin, ...]]:

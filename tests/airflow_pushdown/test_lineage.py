@@ -90,8 +90,14 @@ def test_the_dataset_name_of_a_table_has_no_user() -> None:
             },
         ),
         (
-            QuerySpec(source="s", columns=("price AS `unit price`", "`a.b`", "`x y`.z", "*")),
-            {"unit price": "s.price", "a.b": "s.`a.b`", "z": "s.`x y`.z"},
+            QuerySpec(source="s", columns=("price AS `unit price`", "`a.b`", "`x y`.z", "*", "from.city", "to.City")),
+            {
+                "unit price": "s.price",
+                "a.b": "s.`a.b`",
+                "z": "s.`x y`.z",
+                "from.city": "s.from.city",
+                "to.City": "s.to.City",
+            },
         ),
         (QuerySpec(source="s"), {"a": "s.a", "b": "s.b"}),
         (

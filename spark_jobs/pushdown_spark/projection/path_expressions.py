@@ -28,7 +28,7 @@ from pushdown_spark.projection.paths import (
     Member,
     Step,
     quote_name,
-    render_steps,
+    short_name,
     sql_text,
 )
 
@@ -188,24 +188,3 @@ class PathCompiler:
 
 def _one_or_array(collection: str, values: Sequence[str]) -> str:
     return values[0] if len(values) == 1 else f"if({collection} IS NULL, NULL, array({', '.join(values)}))"
-
-
-def short_name(path: ColumnPath) -> str:
-    """Return the name of an output: the alias, else as in Spark the last member with the selectors after it."""
-    if path.alias is not None:
-        return path.alias
-    last = max(at for at, step in enumerate(path.steps) if isinstance(step, Member))
-    return full_name(ColumnPath(path.steps[last:]))
-
-
-def full_name(path: ColumnPath) -> str:
-    """Return the whole path as a name, for outputs with the same short name."""
-    if path.alias is not None:
-        return path.alias
-    text = ""
-    for step in path.steps:
-        if isinstance(step, Member):
-            text += f".{step.name}" if text else step.name
-        elif isinstance(step, Elements | Entry):
-            text += render_steps([step])
-    return text

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -72,15 +73,6 @@ class ColumnPath:
         return isinstance(self.steps[0], Star)
 
     @property
-    def output_name(self) -> str:
-        """The name of the output: the alias, the last member, or the path if it selects elements or entries."""
-        if self.alias is not None:
-            return self.alias
-        names = [step.name for step in self.steps if isinstance(step, Member)]
-        selects = any(isinstance(step, Elements | Entry) for step in self.steps)
-        return render_steps(self.steps) if selects or not names else names[-1]
-
-    @property
     def head(self) -> str:
         """The name of the first step, empty for the wildcard."""
         first = self.steps[0]
@@ -146,6 +138,34 @@ def render_steps(steps: Sequence[Step]) -> str:
 def _quoted_key(key: str) -> str:
     escaped = key.replace("'", "''")
     return f"'{escaped}'"
+
+
+def short_name(path: ColumnPath) -> str:
+    """Return the name of an output: the alias, else as in Spark the last member with the selectors after it."""
+    if path.alias is not None:
+        return path.alias
+    last = max(at for at, step in enumerate(path.steps) if isinstance(step, Member))
+    return _full_name(ColumnPath(path.steps[last:]))
+
+
+def _full_name(path: ColumnPath) -> str:
+    """Return the whole path as a name, for outputs with the same short name."""
+    if path.alias is not None:
+        return path.alias
+    text = ""
+    for step in path.steps:
+        if isinstance(step, Member):
+            text += f".{step.name}" if text else step.name
+        elif isinstance(step, Elements | Entry):
+            text += render_steps([step])
+    return text
+
+
+def output_names(paths: Sequence[ColumnPath], key: Callable[[str], str]) -> list[str]:
+    """Return the names of outputs, as Spark would name them. Those with the same `key` get their whole path as name."""
+    names = list(map(short_name, paths))
+    counts = Counter(map(key, names))
+    return [name if counts[key(name)] == 1 else _full_name(path) for name, path in zip(names, paths, strict=True)]
 
 
 def parse_path(text: str) -> ColumnPath:

@@ -12,9 +12,17 @@ from pyspark.sql.types import ArrayType, DataType, StringType, StructType
 from pushdown_spark.errors import BadSpecError, KindMismatchError
 from pushdown_spark.expressions.names import name_key
 from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog, ImplicitColumn
-from pushdown_spark.projection.path_expressions import PathCompiler, PathContext, PathExpression, full_name, short_name
+from pushdown_spark.projection.path_expressions import PathCompiler, PathContext, PathExpression
 from pushdown_spark.projection.path_tree import ProjectionTree, merge_paths
-from pushdown_spark.projection.paths import ColumnPath, Elements, Member, parse_paths, quote_name, sql_type
+from pushdown_spark.projection.paths import (
+    ColumnPath,
+    Elements,
+    Member,
+    output_names,
+    parse_paths,
+    quote_name,
+    sql_type,
+)
 
 FIELDS_COLUMN = "columns"
 """The array of the fields of a line, in CSV files without a header and without a declared schema."""
@@ -213,13 +221,8 @@ class _Resolver:
         return _Draft(path, ColumnKind.TABLE if required else ColumnKind.NULL, value, required)
 
     def _assign_names(self, drafts: Sequence[_Draft]) -> tuple[OutputColumn, ...]:
-        """Name the outputs as Spark would. Outputs with the same name get their whole path as the name."""
-        short = [short_name(draft.path) for draft in drafts]
-        counts = Counter(map(self._key, short))
-        names = [
-            name if counts[self._key(name)] == 1 else full_name(draft.path)
-            for name, draft in zip(short, drafts, strict=True)
-        ]
+        """Name the outputs. Raises BadSpecError if two have one name."""
+        names = output_names([draft.path for draft in drafts], self._key)
         for name, count in Counter(map(self._key, names)).items():
             if count > 1:
                 duplicates = [str(d.path) for d, n in zip(drafts, names, strict=True) if self._key(n) == name]
