@@ -74,7 +74,7 @@ OLDER_AIRFLOW := 3.1 3.2
 AIRFLOW_VERSION ?= 3.1
 SPARK_VERSION ?= 4.0
 SPARK_SLICE := tests/spark_jobs/test_session.py tests/spark_jobs/test_job.py tests/differential/test_soundness.py \
-	tests/differential/test_avro.py tests/differential/test_orc.py tests/differential/test_parquet.py \
+	tests/differential/test_columnar_readers.py \
 	tests/spark_jobs/databases/test_remote_tables.py tests/spark_jobs/databases/test_remote_values.py \
 	tests/spark_jobs/databases/test_remote_partitions.py tests/spark_jobs/databases/test_remote_errors.py \
 	tests/spark_jobs/optimizer/test_optimizer.py \

@@ -9,31 +9,31 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Generic
 
 import pyarrow as pa
-from folder import Folder
+from bisection import split_failures
+from constant_cache import ConstantCache
 from hypothesis import given, settings
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from random_predicates import leaves
 from seeds import BATCHES, SEEDS
 from session_settings import pushdown_off
+from spark_rows import SPARK_ERRORS
+from tally import Tally
 from typed_rows import random_predicate
 
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.binder import bind
-from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.parser import parse_predicate
-from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.scan_task import FileScanTask, Metrics, sum_metrics
 from pushdown_spark.relations.listing import InputFile, local_files
@@ -44,35 +44,8 @@ PREDICATES = 60
 Row = tuple[str, ...]
 
 
-@dataclass
-class ScanTally(Generic[Metrics]):
-    """The numbers of comparisons, so that the test notices if nothing is compared.
-
-    - `scans`: scans of one predicate by tasks; `exact`: those with an exact filter; `kept`: their rows.
-    - `given_up`: scans that our reader left to Spark's; `left_to_spark`: predicates that it does not evaluate.
-    - `session_scans`: scans in a session; `pushdown_session_scans`: those that our reader ran.
-    """
-
-    counts: Metrics
-    scans: int = 0
-    exact: int = 0
-    kept: int = 0
-    given_up: int = 0
-    left_to_spark: int = 0
-    session_scans: int = 0
-    pushdown_session_scans: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
-
-    def assert_compared(self) -> None:
-        """Fail unless the pushdown reader ran most scans, most filters were exact, and many rows passed."""
-        assert self.scans > self.given_up + self.left_to_spark, self
-        assert self.exact > self.scans * 0.7, self
-        assert self.kept > 10 * self.scans, self
-        assert self.pushdown_session_scans > 0, self
-
-
 @dataclass(frozen=True)
-class Case:
+class ColumnarCase:
     """A directory of files and Spark's results.
 
     These are the values of each column as strings, and the result of each predicate.
@@ -83,7 +56,7 @@ class Case:
     schema: t.StructType
     columns: dict[str, list[str]]
     results: dict[str, list[bool | None]]
-    folder: Folder
+    constants: ConstantCache
     about: str
 
     def expected(self, predicate: str, names: Sequence[str]) -> Counter[Row]:
@@ -115,29 +88,9 @@ def count_rows(table: pa.Table) -> Counter[Row]:
     return Counter(zip(*as_strings(table).values(), strict=True))
 
 
-def select_predicates(frame: DataFrame, names: list[str], predicates: list[str]) -> pa.Table | None:
-    """Return columns, and predicates as columns. None if Spark fails."""
-    items = [*names, *(f"({text}) AS `{text.replace('`', '``')}`" for text in predicates)]
-    try:
-        return frame.selectExpr(*items).toArrow()
-    except (PySparkException, Py4JJavaError):
-        return None
-
-
-def evaluate_predicates(
-    frame: DataFrame, names: list[str], predicates: list[str]
-) -> dict[str, list[bool | None]] | None:
-    """Return Spark's results without the predicates that raise. None if the columns cannot be read."""
-    table = select_predicates(frame, names, predicates)
-    if table is not None:
-        return {text: table[text].to_pylist() for text in predicates}
-    if not predicates:
-        return None
-    half = len(predicates) // 2
-    if not half:
-        return {} if select_predicates(frame, names, []) is not None else None
-    halves = [evaluate_predicates(frame, names, part) for part in (predicates[:half], predicates[half:])]
-    return None if None in halves else {text: found for part in halves for text, found in (part or {}).items()}
+def select_predicates(frame: DataFrame, names: Sequence[str], predicates: Sequence[str]) -> pa.Table:
+    """Return columns, and predicates as columns."""
+    return frame.selectExpr(*names, *(f"({text}) AS `{text.replace('`', '``')}`" for text in predicates)).toArrow()
 
 
 def predicates_over(rng: random.Random, table: t.StructType) -> list[str]:
@@ -156,75 +109,18 @@ def case_over(
     directory: Path,
     about: str,
     source_format: str,
-) -> Case | None:
+) -> ColumnarCase | None:
     """Return Spark's rows of a DataFrame and its results without pushdown, None if its own reader fails."""
     names, predicates = schema.fieldNames(), predicates_over(rng, schema)
     with pushdown_off(frame.sparkSession, source_format):
-        # One query is usually enough. Several are needed if a predicate raises or the files cannot be read.
-        rows = select_predicates(frame, names, predicates)
-        results = None if rows is None else {text: rows[text].to_pylist() for text in predicates}
-        if rows is None:
-            rows = select_predicates(frame, names, [])
-            results = None if rows is None else evaluate_predicates(frame, names, predicates)
-    if rows is None or results is None:
-        return None
+        try:
+            tables, _ = split_failures(predicates, partial(select_predicates, frame, names), SPARK_ERRORS)
+        except SPARK_ERRORS:
+            return None
+    columns = as_strings(tables[0].select(names))
+    results = {text: table[text].to_pylist() for table in tables for text in table.column_names[len(names) :]}
     spark = frame.sparkSession
-    return Case(spark, directory, schema, as_strings(rows.select(names)), results, Folder(spark), about)
-
-
-CheckScan = Callable[[str, Pushdown[Node]], None]
-"""Checks one predicate, given as text and as it is bound."""
-
-
-def check_scans(case: Case, tally: ScanTally[Metrics], check_scan: CheckScan) -> None:
-    """Check each predicate that can be evaluated over columns."""
-    parsed = {text: parse_predicate(text) for text in case.results}
-    case.folder.prepare([predicate for predicate in parsed.values() if predicate is not None], case.schema)
-    for text, predicate in parsed.items():
-        assert predicate is not None, text
-        bound = bind(predicate, Scope(case.schema, fold=case.folder, plain_strings="\\" not in text))
-        if bound.artifact is None:
-            tally.left_to_spark += 1
-        else:
-            check_scan(text, bound)
-
-
-def drawn_fields(
-    rng: random.Random, schema: t.StructType, bound: Pushdown[Node]
-) -> tuple[ArrowFilter, list[t.StructField]]:
-    """Return the filter of a predicate, and the columns that it needs with random others."""
-    assert bound.artifact is not None
-    arrow_filter = ArrowFilter(bound.artifact)
-    needed = {path[0] for path in arrow_filter.columns}
-    share = rng.choice((0.0, 0.3, 1.0))
-    return arrow_filter, [f for f in schema.fields if f.name in needed or rng.random() < share]
-
-
-def check_rows(
-    case: Case,
-    text: str,
-    bound: Pushdown[Node],
-    names: list[str],
-    about: str,
-    read: Callable[[list[Metrics]], Counter[Row]],
-    tally: ScanTally[Metrics],
-) -> None:
-    """Compare the rows that tasks in this process read with Spark's. `read` appends the counts of the tasks."""
-    counts: list[Metrics] = []
-    try:
-        actual = read(counts)
-    except UnsafeInputError as problem:
-        tally.given_up += 1
-        tally.reasons[str(problem).partition(": ")[2].split(" is stored")[0][:60]] += 1
-        return
-    expected = case.expected(text, names)
-    missing, more = expected - actual, actual - expected
-    assert not missing, f"{about}\nmissing {missing}\nmore {more}"
-    assert not more or not bound.is_exact, f"{about}\nmore {more}"
-    tally.scans += 1
-    tally.exact += bound.is_exact
-    tally.kept += expected.total()
-    tally.counts = sum_metrics([tally.counts, *counts])
+    return ColumnarCase(spark, directory, schema, columns, results, ConstantCache(spark), about)
 
 
 def data_files(directory: Path, suffix: str) -> tuple[InputFile, ...]:
@@ -251,26 +147,6 @@ def run_tasks(
     return rows
 
 
-def check_session(rng: random.Random, case: Case, text: str, tally: ScanTally[Metrics], **source: Any) -> None:
-    """Check one predicate in a session, over a source with these parameters, with and without a limit."""
-    session = PushdownSession(case.spark)
-    names = rng.sample(case.schema.fieldNames(), rng.randint(1, len(case.schema)))
-    session.add_source("t", path=str(case.directory), **source)
-    about = f"{case.about}: {text} of {names}, {source}"
-    expected = case.expected(text, names)
-    result = session.scan("t", columns=names, where=text)
-    actual = count_rows(result.run(lambda frame: frame.toArrow()))
-    report = result.report()["t"]
-    assert actual == expected, f"{about}, {report.reason}\nmissing {expected - actual}\nmore {actual - expected}"
-    assert report.rows_returned == actual.total(), about
-    some = session.scan("t", columns=names, where=text, limit=7).run(lambda frame: frame.toArrow())
-    assert count_rows(some) <= expected, f"{about}\nmore {count_rows(some) - expected}"
-    assert some.num_rows == min(7, expected.total()), about
-    tally.session_scans += 1
-    tally.pushdown_session_scans += report.reader == "pushdown"
-    tally.reasons[f"{source['reader']}: {report.reader}: {report.reason}"[:150]] += 1
-
-
 def check_seeds(cases: int, check_case: Callable[[int, random.Random, Path], None]) -> None:
     """Check cases of random seeds, each in a directory of its own."""
 
@@ -284,18 +160,25 @@ def check_seeds(cases: int, check_case: Callable[[int, random.Random, Path], Non
 
 
 class ReaderComparison(ABC, Generic[Metrics]):
-    """Compares the rows of a pushdown reader with those of Spark's, over random files."""
+    """Compares the rows of a pushdown reader with those of Spark's, over random files.
+
+    Counts in the tally: `scans` by tasks of one predicate, `exact` those with an exact filter, and `kept` their rows;
+    `given up` scans that the reader leaves to Spark's, and `left to Spark` predicates that it does not evaluate;
+    `scans in sessions`, and `by pushdown in sessions` those that the pushdown reader ran; and reasons.
+    """
 
     source_format: ClassVar[str]
+    metrics_class: ClassVar[Callable[[], Any]]
     splits: ClassVar[tuple[int, ...]]
     """Sizes of splits to draw from."""
 
-    def __init__(self, spark: SparkSession, no_counts: Metrics) -> None:
+    def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
-        self.tally = ScanTally(no_counts)
+        self.tally = Tally()
+        self.metrics: Metrics = self.metrics_class()
 
     @abstractmethod
-    def draw_case(self, seed: int, directory: Path) -> Case | None:
+    def draw_case(self, seed: int, directory: Path) -> ColumnarCase | None:
         """Write the files of a seed. Return Spark's results, None if its own reader fails on the files."""
 
     @abstractmethod
@@ -308,41 +191,89 @@ class ReaderComparison(ABC, Generic[Metrics]):
     def read(self, query: Any, directory: Path, split: int, counts: list[Metrics]) -> Counter[Row]:
         """Return the rows of all tasks, which run in this process. Append the counts of the tasks."""
 
-    def session_options(self, rng: random.Random, case: Case, reader: str) -> dict[str, Any]:
+    @abstractmethod
+    def outcomes(self) -> Mapping[str, int]:
+        """Return the counts of the reader, none of which may be 0."""
+
+    def session_options(self, rng: random.Random, case: ColumnarCase, reader: str) -> dict[str, Any]:
         """Return random parameters of the source of a session."""
         return {"schema": case.schema.toDDL()}
 
-    def filters_in_sessions(self, case: Case) -> bool:
+    def filters_in_sessions(self, case: ColumnarCase) -> bool:
         """Whether Spark's own reader may filter in sessions."""
         return False
 
-    def check_scan(self, rng: random.Random, case: Case, text: str, bound: Pushdown[Node]) -> None:
-        """Check one predicate with random other columns and settings of the reader."""
-        arrow_filter, fields = drawn_fields(rng, case.schema, bound)
+    def check_scans(self, rng: random.Random, case: ColumnarCase) -> None:
+        """Compare the rows of each predicate that can be evaluated over columns."""
+        parsed = {text: parse_predicate(text) for text in case.results}
+        case.constants.prepare([predicate for predicate in parsed.values() if predicate is not None], case.schema)
+        for text, predicate in parsed.items():
+            assert predicate is not None, text
+            bound = bind(predicate, Scope(case.schema, fold=case.constants, plain_strings="\\" not in text))
+            if bound.artifact is None:
+                self.tally["left to Spark"] += 1
+            else:
+                self._check_scan(rng, case, text, ArrowFilter(bound.artifact), is_exact=bound.is_exact)
+
+    def _check_scan(
+        self, rng: random.Random, case: ColumnarCase, text: str, arrow_filter: ArrowFilter, *, is_exact: bool
+    ) -> None:
+        """Compare the rows of one predicate, with random other columns and settings of the reader."""
+        needed = {path[0] for path in arrow_filter.columns}
+        share = rng.choice((0.0, 0.3, 1.0))
+        fields = [field for field in case.schema.fields if field.name in needed or rng.random() < share]
         query = self.draw_query(rng, case.schema, fields, arrow_filter)
         split = rng.choice(self.splits)
         about = f"{case.about}: {text}, splits of {split}, {query}"
+        counts: list[Metrics] = []
+        try:
+            actual = self.read(query, case.directory, split, counts)
+        except UnsafeInputError as problem:
+            self.tally["given up"] += 1
+            self.tally[str(problem).partition(": ")[2].split(" is stored")[0][:60]] += 1
+            return
+        expected = case.expected(text, [field.name for field in fields])
+        missing, more = expected - actual, actual - expected
+        assert not missing, f"{about}\nmissing {missing}\nmore {more}"
+        assert not more or not is_exact, f"{about}\nmore {more}"
+        self.tally.update({"scans": 1, "exact": is_exact, "kept": expected.total()})
+        self.metrics = sum_metrics([self.metrics, *counts])
 
-        def read(counts: list[Metrics]) -> Counter[Row]:
-            return self.read(query, case.directory, split, counts)
-
-        check_rows(case, text, bound, [field.name for field in fields], about, read, self.tally)
+    def _check_session(self, rng: random.Random, case: ColumnarCase, text: str, reader: str) -> None:
+        """Compare the rows of one predicate in a session, with and without a limit."""
+        session = PushdownSession(case.spark)
+        source = {"format": self.source_format, "reader": reader, **self.session_options(rng, case, reader)}
+        names = rng.sample(case.schema.fieldNames(), rng.randint(1, len(case.schema)))
+        session.add_source("t", path=str(case.directory), **source)
+        about = f"{case.about}: {text} of {names}, {source}"
+        expected = case.expected(text, names)
+        result = session.scan("t", columns=names, where=text)
+        actual = count_rows(result.run(lambda frame: frame.toArrow()))
+        report = result.report()["t"]
+        assert actual == expected, f"{about}, {report.reason}\nmissing {expected - actual}\nmore {actual - expected}"
+        assert report.rows_returned == actual.total(), about
+        some = session.scan("t", columns=names, where=text, limit=7).run(lambda frame: frame.toArrow())
+        assert count_rows(some) <= expected, f"{about}\nmore {count_rows(some) - expected}"
+        assert some.num_rows == min(7, expected.total()), about
+        self.tally["scans in sessions"] += 1
+        self.tally["by pushdown in sessions"] += report.reader == "pushdown"
+        self.tally[f"{reader}: {report.reader}: {report.reason}"[:150]] += 1
 
     def check_case(self, seed: int, rng: random.Random, directory: Path, scans: int) -> None:
         """Check all predicates of a seed in this process, and this many in a session."""
         case = self.draw_case(seed, directory)
+        self.tally["cases"] += 1
         if case is None:
-            self.tally.reasons["Spark's own reader fails"] += 1
+            self.tally["Spark's own reader fails"] += 1
             return
-        check_scans(case, self.tally, lambda text, bound: self.check_scan(rng, case, text, bound))
+        self.check_scans(rng, case)
         with nullcontext() if self.filters_in_sessions(case) else pushdown_off(self.spark, self.source_format):
             for text in rng.sample(sorted(case.results), min(scans, len(case.results))):
-                reader = rng.choice(("pushdown", "pushdown", "auto"))
-                options = self.session_options(rng, case, reader)
-                check_session(rng, case, text, self.tally, format=self.source_format, reader=reader, **options)
+                self._check_session(rng, case, text, rng.choice(("pushdown", "pushdown", "auto")))
 
-    def run(self, cases: int, scans: int) -> Metrics:
-        """Check cases of random seeds. Return the counts of the reader."""
-        check_seeds(cases, lambda seed, rng, directory: self.check_case(seed, rng, directory, scans))
-        self.tally.assert_compared()
-        return self.tally.counts
+    def check_compared(self) -> None:
+        """Fail unless the pushdown reader ran most scans, most filters were exact, and many rows passed."""
+        tally = self.tally
+        assert tally["scans"] > tally["given up"] + tally["left to Spark"], tally
+        assert tally["exact"] > tally["scans"] * 0.7, tally
+        assert tally["kept"] > 10 * tally["scans"], tally

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import random
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from corpus_predicates import corpus_predicates
 from oracle import row_text
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from random_options import ZONES, random_options
 from session_settings import PUSHDOWN_OFF, session_settings
+from spark_rows import SPARK_ERRORS, Rows, rows_by_predicate
+from tally import Tally
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import PushdownError
@@ -30,9 +31,9 @@ from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.session import PushdownSession
 
-MOST_BYTES = 450_000
+MAX_BYTES = 450_000
 """Larger files are left out: what matters is how many kinds of files there are."""
-MOST_ROWS = 4_000
+MAX_ROWS = 4_000
 SCHEMA_SUFFIX = ".schema"
 """A hidden file `_NAME.schema` next to a file NAME has the DDL with which it is read."""
 
@@ -40,9 +41,8 @@ _NAME = re.compile(
     r"\.(orc|avro|parquet|json|jsonl|ndjson|csv|tsv)(\.(gz|bz2|zst|gzip|zstd|deflate|snappy|lz4))?$", re.I
 )
 _FORMATS = {"jsonl": "json", "ndjson": "json", "tsv": "csv"}
-_FAILURES = (PySparkException, Py4JJavaError, PushdownError)
+_FAILURES = (*SPARK_ERRORS, PushdownError)
 _FEW = 4
-Rows = Counter[str]
 
 
 @dataclass(frozen=True)
@@ -59,40 +59,12 @@ class CorpusFile:
         return schema_file.read_text(encoding="utf-8") if schema_file.exists() else None
 
 
-@dataclass
-class CorpusTally:
-    """The comparisons: predicates by format and reader that ran, and all differences."""
-
-    compared: Counter[tuple[str, str]] = field(default_factory=Counter)
-    failing: Counter[tuple[str, str]] = field(default_factory=Counter)
-    differences: list[str] = field(default_factory=list)
-    reasons: Counter[str] = field(default_factory=Counter)
-    rows: Counter[str] = field(default_factory=Counter)
-    files: defaultdict[str, set[Path]] = field(default_factory=lambda: defaultdict(set))
-
-    def pushdown_comparisons(self, source_format: SourceFormat) -> int:
-        """Return the comparisons of a format in which our reader ran to the end."""
-        return self.compared[source_format.value, "pushdown"]
-
-    def text(self) -> str:
-        """Return the counts and all differences."""
-        lines = []
-        for name in sorted({name for name, _ in self.compared} | {name for name, _ in self.failing}):
-            by_reader = ", ".join(f"{n:,} by {reader}" for (f, reader), n in sorted(self.compared.items()) if f == name)
-            failing = ", ".join(f"{n:,} {what}" for (f, what), n in sorted(self.failing.items()) if f == name)
-            lines.append(f"{name}: {len(self.files[name]):,} files; compared {by_reader or 'none'}; {failing}")
-            lines.append(f"  rows kept in all: {self.rows[name]:,}")
-        lines += [f"  {count:,} times {reason}" for reason, count in self.reasons.most_common(25)]
-        lines += [f"DIFFERENCE {difference}" for difference in self.differences]
-        return "\n".join(lines)
-
-
-def corpus_files(folder: Path) -> list[CorpusFile]:
+def corpus_files(directory: Path) -> list[CorpusFile]:
     """Return the files below a directory whose names end like ORC, Avro, Parquet, JSON or CSV files."""
     found = []
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(directory.rglob("*")):
         named = _NAME.search(path.name)
-        if named and path.is_file() and not path.name.startswith(("_", ".")) and path.stat().st_size <= MOST_BYTES:
+        if named and path.is_file() and not path.name.startswith(("_", ".")) and path.stat().st_size <= MAX_BYTES:
             name = named.group(1).lower()
             found.append(CorpusFile(path, SourceFormat(_FORMATS.get(name, name))))
     return found
@@ -144,13 +116,16 @@ class Outcome:
 
 
 class Comparison:
-    """One file with one setting."""
+    """One file with one setting. Differences are added to a list."""
 
-    def __init__(self, spark: SparkSession, file: CorpusFile, setting: Setting, tally: CorpusTally) -> None:
+    def __init__(
+        self, spark: SparkSession, file: CorpusFile, setting: Setting, tally: Tally, differences: list[str]
+    ) -> None:
         self._spark = spark
         self._file = file
         self._setting = setting
         self._tally = tally
+        self._differences = differences
         self._about = f"{file.path} {dict(setting.options)} {dict(setting.conf)}"
         self._schema = file.schema
         self._options = dict(setting.options)
@@ -169,14 +144,14 @@ class Comparison:
                 frame = self._native()
                 if not frame.columns:
                     return
-                rows = frame.selectExpr(row_text(frame.schema)).limit(MOST_ROWS + 1).collect()
+                rows = frame.selectExpr(row_text(frame.schema)).limit(MAX_ROWS + 1).collect()
             except _FAILURES as problem:
                 self._check_that_all_fail(problem)
                 return
-            if len(rows) > MOST_ROWS:
-                self._count_failure("files with too many rows")
+            if len(rows) > MAX_ROWS:
+                self._tally["files with too many rows"] += 1
                 return
-            self._tally.files[self._file.source_format.value].add(self._file.path)
+            self._tally["files"] += 1
             # With a declared schema, the scans need no job for inference.
             if self._file.source_format in (SourceFormat.JSON, SourceFormat.CSV) and rng.random() < 0.9:
                 self._schema = frame.schema.toDDL()
@@ -218,12 +193,12 @@ class Comparison:
                 result = self._session(reader).scan("t")
                 result.run(lambda frame: frame.collect())
             except _FAILURES:
-                self._count_failure("failed by both")
+                self._tally["failed by both"] += 1
             else:
                 self._add_difference(f"reader={reader} reads what Spark does not: {classify(problem).message}")
 
     def _compare(self, rng: random.Random, frame: DataFrame, predicates: Sequence[str]) -> None:
-        expected = _expected(frame, self._row_text, predicates)
+        expected = rows_by_predicate(frame, self._row_text, predicates)
         for predicate in [predicate for predicate in predicates if predicate not in expected][:2]:
             self._check_separately(predicate, "pushdown")
         for predicate, rows in self._pushdown_rows(list(expected)).items():
@@ -231,7 +206,7 @@ class Comparison:
         some = rng.sample(sorted(expected), min(2, len(expected)))
         for predicate, reader in zip(some, ("auto", "spark"), strict=False):
             self._check_separately(predicate, reader)
-        self._tally.rows[self._file.source_format.value] += sum(rows.total() for rows in expected.values())
+        self._tally["rows kept"] += sum(rows.total() for rows in expected.values())
 
     def _pushdown_rows(self, predicates: Sequence[str]) -> dict[str, Rows]:
         """Return our reader's rows of each predicate that it supports, in one job if none of them fails."""
@@ -244,7 +219,7 @@ class Comparison:
                     break
                 result = session.scan("t", columns=self._columns, where=predicate)
                 report = result.report()["t"]
-                self._tally.reasons[re.sub(r"[/\d][\w/.,%]*", "#", report.reason)[:110]] += 1
+                self._tally[re.sub(r"[/\d][\w/.,%]*", "#", report.reason)[:110]] += 1
                 if report.reader == "pushdown":
                     results[predicate] = result
             frames = [
@@ -270,12 +245,12 @@ class Comparison:
                 predicate, expected.rows, actual.rows, actual.reader, f"reader={reader}, ran {actual.reader}"
             )
         elif expected.rows is None and actual.rows is None:
-            self._count_failure("failed by both")
+            self._tally["failed by both"] += 1
         elif actual.rows is None:
             self._add_difference(f"{predicate}: reader={reader} ({actual.reader}) alone fails: {actual.error}")
         elif expected.is_row_error and actual.reader == "pushdown" and (" AND " in predicate or " OR " in predicate):
             # A reader that drops rows by another conjunct hides their errors (docs/errors.md).
-            self._count_failure("failed by Spark on a row that our reader drops")
+            self._tally["failed by Spark on a row that the pushdown reader drops"] += 1
         else:
             self._add_difference(f"{predicate}: reader={reader} ({actual.reader}) alone reads: {expected.error}")
 
@@ -297,16 +272,13 @@ class Comparison:
             return Outcome(reader, None, classify(problem).message)
 
     def _compare_rows(self, predicate: str, expected: Rows, actual: Rows, reader: str, about: str) -> None:
-        self._tally.compared[self._file.source_format.value, reader] += 1
+        self._tally[f"compared with {reader}"] += 1
         if actual != expected:
             missing, more = list((expected - actual).items())[:2], list((actual - expected).items())[:2]
             self._add_difference(f"{predicate}: {about}: missing {missing}, more {more}")
 
-    def _count_failure(self, kind: str) -> None:
-        self._tally.failing[self._file.source_format.value, kind] += 1
-
     def _add_difference(self, difference: str) -> None:
-        self._tally.differences.append(f"{self._about} schema {self._schema}: {difference}")
+        self._differences.append(f"{self._about} schema {self._schema}: {difference}")
 
 
 def _literal(path: Path) -> str:
@@ -318,19 +290,3 @@ def _together(frames: Sequence[DataFrame]) -> DataFrame:
     """Return the union of frames as a balanced tree, so that Spark analyzes each frame only a few times."""
     half = len(frames) // 2
     return frames[0] if not half else _together(frames[:half]).unionAll(_together(frames[half:]))
-
-
-def _expected(frame: DataFrame, row: str, predicates: Sequence[str]) -> dict[str, Rows]:
-    """Return the rows that Spark keeps for each predicate that does not raise. `row` is SQL for a row as a string."""
-    try:
-        tests = (f"({predicate}) AS `p{number}`" for number, predicate in enumerate(predicates))
-        rows = frame.selectExpr(row, *tests).collect()
-    except _FAILURES:
-        half = len(predicates) // 2
-        if not half:
-            return {}
-        return _expected(frame, row, predicates[:half]) | _expected(frame, row, predicates[half:])
-    return {
-        predicate: Counter(values[0] for values in rows if values[1 + number] is True)
-        for number, predicate in enumerate(predicates)
-    }

@@ -27,10 +27,10 @@ _CODECS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress,
 _LINES = 250
 
 
-def write_corpus(spark: SparkSession, folder: Path, seed: int, source_format: SourceFormat) -> None:
+def write_corpus(spark: SparkSession, directory: Path, seed: int, source_format: SourceFormat) -> None:
     """Write a directory of one format, named after its seed."""
     rng = random.Random(f"{source_format.value}{seed}")
-    place = folder / f"{source_format.value}-{seed}"
+    place = directory / f"{source_format.value}-{seed}"
     place.mkdir()
     match source_format:
         case SourceFormat.ORC:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import types as t
 from random_predicates import Leaf, leaves, predicate, quote
+from spark_rows import SPARK_ERRORS
 
 _MOST_ROWS = 4_000
 _SAMPLE = 60
@@ -39,7 +38,7 @@ def _values(frame: DataFrame, operands: Sequence[Leaf]) -> dict[str, list[str]]:
             .limit(_MOST_ROWS)
             .collect()
         )
-    except (PySparkException, Py4JJavaError):
+    except SPARK_ERRORS:
         return {}
     rows = rows[:: max(1, len(rows) // _SAMPLE)]
     kinds = dict(operands)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import csv_lines
 import json_lines
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from bisection import split_failures
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as t
 from random_options import random_options, random_settings
 from random_predicates import leaves, predicate
 from session_settings import session_settings
+from spark_rows import SPARK_ERRORS
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import UnsupportedError
@@ -37,7 +37,7 @@ from pushdown_spark.formats.text.text_options import TextOptions, check_options,
 from pushdown_spark.relations.listing import Compression, Split
 
 
-class SparkGivesUpError(Exception):
+class UnreadableBySparkError(Exception):
     """A file on which Spark's own reader fails, because its CSV parser fails on some spaces."""
 
 
@@ -46,7 +46,7 @@ MARK = "rid"
 
 
 @dataclass(frozen=True)
-class Case:
+class TextCase:
     """The lines of one file, their options, and predicates over them."""
 
     source_format: SourceFormat
@@ -68,7 +68,7 @@ class Case:
         predicates: int,
         oddness: Sequence[float] = (0.02, 0.15, 0.5),
         refused: float = 0.0,
-    ) -> Case:
+    ) -> TextCase:
         """Return the case of a seed. One value of `oddness` applies to the whole file.
 
         `refused` is the probability of an option or a setting that rules out byte search.
@@ -164,49 +164,22 @@ def row_text(schema: t.StructType) -> str:
     return f"concat_ws('|', {shown})"
 
 
-def evaluate(spark: SparkSession, case: Case, path: Path) -> Evaluation:
+def evaluate(spark: SparkSession, case: TextCase, path: Path) -> Evaluation:
     """Evaluate all predicates over all rows in one job. Predicates that raise are returned separately."""
     path.write_bytes(case.content)
     with apply_settings(spark, case):
-        collected, good, raised = _evaluate_rows(case.native(spark, path), case)
-    origins = tuple(_origins(case, [row[0] for row in collected]))
-    rows = tuple(row[1] for row in collected)
-    kept = {p: frozenset(n for n, row in enumerate(collected) if row[2 + i] is True) for i, p in enumerate(good)}
-    return Evaluation(rows, origins, kept, tuple(raised))
-
-
-def _evaluate_rows(frame: DataFrame, case: Case) -> tuple[list[tuple[object, ...]], list[str], list[str]]:
-    """Return Spark's rows with the result of each predicate, the valid predicates, and those that raise."""
-    predicates = list(case.predicates)
-    try:
-        return _select_results(frame, case, predicates), predicates, []
-    except PySparkException:
-        pass
-    except Py4JJavaError as problem:
-        raise SparkGivesUpError from problem
-    try:
-        _select_results(frame, case, [])
-    except (PySparkException, Py4JJavaError) as problem:
-        raise SparkGivesUpError from problem
-    good = _without_error(frame, case, predicates)
-    return _select_results(frame, case, good), good, [one for one in predicates if one not in good]
-
-
-def _without_error(frame: DataFrame, case: Case, predicates: list[str]) -> list[str]:
-    """Return the predicates that do not raise, found by bisection because few of them raise."""
-    half = len(predicates) // 2
-    parts = [predicates[:half], predicates[half:]] if half else [predicates]
-    good: list[str] = []
-    for part in parts:
+        frame = case.native(spark, path)
         try:
-            _select_results(frame, case, part)
-            good += part
-        except (PySparkException, Py4JJavaError):
-            good += _without_error(frame, case, part) if len(part) > 1 else []
-    return good
+            batches, raised = split_failures(case.predicates, partial(_select_results, frame, case), SPARK_ERRORS)
+        except SPARK_ERRORS as problem:
+            raise UnreadableBySparkError from problem
+    rows, _ = batches[0]
+    origins = tuple(_origins(case, [row[0] for row in rows]))
+    kept = ChainMap(*(kept for _, kept in batches))
+    return Evaluation(tuple(row[1] for row in rows), origins, kept, tuple(raised))
 
 
-def apply_settings(spark: SparkSession, case: Case) -> AbstractContextManager[None]:
+def apply_settings(spark: SparkSession, case: TextCase) -> AbstractContextManager[None]:
     """Apply the settings of a case. Spark's pushdown is off, because it loses rows with duplicate keys."""
     settings = {
         "spark.sql.ansi.enabled": str(case.ansi).lower(),
@@ -217,13 +190,18 @@ def apply_settings(spark: SparkSession, case: Case) -> AbstractContextManager[No
     return session_settings(spark, settings)
 
 
-def _select_results(frame: DataFrame, case: Case, predicates: list[str]) -> list[tuple[object, ...]]:
+def _select_results(
+    frame: DataFrame, case: TextCase, predicates: Sequence[str]
+) -> tuple[list[Row], dict[str, frozenset[int]]]:
+    """Return the marker and the string of each row, and the numbers of the rows that each predicate keeps."""
     mark = MARK if case.source_format is SourceFormat.JSON else "NULL"
     items = [mark, row_text(case.read_schema), *(f"({p}) AS `p{i}`" for i, p in enumerate(predicates))]
-    return [tuple(row) for row in frame.selectExpr(*items).collect()]
+    rows = frame.selectExpr(*items).collect()
+    kept = {p: frozenset(n for n, row in enumerate(rows) if row[2 + i] is True) for i, p in enumerate(predicates)}
+    return rows, kept
 
 
-def _origins(case: Case, marks: list[object]) -> Iterator[int]:
+def _origins(case: TextCase, marks: list[object]) -> Iterator[int]:
     """Return the line numbers of rows. JSON rows belong to the next marker, CSV rows to the next line that is a row.
 
     The row of a marker has the number -1 - n.
@@ -240,7 +218,7 @@ def _origins(case: Case, marks: list[object]) -> Iterator[int]:
     yield from numbers
 
 
-def csv_rows(case: Case) -> Iterator[int]:
+def csv_rows(case: TextCase) -> Iterator[int]:
     """Return the numbers of lines that are rows: not blank, not comments, not headers."""
     comment = case.options.get("comment", "").encode()
     header = case.options.get("header") == "true"
@@ -254,7 +232,7 @@ def csv_rows(case: Case) -> Iterator[int]:
         yield number
 
 
-def byte_patterns(case: Case, text: str, fold: Fold | None = None) -> list[BytePattern]:
+def byte_patterns(case: TextCase, text: str, fold: Fold | None = None) -> list[BytePattern]:
     """Return the patterns that a predicate implies. Each must match every line that Spark keeps."""
     tree = parse_predicate(text)
     if tree is None:
@@ -281,7 +259,7 @@ def matches(pattern: BytePattern, line: bytes, terminator: bytes) -> bool:
     return bool(finder.lines(window, "line", at_start=False))
 
 
-def candidates(case: Case, pattern: BytePattern, path: Path, split_size: int) -> Counter[bytes]:
+def candidates(case: TextCase, pattern: BytePattern, path: Path, split_size: int) -> Counter[bytes]:
     """Return the candidate lines of the file if it is cut into splits of a size."""
     searcher, syntax = Searcher(pattern), case.text_options.lines
     size = path.stat().st_size

@@ -12,7 +12,7 @@ from projection_tables import FLAT, NESTED, Values
 
 
 @dataclass(frozen=True)
-class Case:
+class ProjectionCase:
     """Requested columns of a table, and the expected schema and rows in any order.
 
     `spark` are the items of Spark's own SELECT. By default these are the columns, and they are empty if Spark does not
@@ -36,11 +36,11 @@ class Case:
         return (self.columns or ("*",)) if self.spark is None else self.spark
 
 
-def case(table: str, columns: str, schema: str, *values: object, spark: str | None = None) -> Case:
+def case(table: str, columns: str, schema: str, *values: object, spark: str | None = None) -> ProjectionCase:
     """Return a case. Columns and items are separated by `;`, and rows of one plain column need no tuple."""
     items = None if spark is None else tuple(filter(None, spark.split("; ")))
     rows = tuple(value if isinstance(value, tuple) else (value,) for value in values)
-    return Case(table, tuple(columns.split("; ")), schema, rows, items)
+    return ProjectionCase(table, tuple(columns.split("; ")), schema, rows, items)
 
 
 nested = partial(case, "nested")
@@ -57,8 +57,8 @@ GEO = "struct<lat: double, lon: double, alt: int>"
 VISIT = "struct<day: date, pages: array<int>, at: struct<hour: int, minute: int>>"
 
 NAMES_AND_MEMBERS = (
-    Case("nested", None, NESTED.schema, _everything(tuple(NESTED.files.values()))),
-    Case("nested", ("*",), NESTED.schema, _everything(tuple(NESTED.files.values()))),
+    ProjectionCase("nested", None, NESTED.schema, _everything(tuple(NESTED.files.values()))),
+    ProjectionCase("nested", ("*",), NESTED.schema, _everything(tuple(NESTED.files.values()))),
     nested("id", "id bigint", 1, 2, 3),
     nested("name; id", "name string, id bigint", ("Ada", 1), (None, 2), ("Cy", 3)),
     nested("ID", "ID bigint", 1, 2, 3),
@@ -157,7 +157,7 @@ MAPS = (
 )  # fmt: skip
 
 FLATS = (
-    Case("flat", None, FLAT.schema, _everything(tuple(FLAT.files.values()))),
+    ProjectionCase("flat", None, FLAT.schema, _everything(tuple(FLAT.files.values()))),
     flat("*", FLAT.schema, *_everything(tuple(FLAT.files.values()))),
     flat("name", "name string", "Ada", None, "Cy"),
     flat("active; id", "active boolean, id bigint", (True, 1), (None, 2), (False, 3)),
@@ -175,12 +175,12 @@ FLATS = (
 )  # fmt: skip
 
 QUOTED = (
-    Case("odd", ("`full name`",), "`full name` string", (("n1",), (None,))),
-    Case("odd", ("`a.b`",), "`a.b` string", (("d1",), ("d2",))),
-    Case("odd", ("`x,y`", "id"), "`x,y` string, id bigint", (("c1", 1), (None, 2))),
-    Case("ticks", ("`tick``s`",), "`tick``s` string", (("t1",), ("t2",))),
-    Case("odd", ("`[0]`",), "`[0]` string", (("z1",), (None,))),
-    Case("odd", ("`*`",), "`*` string", (("w1",), ("w2",))),
-    Case("odd", ("`A.B` AS ab",), "ab string", (("d1",), ("d2",))),
-    Case("odd", ("`full name` AS `fuller, name`",), "`fuller, name` string", (("n1",), (None,))),
+    ProjectionCase("odd", ("`full name`",), "`full name` string", (("n1",), (None,))),
+    ProjectionCase("odd", ("`a.b`",), "`a.b` string", (("d1",), ("d2",))),
+    ProjectionCase("odd", ("`x,y`", "id"), "`x,y` string, id bigint", (("c1", 1), (None, 2))),
+    ProjectionCase("ticks", ("`tick``s`",), "`tick``s` string", (("t1",), ("t2",))),
+    ProjectionCase("odd", ("`[0]`",), "`[0]` string", (("z1",), (None,))),
+    ProjectionCase("odd", ("`*`",), "`*` string", (("w1",), ("w2",))),
+    ProjectionCase("odd", ("`A.B` AS ab",), "ab string", (("d1",), ("d2",))),
+    ProjectionCase("odd", ("`full name` AS `fuller, name`",), "`fuller, name` string", (("n1",), (None,))),
 )

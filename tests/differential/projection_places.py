@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import partial
 
-from projection_cases import Case, case
+from projection_cases import ProjectionCase, case
 from projection_tables import FLAT, HIVE
 
 from pushdown_spark.contract import ErrorCode
@@ -41,7 +41,7 @@ FILE_COLUMNS = (
 )  # fmt: skip
 
 PARTITIONS = (
-    Case("hive", None, f"{HIVE.schema}, region string, day date, n int",
+    ProjectionCase("hive", None, f"{HIVE.schema}, region string, day date, n int",
          ((1, "Ada", "eu", JAN, 7), (2, "Bo", "a b", FEB, 8), (3, None, None, JAN, 9))),
     case("hive", "region", "region string", "eu", "a b", None),
     case("hive", "day; n; id", "day date, n int, id bigint", (JAN, 7, 1), (FEB, 8, 2), (JAN, 9, 3)),
@@ -54,7 +54,8 @@ PARTITIONS = (
 )  # fmt: skip
 
 LINES = (
-    Case("fields", None, "_c0 string, _c1 string, _c2 string", (("1", "x", None), ("2", None, "u"), ("3", "y", "v"))),
+    ProjectionCase("fields", None, "_c0 string, _c1 string, _c2 string",
+         (("1", "x", None), ("2", None, "u"), ("3", "y", "v"))),
     case("fields", "_c1", "_c1 string", "x", None, "y"),
     fields("columns", "columns array<string>", ["1", "x", None], ["2", None, "u"], ["3", "y", "v"]),
     fields("columns[0]", "`columns[0]` string", "1", "2", "3"),

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from folder import Folder
-from oracle import Case, byte_patterns, evaluate, matches
+from constant_cache import ConstantCache
+from oracle import TextCase, byte_patterns, evaluate, matches
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -43,12 +43,12 @@ def with_any_two_bytes(line: bytes) -> Iterator[bytes]:
 
 
 def check(spark: SparkSession, source_format: SourceFormat, lines: list[bytes], path: Path) -> None:
-    case = Case(
+    case = TextCase(
         source_format, StructType.fromDDL(SCHEMA), {}, tuple(lines), tuple(b"\n" for _ in lines), PREDICATES, ansi=False
     )
     evaluation = evaluate(spark, case, path)
     assert not evaluation.raised
-    fold = Folder(spark)
+    fold = ConstantCache(spark)
     for predicate in PREDICATES:
         kept = {evaluation.origins[row] for row in evaluation.kept[predicate] if evaluation.origins[row] >= 0}
         assert kept or predicate.startswith("d ")

@@ -21,12 +21,11 @@ import pytest
 from avro_damage import regions
 from avro_files import AVRO, CODECS
 from damage import ROW, A, DamagedFormat, Outcome, Rows, count_outcome, plain
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from session_settings import pushdown_off, session_settings
+from spark_rows import SPARK_ERRORS
 from tally import Tally
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
@@ -140,7 +139,7 @@ class Reference:
         try:
             with pushdown_off(self._spark, "avro"):
                 self._frame([path]).toArrow()
-        except (PySparkException, Py4JJavaError):
+        except SPARK_ERRORS:
             return True
         return False
 

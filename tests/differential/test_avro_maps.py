@@ -71,11 +71,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         }
         for number in range(300)
     ]
-    folder = tmp_path_factory.mktemp("maps")
+    directory = tmp_path_factory.mktemp("maps")
     for part in range(2):
-        with (folder / f"{part}.avro").open("wb") as target:
+        with (directory / f"{part}.avro").open("wb") as target:
             fastavro.writer(target, SCHEMA, records[part::2], codec="deflate", sync_interval=2_000)
-    return folder
+    return directory
 
 
 def _ran(spark: SparkSession, files: Path, reader: str, query: str) -> str:

@@ -11,10 +11,9 @@ import fastavro
 import pytest
 from avro_files import AVRO
 from columnar_cases import count_rows
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from session_settings import pushdown_off
+from spark_rows import SPARK_ERRORS
 
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.session import PushdownSession
@@ -54,7 +53,7 @@ POSITIONAL = "first bigint, second date, third timestamp"
 
 
 @dataclass(frozen=True)
-class Case:
+class OptionsCase:
     """A directory (`sound`, `outdated`, `damaged`, or the outdated ones of `WRITERS`) and its options."""
 
     data: str
@@ -66,32 +65,38 @@ class Case:
 
 
 CASES = {
-    "nothing special": Case("sound", where="n < 40", is_ours=True),
-    "all files": Case("sound", {"ignoreExtension": "true"}, where="k >= 0", is_ours=True),
-    "named files": Case("sound", {"ignoreExtension": "false"}, where="k >= 0", is_ours=True),
-    "by position": Case("sound", {"positionalFieldMatching": "true"}, POSITIONAL, "first < 30"),
-    "by name": Case("sound", {"positionalFieldMatching": "false"}, "K bigint, third timestamp", "k < 30", is_ours=True),
-    "another schema": Case("sound", {"avroSchema": json.dumps(READER)}, where="n < 40 OR n IS NULL"),
-    "a schema by URL": Case("sound", {"avroSchemaUrl": "READER"}, where="n < 40 AND more = 'none'"),
-    "a schema that does not resolve": Case("sound", {"avroSchema": json.dumps(UNRESOLVED)}, fails=True),
-    "stable unions": Case("sound", {"enableStableIdentifiersForUnionType": "true"}, where="k < 30"),
-    "unions": Case("sound", where="u.member1 = 't8'", is_ours=True),
-    "depth": Case("sound", {"recursiveFieldMaxDepth": "1"}, where="k < 30"),
-    "outdated": Case("outdated", where="n < 40", is_ours=True),
-    "outdated, corrected": Case("outdated", {"datetimeRebaseMode": "CORRECTED"}, where="n < 40", is_ours=True),
-    "outdated, legacy": Case("outdated", {"datetimeRebaseMode": "LEGACY"}, where="n < 40"),
-    "outdated, exception": Case("outdated", {"datetimeRebaseMode": "EXCEPTION"}, where="n < 40", fails=True),
-    "outdated, legacy, by a day": Case("outdated", {"datetimeRebaseMode": "LEGACY"}, where="day = DATE'1422-05-29'"),
-    "of Spark 2": Case("of Spark 2", where="n < 40"),
-    "of Spark 2, by a day": Case("of Spark 2", where="day = DATE'1422-05-29'"),
-    "of Spark 3": Case("of Spark 3", {"datetimeRebaseMode": "LEGACY"}, where="n < 40", is_ours=True),
-    "of Spark 3, legacy": Case("of Spark 3, legacy", {"datetimeRebaseMode": "CORRECTED"}, where="n < 40"),
-    "outdated, legacy, by day": Case("outdated", {"datetimeRebaseMode": "LEGACY"}, where="day < DATE'1500-01-01'"),
-    "damaged": Case("damaged", where="k >= 0", fails=True),
-    "damaged, permissive": Case("damaged", {"mode": "PERMISSIVE"}, where="k >= 0", fails=True),
-    "damaged, failfast": Case("damaged", {"mode": "FAILFAST"}, where="k >= 0", fails=True),
-    "damaged, ignored": Case("damaged", {"ignoreCorruptFiles": "true"}, where="k >= 0"),
-    "missing, ignored": Case("sound", {"ignoreMissingFiles": "true"}, where="k < 30"),
+    "nothing special": OptionsCase("sound", where="n < 40", is_ours=True),
+    "all files": OptionsCase("sound", {"ignoreExtension": "true"}, where="k >= 0", is_ours=True),
+    "named files": OptionsCase("sound", {"ignoreExtension": "false"}, where="k >= 0", is_ours=True),
+    "by position": OptionsCase("sound", {"positionalFieldMatching": "true"}, POSITIONAL, "first < 30"),
+    "by name": OptionsCase(
+        "sound", {"positionalFieldMatching": "false"}, "K bigint, third timestamp", "k < 30", is_ours=True
+    ),
+    "another schema": OptionsCase("sound", {"avroSchema": json.dumps(READER)}, where="n < 40 OR n IS NULL"),
+    "a schema by URL": OptionsCase("sound", {"avroSchemaUrl": "READER"}, where="n < 40 AND more = 'none'"),
+    "a schema that does not resolve": OptionsCase("sound", {"avroSchema": json.dumps(UNRESOLVED)}, fails=True),
+    "stable unions": OptionsCase("sound", {"enableStableIdentifiersForUnionType": "true"}, where="k < 30"),
+    "unions": OptionsCase("sound", where="u.member1 = 't8'", is_ours=True),
+    "depth": OptionsCase("sound", {"recursiveFieldMaxDepth": "1"}, where="k < 30"),
+    "outdated": OptionsCase("outdated", where="n < 40", is_ours=True),
+    "outdated, corrected": OptionsCase("outdated", {"datetimeRebaseMode": "CORRECTED"}, where="n < 40", is_ours=True),
+    "outdated, legacy": OptionsCase("outdated", {"datetimeRebaseMode": "LEGACY"}, where="n < 40"),
+    "outdated, exception": OptionsCase("outdated", {"datetimeRebaseMode": "EXCEPTION"}, where="n < 40", fails=True),
+    "outdated, legacy, by a day": OptionsCase(
+        "outdated", {"datetimeRebaseMode": "LEGACY"}, where="day = DATE'1422-05-29'"
+    ),
+    "of Spark 2": OptionsCase("of Spark 2", where="n < 40"),
+    "of Spark 2, by a day": OptionsCase("of Spark 2", where="day = DATE'1422-05-29'"),
+    "of Spark 3": OptionsCase("of Spark 3", {"datetimeRebaseMode": "LEGACY"}, where="n < 40", is_ours=True),
+    "of Spark 3, legacy": OptionsCase("of Spark 3, legacy", {"datetimeRebaseMode": "CORRECTED"}, where="n < 40"),
+    "outdated, legacy, by day": OptionsCase(
+        "outdated", {"datetimeRebaseMode": "LEGACY"}, where="day < DATE'1500-01-01'"
+    ),
+    "damaged": OptionsCase("damaged", where="k >= 0", fails=True),
+    "damaged, permissive": OptionsCase("damaged", {"mode": "PERMISSIVE"}, where="k >= 0", fails=True),
+    "damaged, failfast": OptionsCase("damaged", {"mode": "FAILFAST"}, where="k >= 0", fails=True),
+    "damaged, ignored": OptionsCase("damaged", {"ignoreCorruptFiles": "true"}, where="k >= 0"),
+    "missing, ignored": OptionsCase("sound", {"ignoreMissingFiles": "true"}, where="k < 30"),
 }
 
 
@@ -136,10 +141,10 @@ def test_options_have_the_same_effect_as_in_spark(spark: SparkSession, files: Pa
     native = spark.read.format(AVRO).options(**options)
     session = PushdownSession(spark)
     session.add_source("t", path=path, format="avro", schema=case.schema, options=options, reader=reader)
-    failures = (PySparkException, Py4JJavaError, PushdownError)
+    failures = (*SPARK_ERRORS, PushdownError)
     with pushdown_off(spark, "avro"):
         if case.fails:
-            with pytest.raises((PySparkException, Py4JJavaError)):
+            with pytest.raises(SPARK_ERRORS):
                 native.load(path).toArrow()
             with pytest.raises(failures):
                 session.scan("t", where=case.where).run(lambda frame: frame.toArrow())

@@ -6,14 +6,12 @@ import random
 from pathlib import Path
 
 import pytest
+from avro_comparison import AvroComparison
 from pyspark.sql import SparkSession
-from test_avro import AvroComparison
-
-from pushdown_spark.formats.avro.metrics import AvroMetrics
 
 
 @pytest.mark.parametrize("seed", [2648])
 def test_decimals_with_redundant_bytes_are_found_after_the_branch_of_a_union(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
-    AvroComparison(spark, AvroMetrics()).check_case(seed, random.Random(seed + 1), tmp_path, 3)
+    AvroComparison(spark).check_case(seed, random.Random(seed + 1), tmp_path, 3)

@@ -7,18 +7,16 @@ import random
 from pathlib import Path
 
 import pytest
+from avro_comparison import AvroComparison, rows_of
 from avro_evolve import evolve_schema
 from avro_files import AVRO, by_fastavro, random_table, records_of, schema_of
-from columnar_cases import case_over, check_scans, check_seeds
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from columnar_cases import case_over, check_seeds
 from pyspark.sql import SparkSession
-from test_avro import AvroComparison, rows_of
+from spark_rows import SPARK_ERRORS
 
 from pushdown_spark.errors import PushdownError, UnsafeInputError
 from pushdown_spark.formats.avro.avro_schema import parse_schema, spark_schema
 from pushdown_spark.formats.avro.decoder import AvroQuery
-from pushdown_spark.formats.avro.metrics import AvroMetrics
 from pushdown_spark.formats.readable_types import arrow_schema
 
 ROWS = 200
@@ -34,20 +32,20 @@ def check_schema(comparison: AvroComparison, rng: random.Random, directory: Path
     tally = comparison.tally
     try:
         frame = comparison.spark.read.format(AVRO).option("avroSchema", schema).load(str(directory))
-    except (PySparkException, Py4JJavaError):
-        tally.reasons[REFUSED] += 1
+    except SPARK_ERRORS:
+        tally[REFUSED] += 1
         return
     try:
         case = case_over(rng, frame, frame.schema, directory, schema, "avro")
     except UnicodeDecodeError:
         # Spark makes strings of any bytes, which Python cannot show.
-        tally.reasons["strings that are no UTF-8"] += 1
+        tally["strings that are no UTF-8"] += 1
         return
     if case is not None:
         comparison.reader_schema = schema
-        check_scans(case, tally, lambda text, bound: comparison.check_scan(rng, case, text, bound))
+        comparison.check_scans(rng, case)
         return
-    tally.reasons[REFUSED] += 1
+    tally[REFUSED] += 1
     query = AvroQuery(arrow_schema(spark_schema(parse_schema(schema)).fields), None, schema)
     with pytest.raises(PushdownError):
         rows_of(query, directory, 1 << 27, [])
@@ -63,12 +61,9 @@ def check_case(comparison: AvroComparison, rng: random.Random, directory: Path) 
 
 
 def _run(spark: SparkSession, cases: int) -> None:
-    comparison = AvroComparison(spark, AvroMetrics())
+    comparison = AvroComparison(spark)
     check_seeds(cases, lambda _, rng, directory: check_case(comparison, rng, directory))
-    tally = comparison.tally
-    assert tally.scans > tally.given_up, tally
-    assert tally.exact > tally.scans * 0.7, tally
-    assert tally.kept > 10 * tally.scans, tally
+    comparison.check_compared()
 
 
 def test_reader_schemas_return_sparks_rows(spark: SparkSession) -> None:
@@ -88,7 +83,7 @@ def test_nulls_that_the_reader_schema_does_not_allow_raise(
     """Spark fails at the first null. The pushdown reader uses Spark's for these files, because they may have none."""
     by_fastavro(random.Random(1), tmp_path / "a.avro", _with_column(written), [{"row": 1, "c": None}])
     schema = json.dumps(_with_column(read))
-    with pytest.raises((PySparkException, Py4JJavaError)):
+    with pytest.raises(SPARK_ERRORS):
         spark.read.format(AVRO).option("avroSchema", schema).load(str(tmp_path)).collect()
     query = AvroQuery(arrow_schema(spark_schema(parse_schema(schema)).fields), None, schema)
     with pytest.raises(UnsafeInputError, match="c may be null in the file and not in the reader's schema"):

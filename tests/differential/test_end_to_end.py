@@ -9,8 +9,8 @@ from tempfile import mkdtemp
 
 import pytest
 from batches import over_seeds
-from folder import Folder
-from oracle import Case, SparkGivesUpError, byte_patterns
+from constant_cache import ConstantCache
+from oracle import TextCase, UnreadableBySparkError, byte_patterns
 from pyspark.sql import SparkSession
 from tally import Tally
 from text_scans import Scans, compare_readers
@@ -33,19 +33,19 @@ def check_batch(
     spark: SparkSession,
     source_format: SourceFormat,
     seed: int,
-    folder: Path,
+    directory: Path,
     tally: Tally,
     oddness: Sequence[float] = ODDNESS,
     refused: float = 0.1,
 ) -> None:
     """Run a batch's predicates, alone and joined by OR, with the complete reader in one job."""
-    case = Case.generate(source_format, seed, lines=LINES, predicates=60, oddness=oddness, refused=refused)
+    case = TextCase.generate(source_format, seed, lines=LINES, predicates=60, oddness=oddness, refused=refused)
     rng = random.Random(seed)
     # Hypothesis runs a failing seed again, which needs a new directory.
-    scans = Scans.write(case, Path(mkdtemp(prefix=f"{source_format}-{seed}-", dir=folder)), rng)
+    scans = Scans.write(case, Path(mkdtemp(prefix=f"{source_format}-{seed}-", dir=directory)), rng)
     try:
         outcomes = list(compare_readers(spark, scans, _choose_predicates(spark, case, rng)))
-    except SparkGivesUpError:
+    except UnreadableBySparkError:
         tally["Spark's own reader fails"] += 1
         return
     for predicate, expected, actual, report in outcomes:
@@ -67,11 +67,11 @@ def check_batch(
             tally[report.reason] += 1
 
 
-def _choose_predicates(spark: SparkSession, case: Case, rng: random.Random) -> list[str]:
+def _choose_predicates(spark: SparkSession, case: TextCase, rng: random.Random) -> list[str]:
     """Return predicates, mostly those with a pattern, and some combinations."""
     if case.unsafe:
         return case.predicates[:SCANS]
-    fold = Folder(spark)
+    fold = ConstantCache(spark)
     fold.prepare_for(lambda noted: [byte_patterns(case, predicate, noted) for predicate in case.predicates])
     searchable = [predicate for predicate in case.predicates if byte_patterns(case, predicate, fold)]
     others = [predicate for predicate in case.predicates if predicate not in searchable]

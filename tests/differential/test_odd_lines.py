@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from oracle import Case, apply_settings
+from oracle import TextCase, apply_settings
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -92,7 +92,7 @@ def check(spark: SparkSession, source_format: SourceFormat, odd: OddFile, path: 
     session.add_source(
         "data", path=str(path), format=source_format, schema=odd.schema, options=odd.options, reader="pushdown"
     )
-    with apply_settings(spark, Case(source_format, schema, {}, (), (), (), ansi=False, settings=odd.settings)):
+    with apply_settings(spark, TextCase(source_format, schema, {}, (), (), (), ansi=False, settings=odd.settings)):
         native = spark.read.format(source_format).schema(schema).options(**odd.options).load(str(path))
         expected = count_rows(native.where(odd.where).select(*columns), columns)
         result = session.scan("data", columns=columns, where=odd.where)

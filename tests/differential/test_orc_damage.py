@@ -7,23 +7,25 @@ indexes and statistics. A flipped bit there that leaves them readable may mislea
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import ChainMap, defaultdict
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import orc_damage
 import pytest
+from bisection import split_failures
 from damage import FILTER, DamagedFormat, Outcome, Rows, count_outcome, expected_rows, plain, region_of
 from orc_damage import regions
 from orc_files import storable
 from orc_values import Times, table_of
-from py4j.protocol import Py4JJavaError
 from pyarrow import orc
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from session_settings import session_settings
+from spark_rows import SPARK_ERRORS
 from tally import Tally
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
@@ -92,21 +94,17 @@ def tolerant(spark: SparkSession) -> AbstractContextManager[None]:
     return session_settings(spark, conf)
 
 
-def spark_rows(spark: SparkSession, paths: list[Path]) -> dict[str, list[dict[str, object]] | None]:
-    """Return Spark's rows of each file, None if it fails."""
+def spark_rows(spark: SparkSession, paths: Sequence[Path]) -> dict[str, list[dict[str, object]]]:
+    """Return Spark's rows of each file. It skips files that it cannot read."""
+    if not paths:
+        return {}
     frame = spark.read.schema(SCHEMA).orc([str(path) for path in paths])
-    try:
-        table = frame.withColumn("file", f.input_file_name()).toArrow()
-    except (PySparkException, Py4JJavaError):
-        half = len(paths) // 2
-        if not half:
-            return {paths[0].name: None}
-        return {**spark_rows(spark, paths[:half]), **spark_rows(spark, paths[half:])}
+    table = frame.withColumn("file", f.input_file_name()).toArrow()
     rows: dict[str, list[dict[str, object]]] = defaultdict(list)
     names = [Path(uri).name for uri in table["file"].to_pylist()]
     for name, row in zip(names, plain(table.drop_columns(["file"])).to_pylist(), strict=True):
         rows[name].append(row)
-    return {path.name: rows.get(path.name) for path in paths}
+    return rows
 
 
 def check_outcome(region: str, outcome: Outcome, expected: Rows | None, undamaged: Rows, about: str) -> str:
@@ -142,9 +140,9 @@ def test_files_with_flipped_bits_return_sparks_rows_or_raise(
     # can read.
     with tolerant(spark):
         readable = sorted(tmp_path / name for name, outcomes in actual.items() if not outcomes["all"].error)
-        rows_by_file = spark_rows(spark, readable)
+        batches, _ = split_failures(readable, partial(spark_rows, spark), SPARK_ERRORS)
+    rows_by_file = dict(ChainMap(*batches))
     whole = rows_by_file["sound.orc"]
-    assert whole is not None
     for name, outcomes in actual.items():
         rows = rows_by_file.get(name)
         for query, outcome in outcomes.items():

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyorc
 import pytest
 from columnar_cases import Row, as_strings, count_rows, select_predicates
-from folder import Folder
+from constant_cache import ConstantCache
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 from session_settings import pushdown_off
@@ -164,13 +164,13 @@ def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -
     assert whole is not None
     values = list(zip(*as_strings(whole.select(names)).values(), strict=True))
     parsed = {text: parse_predicate(text) for text in tested}
-    folder = Folder(spark)
-    folder.prepare([predicate for predicate in parsed.values() if predicate is not None], schema)
+    constants = ConstantCache(spark)
+    constants.prepare([predicate for predicate in parsed.values() if predicate is not None], schema)
     counts: list[OrcMetrics] = []
     filters = 0
     for text, predicate in parsed.items():
         assert predicate is not None
-        bound = bind(predicate, Scope(schema, plain_strings=True, fold=folder))
+        bound = bind(predicate, Scope(schema, plain_strings=True, fold=constants))
         if bound.artifact is None:
             continue
         compiled = ArrowFilter(bound.artifact)

@@ -13,10 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from damage import FILTER, DamagedFormat, count_outcome, expected_rows, plain
 from parquet_damage import regions
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from session_settings import pushdown_off
+from spark_rows import SPARK_ERRORS
 from tally import Tally
 
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery
@@ -73,7 +72,7 @@ def spark_rows(spark: SparkSession, path: Path) -> list[dict[str, object]] | Non
         try:
             frame = spark.read.schema(spark.createDataFrame(SCHEMA.empty_table()).schema).parquet(str(path))
             return plain(frame.toArrow().cast(SCHEMA)).to_pylist()
-        except (PySparkException, Py4JJavaError, pa.ArrowInvalid):
+        except (*SPARK_ERRORS, pa.ArrowInvalid):
             return None
 
 

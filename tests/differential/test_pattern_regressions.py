@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from folder import Folder
-from oracle import Case, byte_patterns, candidates, evaluate, matches
+from constant_cache import ConstantCache
+from oracle import TextCase, byte_patterns, candidates, evaluate, matches
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -274,19 +274,19 @@ WIDE_PINS: tuple[tuple[str, bytes], ...] = (
 )
 
 
-def _case(source_format: SourceFormat, schema: str, options: dict[str, str], pins: list[tuple[str, bytes]]) -> Case:
+def _case(source_format: SourceFormat, schema: str, options: dict[str, str], pins: list[tuple[str, bytes]]) -> TextCase:
     lines = tuple(line for _, line in pins)
     predicates = tuple(dict.fromkeys(where for where, _ in pins))
-    return Case(
+    return TextCase(
         source_format, StructType.fromDDL(schema), options, lines, tuple(b"\n" for _ in lines), predicates, ansi=False
     )
 
 
-def _check(spark: SparkSession, case: Case, pins: list[tuple[str, bytes]], path: Path) -> list[str]:
+def _check(spark: SparkSession, case: TextCase, pins: list[tuple[str, bytes]], path: Path) -> list[str]:
     """Return the problems: lines that Spark does not keep, and lines that a pattern misses."""
     evaluation = evaluate(spark, case, path)
     assert not evaluation.raised
-    fold = Folder(spark)
+    fold = ConstantCache(spark)
     wrong = []
     for number, (where, line) in enumerate(pins):
         if number not in {evaluation.origins[row] for row in evaluation.kept[where]}:
@@ -324,7 +324,7 @@ def test_matches_are_assigned_to_fields_with_all_line_ends(spark: SparkSession, 
     evaluation = evaluate(spark, case, path)
     for where, kept in evaluation.kept.items():
         lines = Counter(case.lines[evaluation.origins[row]] for row in kept)
-        for pattern in byte_patterns(case, where, Folder(spark)):
+        for pattern in byte_patterns(case, where, ConstantCache(spark)):
             for split in (path.stat().st_size, 1, 7, 60):
                 assert not lines - candidates(case, pattern, path, split), (where[:60], pattern.label, split)
 
@@ -345,7 +345,7 @@ def test_matches_are_assigned_to_fields_with_all_line_ends(spark: SparkSession, 
 )
 def test_matches_in_other_fields_are_dropped(spark: SparkSession, where: str, line: bytes) -> None:
     case = _case(SourceFormat.CSV, WIDE_SCHEMA, {}, [(where, line)])
-    patterns = byte_patterns(case, where, Folder(spark))
+    patterns = byte_patterns(case, where, ConstantCache(spark))
     assert patterns
     assert not any(matches(pattern, line, b"\n") for pattern in patterns)
 
@@ -387,6 +387,6 @@ def test_matches_in_other_fields_are_dropped(spark: SparkSession, where: str, li
 )
 def test_lines_that_cannot_match_are_dropped(spark: SparkSession, where: str, line: bytes) -> None:
     case = _case(SourceFormat.JSON, JSON_SCHEMA, {}, [(where, line)])
-    patterns = byte_patterns(case, where, Folder(spark))
+    patterns = byte_patterns(case, where, ConstantCache(spark))
     assert patterns
     assert not any(matches(pattern, line, b"\n") for pattern in patterns)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from projection_cases import ARRAYS, FLATS, MAPS, NAMES_AND_MEMBERS, QUOTED, Case
+from projection_cases import ARRAYS, FLATS, MAPS, NAMES_AND_MEMBERS, QUOTED, ProjectionCase
 from projection_places import FILE_COLUMNS, LINES, PARTITIONS, REFUSED, Refused
 from projection_tables import OURS, TABLES, Table, format_name
 from pyspark.sql import DataFrame, SparkSession
@@ -98,12 +98,12 @@ def test_readers_return_the_requested_columns(written: Written, number: int) -> 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_every_reader_returns_the_requested_columns(written: Written, case: Case) -> None:
+def test_every_reader_returns_the_requested_columns(written: Written, case: ProjectionCase) -> None:
     for source_format, reader in readers(TABLES[case.table]):
         compare(written, case, source_format, reader)
 
 
-def compare(written: Written, case: Case, source_format: str, reader: str) -> None:
+def compare(written: Written, case: ProjectionCase, source_format: str, reader: str) -> None:
     """Compare schema and rows of a case in one format with one reader."""
     place = str(written.place(case.table, source_format))
     expected = [row.replace("{format}", source_format).replace("{place}", place) for row in sorted_rows(case.rows)]
@@ -116,7 +116,7 @@ def compare(written: Written, case: Case, source_format: str, reader: str) -> No
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", [case for case in CASES if case.select], ids=lambda case: case.name)
-def test_spark_returns_the_same_columns_if_it_supports_the_request(written: Written, case: Case) -> None:
+def test_spark_returns_the_same_columns_if_it_supports_the_request(written: Written, case: ProjectionCase) -> None:
     source_format = TABLES[case.table].formats[-1]
     frame = written.by_spark(case.table, source_format).selectExpr(*case.select)
     assert rows_of(frame) == sorted_rows(case.rows)

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pymysql
 import pytest
 from arrow_schemas import utc_arrow_schema
+from constant_cache import ConstantCache
 from databases import Server
-from folder import Folder
 from hypothesis import given, settings
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -155,7 +155,9 @@ def _ids_where(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkExce
         return problem
 
 
-def _check(spark: SparkSession, loaded: Loaded, frame: DataFrame, predicate: str, fold: Folder, tally: Tally) -> None:
+def _check(
+    spark: SparkSession, loaded: Loaded, frame: DataFrame, predicate: str, fold: ConstantCache, tally: Tally
+) -> None:
     tree = parse_predicate(predicate)
     assert tree is not None, predicate
     classified = push_predicate(conjuncts(tree), loaded.table, SparkRules(trusted=True, fold=fold))
@@ -220,7 +222,7 @@ def check_case(spark: SparkSession, seed: int, dialect: Dialect, server: Server 
         columns = list(leaves(loaded.table.spark_schema))
         predicates = [random_predicate(rng, columns, mixed=not ansi) for _ in range(PREDICATES // 2)]
         predicates += [computed_predicate(rng, columns) for _ in range(PREDICATES // 2)]
-        fold = Folder(spark)
+        fold = ConstantCache(spark)
         trees = [tree for tree in map(parse_predicate, predicates) if tree is not None]
         fold.prepare(trees, loaded.table.spark_schema)
         frame = loaded.frame(spark)

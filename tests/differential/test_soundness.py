@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from batches import over_seeds
-from folder import Folder
-from oracle import Case, SparkGivesUpError, apply_settings, byte_patterns, candidates, evaluate, matches
+from constant_cache import ConstantCache
+from oracle import TextCase, UnreadableBySparkError, apply_settings, byte_patterns, candidates, evaluate, matches
 from pyspark.sql import SparkSession
 from tally import Tally
 
@@ -23,13 +23,13 @@ NIGHTLY_PAIRS = 500_000
 _BOM = b"\xef\xbb\xbf"
 
 
-def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, folder: Path, tally: Tally) -> None:
+def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, directory: Path, tally: Tally) -> None:
     """Evaluate a batch in Spark, then compare all patterns of all predicates with the lines that Spark keeps."""
-    case = Case.generate(source_format, seed, lines=LINES, predicates=PREDICATES)
-    path = folder / f"data.{source_format.value}"
+    case = TextCase.generate(source_format, seed, lines=LINES, predicates=PREDICATES)
+    path = directory / f"data.{source_format.value}"
     try:
         evaluation = evaluate(spark, case, path)
-    except SparkGivesUpError:
+    except UnreadableBySparkError:
         tally["Spark's own reader fails"] += 1
         return
     tally["predicates"] += len(evaluation.kept)
@@ -38,7 +38,7 @@ def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, fol
         tally[case.unsafe] += 1
         return
     with apply_settings(spark, case):
-        fold = Folder(spark)
+        fold = ConstantCache(spark)
         fold.prepare_for(lambda noted: [byte_patterns(case, predicate, noted) for predicate in evaluation.kept])
         derived = {predicate: byte_patterns(case, predicate, fold) for predicate in evaluation.kept}
     for predicate, patterns in derived.items():
@@ -55,14 +55,16 @@ def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, fol
             tally["dropped lines"] += len(case.lines) - len(kept_lines)
 
 
-def _check_lines(case: Case, pattern: BytePattern, kept_lines: list[int], about: str) -> None:
+def _check_lines(case: TextCase, pattern: BytePattern, kept_lines: list[int], about: str) -> None:
     strings = StringFilter.of(pattern)
     for number in kept_lines:
         assert strings is None or strings.matches(case.lines[number]), f"{about}: no string in {case.lines[number]!r}"
         assert matches(pattern, case.lines[number], case.terminators[number]), f"{about} misses {case.lines[number]!r}"
 
 
-def _check_file(case: Case, pattern: BytePattern, kept_lines: list[int], path: Path, parts: int, about: str) -> None:
+def _check_file(
+    case: TextCase, pattern: BytePattern, kept_lines: list[int], path: Path, parts: int, about: str
+) -> None:
     """Assert that the line is found for any splits, and not more often than the file has it."""
     if b"\x00" in case.content:
         return
@@ -74,7 +76,7 @@ def _check_file(case: Case, pattern: BytePattern, kept_lines: list[int], path: P
         assert found[line] <= max(count, 1), f"{about} finds {line!r} too often"
 
 
-def _whole(case: Case, number: int) -> bool:
+def _whole(case: TextCase, number: int) -> bool:
     """Return whether the search returns a line unchanged."""
     return b"\r" not in case.lines[number] and not (number == 0 and case.lines[0].startswith(_BOM))
 
@@ -107,6 +109,6 @@ def test_patterns_match_every_line_that_spark_keeps_in_many_cases(
 
 
 def test_rows_have_the_numbers_of_their_lines(spark: SparkSession, tmp_path: Path) -> None:
-    case = Case.generate(SourceFormat.JSON, 1, lines=5, predicates=3)
+    case = TextCase.generate(SourceFormat.JSON, 1, lines=5, predicates=3)
     evaluation = evaluate(spark, case, tmp_path / "data.json")
     assert len([origin for origin in evaluation.origins if origin < 0]) == 5

@@ -14,7 +14,7 @@ import pyarrow.orc
 import pyarrow.parquet
 import pytest
 from connect_server import run_connect_server
-from oracle import Case
+from oracle import TextCase
 from test_odd_lines import CSV, JSON, OddFile
 
 from pushdown_spark.contract import SourceFormat
@@ -90,7 +90,7 @@ def check(ask: Ask, source: dict[str, object], query: dict[str, object], **setti
 
 def random_case(ask: Ask, source_format: SourceFormat, seed: int, path: Path, predicates: int) -> int:
     """Check the predicates of a random case. Return how many of them our reader searched."""
-    case = Case.generate(source_format, seed, lines=60, predicates=predicates)
+    case = TextCase.generate(source_format, seed, lines=60, predicates=predicates)
     path.write_bytes(case.content)
     source = {"format": source_format.value, "path": [str(path)], "schema": ddl(case.schema), "options": case.options}
     settings = {"spark.sql.ansi.enabled": str(case.ansi).lower(), **case.settings}

@@ -16,11 +16,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from session_settings import pushdown_off
-from spark_rows import sorted_rows
+from spark_rows import SPARK_ERRORS, sorted_rows
 
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.session import PushdownSession
@@ -62,14 +60,16 @@ def _damage(rng: random.Random, content: bytes, flips: int, cuts: int) -> list[b
 def _answer(read: Callable[[], list[str]]) -> tuple[str, ...]:
     try:
         return tuple(read())
-    except (PySparkException, Py4JJavaError, PushdownError):
+    except (*SPARK_ERRORS, PushdownError):
         return FAILED
 
 
-def _check(spark: SparkSession, folder: Path, source_format: str, suffix: str, flips: int, cuts: int) -> Counter[str]:
+def _check(
+    spark: SparkSession, directory: Path, source_format: str, suffix: str, flips: int, cuts: int
+) -> Counter[str]:
     rng = random.Random(f"{source_format}{suffix}")
     content = CODECS[suffix](_content(source_format))
-    path = folder / f"damaged.{source_format}{suffix}"
+    path = directory / f"damaged.{source_format}{suffix}"
     path.write_bytes(content)
     tally: Counter[str] = Counter()
     for damaged in _damage(rng, content, flips, cuts):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from oracle import Case, apply_settings
+from oracle import TextCase, apply_settings
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -91,7 +91,7 @@ def test_lines_that_spark_reads_differently_return_sparks_rows(spark: SparkSessi
     file = tmp_path / "data.json"
     file.write_text("".join(line + "\n" for line in trap.lines), encoding="utf-8")
     schema = StructType.fromDDL(trap.schema)
-    case = Case(SourceFormat.JSON, schema, {}, (), (), (), ansi=False, settings=trap.settings)
+    case = TextCase(SourceFormat.JSON, schema, {}, (), (), (), ansi=False, settings=trap.settings)
     with apply_settings(spark, case):
         native = spark.read.schema(schema).json(str(file))
         native.createOrReplaceTempView("data")
@@ -113,7 +113,7 @@ def test_lines_that_spark_reads_differently_return_sparks_rows(spark: SparkSessi
 def test_hadoop_settings_that_change_lines_use_spark(spark: SparkSession, key: str, value: str, tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text('{"i":5}\n')
     trap = Trap("i = 5", (), 1, settings={key: value})
-    case = Case(SourceFormat.JSON, StructType(), {}, (), (), (), ansi=False, settings=trap.settings)
+    case = TextCase(SourceFormat.JSON, StructType(), {}, (), (), (), ansi=False, settings=trap.settings)
     with apply_settings(spark, case):
         rows, report = _run_trap(spark, trap, tmp_path / "data.json")
     assert sum(rows.values()) == 1

@@ -9,19 +9,21 @@ from __future__ import annotations
 import math
 import pickle
 import random
-from collections.abc import Callable
+from collections import ChainMap
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pyarrow as pa
 import pytest
-from folder import Folder
+from bisection import split_failures
+from constant_cache import ConstantCache
 from hypothesis import given, settings
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from random_predicates import leaves
 from seeds import BATCHES, SEEDS
 from session_settings import session_settings
+from spark_rows import SPARK_ERRORS
 from tally import Tally
 from typed_rows import ROW, random_predicate, random_rows, random_schema
 
@@ -39,16 +41,12 @@ COPIES = 160
 SLICES = 6
 NIGHTLY_CASES = 400
 ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "America/Sao_Paulo")
-Answers = tuple[bool | None, ...]
+Results = tuple[bool | None, ...]
 
 
-def spark_results(frame: DataFrame, predicates: list[str]) -> dict[str, Answers]:
-    """Return Spark's result of each predicate for each row, without predicates that raise."""
-    try:
-        rows = frame.selectExpr(ROW, *(f"({text}) AS p{number}" for number, text in enumerate(predicates))).collect()
-    except (PySparkException, Py4JJavaError):
-        half = len(predicates) // 2
-        return {**spark_results(frame, predicates[:half]), **spark_results(frame, predicates[half:])} if half else {}
+def spark_results(frame: DataFrame, predicates: Sequence[str]) -> dict[str, Results]:
+    """Return Spark's result of each predicate for each row."""
+    rows = frame.selectExpr(ROW, *(f"({text}) AS p{number}" for number, text in enumerate(predicates))).collect()
     rows.sort(key=lambda row: row[0])
     return {text: tuple(row[number + 1] for row in rows) for number, text in enumerate(predicates)}
 
@@ -77,16 +75,17 @@ class FilterCase:
 
     def _check_predicates(self, predicates: list[str]) -> None:
         parsed = {text: parse_predicate(text) for text in predicates}
-        folder = Folder(self._spark)
-        folder.prepare([predicate for predicate in parsed.values() if predicate is not None], self._schema)
+        constants = ConstantCache(self._spark)
+        constants.prepare([predicate for predicate in parsed.values() if predicate is not None], self._schema)
         frame = self._spark.createDataFrame(self._table)
-        results = spark_results(frame, predicates)
+        batches, _ = split_failures(predicates, partial(spark_results, frame), SPARK_ERRORS)
+        results = dict(ChainMap(*batches))
         check_where(frame, self._rng.sample(sorted(results), min(2, len(results))), results)
         for text, expected in results.items():
             self._tally["predicates"] += 1
             predicate = parsed[text]
             assert predicate is not None, text
-            bound = bind(predicate, Scope(self._schema, fold=folder, plain_strings="\\" not in text))
+            bound = bind(predicate, Scope(self._schema, fold=constants, plain_strings="\\" not in text))
             if bound.artifact is None:
                 assert bound.reason is not None
                 self._tally[bound.reason] += 1
@@ -95,21 +94,21 @@ class FilterCase:
             about = f"seed {self._seed}: {text} as {arrow_filter.root}"
             # Workers get filters pickled.
             arrow_filter = pickle.loads(pickle.dumps(arrow_filter))
-            self._check_answers(arrow_filter, expected, bound.is_exact, about)
+            self._check_results(arrow_filter, expected, bound.is_exact, about)
             self._check_layouts(arrow_filter, about)
             for _ in range(SLICES):
                 self._check_statistics(arrow_filter, expected, about)
 
-    def _check_answers(self, arrow_filter: ArrowFilter, expected_answers: Answers, is_exact: bool, about: str) -> None:
-        actual_answers = arrow_filter.mask(self._batch).to_pylist()
-        for number, (actual, expected) in enumerate(zip(actual_answers, expected_answers, strict=True)):
+    def _check_results(self, arrow_filter: ArrowFilter, expected_results: Results, is_exact: bool, about: str) -> None:
+        actual_results = arrow_filter.mask(self._batch).to_pylist()
+        for number, (actual, expected) in enumerate(zip(actual_results, expected_results, strict=True)):
             is_right = actual == expected if is_exact else actual or not expected
             row = row_text(self._batch, arrow_filter, number)
             assert is_right, f"{about} gives {actual}, Spark {expected}, for {row}"
         self._tally["exact"] += is_exact
         self._tally["inexact"] += not is_exact
-        self._tally["kept"] += sum(result is True for result in expected_answers)
-        self._tally["dropped"] += sum(result is not True for result in expected_answers)
+        self._tally["kept"] += sum(result is True for result in expected_results)
+        self._tally["dropped"] += sum(result is not True for result in expected_results)
 
     def _check_layouts(self, arrow_filter: ArrowFilter, about: str) -> None:
         """Assert that the results do not depend on the Arrow layout of the rows."""
@@ -123,7 +122,7 @@ class FilterCase:
         assert arrow_filter.mask(encode_dictionaries(batch)).to_pylist() == mask, about
         assert arrow_filter.mask(batch.slice(0, 0)).to_pylist() == [], about
 
-    def _check_statistics(self, arrow_filter: ArrowFilter, expected: Answers, about: str) -> None:
+    def _check_statistics(self, arrow_filter: ArrowFilter, expected: Results, about: str) -> None:
         """Assert that statistics and value sets of some rows do not exclude a row that Spark keeps."""
         start, length = self._rng.randrange(ROWS), self._rng.choice((1, 2, 5, 30))
         rows = self._batch.slice(start, length)
@@ -141,7 +140,7 @@ class FilterCase:
         self._tally["ruled out by values"] += not is_contained
 
 
-def check_where(frame: DataFrame, predicates: list[str], results: dict[str, Answers]) -> None:
+def check_where(frame: DataFrame, predicates: list[str], results: dict[str, Results]) -> None:
     """Assert that a predicate in WHERE keeps the rows for which it is true as a column."""
     for text in predicates:
         kept = {row[0] for row in frame.where(text).select(ROW).collect()}

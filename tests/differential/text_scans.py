@@ -12,18 +12,15 @@ from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 
-from oracle import Case, SparkGivesUpError, apply_settings, row_text
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from oracle import TextCase, UnreadableBySparkError, apply_settings, row_text
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
+from spark_rows import SPARK_ERRORS, Rows, rows_by_predicate
 
 from pushdown_spark.contract import ErrorCode, SourceReport
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.session import PushdownSession
-
-Rows = Counter[str]
 
 _WRITERS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
@@ -37,13 +34,13 @@ _WRITERS: dict[str, Callable[[bytes], bytes]] = {
 class Scans:
     """The files of a case, the requested columns, and whether the file name is requested."""
 
-    case: Case
-    folder: Path
+    case: TextCase
+    directory: Path
     columns: tuple[str, ...]
     with_filename: bool
 
     @classmethod
-    def write(cls, case: Case, folder: Path, rng: random.Random) -> Scans:
+    def write(cls, case: TextCase, directory: Path, rng: random.Random) -> Scans:
         """Divide a case's lines into a few files, some compressed, and choose columns."""
         ends = sorted(rng.randint(0, len(case.lines)) for _ in range(rng.choice((0, 0, 1, 3))))
         for number, (start, stop) in enumerate(pairwise((0, *ends, len(case.lines)))):
@@ -51,14 +48,14 @@ class Scans:
             text = b"".join(
                 line + end for line, end in zip(case.lines[start:stop], case.terminators[start:stop], strict=True)
             )
-            (folder / f"part-{number}.{case.source_format.value}{suffix}").write_bytes(_WRITERS[suffix](text))
+            (directory / f"part-{number}.{case.source_format.value}{suffix}").write_bytes(_WRITERS[suffix](text))
         names = case.schema.fieldNames()
         columns = (
             sorted(rng.sample(names, rng.randint(1, len(names))), key=names.index) if rng.random() < 0.5 else names
         )
         # Spark's DataSource V2 readers do not support the file name.
         is_named = "spark.sql.sources.useV1SourceList" not in case.settings and rng.random() < 0.3
-        return cls(case, folder, tuple(columns), is_named)
+        return cls(case, directory, tuple(columns), is_named)
 
     @property
     def row_sql(self) -> str:
@@ -71,16 +68,12 @@ class Scans:
     def expected(self, spark: SparkSession, predicates: Sequence[str]) -> dict[str, Rows]:
         """Return the rows of Spark's own reader for each predicate, without predicates that raise.
 
-        Raises SparkGivesUpError if Spark cannot read the files at all.
+        Raises UnreadableBySparkError if Spark cannot read the files at all.
         """
-        frame = self._native(spark)
         try:
-            return _matching_rows(_with_results(frame, self.row_sql, predicates), predicates)
-        except (PySparkException, Py4JJavaError):
-            if _raises(frame, self.row_sql, []):
-                raise SparkGivesUpError from None
-        good = [predicate for predicate in predicates if not _raises(frame, self.row_sql, [predicate])]
-        return _matching_rows(_with_results(frame, self.row_sql, good), good)
+            return rows_by_predicate(self._native(spark), self.row_sql, predicates)
+        except SPARK_ERRORS as problem:
+            raise UnreadableBySparkError from problem
 
     def expected_alone(self, spark: SparkSession, predicate: str) -> Rows:
         """Return the rows of Spark's own reader for one predicate in a query of its own."""
@@ -91,7 +84,7 @@ class Scans:
         session = PushdownSession(spark)
         session.add_source(
             "data",
-            path=str(self.folder),
+            path=str(self.directory),
             format=self.case.source_format.value,
             schema=self.case.schema.toDDL(),
             options=self.case.options,
@@ -103,7 +96,7 @@ class Scans:
         frames = [result.df.selectExpr(f"{n} AS scan", f"{self.row_sql} AS row") for n, result in enumerate(results)]
         try:
             rows = reduce(DataFrame.unionAll, frames).collect()
-        except (PySparkException, Py4JJavaError) as problem:
+        except SPARK_ERRORS as problem:
             if classify(problem).code is not ErrorCode.UNSAFE_INPUT:
                 raise
             return {predicate: self._run(result) for predicate, result in zip(predicates, results, strict=True)}
@@ -119,7 +112,7 @@ class Scans:
     def _native(self, spark: SparkSession) -> DataFrame:
         case = self.case
         frame = spark.read.format(case.source_format.value).schema(case.schema).options(**case.options)
-        loaded = frame.load(str(self.folder))
+        loaded = frame.load(str(self.directory))
         return loaded.selectExpr("*", "_metadata.file_name AS filename") if self.with_filename else loaded
 
 
@@ -138,20 +131,3 @@ def compare_readers(
             if actual != expected:
                 expected = scans.expected_alone(spark, predicate)
             yield predicate, expected, actual, report
-
-
-def _with_results(frame: DataFrame, row_sql: str, predicates: Sequence[str]) -> DataFrame:
-    return frame.selectExpr(row_sql, *(f"({predicate}) AS `p{n}`" for n, predicate in enumerate(predicates)))
-
-
-def _matching_rows(frame: DataFrame, predicates: Sequence[str]) -> dict[str, Rows]:
-    rows = frame.collect()
-    return {predicate: Counter(row[0] for row in rows if row[1 + n] is True) for n, predicate in enumerate(predicates)}
-
-
-def _raises(frame: DataFrame, row_sql: str, predicates: Sequence[str]) -> bool:
-    try:
-        _with_results(frame, row_sql, predicates).collect()
-    except (PySparkException, Py4JJavaError):
-        return True
-    return False

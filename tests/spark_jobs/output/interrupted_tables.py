@@ -94,7 +94,7 @@ def interrupt(step: int, act: Callable[[], None]) -> Connect:
 
 
 @dataclass(frozen=True)
-class Case:
+class TableWrite:
     """A change of the table `t`."""
 
     mode: OutputMode
@@ -148,7 +148,7 @@ def batch(rows: Sequence[tuple[object, ...]]) -> pa.RecordBatch:
 
 def write_once(
     database: Database,
-    case: Case,
+    case: TableWrite,
     run: str = "run",
     connect: Connect = connect_to_write,
     partitions: Sequence[Sequence[tuple[object, ...]]] = NEW,

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from interrupted_tables import OLD, Case, write_once
+from interrupted_tables import OLD, TableWrite, write_once
 from table_databases import KINDS, Database, open_database
 
 from pushdown_spark.contract import OutputMode
@@ -21,7 +21,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     return open_database(request.param, request, tmp_path)
 
 
-def race(database: Database, runs: dict[str, tuple[Case, Rows]]) -> Rows:
+def race(database: Database, runs: dict[str, tuple[TableWrite, Rows]]) -> Rows:
     """Write all runs at the same time. Return the rows of the table."""
     ready = threading.Barrier(len(runs))
 
@@ -42,7 +42,7 @@ def race(database: Database, runs: dict[str, tuple[Case, Rows]]) -> Rows:
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_runs_replace_disjoint_rows(database: Database, rounds: int) -> None:
     for _ in range(rounds):
-        case = {day: Case(OutputMode.OVERWRITE_PARTITIONS, True, f"day = '{day}'") for day in "abc"}
+        case = {day: TableWrite(OutputMode.OVERWRITE_PARTITIONS, True, f"day = '{day}'") for day in "abc"}
         case["a"].prepare(database)
         rows: dict[str, Rows] = {day: [(10, day, f"{day} 1"), (11, day, f"{day} 2")] for day in "abc"}
         found = race(database, {day: (case[day], rows[day]) for day in "abc"})
@@ -53,7 +53,7 @@ def test_runs_replace_disjoint_rows(database: Database, rounds: int) -> None:
 @pytest.mark.parametrize("mode", [OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE, OutputMode.OVERWRITE])
 def test_one_of_two_runs_with_equal_keys_is_last(database: Database, mode: OutputMode, rounds: int) -> None:
     for _ in range(rounds):
-        case = Case(mode, has_table=True, replace_where="id > 1")
+        case = TableWrite(mode, has_table=True, replace_where="id > 1")
         case.prepare(database)
         database.execute("DELETE FROM t WHERE id = 2")
         rows: dict[str, Rows] = {run: [(number, "b", run) for number in range(2, 30)] for run in ("A", "B")}
@@ -66,7 +66,7 @@ def test_one_of_two_runs_with_equal_keys_is_last(database: Database, mode: Outpu
 @pytest.mark.parametrize("has_table", [True, False], ids=["existing", "missing"])
 def test_concurrent_appends_are_all_kept(database: Database, has_table: bool, rounds: int) -> None:
     for _ in range(rounds):
-        case = Case(OutputMode.APPEND, has_table)
+        case = TableWrite(OutputMode.APPEND, has_table)
         case.prepare(database)
         rows: dict[str, Rows] = {run: [(number, "b", run) for number in range(5)] for run in ("A", "B", "C")}
         found = race(database, {run: (case, rows[run]) for run in rows})

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from interrupted_tables import (
     OLD,
-    Case,
     InterruptedConnection,
+    TableWrite,
     fork,
     interrupt,
     kill_self,
@@ -31,14 +31,14 @@ from pushdown_spark.errors import PushdownError
 from pushdown_spark.output.staging_tables import MAX_AGE_SECONDS
 
 CASES = [
-    pytest.param(Case(OutputMode.APPEND, has_table=True), id="append"),
-    pytest.param(Case(OutputMode.ERROR_IF_EXISTS, has_table=False), id="create", marks=pytest.mark.nightly),
+    pytest.param(TableWrite(OutputMode.APPEND, has_table=True), id="append"),
+    pytest.param(TableWrite(OutputMode.ERROR_IF_EXISTS, has_table=False), id="create", marks=pytest.mark.nightly),
     *(
-        pytest.param(Case(mode, has_table=True), id=f"{mode} existing", marks=pytest.mark.nightly)
+        pytest.param(TableWrite(mode, has_table=True), id=f"{mode} existing", marks=pytest.mark.nightly)
         for mode in (OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE)
     ),
     *(
-        pytest.param(Case(mode, has_table=False), id=f"{mode} missing", marks=pytest.mark.nightly)
+        pytest.param(TableWrite(mode, has_table=False), id=f"{mode} missing", marks=pytest.mark.nightly)
         for mode in OutputMode
         if mode is not OutputMode.ERROR_IF_EXISTS
     ),
@@ -61,7 +61,7 @@ def states(database: Database) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_retry_after_kill_equals_one_run(database: Database, case: Case, operations: Iterator[int]) -> None:
+def test_retry_after_kill_equals_one_run(database: Database, case: TableWrite, operations: Iterator[int]) -> None:
     for step in operations:
         case.prepare(database)
         child = fork(lambda step=step: write_once(database, case, connect=interrupt(step, kill_self)))  # type: ignore[misc]
@@ -81,7 +81,7 @@ def test_retry_after_kill_equals_one_run(database: Database, case: Case, operati
 @pytest.mark.nightly
 @pytest.mark.parametrize("mode", KEEPING)
 def test_killed_run_keeps_an_existing_table(database: Database, mode: OutputMode) -> None:
-    case = Case(mode, has_table=True)
+    case = TableWrite(mode, has_table=True)
     for step in count(1):
         case.prepare(database)
         connect = interrupt(step, kill_self)
@@ -100,7 +100,7 @@ def test_killed_run_keeps_an_existing_table(database: Database, mode: OutputMode
 @pytest.mark.parametrize("mode", KEEPING)
 def test_killed_run_keeps_a_table_that_another_program_has_created(database: Database, mode: OutputMode) -> None:
     """The other program creates the table before the retry, unless the killed attempt has committed."""
-    case, other = Case(mode, has_table=False), Case(mode, has_table=True)
+    case, other = TableWrite(mode, has_table=False), TableWrite(mode, has_table=True)
     outcomes = set()
     for step in count(1):
         case.prepare(database)
@@ -122,7 +122,7 @@ def test_killed_run_keeps_a_table_that_another_program_has_created(database: Dat
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", CASES)
-def test_killed_retry_is_retried(database: Database, case: Case) -> None:
+def test_killed_retry_is_retried(database: Database, case: TableWrite) -> None:
     """The first attempt is killed while it commits. Each step of the second one is killed after one of these kills."""
     case.prepare(database)
     steps: list[None] = []
@@ -146,7 +146,7 @@ def test_killed_retry_is_retried(database: Database, case: Case) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", CASES)
-def test_stopped_attempt_changes_nothing_after_a_retry(database: Database, case: Case) -> None:
+def test_stopped_attempt_changes_nothing_after_a_retry(database: Database, case: TableWrite) -> None:
     """The first attempt continues when a retry has committed, or when the retry waits for its locks."""
     for step in count(1):
         case.prepare(database)
@@ -167,7 +167,7 @@ def test_stopped_attempt_changes_nothing_after_a_retry(database: Database, case:
 
 
 def test_staging_tables_are_dropped_by_age(database: Database) -> None:
-    case = Case(OutputMode.APPEND, has_table=True)
+    case = TableWrite(OutputMode.APPEND, has_table=True)
     case.prepare(database)
     now = int(time.time())
     names = [f"airflow_pushdown_{'a' * 12}_{moment:08x}_{'b' * 8}_0" for moment in (now - MAX_AGE_SECONDS - 60, now)]
@@ -180,11 +180,11 @@ def test_staging_tables_are_dropped_by_age(database: Database) -> None:
 
 def test_files_of_tasks_are_dropped_by_age(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     database, now = open_database("sqlite", request, tmp_path), int(time.time())
-    Case(OutputMode.APPEND, has_table=True).prepare(database)
+    TableWrite(OutputMode.APPEND, has_table=True).prepare(database)
     old, new = (f"airflow_pushdown_{'a' * 12}_{moment:08x}_{'b' * 8}_0_{'c' * 8}" for moment in (0, now))
     for name in (old, new, "other"):
         (tmp_path / f"shop.db-{name}").touch()
-    write_once(database, Case(OutputMode.APPEND, has_table=True))
+    write_once(database, TableWrite(OutputMode.APPEND, has_table=True))
     assert sorted(each.name for each in tmp_path.iterdir()) == ["shop.db", f"shop.db-{new}", "shop.db-other"]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from interrupted_tables import NEW, SCHEMA, Case, InterruptedConnection, batch, write_once
+from interrupted_tables import NEW, SCHEMA, InterruptedConnection, TableWrite, batch, write_once
 from pyspark.sql import SparkSession
 from table_databases import KINDS, Database, open_database, output_of
 
@@ -67,7 +67,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
 @pytest.mark.parametrize("mode", [OutputMode.APPEND, OutputMode.OVERWRITE])
 def test_second_attempt_of_a_partition_adds_nothing(database: Database, mode: OutputMode) -> None:
     """Two attempts load at the same time. Only rows of the first one to finish count."""
-    case = Case(mode, has_table=mode is OutputMode.OVERWRITE)
+    case = TableWrite(mode, has_table=mode is OutputMode.OVERWRITE)
     case.prepare(database)
     attempt = TableAttempt(database.address, case.spec, "run")
     assert attempt.prepare()
@@ -90,7 +90,7 @@ def test_second_attempt_of_a_partition_adds_nothing(database: Database, mode: Ou
 
 def test_rows_of_a_task_whose_report_was_lost_are_not_committed(database: Database) -> None:
     """The rows of a partition may be others in the next attempt, which finds the partition recorded."""
-    case = Case(OutputMode.APPEND, has_table=True)
+    case = TableWrite(OutputMode.APPEND, has_table=True)
     case.prepare(database)
     attempt = TableAttempt(database.address, case.spec, "run")
     assert attempt.prepare()
@@ -118,7 +118,7 @@ def test_commit_does_not_wait_for_a_task_that_has_lost(
 ) -> None:
     """The task still loads. Its staging table may stay until a later run."""
     monkeypatch.setattr(staging_tables, "_USE_SECONDS", 1)
-    case = Case(mode, has_table)
+    case = TableWrite(mode, has_table)
     case.prepare(database)
     spec = case.spec.model_copy(update={"checks": OutputChecks.model_validate(checks)})
     attempt = TableAttempt(database.address, spec, "run")
@@ -157,7 +157,7 @@ def test_retry_that_begins_before_the_staging_table_is_renamed_keeps_its_rows(
 ) -> None:
     """The retry cannot delete the staging table, which is in use. The first attempt dies after the rename."""
     monkeypatch.setattr(staging_tables, "_USE_SECONDS", 1)
-    database, case = open_database(product, request, tmp_path), Case(OutputMode.APPEND, has_table=False)
+    database, case = open_database(product, request, tmp_path), TableWrite(OutputMode.APPEND, has_table=False)
     case.prepare(database)
     first = TableAttempt(database.address, case.spec, "run", connect=dying_after_rename)
     assert first.prepare()
@@ -188,7 +188,7 @@ def test_attempt_that_stalls_after_its_rename_keeps_the_claim_of_a_repeated_run(
     product: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """A user clears the task in the meantime."""
-    database, case = open_database(product, request, tmp_path), Case(OutputMode.OVERWRITE, has_table=False)
+    database, case = open_database(product, request, tmp_path), TableWrite(OutputMode.OVERWRITE, has_table=False)
     case.prepare(database)
     repeated = TableAttempt(database.address, case.spec, "run", "cleared")
 
@@ -289,7 +289,7 @@ def test_sqlite_is_not_locked_while_tasks_load(tmp_path: Path, has_table: bool, 
     database = open_database("sqlite", request, tmp_path)
     path = Path(str(database.connection.database))
     path.chmod(0o600)
-    case = Case(OutputMode.OVERWRITE, has_table)
+    case = TableWrite(OutputMode.OVERWRITE, has_table)
     case.prepare(database)
     attempt = TableAttempt(database.address, case.spec, "run")
     assert attempt.prepare()

@@ -13,7 +13,7 @@ WORKERS = 2
 
 
 @dataclass(frozen=True)
-class Case:
+class AvroCostCase:
     """A query: blocks that pass the search, matching rows, columns, and whether our reader was faster."""
 
     name: str
@@ -26,31 +26,31 @@ class Case:
 
 
 CASES = (
-    Case("needle", 27, 25, 16, ours=True, search=True),
-    Case("1 % range, clustered", 110, 60_000, 16, ours=True, search=True),
-    Case("1 % range, scattered", BLOCKS, 60_000, 16, ours=True, search=False),
-    Case("half", BLOCKS, ROWS // 2, 16, ours=False, search=False),
-    Case("all", BLOCKS, ROWS, 16, ours=False, search=False, filtered=False),
-    Case("all, 2 columns", BLOCKS, ROWS, 2, ours=True, search=False, filtered=False),
+    AvroCostCase("needle", 27, 25, 16, ours=True, search=True),
+    AvroCostCase("1 % range, clustered", 110, 60_000, 16, ours=True, search=True),
+    AvroCostCase("1 % range, scattered", BLOCKS, 60_000, 16, ours=True, search=False),
+    AvroCostCase("half", BLOCKS, ROWS // 2, 16, ours=False, search=False),
+    AvroCostCase("all", BLOCKS, ROWS, 16, ours=False, search=False, filtered=False),
+    AvroCostCase("all, 2 columns", BLOCKS, ROWS, 2, ours=True, search=False, filtered=False),
 )
 
 
-def sample(case: Case) -> AvroSample:
+def sample(case: AvroCostCase) -> AvroSample:
     return AvroSample(2, SIZE, 0.0, ROWS, 16 * ROWS, case.found / BLOCKS, case.matching / ROWS, 12)
 
 
-def estimate(seen: AvroSample, case: Case) -> ReaderSeconds:
+def estimate(seen: AvroSample, case: AvroCostCase) -> ReaderSeconds:
     return reader_seconds(seen, case.columns, WORKERS, has_filter=case.filtered)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_estimate_chooses_the_reader_that_was_faster(case: Case) -> None:
+def test_the_estimate_chooses_the_reader_that_was_faster(case: AvroCostCase) -> None:
     found = estimate(sample(case), case)
     assert (found.ours < MARGIN * found.spark, found.search) == (case.ours, case.search), found
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_small_table_is_left_to_spark(case: Case) -> None:
+def test_a_small_table_is_left_to_spark(case: AvroCostCase) -> None:
     """Starting our workers costs more than Spark's scan of the whole table."""
     seen = sample(case)
     small = estimate(

@@ -16,7 +16,7 @@ from pushdown_spark.formats.orc.lazy_reader import RowWidth
 
 
 @dataclass(frozen=True)
-class Case:
+class OrcCostCase:
     """A query: rows, row groups with a match, matching rows, columns, lists, files. The readers are ordered by cost."""
 
     name: str
@@ -32,18 +32,18 @@ class Case:
 
 OURS, FILTERED, SPARK = OrcReader.LAZY, OrcReader.SPARK_WITH_FILTER, OrcReader.SPARK
 CASES = (
-    Case("wide, 16 columns", 4_000_000, 6, 6, 16, 3, (1_000,) * 3, (OURS, FILTERED, SPARK)),
-    Case("wide, all columns", 4_000_000, 6, 6, 120, 3, (1_000,) * 3, (OURS, FILTERED, SPARK)),
-    Case("needle at scale 1", 6_000_000, 21, 21, 16, 1, (), (FILTERED, OURS, SPARK)),
-    Case("needle at scale 10", 60_000_000, 27, 27, 16, 1, (), (OURS, FILTERED, SPARK)),
-    Case("1,000 scattered", 6_000_000, 600, 991, 16, 1, (33,), (FILTERED, SPARK, OURS)),
-    Case("half the rows", 6_000_000, 600, 3_000_000, 16, 1, (), (SPARK, FILTERED, OURS)),
-    Case("few rows", 20_000, 2, 2, 16, 1, (), (FILTERED, SPARK, OURS)),
-    Case("small files", 240_000, 6, 6, 10, 1, (), (OURS, FILTERED, SPARK), files=300),
+    OrcCostCase("wide, 16 columns", 4_000_000, 6, 6, 16, 3, (1_000,) * 3, (OURS, FILTERED, SPARK)),
+    OrcCostCase("wide, all columns", 4_000_000, 6, 6, 120, 3, (1_000,) * 3, (OURS, FILTERED, SPARK)),
+    OrcCostCase("needle at scale 1", 6_000_000, 21, 21, 16, 1, (), (FILTERED, OURS, SPARK)),
+    OrcCostCase("needle at scale 10", 60_000_000, 27, 27, 16, 1, (), (OURS, FILTERED, SPARK)),
+    OrcCostCase("1,000 scattered", 6_000_000, 600, 991, 16, 1, (33,), (FILTERED, SPARK, OURS)),
+    OrcCostCase("half the rows", 6_000_000, 600, 3_000_000, 16, 1, (), (SPARK, FILTERED, OURS)),
+    OrcCostCase("few rows", 20_000, 2, 2, 16, 1, (), (FILTERED, SPARK, OURS)),
+    OrcCostCase("small files", 240_000, 6, 6, 10, 1, (), (OURS, FILTERED, SPARK), files=300),
 )
 
 
-def sample(case: Case) -> OrcSample:
+def sample(case: OrcCostCase) -> OrcSample:
     matching_groups = case.hit * 10_000 / case.rows
     return OrcSample(
         case.files,
@@ -59,13 +59,13 @@ def sample(case: Case) -> OrcSample:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_estimated_costs_rank_the_readers_as_measured(case: Case) -> None:
+def test_estimated_costs_rank_the_readers_as_measured(case: OrcCostCase) -> None:
     costs = reader_seconds(sample(case), case.lists)
     assert tuple(sorted(costs, key=lambda verdict: costs[verdict])) == case.ranking, costs
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_pruned_row_groups_have_no_cost(case: Case) -> None:
+def test_pruned_row_groups_have_no_cost(case: OrcCostCase) -> None:
     seen = replace(sample(case), files=0)
     whole = reader_seconds(seen, case.lists)
     pruned = reader_seconds(replace(seen, alive_share=0.0), case.lists)

@@ -18,7 +18,7 @@ MEGABYTE = 1_000_000
 
 
 @dataclass(frozen=True)
-class Case:
+class TextCostCase:
     """A query over lines: their bytes and values, the share that matches, and whether workers were faster."""
 
     name: str
@@ -33,18 +33,22 @@ class Case:
 
 
 CASES = (
-    Case("needle in short lines of JSON", SourceFormat.JSON, 70, 70, 4, 0.0, 0.9, ours=True),
-    Case("half of short lines of JSON", SourceFormat.JSON, 70, 70, 4, 0.5, 1.0, ours=False),
-    Case("second field of long lines, an eighth kept", SourceFormat.JSON, 1_900, 1_400, 25, 0.12, 0.14, ours=False),
-    Case("last field of long lines, an eighth kept", SourceFormat.JSON, 1_900, 1_400, 25, 0.05, 1.0, ours=True),
-    Case("needle in short lines of CSV", SourceFormat.CSV, 45, 45, 4, 0.0, 0.0, ours=True),
-    Case("all of wide CSV", SourceFormat.CSV, 35, 650, 61, 1.0, 1.0, ours=False),
-    Case("many matches in other fields of CSV", SourceFormat.CSV, 70, 113, 10, 0.01, 0.01, ours=False, hits=14.0),
-    Case("needle in little data", SourceFormat.JSON, 1, 300, 16, 0.0, 1.0, ours=False),
+    TextCostCase("needle in short lines of JSON", SourceFormat.JSON, 70, 70, 4, 0.0, 0.9, ours=True),
+    TextCostCase("half of short lines of JSON", SourceFormat.JSON, 70, 70, 4, 0.5, 1.0, ours=False),
+    TextCostCase(
+        "second field of long lines, an eighth kept", SourceFormat.JSON, 1_900, 1_400, 25, 0.12, 0.14, ours=False
+    ),
+    TextCostCase("last field of long lines, an eighth kept", SourceFormat.JSON, 1_900, 1_400, 25, 0.05, 1.0, ours=True),
+    TextCostCase("needle in short lines of CSV", SourceFormat.CSV, 45, 45, 4, 0.0, 0.0, ours=True),
+    TextCostCase("all of wide CSV", SourceFormat.CSV, 35, 650, 61, 1.0, 1.0, ours=False),
+    TextCostCase(
+        "many matches in other fields of CSV", SourceFormat.CSV, 70, 113, 10, 0.01, 0.01, ours=False, hits=14.0
+    ),
+    TextCostCase("needle in little data", SourceFormat.JSON, 1, 300, 16, 0.0, 1.0, ours=False),
 )
 
 
-def costs(spark: SparkSession, case: Case) -> TextCosts:
+def costs(spark: SparkSession, case: TextCostCase) -> TextCosts:
     sampled = LineSample(1_000, case.line_bytes, (case.share,), (case.hits,), (), 1.0, (), case.values, 0.0)
     source = Source("t", case.format, ("x",))
     size = case.megabytes * MEGABYTE
@@ -52,7 +56,7 @@ def costs(spark: SparkSession, case: Case) -> TextCosts:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_estimate_chooses_the_reader_that_was_faster(spark: SparkSession, case: Case) -> None:
+def test_the_estimate_chooses_the_reader_that_was_faster(spark: SparkSession, case: TextCostCase) -> None:
     estimated = costs(spark, case)
     expected = nullcontext() if case.ours else pytest.raises(UnsupportedError, match="would cost more than it saves")
     with expected:

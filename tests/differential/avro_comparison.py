@@ -1,4 +1,4 @@
-"""Rows of the pushdown reader of Avro equal those of Spark's own Avro source without pushdown, as multisets."""
+"""Random Avro files, read by the pushdown reader and by Spark's."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
 from avro_files import AVRO, SOME_CHANGE, random_table, write_files
-from columnar_cases import Case, ReaderComparison, Row, case_over, data_files, run_tasks
+from columnar_cases import ColumnarCase, ReaderComparison, Row, case_over, data_files, run_tasks
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 from schema_change import NO_CHANGE
 
@@ -24,8 +22,6 @@ from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
 from pushdown_spark.formats.avro.planner import container_files
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.relations.storage import LOCAL
-
-NIGHTLY_CASES = 200
 
 
 def rows_of(query: AvroQuery, directory: Path, split: int, counts: list[AvroMetrics]) -> Counter[Row]:
@@ -41,17 +37,18 @@ def rows_of(query: AvroQuery, directory: Path, split: int, counts: list[AvroMetr
 
 class AvroComparison(ReaderComparison[AvroMetrics]):
     source_format = "avro"
+    metrics_class = AvroMetrics
     splits = (700, 5_000, 1 << 27)
     read = staticmethod(rows_of)
     reader_schema: str | None = None
 
-    def draw_case(self, seed: int, directory: Path) -> Case | None:
+    def draw_case(self, seed: int, directory: Path) -> ColumnarCase | None:
         rng = random.Random(seed)
         write_files(self.spark, rng, directory, random_table(rng), rng.choice((NO_CHANGE, SOME_CHANGE)))
         try:
             frame = self.spark.read.format(AVRO).load(str(directory))
         except PySparkException as problem:
-            self.tally.reasons[f"Spark infers no schema: {problem}"[:90]] += 1
+            self.tally[f"Spark infers no schema: {problem}"[:90]] += 1
             return None
         return case_over(rng, frame, frame.schema, directory, f"seed {seed}", "avro")
 
@@ -60,20 +57,8 @@ class AvroComparison(ReaderComparison[AvroMetrics]):
     ) -> AvroQuery:
         return AvroQuery(arrow_schema(fields), kept, self.reader_schema, block_search=rng.random() < 0.8)
 
-    def session_options(self, rng: random.Random, case: Case, reader: str) -> dict[str, Any]:
+    def session_options(self, rng: random.Random, case: ColumnarCase, reader: str) -> dict[str, Any]:
         return {}
 
-
-def _run(spark: SparkSession, cases: int, scans: int) -> None:
-    counts = AvroComparison(spark, AvroMetrics()).run(cases, scans)
-    for outcome in BlockOutcome:
-        assert counts.blocks[outcome] > 0, (outcome, counts)
-
-
-def test_scans_of_avro_return_sparks_rows(spark: SparkSession) -> None:
-    _run(spark, 4, 2)
-
-
-@pytest.mark.nightly
-def test_scans_of_avro_return_sparks_rows_in_many_cases(spark: SparkSession) -> None:
-    _run(spark, NIGHTLY_CASES, 3)
+    def outcomes(self) -> dict[str, int]:
+        return {outcome.name: self.metrics.blocks[outcome] for outcome in BlockOutcome}

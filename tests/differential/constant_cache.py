@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Sequence
 
+from bisection import split_failures
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -13,7 +15,7 @@ from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.scope import Fold, Scope
 
 
-class Folder:
+class ConstantCache:
     """A cache of constants that Spark evaluates."""
 
     def __init__(self, spark: SparkSession) -> None:
@@ -41,17 +43,12 @@ class Folder:
         self._fetch([sql for sql in requested if sql not in self._known])
 
     def _fetch(self, expressions: list[str]) -> None:
+        values, failures = split_failures(expressions, self._evaluate, (PySparkException, ValueError, OverflowError))
+        self._known |= {**ChainMap(*values), **dict.fromkeys(failures)}
+
+    def _evaluate(self, expressions: Sequence[str]) -> dict[str, object]:
         if not expressions:
-            return
-        try:
-            row = self._spark.sql(f"SELECT {', '.join(expressions)}").head()
-        except (PySparkException, ValueError, OverflowError):
-            half = len(expressions) // 2
-            if half:
-                self._fetch(expressions[:half])
-                self._fetch(expressions[half:])
-            else:
-                self._known[expressions[0]] = None
-            return
+            return {}
+        row = self._spark.sql(f"SELECT {', '.join(expressions)}").head()
         assert row is not None
-        self._known.update(zip(expressions, row, strict=True))
+        return dict(zip(expressions, row, strict=True))

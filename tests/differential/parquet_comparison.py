@@ -1,4 +1,4 @@
-"""Rows of the pushdown reader of Parquet equal those of Spark's own reader without pushdown, as multisets."""
+"""Random Parquet files, read by the pushdown reader and by Spark's."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import random
 from collections import Counter
 from pathlib import Path
 
-import pytest
-from columnar_cases import Case, ReaderComparison, Row, case_over, data_files, run_tasks
+from columnar_cases import ColumnarCase, ReaderComparison, Row, case_over, data_files, run_tasks
 from orc_files import random_table
 from parquet_files import SOME_CHANGE, Files, write_files
-from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 from schema_change import NO_CHANGE
 
@@ -20,14 +18,13 @@ from pushdown_spark.formats.parquet.file_reader import ParquetQuery, ParquetScan
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics, UnitOutcome
 from pushdown_spark.formats.readable_types import arrow_schema
 
-NIGHTLY_CASES = 150
-
 
 class ParquetComparison(ReaderComparison[ParquetMetrics]):
     source_format = "parquet"
+    metrics_class = ParquetMetrics
     splits = (3_000, 100_000, 1 << 27)
 
-    def draw_case(self, seed: int, directory: Path) -> Case | None:
+    def draw_case(self, seed: int, directory: Path) -> ColumnarCase | None:
         rng = random.Random(seed)
         table = random_table(rng)
         change = rng.choice((NO_CHANGE, SOME_CHANGE))
@@ -46,20 +43,10 @@ class ParquetComparison(ReaderComparison[ParquetMetrics]):
             arrow_schema(fields), kept, corrected_dates=True, corrected_int96=True, case_sensitive=False
         )
 
-
-def _run(spark: SparkSession, cases: int, scans: int) -> ParquetMetrics:
-    counts = ParquetComparison(spark, ParquetMetrics()).run(cases, scans)
-    for outcome in (UnitOutcome.TOTAL, UnitOutcome.BY_STATISTICS, UnitOutcome.READ):
-        assert counts.row_groups[outcome] > 0, (outcome, counts)
-    return counts
-
-
-def test_scans_of_parquet_return_sparks_rows(spark: SparkSession) -> None:
-    _run(spark, 6, 1)
-
-
-@pytest.mark.nightly
-def test_scans_of_parquet_return_sparks_rows_in_many_cases(spark: SparkSession) -> None:
-    counts = _run(spark, NIGHTLY_CASES, 3)
-    # Few random cases have columns whose page indexes exclude pages.
-    assert counts.pages[UnitOutcome.BY_PAGE_INDEX] > 0, counts
+    def outcomes(self) -> dict[str, int]:
+        outcomes = (UnitOutcome.TOTAL, UnitOutcome.BY_STATISTICS, UnitOutcome.READ)
+        counts = {outcome.name: self.metrics.row_groups[outcome] for outcome in outcomes}
+        if self.tally["cases"] > 100:
+            # Few random cases have columns whose page indexes exclude pages.
+            counts["pages by page index"] = self.metrics.pages[UnitOutcome.BY_PAGE_INDEX]
+        return counts
