@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import atexit
-import math
 import os
 import shutil
 import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 import pytest
 from databases import NoServerError, Server, mariadb, mysql, postgresql
 from hypothesis import settings
+from nightly_cases import (  # noqa: F401
+    pytest_collection_modifyitems,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+    pytest_testnodedown,
+)
 
 from e2e import jvm
 
@@ -28,8 +31,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = pytest.StashKey[dict[str, str]]()
-SHARE = 3
-"""A slow test with more cases than this runs a third of them by default. `make nightly` runs the others."""
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.jvm_options(ROOT / ".venv-spark"))
 
@@ -49,25 +50,6 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("repeated", derandomize=True)
     if config.option.markexpr != "nightly":
         settings.load_profile("repeated")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark two thirds of the cases of each test that needs Spark, or is differential, as nightly.
-
-    Checksums of their names choose them, so that each value of each parameter runs in some tests.
-    """
-    tests: dict[str, list[pytest.Function]] = defaultdict(list)
-    for item in items:
-        if not isinstance(item, pytest.Function) or item.get_closest_marker("nightly"):
-            continue
-        if "spark" in item.fixturenames or item.path.parent.name == "differential":
-            tests[item.nodeid.partition("[")[0]].append(item)
-    for cases in tests.values():
-        if len(cases) > SHARE:
-            cases.sort(key=lambda case: crc32(case.name.encode()))
-            for case in cases[math.ceil(len(cases) / SHARE) :]:
-                case.add_marker("nightly")
 
 
 @pytest.fixture(scope="session")

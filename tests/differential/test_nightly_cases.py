@@ -1,0 +1,62 @@
+"""Most cases of a slow test run only nightly. The run says so, and runs all cases of a test that is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import nightly_cases
+import pytest
+
+pytest_plugins = ["pytester"]
+Run = Callable[..., pytest.RunResult]
+
+CONFTEST = f"""
+import sys
+
+import pytest
+
+sys.path.append({str(Path(nightly_cases.__file__).parent)!r})
+from nightly_cases import *
+
+
+@pytest.fixture
+def spark(): ...
+"""
+SLOW_TEST = """
+import pytest
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_numbers(spark, number): ...
+"""
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester) -> Run:
+    """Return a function that runs pytest with some arguments over a slow test of twelve cases."""
+    pytester.makeconftest(CONFTEST)
+    pytester.makeini("[pytest]\nmarkers = nightly: slow")
+    pytester.makepyfile(test_slow=SLOW_TEST)
+    return pytester.runpytest_subprocess
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one process", "workers"])
+def test_two_thirds_of_the_cases_are_left_to_the_nightly_run_and_reported(run: Run, workers: tuple[str, ...]) -> None:
+    result = run("test_slow.py", "-m", "not nightly", *workers)
+    assert result.parseoutcomes()["passed"] == 4
+    result.stdout.fnmatch_lines(['*only nightly: 8. * make pytest TESTS="test_slow.py -m nightly"'])
+
+
+@pytest.mark.parametrize("name", [("-k", "numbers"), ("test_slow.py::test_numbers",)], ids=["-k", "node id"])
+def test_all_cases_of_a_named_test_run(run: Run, name: tuple[str, ...]) -> None:
+    result = run("-m", "not nightly", *name)
+    assert result.parseoutcomes() == {"passed": 12}
+    result.stdout.no_fnmatch_line("*only nightly*")
+
+
+@pytest.mark.parametrize("name", [(), ("-k", "numbers"), ("test_slow.py::test_numbers",)], ids=["all", "-k", "node id"])
+def test_the_nightly_run_has_the_other_cases_even_of_a_named_test(run: Run, name: tuple[str, ...]) -> None:
+    result = run("-m", "nightly", *name)
+    assert result.parseoutcomes() == {"passed": 8, "deselected": 4}
+    result.stdout.no_fnmatch_line("*only nightly*")
