@@ -11,6 +11,7 @@ import pytest
 
 SHARE = 3
 """A slow test with more cases than this runs a third of them by default. `make nightly` runs the others."""
+STARTING = frozenset({"spark", "spark_python", "local_spark", "drivers", "database", "register_dag"} | {f"{name}_server" for name in ("postgresql", "mariadb", "mysql")})
 COUNT = pytest.StashKey[int]()
 """How many of the collected cases run only nightly."""
 
@@ -22,6 +23,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Checksums of their names choose them, so that each value of each parameter runs in some tests. If the user names a
     test, all its cases run.
     """
+    for item in items:
+        if STARTING & set(getattr(item, "fixturenames", ())):
+            item.add_marker("starts")
     is_named = bool(config.option.keyword) or any("::" in argument for argument in config.args)
     is_nightly = config.option.markexpr == "nightly"
     if is_nightly or not is_named:
