@@ -11,7 +11,10 @@ import pytest
 
 SHARE = 3
 """A slow test with more cases than this runs a third of them by default. `make nightly` runs the others."""
-STARTING = frozenset({"spark", "spark_python", "local_spark", "drivers", "database", "register_dag"} | {f"{name}_server" for name in ("postgresql", "mariadb", "mysql")})
+STARTING = frozenset(
+    {"spark", "spark_python", "local_spark", "drivers", "database", "register_dag"}
+    | {f"{name}_server" for name in ("postgresql", "mariadb", "mysql")}
+)
 COUNT = pytest.StashKey[int]()
 """How many of the collected cases run only nightly."""
 

@@ -89,7 +89,7 @@ def test_a_missing_connection_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failure("connection", conn_id="nowhere").startswith("conn_id: there is no Airflow connection 'nowhere'")
 
 
-def test_a_host_that_is_not_a_master(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spark_connection_without_scheme_or_port_is_refused_with_the_repair(monkeypatch: pytest.MonkeyPatch) -> None:
     connect(monkeypatch, "plain", conn_type="spark", host="host.example.com")
     connect(monkeypatch, "portless", conn_type="spark", host="spark://host.example.com")
     assert "has the master 'host.example.com'; set its host to a master of Spark" in failure(
@@ -176,14 +176,16 @@ def test_a_standalone_cluster_needs_a_rest_server_and_a_directory(
     assert "a directory that its machines mount, not from s3a://airflow/exchange" in text
 
 
-def test_kerberos_of_hdfs_names_the_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kerberos_without_its_package_is_a_failure_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     connect(monkeypatch, "far", conn_type="spark", host="yarn", extra={"deploy-mode": "cluster"})
     connect(monkeypatch, "node", conn_type="webhdfs", host="127.0.0.1", extra={"kerberos": True})
     text = failure("exchange_dir", conn_id="far", exchange_dir="hdfs://127.0.0.1/tmp", exchange_conn_id="node")
     assert "install requests-kerberos" in text
 
 
-def test_a_class_archive_directory_that_everybody_may_write_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_class_archive_directory_that_every_user_may_write_to_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
     tmp_path.chmod(0o777)
     assert "every user may write to" in failure("class archives", class_archives=str(tmp_path))
@@ -199,7 +201,7 @@ def test_jars_come_from_the_installation_or_from_packages() -> None:
     assert found["JDBC"].text == "drivers of PostgreSQL"
 
 
-def test_source_connections_are_reached_or_say_why_not(
+def test_source_connections_that_cannot_be_reached_are_failures_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: int, closed_port: int
 ) -> None:
     shop = {"conn_type": "postgres", "host": "127.0.0.1", "schema": "shop", "login": "me", "password": "hush"}

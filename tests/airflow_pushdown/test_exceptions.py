@@ -56,7 +56,7 @@ def test_without_an_error_class_the_message_stands_alone() -> None:
     assert str(config_error("limit: must not be negative")) == "limit: must not be negative"
 
 
-def test_errors_survive_pickling() -> None:
+def test_unpickled_errors_have_class_and_message_of_the_pickled_ones() -> None:
     error = pickle.loads(pickle.dumps(config_error("path: missing")))
     assert type(error) is ConfigError
     assert error.code is ErrorCode.BAD_SPEC

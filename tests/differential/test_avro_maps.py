@@ -93,7 +93,9 @@ def _ran(spark: SparkSession, files: Path, reader: str, query: str) -> str:
 
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("reader", ["auto", "pushdown"])
-def test_maps_equal_sparks(spark: SparkSession, files: Path, reader: str, query: str) -> None:
+def test_files_with_maps_are_read_by_spark_with_every_reader(
+    spark: SparkSession, files: Path, reader: str, query: str
+) -> None:
     assert _ran(spark, files, reader, query) == "spark"
 
 

@@ -94,7 +94,7 @@ def test_files_are_one_table_in_every_order_and_format(
 
 
 @pytest.mark.parametrize("reader", ["spark", "pushdown"])
-def test_rows_without_columns_are_rows(spark: SparkSession, tmp_path: Path, reader: str) -> None:
+def test_json_lines_without_columns_are_rows_of_nulls(spark: SparkSession, tmp_path: Path, reader: str) -> None:
     for number, text in enumerate(('{"n": 1}\n', "{}\n{}\n", '{"n": "ten"}\n', "no JSON\n")):
         (tmp_path / f"p{number}.json").write_text(text)
     case = Evolving("rows without columns", ("json",), (), on_schema_conflict="null")
@@ -103,7 +103,7 @@ def test_rows_without_columns_are_rows(spark: SparkSession, tmp_path: Path, read
 
 
 @pytest.mark.parametrize("reader", ["spark", "pushdown"])
-def test_records_without_fields_are_rows(spark: SparkSession, tmp_path: Path, reader: str) -> None:
+def test_avro_records_without_fields_are_rows_of_nulls(spark: SparkSession, tmp_path: Path, reader: str) -> None:
     for number, (schema, rows) in enumerate((("n int", [(1,)]), ("", [(), ()]), ("n string", [("ten",)]))):
         write_file("avro", tmp_path / f"p{number}.avro", schema, rows)
     case = Evolving("records without fields", ("avro",), (), on_schema_conflict="null")

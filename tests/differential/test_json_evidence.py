@@ -71,7 +71,7 @@ def test_files_without_conflicts_return_sparks_rows(
 
 
 @pytest.mark.parametrize("column", CONFLICTS)
-def test_a_conflict_in_any_file_raises(spark: SparkSession, tmp_path: Path, column: str) -> None:
+def test_a_type_conflict_in_any_file_raises(spark: SparkSession, tmp_path: Path, column: str) -> None:
     path = write_files(tmp_path, CONFLICTS[column])
     with pytest.raises(SchemaConflictError) as caught:
         session(spark, path).scan("data")
@@ -79,7 +79,7 @@ def test_a_conflict_in_any_file_raises(spark: SparkSession, tmp_path: Path, colu
     assert all(f"{path}/p{number}.json" in str(caught.value) for number in range(2))
 
 
-def test_only_strings_are_read_a_second_time(spark: SparkSession, tmp_path: Path) -> None:
+def test_only_string_columns_are_read_a_second_time_for_evidence(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "strings").mkdir()
     (tmp_path / "numbers").mkdir()
     strings = session(spark, write_files(tmp_path / "strings", ALIKE["strings"])).scan("data").report()["data"]

@@ -147,7 +147,7 @@ def refuse(written: Written, refused: Refused, found: Iterable[tuple[str, str]])
 
 
 @pytest.mark.parametrize("table", ["flat", "nested"])
-def test_our_readers_read_the_tables(written: Written, table: str) -> None:
+def test_the_pushdown_readers_read_the_tables_of_the_cases(written: Written, table: str) -> None:
     for source_format in sorted(OURS.intersection(TABLES[table].formats)):
         session = written.session(table, source_format, "pushdown")
         report = session.scan("data", columns=["name"], where=TABLES[table].where).report()["data"]

@@ -178,7 +178,7 @@ def test_other_formats_are_read_by_the_server(ask: Ask, source_format: str, tmp_
     assert (report["bytes_read"], report["files_read"], report["rows_returned"]) == (None, None, len(ids))
 
 
-def test_a_header_with_the_string_of_a_predicate_is_no_row(ask: Ask, tmp_path: Path) -> None:
+def test_a_header_line_with_the_searched_string_is_not_returned_as_a_row(ask: Ask, tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"{number}.csv").write_text("\n# kind\nid,kind\n1,kind\n2,other\n")
     options = {"header": "true", "comment": "#"}

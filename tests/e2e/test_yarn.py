@@ -164,7 +164,7 @@ def finish(hook: PushdownSubmitHook, check: Callable[[], None] = lambda: None) -
     assert [source.reader for source in result.sources.values()] == ["pushdown"]
 
 
-def test_a_run_without_a_driver_has_none(cluster: HadoopCluster) -> None:
+def test_no_driver_is_found_for_a_run_without_one(cluster: HadoopCluster) -> None:
     drivers = YarnDrivers([cluster.http])
     for are_active in (True, False):
         assert drivers.find("airflow-pushdown-none", are_active=are_active) == []
@@ -248,7 +248,7 @@ def test_a_user_without_permission_is_named_over_httpfs(
         Exchange.open_shared(f"{cluster.root}/closed", "run", httpfs).take_over(1)
 
 
-def test_a_job_whose_task_reaches_the_exchange_over_httpfs(submission: Submit, provider: str, httpfs: str) -> None:
+def test_a_task_reaches_the_exchange_of_its_job_over_httpfs(submission: Submit, provider: str, httpfs: str) -> None:
     finish(submission("cluster", with_provider(provider), exchange_conn_id=httpfs))
 
 
@@ -316,12 +316,12 @@ def test_a_job_writes_its_rows_and_shows_no_secret(
         assert {f"/proxy/{page.application_id}/" in str(page.ui) for page in pages} == {True}
 
 
-def test_the_key_of_the_machines_is_used_as_well(submission: Submit, key: str) -> None:
+def test_a_driver_decrypts_with_the_key_in_its_machines_environment(submission: Submit, key: str) -> None:
     # The test's node managers have no such variable, so the setting stands for their environment.
     finish(submission("cluster", {f"spark.yarn.appMasterEnv.{KEY_VARIABLE}": key}))
 
 
-def test_a_driver_without_the_key_names_the_ways(submission: Submit) -> None:
+def test_a_driver_without_the_key_fails_and_names_the_ways_to_pass_it(submission: Submit) -> None:
     hook = submission("cluster")
     hook.submit()
     result = hook.collect()

@@ -272,7 +272,7 @@ def test_the_report_has_the_reason_if_spark_reads(spark: SparkSession, folder: P
     )
 
 
-def test_a_struct_named_as_the_source_hides_no_column(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_struct_with_the_name_of_the_source_hides_no_column(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b'{"x":"abc","data":{"x":5}}\n{"x":"5","data":{"x":7}}\n')
     schema = "x string, data struct<x: int>"
     both_readers(spark, tmp_path, schema, "data.x = 5")
@@ -292,7 +292,9 @@ def test_a_struct_named_as_the_source_hides_no_column(spark: SparkSession, tmp_p
         ("spark.sql.columnNameOfCorruptRecord", "a", "a LIKE '%oops%'"),
     ],
 )
-def test_settings_of_the_session_agree(spark: SparkSession, tmp_path: Path, key: str, value: str, where: str) -> None:
+def test_settings_that_change_values_apply_to_both_readers(
+    spark: SparkSession, tmp_path: Path, key: str, value: str, where: str
+) -> None:
     (tmp_path / "a.json").write_bytes(
         b'{"a":"x","b":"x","d":"2020-01-01 ","t":"2019-12-31T10:00:00Z"}\n{"a":"b","d":"2020-1-1"}\n'
         b'{"a":[ 1, 2 ]}\n{"A":"y"}\n{"oops\n{"a":"x","d":[]}\n'

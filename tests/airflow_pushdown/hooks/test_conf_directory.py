@@ -33,7 +33,9 @@ def test_only_defaults_and_templates_may_leave_the_class_path(home: Path) -> Non
 
 
 @pytest.mark.parametrize("variable", ["SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR"])
-def test_directories_from_environment_variables_are_checked(home: Path, variable: str, tmp_path: Path) -> None:
+def test_files_in_configuration_directories_of_the_environment_must_stay(
+    home: Path, variable: str, tmp_path: Path
+) -> None:
     (tmp_path / "core-site.xml").write_text("")
     assert unmovable_file(home, {variable: str(tmp_path)}) == tmp_path / "core-site.xml"
 
@@ -47,7 +49,7 @@ def test_directories_from_environment_variables_are_checked(home: Path, variable
         pytest.param(["--properties-file", "{other}", "--load-spark-defaults"], "default", marks=pytest.mark.nightly),
     ],
 )
-def test_spark_reads_the_same_settings(
+def test_spark_reads_the_same_settings_without_the_configuration_directory(
     home: Path, tmp_path: Path, spark_python: str, given: list[str], value: str
 ) -> None:
     (home / "conf" / "spark-defaults.conf").write_text("spark.mine default\n")

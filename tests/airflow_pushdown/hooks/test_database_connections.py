@@ -60,7 +60,7 @@ def test_extras_of_mysql_clients_become_its_tls_options(extra: object, tls: Tls)
     assert found.tls == tls
 
 
-def test_sqlite_is_a_path() -> None:
+def test_the_host_of_a_sqlite_connection_is_its_database_file() -> None:
     found = database_connection(connection("sqlite", {"mode": "ro"}, host="/data/shop.db"))
     assert found == RemoteConnection(kind=DatabaseKind.SQLITE, database="/data/shop.db")
 

@@ -266,7 +266,7 @@ def test_a_task_that_waits_too_long_leaves_neither_driver_nor_files(
     assert runs(tmp_path) == []
 
 
-def test_a_cluster_manager_may_be_away_for_some_time(make_hook: MakeHook) -> None:
+def test_a_cluster_manager_that_is_away_too_long_is_an_error(make_hook: MakeHook) -> None:
     nowhere = StandaloneDrivers([f"http://{HOST}:{free_port()}"])
     log = make_hook().log
     assert DriverWatch(nowhere, "driver-1").poll(log).phase is DriverPhase.ACTIVE

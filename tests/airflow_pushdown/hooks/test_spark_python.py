@@ -82,7 +82,9 @@ def test_files_of_pyspark_that_pyspark_client_overwrites_are_an_error(
     assert line.endswith(f'{python} -m pip install "pushdown-spark[spark]"')
 
 
-def test_pyspark_of_another_release_than_spark_mix_up(mix_up: MixUp, spark_python: str, tmp_path: Path) -> None:
+def test_pyspark_overwritten_by_another_release_is_an_error_with_both_versions(
+    mix_up: MixUp, spark_python: str, tmp_path: Path
+) -> None:
     other = wheel(tmp_path, "pyspark", "4.9.1", {"pyspark/__init__.py": "__version__ = '4.9.1'\n"})
     python = environment(tmp_path / "other", other, libraries=libraries_of(spark_python))
     line = mix_up(python, spark_home=str(libraries_of(spark_python) / "pyspark"))
@@ -90,7 +92,7 @@ def test_pyspark_of_another_release_than_spark_mix_up(mix_up: MixUp, spark_pytho
     assert "this is Spark 4.9.1" in line
 
 
-def test_releases_of_pyspark_and_spark_are_compared(spark_python: str) -> None:
+def test_pyspark_of_another_release_than_spark_submit_is_an_error(spark_python: str) -> None:
     found = describe_python(spark_python, os.environ)
     assert found is not None
     release = found.distributions["pyspark"].rpartition(".")[0]
@@ -122,7 +124,7 @@ def test_missing_libraries_of_jobs_are_an_error(mix_up: MixUp, spark_python: str
         ({"where": "id = = 1"}, PredicateError, "where: '=' has no right side (character 6, at '= 1')"),
     ],
 )
-def test_a_name_that_the_declared_schema_lacks(
+def test_a_name_that_the_declared_schema_lacks_is_an_error_before_the_submission(
     start: Start,
     spark_python: str,
     tmp_path: Path,
@@ -137,7 +139,7 @@ def test_a_name_that_the_declared_schema_lacks(
     assert str(caught.value) == message
 
 
-def test_a_script_of_spark_may_choose_another_python(
+def test_a_python_that_spark_env_sh_replaces_is_not_checked(
     local_spark: str, spark_python: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Without the script, the library check would fail for this Python."""
@@ -153,7 +155,7 @@ def test_a_script_of_spark_may_choose_another_python(
     hook.release()
 
 
-def test_libraries_may_come_from_a_directory_on_the_path(spark_python: str, tmp_path: Path) -> None:
+def test_libraries_in_a_directory_on_the_path_are_found(spark_python: str, tmp_path: Path) -> None:
     python = environment(tmp_path / "bare")
     found = describe_python(str(python), {"PYTHONPATH": str(libraries_of(spark_python))})
     assert found is not None
@@ -174,7 +176,7 @@ def test_a_program_that_is_not_python_is_not_described(tmp_path: Path) -> None:
     assert describe_python(str(tmp_path / "nowhere"), {}) is None
 
 
-def test_the_driver_s_python_is_found_in_the_order_of_spark() -> None:
+def test_the_drivers_python_is_found_in_the_order_of_spark() -> None:
     environ = {"PATH": "/bin:/usr/bin", "PYSPARK_PYTHON": "true", "PYSPARK_DRIVER_PYTHON": sys.executable}
     assert driver_python({}, environ) == sys.executable
     assert driver_python({"spark.pyspark.python": "false"}, environ) in ("/bin/false", "/usr/bin/false")

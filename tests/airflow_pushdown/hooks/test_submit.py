@@ -81,7 +81,7 @@ def test_cluster_mode_without_a_shared_directory_raises(make_hook: MakeHook) -> 
         make_hook(deploy_mode="cluster")
 
 
-def test_the_command_starts_our_program_with_the_users_settings(make_hook: MakeHook) -> None:
+def test_the_command_starts_the_job_with_the_users_settings(make_hook: MakeHook) -> None:
     hook = make_hook(conf={"spark.x": True, "spark.none": None, "spark.n": 3}, py_files="mine.zip", name="n")
     words = command(hook)
     assert words[-3:-1] == ["job.py", "--spec"]

@@ -61,7 +61,7 @@ def test_the_default_port_is_used_without_a_configuration() -> None:
     assert open_webhdfs("hdfs://127.0.0.1:8020/x", None).url == "http://127.0.0.1:9870/webhdfs/v1"
 
 
-def test_a_user_without_a_name_is_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_user_id_replaces_a_missing_user_name(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 1_000_660_000)

@@ -59,7 +59,7 @@ def test_a_connection_with_deploy_mode_client_is_an_error_when_the_task_starts(
 
 
 @pytest.mark.parametrize(("given", "is_deferred"), [(None, True), (True, True), (False, False)])
-def test_the_default_is_airflows_own_setting(
+def test_tasks_defer_by_default_if_airflows_setting_says_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: bool | None, is_deferred: bool
 ) -> None:
     monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", "True")

@@ -59,12 +59,12 @@ def test_a_task_that_a_user_has_ended_or_cleared_ends_its_driver(leaves: Leaves,
     assert not leaves(state, {})
 
 
-def test_without_a_store_no_try_continues(leaves: Leaves) -> None:
+def test_without_stored_values_no_try_continues(leaves: Leaves) -> None:
     assert not leaves("queued", None)
     assert not leaves("queued", {}, durable=False)
 
 
-def test_no_answer_in_time_is_no(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_without_an_answer_in_time_counts_as_no(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_pushdown.task_state._SECONDS", 0.05)
     is_over, log = threading.Event(), logging.getLogger("test")
 

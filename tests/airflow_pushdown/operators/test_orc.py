@@ -212,7 +212,7 @@ def test_an_equal_conf_entry_is_not_a_contradiction() -> None:
     assert spec(sarg_to_filter=True, conf={SARG_TO_FILTER: "True"}).conf[SARG_TO_FILTER] == "true"
 
 
-def test_the_plain_scan_follows_the_conf_entry_too() -> None:
+def test_a_conf_entry_also_sets_sarg_to_filter_of_the_plain_scan() -> None:
     task = PushdownScanOperator(task_id="scan", path="/x", format="orc", conf={SARG_TO_FILTER: "false"})
     assert task.build_spec("k").sources["source"].orc == OrcOptions(sarg_to_filter=False)
 

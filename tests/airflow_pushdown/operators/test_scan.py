@@ -98,7 +98,7 @@ def test_a_table_of_the_catalog_may_replace_the_path() -> None:
         ({"table": "t", "conf": {"spark.hadoop.orc.filter.use.selected": "true"}}, "conf: spark.hadoop.orc.filter"),
     ],
 )
-def test_tables_and_paths_are_checked(parameters: dict[str, object], message: str) -> None:
+def test_contradictory_sources_are_refused_with_the_parameter(parameters: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         PushdownScanOperator(task_id="scan", **parameters).build_spec("d/t/r/-1")
     assert str(caught.value).startswith(message)
@@ -209,7 +209,7 @@ def test_a_scan_without_options_pushes_filters_and_counts_rows() -> None:
     assert job.conf["spark.sql.json.filterPushdown.enabled"] == "true"
 
 
-def test_a_conf_entry_also_configures_our_readers() -> None:
+def test_a_conf_entry_also_configures_the_pushdown_readers() -> None:
     job = spec(conf={"spark.sql.json.filterPushdown.enabled": False})
     assert job.sources["source"].filter_pushdown is False
     assert job.conf["spark.sql.json.filterPushdown.enabled"] == "false"

@@ -58,7 +58,7 @@ def test_an_estimate_that_is_far_off_is_marked() -> None:
     assert [labels(group)[0] for group in wrong] == ["INNER JOIN"]
 
 
-def test_the_fewest_relations_that_explain_the_new_order_moved() -> None:
+def test_the_fewest_relations_that_explain_the_new_order_are_marked_as_moved() -> None:
     assert moved_nodes(left_deep("fabcde"), left_deep("feabcd")) == {frozenset("e")}
     assert moved_nodes(left_deep("feabcd"), left_deep("fabcde")) == {frozenset("e")}
     bushy = join(left_deep("ab"), left_deep("cd"))

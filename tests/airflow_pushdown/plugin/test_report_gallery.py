@@ -153,7 +153,9 @@ def pictures(project: Path) -> Path:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_tabs_fit_airflows_ui(site: Site, run: str, page: Page, pictures: Path, theme: str, width: int) -> None:
+def test_tabs_in_airflows_ui_do_not_overflow_and_have_no_accessibility_violations(
+    site: Site, run: str, page: Page, pictures: Path, theme: str, width: int
+) -> None:
     page.set_viewport_size({"width": width, "height": 1000})
     for name, path in {
         "mapped": f"/dags/gallery/runs/{run}/tasks/scan/mapped/{NAMES.index('json')}/plugin/pushdown-report",
@@ -242,7 +244,7 @@ def test_airflows_log_page_folds_progress_and_report(
 
 
 @pytest.mark.parametrize("name", ["json", "join_8", "failed_check", "runs/sales", "overview"])
-def test_the_keyboard_reaches_everything(site: Site, run: str, page: Page, name: str) -> None:
+def test_every_link_and_control_is_reached_by_keyboard(site: Site, run: str, page: Page, name: str) -> None:
     report = f"report/gallery/scan?run_id={run}&map_index={NAMES.index(name)}" if name in NAMES else name
     page.goto(f"{site.address}/pushdown/{report}")
     stops = page.locator("a[href]:not([tabindex='-1']), summary, input:checked, [tabindex='0']").evaluate_all(REACHABLE)

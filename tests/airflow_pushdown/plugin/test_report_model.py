@@ -49,7 +49,7 @@ COUNTS = st.none() | st.integers(0, 10**15)
 
 
 @given(COUNTS, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS)
-def test_every_step_is_shown_and_an_unknown_one_has_no_bar(
+def test_every_step_is_shown_and_a_step_of_unknown_time_has_no_bar(
     total: int | None,
     read: int | None,
     searched: int | None,
@@ -128,7 +128,7 @@ def test_a_sum_of_sources_is_unknown_if_one_is() -> None:
     assert rows_written(result, "one") is None
 
 
-def test_spark_and_conjuncts_have_the_words_of_the_log() -> None:
+def test_conjuncts_are_described_in_the_words_of_the_log() -> None:
     conjuncts = (
         ConjunctReport(sql="a = 1", exactness=Exactness.EXACT, pushed_as="statistics"),
         ConjunctReport(sql="b = 1", exactness=Exactness.INEXACT),
@@ -146,7 +146,7 @@ def test_spark_and_conjuncts_have_the_words_of_the_log() -> None:
     assert "f(c): a function" in text
 
 
-def test_units_are_shares_of_their_kind() -> None:
+def test_units_of_a_file_are_shown_as_shares_of_their_kind() -> None:
     assert [(one.outcome, one.count, one.share) for one in unit_outcomes({"read": 1, "skipped": 3, "lost": 0})] == [
         ("read", 1, 0.25),
         ("skipped", 3, 0.75),
@@ -166,7 +166,7 @@ def test_bytes_of_sources_add_up_where_they_are_known_of_each() -> None:
         assert (partial.bytes_read, partial.bytes_total) == (None, None)
 
 
-def test_a_page_shows_no_sum_of_the_known_sources() -> None:
+def test_a_sum_with_an_unknown_source_is_shown_as_not_counted() -> None:
     sources = {name: SourceReport(reader="r", reason="w", bytes_read=count) for name, count in (("a", 5), ("b", None))}
     task_key = TaskKey("dag", "task", "run")
     result = JobResult(sources=sources)
@@ -177,7 +177,7 @@ def test_a_page_shows_no_sum_of_the_known_sources() -> None:
     assert "unknown</td>" in page
 
 
-def test_the_number_of_rows_has_its_meaning() -> None:
+def test_the_number_of_rows_says_what_the_task_did_with_them() -> None:
     failed = JobError(code=ErrorCode.SPARK, message="m", retryable=True)
     scan = ScanReport(rows=1)
     assert [
@@ -292,7 +292,7 @@ def dag_run(day: int, *results: JobResult) -> DagRunReports:
     return DagRunReports(f"run {day}", datetime(2026, 1, day, tzinfo=UTC), "success", reports)
 
 
-def test_days_sum_their_runs_and_count_the_unknown_ones() -> None:
+def test_the_sums_of_a_day_count_the_runs_whose_bytes_are_unknown() -> None:
     known = JobResult(
         seconds=2, sources={"s": SourceReport(reader="r", reason="w", files_total=1, bytes_total=10, bytes_read=4)}
     )
@@ -356,7 +356,7 @@ def test_fallbacks_whose_reasons_differ_in_numbers_are_one() -> None:
     assert (second.reason, second.runs) == (reasons[2], 1)
 
 
-def test_a_result_comes_back_from_xcom_as_it_was() -> None:
+def test_a_result_read_from_xcom_equals_the_stored_one() -> None:
     conjunct = ConjunctReport(sql="a = 1", exactness=Exactness.INEXACT)
     result = JobResult(rows=1, sources={"s": SourceReport(reader="r", reason="w", conjuncts=(conjunct,))})
     assert result.as_xcom()["sources"]["s"]["pushed"] == ["a = 1"]  # type: ignore[index]
@@ -366,14 +366,14 @@ def test_a_result_comes_back_from_xcom_as_it_was() -> None:
             JobResult.from_xcom(wrong)
 
 
-def test_the_report_of_any_task_has_an_address() -> None:
+def test_every_task_has_a_link_to_its_report() -> None:
     assert report_path("d.1", "group.t", "manual__2026-01-01T00:00:00+00:00", -1) == (
         "/pushdown/report/d.1/group.t?run_id=manual__2026-01-01T00%3A00%3A00%2B00%3A00&map_index=-1"
     )
     assert report_path("d", "t", "r&map_index=1#/?", None).endswith("?run_id=r%26map_index%3D1%23%2F%3F&map_index=-1")
 
 
-def test_it_lies_below_the_path_of_airflows_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_links_start_with_the_path_of_airflows_base_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://data.example/airflow/")
     assert report_path("d", "t", "r", 3) == "/airflow/pushdown/report/d/t?run_id=r&map_index=3"
     assert [view["href"] for view in views()] == [
@@ -396,11 +396,11 @@ def test_it_lies_below_the_path_of_airflows_address(monkeypatch: pytest.MonkeyPa
         ("something else: application local-1, UI http://h:4040", None),
     ],
 )
-def test_a_running_application_is_heard_of(line: str, application: Application | None) -> None:
+def test_application_and_address_of_its_page_are_read_from_the_log(line: str, application: Application | None) -> None:
     assert started_application(line) == application
 
 
-def test_the_history_server_is_the_connections_or_sparks() -> None:
+def test_the_history_server_comes_from_the_connection_or_the_settings_of_spark() -> None:
     assert history_server("http://h:18080/", "other:1") == "http://h:18080"
     assert history_server(None, "other:18080") == "http://other:18080"
     assert history_server(None, None) is None
@@ -409,7 +409,7 @@ def test_the_history_server_is_the_connections_or_sparks() -> None:
 
 
 @pytest.mark.parametrize("address", ["javascript://x", "http://u:p@h", "http://", "ftp://h", "http://[h"])
-def test_an_address_that_no_link_should_lead_to_is_refused(address: str) -> None:
+def test_addresses_with_other_schemes_than_http_are_refused(address: str) -> None:
     with pytest.raises(ConfigError, match="history-server"):
         history_server(address, None)
     with pytest.raises(ConfigError, match=r"spark\.yarn\.historyServer\.address"):

@@ -120,7 +120,7 @@ def test_airflows_own_permissions_decide(site: Site, runs: list[str]) -> None:
     assert "http" not in text.replace("http://history.example:18080/history/local-1/", "")
 
 
-def test_nothing_of_a_report_becomes_markup(site: Site, runs: list[str]) -> None:
+def test_strings_of_a_report_are_escaped_in_the_page(site: Site, runs: list[str]) -> None:
     for task, run in (("needle", runs[-1]), ("needle", runs[FAILED_RUN]), ("mart", runs[-1])):
         text = site.get(path_of(task, run), READER)[1]
         assert HOSTILE not in text
@@ -128,7 +128,7 @@ def test_nothing_of_a_report_becomes_markup(site: Site, runs: list[str]) -> None
         assert "&lt;script&gt;" in text
 
 
-def test_what_is_no_report_of_ours_is_not_shown(site: Site, runs: list[str]) -> None:
+def test_other_xcoms_and_unknown_runs_are_not_shown_as_reports(site: Site, runs: list[str]) -> None:
     status, text, _ = site.get(path_of("other", runs[-1]), READER)
     assert status == 200
     assert "not a report of this version" in text
@@ -137,7 +137,7 @@ def test_what_is_no_report_of_ours_is_not_shown(site: Site, runs: list[str]) -> 
     assert site.get(path_of("needle", runs[-1]) + "&map_index=3", READER)[0] == 404
 
 
-def test_a_reader_comes_from_the_task_to_its_report(site: Site, runs: list[str], page: Page, artefacts: Path) -> None:
+def test_the_button_of_a_task_opens_its_report(site: Site, runs: list[str], page: Page, artefacts: Path) -> None:
     page.goto(f"{site.address}/dags/reports/runs/{quote(runs[-1], safe='')}/tasks/needle/details")
     link = page.locator("a[href*='/pushdown/report/']")
     link.wait_for()
@@ -201,7 +201,9 @@ def test_the_page_looks_as_meant_in_light_and_dark(site: Site, runs: list[str], 
     assert brightness(dark[0]) < 60 < 180 < brightness(dark[1])
 
 
-def test_join_trees_and_other_runs_are_a_click_away(site: Site, runs: list[str], page: Page, artefacts: Path) -> None:
+def test_the_page_shows_join_trees_and_opens_reports_of_other_runs(
+    site: Site, runs: list[str], page: Page, artefacts: Path
+) -> None:
     page.goto(site.address + path_of("mart", runs[-1]))
     assert str(page.text_content("body")).count("9 planes leave few flights") == 1
     assert page.locator(".join figcaption b").all_inner_texts() == ["Before", "After"]

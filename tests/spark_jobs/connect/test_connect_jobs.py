@@ -227,7 +227,7 @@ def test_wrong_inputs_raise_and_delete_no_source(
 
 
 @pytest.mark.nightly
-def test_a_server_that_does_not_run(run: Run, events: Path) -> None:
+def test_a_server_that_does_not_run_is_a_retryable_error_with_its_address(run: Run, events: Path) -> None:
     result = run(scan(events), url="sc://localhost:1")
     assert result.error is not None
     assert result.error.message.startswith("conn_id: the Spark Connect server localhost:1 did not accept a connection")

@@ -89,6 +89,6 @@ def test_binary_rows_are_those_of_csv(
         ("uuid", pa.array(["a"], pa.string())),
     ],
 )
-def test_other_types_and_long_numbers_need_csv(declared: str, values: pa.Array) -> None:
+def test_other_types_and_long_numbers_are_not_written_as_binary_rows(declared: str, values: pa.Array) -> None:
     batch = pa.RecordBatch.from_arrays([values], ["c"])
     assert binary_rows([TargetColumn("c", declared, "PostgreSQL")], batch) is None

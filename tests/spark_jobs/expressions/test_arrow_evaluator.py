@@ -371,12 +371,12 @@ def test_dictionaries_and_large_strings_are_evaluated() -> None:
     assert _mask("s IS NULL", null_inside, "s") == [False, True, True]
 
 
-def test_missing_column_is_named() -> None:
+def test_a_missing_column_raises_an_error_with_its_name() -> None:
     with pytest.raises(KeyError, match=r"no column n\.k"):
         _filter("n.k.v = 1").mask(pa.RecordBatch.from_arrays([pa.array([{"j": 1}])], ["n"]))
 
 
-def test_one_end_of_a_range_is_enough() -> None:
+def test_the_constant_end_of_a_range_filters_inexactly() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([1, 5, None], pa.int32())], ["i"])
     for where, kept in {
         "i BETWEEN 3 AND abs(i)": [False, True, False],

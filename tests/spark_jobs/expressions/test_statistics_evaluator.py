@@ -81,7 +81,7 @@ SOME = ColumnBounds(10, 20, False, 100)
         ("i = 5 AND s RLIKE 'x'", False),
     ],
 )
-def test_integer_bounds_prune(where: str, may: bool) -> None:
+def test_integer_bounds_exclude_values_outside(where: str, may: bool) -> None:
     assert can_match(_root(where), _statistics(i=SOME)) is may
 
 
@@ -96,7 +96,7 @@ def test_a_unit_of_one_value_cannot_match_its_negation() -> None:
     assert not can_match(_root("i <> 7"), nullable)
 
 
-def test_null_counts_prune() -> None:
+def test_null_counts_exclude_null_tests() -> None:
     all_null = _statistics(i=ColumnBounds(None, None, True, 0))
     for where in ("i = 1", "i <> 1", "NOT (i = 1)", "i IN (1, 2)", "i NOT IN (1)", "i IS NOT NULL", "i < j"):
         assert not can_match(_root(where), all_null), where
@@ -104,13 +104,13 @@ def test_null_counts_prune() -> None:
         assert can_match(_root(where), all_null), where
 
 
-def test_unknown_statistics_prune_nothing() -> None:
+def test_unknown_statistics_exclude_nothing() -> None:
     for where in ("i = 1", "i IS NULL", "i IS NOT NULL", "i NOT IN (1)", "s LIKE 'a%'", "i < j", "x > 1", "NOT b"):
         assert can_match(_root(where), lambda path: None), where
         assert can_match(_root(where), lambda path: ColumnBounds()), where
 
 
-def test_one_known_bound_prunes() -> None:
+def test_one_known_bound_excludes_values_beyond_it() -> None:
     assert not can_match(_root("i < 10"), _statistics(i=ColumnBounds(low=10)))
     assert can_match(_root("i > 1000"), _statistics(i=ColumnBounds(low=10)))
     assert not can_match(_root("i > 20"), _statistics(i=ColumnBounds(high=20)))
@@ -156,7 +156,7 @@ def test_zeros_of_both_signs_are_equal() -> None:
     assert can_match(_root("x >= 0"), _statistics(x=ColumnBounds(-5.0, -0.0, False, 1)))
 
 
-def test_bounds_of_other_types_prune() -> None:
+def test_bounds_of_every_type_exclude_values_outside() -> None:
     assert not can_match(_root("m > 2.005"), _statistics(m=ColumnBounds(Decimal("1.00"), Decimal("2.00"))))
     assert can_match(_root("m >= 1.995"), _statistics(m=ColumnBounds(Decimal("1.00"), Decimal("2.00"))))
     assert not can_match(_root("d < DATE '1970-01-11'"), _statistics(d=ColumnBounds(10, 20)))
@@ -186,7 +186,7 @@ def test_bounds_of_other_types_prune() -> None:
         ("s IN ('a', 'z')", False),
     ],
 )
-def test_string_bounds_prune(where: str, may: bool) -> None:
+def test_string_bounds_exclude_values_outside(where: str, may: bool) -> None:
     assert can_match(_root(where), _statistics(s=ColumnBounds("bb", "xy", False, 50))) is may
 
 
@@ -196,7 +196,7 @@ def test_strings_are_ordered_by_their_bytes() -> None:
     assert not can_match(_root("s = 'z'"), bounds)
 
 
-def test_bounds_prune_comparisons_of_columns() -> None:
+def test_bounds_exclude_comparisons_of_two_columns() -> None:
     low, high = ColumnBounds(1, 5, False, 9), ColumnBounds(6, 9, False, 9)
     assert not can_match(_root("i = j"), _statistics(i=low, j=high))
     assert not can_match(_root("i > j"), _statistics(i=low, j=high))
@@ -240,7 +240,7 @@ def _bounds_around(*values: Value) -> Callable[[Path, Value], bool]:
         ("s LIKE 'abc%'", True),
     ],
 )
-def test_bloom_filters_prune_equalities(where: str, may: bool) -> None:
+def test_bloom_filters_exclude_equalities_with_missing_values(where: str, may: bool) -> None:
     assert may_contain(_root(where), _bounds_around(5, "xyz")) is may
 
 

@@ -196,14 +196,16 @@ def test_nondeterministic_dataframes_stay_unchanged(spark: SparkSession, change:
         (QUERY + " AND rand() < 2", "not deterministic"),
     ],
 )
-def test_doubtful_queries_stay_unchanged(spark: SparkSession, query: str, message: str) -> None:
+def test_queries_whose_conditions_may_fail_or_vary_stay_unchanged(
+    spark: SparkSession, query: str, message: str
+) -> None:
     found = reorder_joins(spark, query)
     assert found.sql == query
     assert message in found.joins[0].reason
     assert not found.joins[0].reordered
 
 
-def test_hinted_joins_form_no_chain(spark: SparkSession) -> None:
+def test_joins_with_a_broadcast_hint_are_not_reordered(spark: SparkSession) -> None:
     query = QUERY.replace("SELECT", "SELECT /*+ BROADCAST(c) */")
     found = reorder_joins(spark, query)
     assert (found.sql, found.joins) == (query, ())
@@ -219,7 +221,7 @@ def test_case_sensitive_sessions_are_not_reordered(spark: SparkSession) -> None:
         spark.conf.unset("spark.sql.caseSensitive")
 
 
-def test_without_reordering_nothing_changes(spark: SparkSession) -> None:
+def test_queries_stay_as_written_with_reordering_switched_off(spark: SparkSession) -> None:
     off = JoinOptions(reorder=False)
     plain = frame(spark)
     assert reorder_joins(spark, plain, options=off).df is plain

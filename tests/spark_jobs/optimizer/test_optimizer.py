@@ -436,7 +436,9 @@ def test_without_reordering_the_report_shows_the_written_joins(plan: Plan) -> No
         ("DELETE FROM orders", BadSpecError, "only SELECT"),
     ],
 )
-def test_mistakes_are_reported_in_one_line(plan: Plan, query: str, error: type[Exception], message: str) -> None:
+def test_mistakes_in_a_query_raise_an_error_of_one_line(
+    plan: Plan, query: str, error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message) as caught:
         plan(query)
     assert "\n" not in str(caught.value)

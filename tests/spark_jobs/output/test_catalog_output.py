@@ -173,7 +173,7 @@ def test_a_task_can_read_what_it_overwrites(spark: SparkSession) -> None:
     assert rows(spark.table(TABLE)) == [f"({number},)" for number in range(10, 15)]
 
 
-def test_statistics_of_old_rows_are_forgotten(spark: SparkSession) -> None:
+def test_a_write_drops_the_statistics_of_the_earlier_rows(spark: SparkSession) -> None:
     write(output_of(spark), spark.range(5))
     spark.sql(f"ANALYZE TABLE {TABLE} COMPUTE STATISTICS")
     write(output_of(spark, run="second"), spark.range(5))

@@ -215,7 +215,9 @@ def test_partition_columns_keep_the_spelling_of_the_output(
     assert sorted(path.name for path in target.glob("[!_.]*")) == ["odd=0", "odd=1"]
 
 
-def test_a_commit_returns_rows_files_and_bytes(target: Path, frame: Frame, writer: Callable[..., FileOutput]) -> None:
+def test_the_summary_of_a_commit_has_columns_partitions_files_and_bytes(
+    target: Path, frame: Frame, writer: Callable[..., FileOutput]
+) -> None:
     for mode in (OutputMode.OVERWRITE, OutputMode.APPEND):
         output = writer(mode, mode, partition_by=["odd"])
         write(output, frame(1, 2, 3))

@@ -87,7 +87,7 @@ def test_overwrite_keeps_the_old_rows_for_an_older_snapshot(
     assert stored_rows(database) == sorted(NEW, key=str)
 
 
-def test_replace_where_of_dates(spark: SparkSession, database: Database) -> None:
+def test_replace_where_selects_rows_by_date_and_time(spark: SparkSession, database: Database) -> None:
     spec = {
         "mode": "overwrite_partitions",
         "replace_where": "day = DATE '2024-01-02' AND at < TIMESTAMP_NTZ'2024-01-03 00:00:00'",
@@ -114,7 +114,9 @@ def test_existing_tables_are_an_error_or_are_ignored(spark: SparkSession, databa
     assert len(stored_rows(database)) == 2
 
 
-def test_table_that_another_run_creates_while_rows_are_staged(spark: SparkSession, database: Database) -> None:
+def test_a_table_that_another_run_creates_during_staging_is_treated_by_mode(
+    spark: SparkSession, database: Database
+) -> None:
     outputs = {mode: output_of(spark, database, mode, mode=mode) for mode in ("append", "errorifexists", "ignore")}
     for output in outputs.values():
         assert output.prepare()
@@ -229,7 +231,7 @@ def test_failed_checks_leave_the_table_unchanged(
     assert database.tables() == ["t"]
 
 
-def test_checks_that_pass(spark: SparkSession, database: Database) -> None:
+def test_passed_checks_are_reported_and_the_rows_written(spark: SparkSession, database: Database) -> None:
     checks = {"min_rows": 2, "max_rows": 2, "not_null": ["id", "X"], "unique": ["id", ["x", "day"]]}
     output = output_of(spark, database, checks=checks)
     assert write(output, frame(spark, NEW))
@@ -266,7 +268,7 @@ def test_unknown_merge_key_is_an_error(spark: SparkSession, database: Database) 
     assert database.tables() == []
 
 
-def test_view_is_no_target(spark: SparkSession, database: Database) -> None:
+def test_a_view_as_the_target_is_an_error(spark: SparkSession, database: Database) -> None:
     database.execute("CREATE TABLE base (id int)", "CREATE VIEW t AS SELECT * FROM base")
     try:
         with pytest.raises(BadSpecError, match="is not a table"):
@@ -296,7 +298,7 @@ def test_violated_constraint_leaves_the_table_unchanged(spark: SparkSession, dat
     ],
     ids=["order", "constraints", "generated", "key"],
 )
-def test_columns_of_the_table_take_the_values_of_their_names(
+def test_values_are_written_to_the_table_columns_of_the_same_name(
     spark: SparkSession, database: Database, mode: str, columns: str
 ) -> None:
     database.execute(f"CREATE TABLE t ({columns})", "INSERT INTO t (id, x, day) VALUES (9, 'old', '2024-01-09')")
@@ -327,7 +329,9 @@ def test_rows_staged_again_replace_the_first(spark: SparkSession, database: Data
     assert database.tables() == ["t"]
 
 
-def test_names_with_quotes_and_no_rows(spark: SparkSession, database: Database) -> None:
+def test_tables_and_columns_with_quotes_in_their_names_are_written_without_rows(
+    spark: SparkSession, database: Database
+) -> None:
     name = 'odd "name" `x` %s'
     column = 'a "b" `c` %'
     empty = spark.range(0).selectExpr("id AS ```x``` ").toDF(column)
@@ -346,6 +350,6 @@ def test_names_with_quotes_and_no_rows(spark: SparkSession, database: Database) 
         ({"merge_keys": ["id"]}, "merge_keys: give the columns of the key with mode merge"),
     ],
 )
-def test_spec_has_what_its_mode_needs(spec: dict[str, object], message: str) -> None:
+def test_a_spec_without_what_its_mode_needs_is_rejected(spec: dict[str, object], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         TableOutputSpec.model_validate({"table": "t", **spec})

@@ -131,7 +131,9 @@ def test_rows_of_one_column_with_nothing_but_null_are_written(spark: SparkSessio
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-def test_arrays_that_read_back_as_strings(spark: SparkSession, database: Database) -> None:
+def test_arrays_of_times_decimals_and_bytes_are_stored_in_postgresqls_notation(
+    spark: SparkSession, database: Database
+) -> None:
     select = """array(TIMESTAMP_NTZ'2024-01-01 00:00:00.5', NULL) AS a, array(TIMESTAMP'2024-01-01 00:00:00Z') AS b,
         array(CAST(1.50 AS decimal(9,2))) AS c, array(X'00FF', X'') AS d"""
     assert write(output_of(spark, database), spark.sql(f"SELECT {select}"))
@@ -141,7 +143,7 @@ def test_arrays_that_read_back_as_strings(spark: SparkSession, database: Databas
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-def test_columns_of_postgresql_types_take_text(spark: SparkSession, database: Database) -> None:
+def test_strings_are_written_to_columns_of_postgresqls_own_types(spark: SparkSession, database: Database) -> None:
     database.execute(
         "DROP TYPE IF EXISTS mood",
         "CREATE TYPE mood AS ENUM ('fine', 'bad')",
@@ -229,7 +231,9 @@ def test_values_that_would_change_are_typed_errors(
 
 @pytest.mark.parametrize("database", ["mariadb", pytest.param("mysql", marks=pytest.mark.nightly)], indirect=True)
 @pytest.mark.parametrize("local_infile", [True, False])
-def test_columns_of_mysql_types_take_their_values(spark: SparkSession, database: Database, local_infile: bool) -> None:
+def test_exact_values_are_written_to_columns_of_mysqls_own_types(
+    spark: SparkSession, database: Database, local_infile: bool
+) -> None:
     """Small decimals have an exponent as text, doubles a sign of zero, and bits more digits than a double."""
     before = database.rows("SELECT @@GLOBAL.local_infile")[0][0]
     database.execute(
@@ -277,7 +281,7 @@ def test_types_without_an_equivalent_are_errors(
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgresql", "mariadb"], indirect=True)
-def test_other_columns_are_errors(spark: SparkSession, database: Database) -> None:
+def test_rows_whose_columns_do_not_fit_the_table_are_errors(spark: SparkSession, database: Database) -> None:
     database.execute("CREATE TABLE t (id int, x varchar(9))")
     for select, message in {
         "1 AS id": "the rows have no column x",

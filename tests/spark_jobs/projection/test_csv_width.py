@@ -24,7 +24,9 @@ def _read(
 
 @pytest.mark.parametrize("reader", ["spark", "auto", "pushdown"])
 @pytest.mark.parametrize("where", [None, "_c0 >= 10"])
-def test_columns_has_all_fields(spark: SparkSession, tmp_path: Path, reader: str, where: str | None) -> None:
+def test_columns_contains_every_field_of_lines_of_any_length(
+    spark: SparkSession, tmp_path: Path, reader: str, where: str | None
+) -> None:
     (tmp_path / "a.csv").write_text(LINES)
     assert _read(spark, tmp_path, ["columns"], reader, where) == [
         ["10", "foo", "bar", None],

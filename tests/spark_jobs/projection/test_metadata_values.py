@@ -28,11 +28,11 @@ from pushdown_spark.projection.metadata_values import native_expression
         ("*.json", ""),
     ],
 )
-def test_scan_root_of_globs(path: str, root: str) -> None:
+def test_the_scan_root_is_the_directory_before_the_first_glob(path: str, root: str) -> None:
     assert scan_root(path) == root
 
 
-def test_scan_root_of_file_is_its_parent() -> None:
+def test_the_scan_root_of_a_file_is_its_parent() -> None:
     assert scan_root("/data/in/a.json", is_file=True) == "/data/in"
     assert scan_root("hdfs://nn/a.json", is_file=True) == "hdfs://nn"
 

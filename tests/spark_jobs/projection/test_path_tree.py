@@ -35,5 +35,5 @@ def test_paths_merge_into_a_tree(columns: list[str], merged: str) -> None:
     assert str(merge_paths(parse_paths(columns))) == merged
 
 
-def test_case_sensitive_names() -> None:
+def test_paths_that_differ_in_case_stay_apart_if_case_sensitive() -> None:
     assert merge_paths(parse_paths(["b", "B"]), case_sensitive=True).names == ("b", "B")

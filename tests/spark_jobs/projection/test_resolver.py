@@ -84,7 +84,7 @@ def test_empty_list_selects_nothing() -> None:
         (["m"], ["m"], [({"k": 1},), (None,), ({},)]),
     ],
 )
-def test_values_and_names_of_paths(
+def test_paths_select_their_values_under_their_last_name(
     frame: DataFrame, columns: list[str], names: list[str], rows: list[tuple[object, ...]]
 ) -> None:
     assert [output.name for output in resolve(columns, SCHEMA).outputs] == names

@@ -96,7 +96,7 @@ def test_common_types_do_not_depend_on_the_order(kinds: list[t.DataType], rng: r
     ],
 )
 @pytest.mark.usefixtures("spark")
-def test_merged_schema_in_any_order(schemas: list[str], table: str) -> None:
+def test_schemas_merge_to_one_table_in_any_order(schemas: list[str], table: str) -> None:
     expected = t.StructType.fromDDL(table).simpleString()
     for order in itertools.permutations(schemas):
         assert merge_schemas(files(*order), ERROR).simpleString() == expected

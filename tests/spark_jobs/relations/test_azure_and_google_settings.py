@@ -73,7 +73,9 @@ def test_domain_and_scheme_come_from_the_uri() -> None:
         (MANAGED | {"fs.azure.account.oauth2.client.id": "x"}, "MsiTokenProvider"),
     ],
 )
-def test_azure_entries_that_only_hadoop_supports(entries: dict[str, str], key: str) -> None:
+def test_azure_entries_that_only_hadoop_supports_are_unsupported_without_showing_secrets(
+    entries: dict[str, str], key: str
+) -> None:
     with pytest.raises(UnsupportedError, match=key) as caught:
         azure(entries)
     assert "hush" not in str(caught.value)
@@ -113,7 +115,9 @@ def test_google_entries_become_settings(entries: dict[str, str], expected: Googl
         ({"fs.gs.proxy.address": "host:1"}, "proxy.address"),
     ],
 )
-def test_google_entries_that_only_hadoop_supports(entries: dict[str, str], key: str) -> None:
+def test_google_entries_that_only_hadoop_supports_are_unsupported_without_showing_secrets(
+    entries: dict[str, str], key: str
+) -> None:
     with pytest.raises(UnsupportedError, match=key) as caught:
         google_settings(entries)
     assert "hush" not in str(caught.value)

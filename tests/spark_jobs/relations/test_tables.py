@@ -82,7 +82,9 @@ def create(spark: SparkSession, name: str, source_format: str, clauses: str = "P
 
 
 @pytest.mark.parametrize("source_format", FORMATS)
-def test_tables_with_partitions_are_read_by_our_readers(spark: SparkSession, name: str, source_format: str) -> None:
+def test_tables_with_partitions_are_read_by_the_pushdown_readers(
+    spark: SparkSession, name: str, source_format: str
+) -> None:
     create(spark, name, source_format)
     report = agrees(spark, name, "p = 1 AND v = 'v13'", ["id", "p"])
     assert report.reader == "pushdown", report.reason
@@ -234,7 +236,9 @@ def test_spark_reads_columns_with_a_collation(spark: SparkSession, name: str) ->
     assert agrees(spark, name, "id = 2", ["id"]).reader == "pushdown"
 
 
-def test_names_that_differ_in_case(spark: SparkSession, name: str, tmp_path: Path) -> None:
+def test_two_columns_that_differ_only_in_case_are_read_by_pushdown(
+    spark: SparkSession, name: str, tmp_path: Path
+) -> None:
     with session_settings(spark, {"spark.sql.caseSensitive": "true"}):
         spark.range(20).selectExpr("id AS a", "id * 2 AS A").write.parquet(str(tmp_path / "t"))
         spark.sql(f"CREATE TABLE {name} (a BIGINT, A BIGINT) USING parquet LOCATION '{tmp_path.as_uri()}/t'")
@@ -251,7 +255,9 @@ def test_spark_takes_scans_that_need_few_buckets(spark: SparkSession, name: str,
 
 
 @pytest.mark.parametrize("qualifier", ["spark_catalog.", ""])
-def test_qualified_names_and_the_current_database(spark: SparkSession, name: str, qualifier: str) -> None:
+def test_tables_are_found_by_qualified_name_and_in_the_current_database(
+    spark: SparkSession, name: str, qualifier: str
+) -> None:
     create(spark, name, "parquet")
     assert agrees(spark, f"{qualifier}{name}", "id = 7").reader == "pushdown"
     spark.sql(f"USE {DATABASE}")
@@ -321,7 +327,9 @@ def test_options_of_the_declaration_add_to_those_of_the_table(spark: SparkSessio
     assert (rows, report.reader) == (["Row(id=2, v='b')"], "pushdown")
 
 
-def test_options_that_only_spark_follows(spark: SparkSession, name: str, tmp_path: Path) -> None:
+def test_tables_with_options_that_only_spark_supports_are_read_by_spark(
+    spark: SparkSession, name: str, tmp_path: Path
+) -> None:
     (tmp_path / "a.json").write_text('{"id": 1,\n"v": "a"}')
     clauses = f"USING json OPTIONS (multiLine 'true') LOCATION '{tmp_path.as_uri()}'"
     spark.sql(f"CREATE TABLE {name} (id INT, v STRING) {clauses}")

@@ -297,7 +297,7 @@ def test_interrupt_is_driver_killed() -> None:
     assert classify_failure(stop).code is ErrorCode.DRIVER_KILLED
 
 
-def test_our_error_inside_an_error_of_spark_keeps_its_code() -> None:
+def test_a_pushdown_error_inside_an_error_of_spark_keeps_its_code() -> None:
     def wrap() -> None:
         try:
             raise PushdownError("conf: unsafe", code=ErrorCode.UNSAFE_SETTING)

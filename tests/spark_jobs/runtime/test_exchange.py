@@ -97,7 +97,7 @@ def test_a_credential_provider_has_the_key(tmp_path: Path) -> None:
     assert read_secrets(write_encrypted(tmp_path), "spec").hadoop == {"fs.s3a.secret.key": "hush"}
 
 
-def test_without_a_key_the_error_names_the_ways(spark: SparkSession, tmp_path: Path) -> None:
+def test_without_a_key_the_error_names_the_ways_to_pass_it(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(BadSpecError, match="this driver has no key") as caught:
         read_secrets(write_encrypted(tmp_path), "spec")
     for way in (KEY_VARIABLE, KEY_ALIAS, "secretKeyRef"):

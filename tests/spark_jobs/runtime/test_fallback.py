@@ -106,7 +106,7 @@ def _cases() -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(("source_format", "step", "reader"), _cases())
-def test_fallback_if_planning_fails(
+def test_spark_reads_the_source_if_planning_fails(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, source_format: str, step: str, reader: str
 ) -> None:
     def fails(*_: object, **__: object) -> None:
@@ -123,7 +123,7 @@ def test_fallback_if_planning_fails(
 
 
 @pytest.mark.parametrize("source_format", FORMATS)
-def test_fallback_if_a_task_fails(
+def test_spark_reads_the_source_if_a_task_fails(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, source_format: str
 ) -> None:
     monkeypatch.setattr("pushdown_spark.formats.worker_scan.tasks_of", lambda *_, **__: (Task(("no split",)),))

@@ -22,7 +22,7 @@ def test_java_strings_of_any_length_are_complete(spark: SparkSession, letter: st
 
 
 @pytest.mark.parametrize("count", [0, 1, 3000])
-def test_java_strings_of_any_count(spark: SparkSession, count: int) -> None:
+def test_java_arrays_of_any_length_become_lists_of_strings(spark: SparkSession, count: int) -> None:
     strings = [f'{number} "é" \\ 🙂 \n' for number in range(count)]
     array = spark.sparkContext._gateway.new_array(java_class(spark, "java.lang.String"), count)
     for number, text in enumerate(strings):

@@ -111,7 +111,7 @@ def test_local_versions_have_all_required_libraries() -> None:
         ({"format": "text", "path": ["p"]}, False),
     ],
 )
-def test_only_our_readers_need_python_on_executors(source: dict[str, object], needed: bool) -> None:
+def test_only_pushdown_readers_need_python_on_executors(source: dict[str, object], needed: bool) -> None:
     assert needs_python(SourceSpec.model_validate(source)) is needed
 
 

@@ -38,7 +38,9 @@ def session(spark: SparkSession, file: Path, reader: str, *, cold: bool) -> Push
 
 
 @pytest.mark.parametrize(("cold", "reader"), [(False, "pushdown"), (True, "spark")])
-def test_cold_session_counts_the_start_of_workers(spark: SparkSession, file: Path, cold: bool, reader: str) -> None:
+def test_the_cost_in_a_cold_session_includes_the_start_of_workers(
+    spark: SparkSession, file: Path, cold: bool, reader: str
+) -> None:
     with session_settings(spark, {CARRIER_SETTING: "workers"}):
         report = session(spark, file, "auto", cold=cold).scan("t", where="id = 77777").report()["t"]
     assert report.reader == reader

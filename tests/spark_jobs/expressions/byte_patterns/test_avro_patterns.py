@@ -225,7 +225,7 @@ SCHEMA = {
         (BooleanConstant(True), False),
     ],
 )
-def test_which_filters_have_patterns(root: Node, usable: bool) -> None:
+def test_filters_that_exclude_blocks_have_patterns(root: Node, usable: bool) -> None:
     patterns = block_patterns(
         root, locate(parse_schema(json.dumps(SCHEMA)), None, NameMatcher(False)), takes_ancient=True
     )
@@ -274,7 +274,7 @@ CALENDAR = {
         (Comparison(LOCAL_TIME, Op.EQ, GREGORIAN_MICROS - 1), True),
     ],
 )
-def test_what_spark_may_move_to_another_day_has_no_pattern(root: Node, certain: bool) -> None:
+def test_days_that_spark_may_move_to_another_calendar_have_no_pattern(root: Node, certain: bool) -> None:
     located = locate(parse_schema(json.dumps(CALENDAR)), None, NameMatcher(False))
     assert bool(block_patterns(root, located, takes_ancient=False)) is certain
     assert block_patterns(root, located, takes_ancient=True)

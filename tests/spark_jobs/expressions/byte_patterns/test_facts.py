@@ -151,7 +151,7 @@ def test_string_predicates_imply_substrings(where: str, runs: tuple[str, ...], p
     "where",
     ["s NOT LIKE 'a%'", "NOT s LIKE 'a%'", "s <> 'a'", "s < 'x'", "i NOT IN (1, 2)", "i IS NOT NULL", "s LIKE '%'"],
 )
-def test_only_not_null_is_implied(where: str) -> None:
+def test_negations_and_open_comparisons_imply_only_not_null(where: str) -> None:
     assert all(isinstance(fact, NotNull) for fact in _facts(where))
     assert _facts(where)
 
@@ -182,7 +182,7 @@ def test_integers_in_a_list_with_a_double_are_ranges() -> None:
     assert "low=Decimal('9007199254740992'), high=Decimal('9007199254740993')" in shown
 
 
-def test_a_list_of_booleans_is_a_fact() -> None:
+def test_a_list_of_one_boolean_implies_the_same_as_its_equality() -> None:
     assert _facts("b IN (true)") == _facts("b = true") != ()
 
 

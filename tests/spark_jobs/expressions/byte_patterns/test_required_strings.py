@@ -33,11 +33,11 @@ def test_every_match_contains_one_of_the_required_strings(expressions: list[str]
 
 
 @pytest.mark.parametrize("expression", ["[0-9]+", "a*", "(?:abc|[0-9])", "(?:abc)?", "[^x]", ".", "\\n"])
-def test_expressions_without_required_strings_have_none(expression: str) -> None:
+def test_optional_parts_of_an_expression_are_not_required(expression: str) -> None:
     assert required_strings([expression], 10) is None
 
 
-def test_too_many_strings_are_none() -> None:
+def test_more_required_strings_than_the_limit_are_no_requirement() -> None:
     assert required_strings([f"{number}" for number in range(100, 200)], 5) is None
 
 

@@ -59,7 +59,7 @@ def test_a_small_table_is_left_to_spark(case: AvroCostCase) -> None:
     assert small.ours > small.spark, small
 
 
-def test_deflate_costs_spark_more_than_our_reader() -> None:
+def test_deflate_costs_spark_more_than_the_pushdown_reader() -> None:
     needle = CASES[0]
     snappy, deflate = (
         estimate(sample(needle), needle),

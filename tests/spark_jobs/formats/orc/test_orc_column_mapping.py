@@ -135,7 +135,7 @@ def test_other_conversions_use_spark(stored: str, requested: pa.DataType) -> Non
         columns(of(f"struct<a:{stored}>"), {"a": requested})
 
 
-def test_padded_strings_are_read_where_padding_is_wanted() -> None:
+def test_padded_strings_are_read_only_if_spark_pads_them() -> None:
     sample = of("struct<c:char(3),a:array<char(3)>>")
     padded = {PADDED: b""}
     fields = [pa.field("c", TEXT, metadata=padded), pa.field("a", pa.list_(TEXT), metadata=padded)]
@@ -193,5 +193,5 @@ def test_julian_dates_use_spark(wrap: object) -> None:
         to_requested_type(bad, bad.type, ANY_CASE)
 
 
-def test_a_sample_of_pyarrow_has_its_columns() -> None:
+def test_columns_of_a_file_by_pyarrow_are_found_in_the_requested_order() -> None:
     assert columns(write_sample(pa.table({"a": [1], "b": ["x"]})), {"b": TEXT, "a": LONG}) == [2, 1]

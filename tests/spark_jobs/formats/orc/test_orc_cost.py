@@ -73,7 +73,7 @@ def test_pruned_row_groups_have_no_cost(case: OrcCostCase) -> None:
     assert all(pruned[verdict] < whole[verdict] for verdict in OrcReader)
 
 
-def test_no_files_are_left_to_spark() -> None:
+def test_a_scan_without_files_is_left_to_spark() -> None:
     query = OrcQuery(pa.schema([("a", pa.int64())]), (0,), None, None, 0, case_sensitive=False)
     assert estimate([], query, may_filter=True).reader is SPARK
 

@@ -37,7 +37,9 @@ def test_types_and_metadata_are_those_that_spark_infers(spark: SparkSession, tmp
     assert rows == 0
 
 
-def test_spark_files_with_times_without_zone_and_unusual_names(spark: SparkSession, tmp_path: Path) -> None:
+def test_times_without_zone_and_unusual_names_have_the_types_that_spark_infers(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     rows = spark.sql(
         "SELECT timestamp_ntz'2020-01-01 00:00:00' ntz, 1 `a b`, 's' `x.y`, named_struct('größe', 2.5D) `c:<d>`"
     )

@@ -87,14 +87,16 @@ def test_lzo_uses_spark(spark: SparkSession, tmp_path: Path, files: int) -> None
     assert set(_all_agree(spark, tmp_path, "n = 0").values()) == {"spark"}
 
 
-def test_the_magic_may_be_only_at_the_start(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_with_the_magic_only_at_the_start_are_read_by_pushdown(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "old.orc"
     path.write_bytes(_with_postscript(_orc_file(path), MAGIC, b""))
     assert _all_agree(spark, path, "n < 50")["pushdown"] == "pushdown"
 
 
 @pytest.mark.parametrize("where", ["n < 50", "s = 'text 7'", "n IS NOT NULL"])
-def test_the_first_row_group_needs_no_positions(spark: SparkSession, tmp_path: Path, where: str) -> None:
+def test_row_indexes_without_positions_of_the_first_row_group_are_used(
+    spark: SparkSession, tmp_path: Path, where: str
+) -> None:
     path = tmp_path / "index.orc"
     content = _orc_file(path, compression=pyorc.CompressionKind.NONE, row_index_stride=1_000)
     changed = bytearray(content)
@@ -112,7 +114,7 @@ def test_the_first_row_group_needs_no_positions(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.parametrize("where", [None, "n < 50"])
-def test_spark_reads_what_our_reader_rejects(
+def test_spark_reads_what_the_pushdown_reader_rejects(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str | None
 ) -> None:
     for name in ("a.orc", "b.orc"):

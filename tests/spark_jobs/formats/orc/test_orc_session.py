@@ -49,7 +49,7 @@ def test_spark_loses_rows_with_use_selected(spark: SparkSession, table: Path) ->
     assert [row.k for row in both] != [4321]
 
 
-def test_lists_with_null_use_our_reader(spark: SparkSession, table: Path) -> None:
+def test_lists_with_null_are_read_by_pushdown(spark: SparkSession, table: Path) -> None:
     """Spark 4.3.0 fails at these lists for any rows. The test fails when Spark fixes it."""
     where = "k IN (4321, NULL)"
     with pytest.raises((PySparkException, Py4JJavaError)):
@@ -77,7 +77,7 @@ MAPS = "map_from_arrays(array('b', 'c', 'a'), array(id, 2, 3)) AS m"
         ({"spark.sql.codegen.maxFields": "2"}, 1, "spark"),
     ],
 )
-def test_entries_of_maps_have_the_order_of_spark_s_reader(
+def test_entries_of_maps_have_the_order_of_sparks_reader(
     spark: SparkSession, tmp_path: Path, settings: dict[str, str], columns: int, reader: str
 ) -> None:
     more = [f"id AS c{number}" for number in range(columns)]
@@ -118,7 +118,7 @@ def test_counts_of_workers_load_no_planner(spark: SparkSession, table: Path) -> 
 
 
 @pytest.mark.parametrize("reader", ["spark", "auto"])
-def test_use_selected_is_rejected_with_spark_s_reader(spark: SparkSession, table: Path, reader: str) -> None:
+def test_use_selected_is_rejected_with_sparks_reader(spark: SparkSession, table: Path, reader: str) -> None:
     with pytest.raises(BadSpecError, match="use_selected=True needs reader='pushdown'"):
         PushdownSession(spark).add_source("t", path=str(table), format="orc", reader=reader, orc={"use_selected": True})
 
@@ -154,7 +154,7 @@ def test_use_selected_as_an_option_is_rejected(spark: SparkSession, table: Path,
 
 
 @pytest.mark.parametrize("use_selected", [False, True])
-def test_our_reader_supports_use_selected(spark: SparkSession, table: Path, use_selected: bool) -> None:
+def test_the_pushdown_reader_supports_use_selected(spark: SparkSession, table: Path, use_selected: bool) -> None:
     session = PushdownSession(spark)
     session.add_source(
         "t", path=str(table / "left"), format="orc", reader="pushdown", orc={"use_selected": use_selected}
@@ -265,7 +265,7 @@ def test_extra_columns_of_hive_files_fail_as_in_spark(spark: SparkSession, tmp_p
     assert result.report()["t"].reader == "pushdown"
 
 
-def test_only_our_reader_reads_names_with_a_backtick(spark: SparkSession, tmp_path: Path) -> None:
+def test_only_the_pushdown_reader_reads_names_with_a_backtick(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "ticks")
     spark.sql("SELECT id, concat('t', id) AS `tick``s` FROM range(3)").write.orc(path)
     schema = "id BIGINT, `tick``s` STRING"

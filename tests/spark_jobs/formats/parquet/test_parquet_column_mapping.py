@@ -20,7 +20,7 @@ def match(path: Path, table: pa.Table, requested: pa.Schema, mode: str = "CORREC
     return match_columns(footer, requested, corrected_dates=corrected, corrected_int96=corrected, case_sensitive=False)
 
 
-def test_columns_have_their_names_and_leaves(tmp_path: Path) -> None:
+def test_columns_are_matched_by_name_in_any_case_with_their_leaves(tmp_path: Path) -> None:
     table = pa.table(
         {
             "a.b": [1],
@@ -74,7 +74,7 @@ def test_other_types_are_rejected(tmp_path: Path, stored: pa.Array, requested: p
         match(tmp_path, pa.table({"a": stored}), pa.schema([("a", requested)]))
 
 
-def test_top_level_milliseconds_are_known(tmp_path: Path) -> None:
+def test_columns_stored_in_milliseconds_are_recognized(tmp_path: Path) -> None:
     table = pa.table({"a": pa.array([1], pa.timestamp("ms", "UTC")), "b": pa.array([1], pa.timestamp("us", "UTC"))})
     found = match(tmp_path, table, pa.schema([("a", pa.timestamp("us", "UTC")), ("b", pa.timestamp("us", "UTC"))]))
     assert found.in_milliseconds == {"a"}
@@ -133,5 +133,5 @@ def test_names_that_differ_in_case_are_rejected(tmp_path: Path) -> None:
         (None, False),
     ],
 )
-def test_statistics_are_used_only_of_writers_known_to_be_sound(created_by: str | None, sound: bool) -> None:
+def test_statistics_of_writers_with_known_bugs_are_not_used(created_by: str | None, sound: bool) -> None:
     assert has_sound_statistics(created_by) is sound

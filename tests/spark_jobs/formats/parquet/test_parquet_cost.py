@@ -38,7 +38,7 @@ def sample(row_share: float, hit_share: float, page_share: float = 1.0, values: 
         (sample(1e-7, 0.002, page_share=0.002), False),
     ],
 )
-def test_scattered_matches_are_read_by_us_and_many_by_spark(shares: ParquetSample, is_ours: bool) -> None:
+def test_few_scattered_matches_are_read_by_pushdown_and_many_by_spark(shares: ParquetSample, is_ours: bool) -> None:
     ours, spark = reader_seconds(shares)
     assert (ours < 0.9 * spark) is is_ours
 

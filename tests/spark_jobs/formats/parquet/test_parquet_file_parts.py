@@ -23,6 +23,6 @@ def test_each_split_is_one_part() -> None:
 
 
 @pytest.mark.parametrize("ends", [(1, 5), (4, 9), (3, 10)])
-def test_other_ranges_are_rejected(ends: tuple[int, int]) -> None:
+def test_ranges_that_are_no_part_of_the_file_are_rejected(ends: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="not a part"):
         part_of(*ends, 10)

@@ -94,7 +94,7 @@ def matching_rows(path: Path, arrow_filter: ArrowFilter, counts: ParquetMetrics)
     return list(map(repr, pa.Table.from_batches(batches, TABLE.schema).to_pylist()))
 
 
-def test_no_row_is_lost(files: list[Path]) -> None:
+def test_the_filter_of_the_parquet_library_keeps_every_matching_row(files: list[Path]) -> None:
     counts = ParquetMetrics()
     bound = 0
     for text in PREDICATES:

@@ -133,7 +133,7 @@ def test_the_report_counts_row_groups_pages_and_bytes(spark: SparkSession, table
     ]
 
 
-def test_bloom_filters_prune(spark: SparkSession, tmp_path: Path) -> None:
+def test_row_groups_without_the_value_are_pruned_by_bloom_filters(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.range(0, 1000, 1, 1).selectExpr("id * 2 AS k")
     options = {"parquet.bloom.filter.enabled#k": "true", "parquet.enable.dictionary": "false"}
     rows.write.options(**options).parquet(str(tmp_path / "t"))
@@ -229,7 +229,7 @@ def test_partition_columns_are_read_and_prune_files(spark: SparkSession, tmp_pat
     agrees(spark, tmp_path / "t", "q IS NULL AND id > 20 OR p = 2")
 
 
-def test_files_may_lack_columns(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_that_a_parquet_file_lacks_are_null(spark: SparkSession, tmp_path: Path) -> None:
     for number, table in enumerate(
         (pa.table({"a": [1, 2], "b": ["x", None]}), pa.table({"b": ["y"], "c": [1.5]}), pa.table({"d": [True]}))
     ):
@@ -351,7 +351,7 @@ def test_lists_of_two_levels_are_left_to_spark(spark: SparkSession, tmp_path: Pa
     agrees(spark, tmp_path / "t", "d > 1", ["m"])
 
 
-def test_columns_that_differ_only_in_case(spark: SparkSession, tmp_path: Path) -> None:
+def test_parquet_columns_that_differ_only_in_case_are_read_by_pushdown(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1, 2], "A": [3, 4]}), tmp_path / "t.parquet")
     with session_settings(spark, {"spark.sql.caseSensitive": "true"}):
         assert agrees(spark, tmp_path / "t.parquet", "A = 4 AND a = 2").reader == "pushdown"

@@ -113,7 +113,7 @@ def test_lines_in_another_encoding_use_spark(spark: SparkSession, tmp_path: Path
     assert result.report()["t"].reader == "spark"
 
 
-def test_byte_order_marks_and_invalid_bytes(spark: SparkSession, tmp_path: Path) -> None:
+def test_lines_after_byte_order_marks_match_and_invalid_utf8_uses_spark(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "data.json"
     line = b'{"id":1,"name":"x","at":{"place":"needle"}}\n'
     path.write_bytes(b"\xef\xbb\xbf" + line + b"\xef\xbb\xbf" + line)
@@ -130,7 +130,7 @@ def test_byte_order_marks_and_invalid_bytes(spark: SparkSession, tmp_path: Path)
     assert "UTF-8" in result.report()["t"].reason
 
 
-def test_a_range_has_no_strings(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_range_predicate_has_no_string_to_search_and_uses_spark(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("1,a\n20,b\n")
     result = _scan(spark, path, "id > 7", "csv", "id int, name string")
@@ -164,7 +164,7 @@ def test_long_lines_do_not_exhaust_the_stack(spark: SparkSession, tmp_path: Path
     assert result.report()["t"].carrier == "jvm", result.report()["t"].reason
 
 
-def test_lines_of_other_blanks_are_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_lines_of_blanks_that_spark_does_not_trim_are_rows(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("\x85\x85\x85\n \t\x1f\nabc\n", encoding="utf-8")
     result = _scan(spark, path, "s IN ('\x85\x85\x85', ' \t\x1f')", "csv", "s string")
