@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 from airflow.models.asset import AssetEvent, AssetModel
@@ -29,6 +29,9 @@ from pushdown_spark.contract import (
     SecretValues,
     SourceReport,
 )
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors.base import OperatorLineage
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SHOP = RemoteConnection(
@@ -259,7 +262,9 @@ def test_a_mapped_task_emits_no_asset_events(register_dag: Callable[[DAG], None]
     assert dag.test(logical_date=START + timedelta(days=1)).state == "success"
 
 
-def test_openlineage_events_have_datasets_columns_and_rows() -> None:
+@pytest.fixture(scope="module")
+def join_lineage() -> OperatorLineage:
+    """Return the lineage of a join of a database table and files, which writes to a store."""
     from airflow.providers.openlineage.extractors.base import DefaultExtractor
 
     task = DoneJoin(
@@ -275,25 +280,39 @@ def test_openlineage_events_have_datasets_columns_and_rows() -> None:
     task._result = task._run({})  # type: ignore[typeddict-item]
     lineage = DefaultExtractor(task).extract_on_complete(None)
     assert lineage is not None
-    assert {(one.namespace, one.name) for one in lineage.inputs} == {
-        ("postgres://db.example:5432", "shop.public.orders"),
-        ("s3://events", "/"),
+    return lineage
+
+
+def test_openlineage_inputs_are_the_sources_with_the_columns_read(join_lineage: OperatorLineage) -> None:
+    assert {
+        (dataset.namespace, dataset.name): [field.name for field in dataset.facets["schema"].fields]
+        for dataset in join_lineage.inputs
+    } == {
+        ("postgres://db.example:5432", "shop.public.orders"): ["id", "total"],
+        ("s3://events", "/"): ["order_id", "ts"],
     }
-    read = {one.namespace: [field.name for field in one.facets["schema"].fields] for one in lineage.inputs}
-    assert read == {"postgres://db.example:5432": ["id", "total"], "s3://events": ["order_id", "ts"]}
-    (output,) = lineage.outputs
+
+
+def test_the_openlineage_output_has_rows_bytes_files_and_schema(join_lineage: OperatorLineage) -> None:
+    (output,) = join_lineage.outputs
     assert (output.namespace, output.name) == ("s3://marts", "latest")
     statistics = output.outputFacets["outputStatistics"]
     assert (statistics.rowCount, statistics.size, statistics.fileCount) == (3, 99, 2)
     assert [(field.name, field.type) for field in output.facets["schema"].fields] == [("order_no", "bigint")]
-    columns = output.facets["columnLineage"].fields
+
+
+def test_openlineage_names_the_source_column_of_each_output_column(join_lineage: OperatorLineage) -> None:
+    columns = join_lineage.outputs[0].facets["columnLineage"].fields
     assert {name: [(f.namespace, f.field) for f in made.inputFields] for name, made in columns.items()} == {
         "order_no": [("postgres://db.example:5432", "id")],
         "latest": [("s3://events", "ts")],
     }
-    assert lineage.job_facets["sql"].query.startswith("SELECT o.id")
-    assert "not-for-lineage" not in repr(lineage)
-    assert "reader" not in repr(lineage.inputs)
+
+
+def test_openlineage_events_have_the_query_and_no_secret(join_lineage: OperatorLineage) -> None:
+    assert join_lineage.job_facets["sql"].query.startswith("SELECT o.id")
+    assert "not-for-lineage" not in repr(join_lineage)
+    assert "reader" not in repr(join_lineage.inputs)
 
 
 def test_a_remote_scan_names_its_table_only() -> None:

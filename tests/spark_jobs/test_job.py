@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +28,23 @@ LOCAL = {"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.sql.shu
 SECRET = "hunter2-secret-value"
 
 
+def small_job(directory: Path) -> dict[str, Any]:
+    (directory / "in").mkdir()
+    (directory / "in" / "a.json").write_text('{"id": 1, "t": "x"}\n{"id": 2, "t": "y"}\n{"id": 3, "t": "y"}\n')
+    return {
+        "run_key": "dag.task.2026-01-01",
+        "sources": {"events": {"format": "json", "path": [str(directory / "in")], "schema": "id int, t string"}},
+        "query": {"source": "events", "columns": ["id", "filename"], "where": "t = 'y'"},
+        "output": {"path": str(directory / "out"), "format": "json"},
+        "conf": LOCAL,
+        "result_path": str(directory / "result.json"),
+    }
+
+
 @pytest.fixture
 def job(tmp_path: Path) -> dict[str, Any]:
     """Return the spec of a small job, which tests modify."""
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.json").write_text('{"id": 1, "t": "x"}\n{"id": 2, "t": "y"}\n{"id": 3, "t": "y"}\n')
-    return {
-        "run_key": "dag.task.2026-01-01",
-        "sources": {"events": {"format": "json", "path": [str(tmp_path / "in")], "schema": "id int, t string"}},
-        "query": {"source": "events", "columns": ["id", "filename"], "where": "t = 'y'"},
-        "output": {"path": str(tmp_path / "out"), "format": "json"},
-        "conf": LOCAL,
-        "result_path": str(tmp_path / "result.json"),
-    }
+    return small_job(tmp_path)
 
 
 def save_spec(spec: dict[str, Any], tmp_path: Path) -> Path:
@@ -73,34 +78,68 @@ def visible(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir() if not path.name.startswith((".", "_")))
 
 
-def test_submitted_job_writes_output_and_result_without_secrets(tmp_path: Path, job: dict[str, Any]) -> None:
-    secrets = with_secrets(job, tmp_path, **{"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"})
+@dataclass(frozen=True)
+class Submitted:
+    """A job that spark-submit has run from a copied program and a zipped package, with entries in a file of secrets."""
+
+    directory: Path
+    secrets: Path
+    process: subprocess.CompletedProcess[str]
+    result: JobResult
+
+
+@pytest.fixture(scope="module")
+def submitted(tmp_path_factory: pytest.TempPathFactory) -> Submitted:
+    directory = tmp_path_factory.mktemp("submitted")
+    job = small_job(directory)
+    secrets = with_secrets(job, directory, **{"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"})
     submit = shutil.which("spark-submit", path=str(Path(sys.executable).parent))
     assert submit is not None
-    library = tmp_path / "library.zip"
+    library = directory / "library.zip"
     with zipfile.ZipFile(library, "w") as archive:
         for path in (ROOT / "spark_jobs" / "pushdown_spark").rglob("*.py"):
             archive.write(path, path.relative_to(ROOT / "spark_jobs"))
-    program = tmp_path / "job.py"
+    program = directory / "job.py"
     shutil.copy(ROOT / "spark_jobs" / "pushdown_spark" / "job.py", program)
     settings = [part for key, value in LOCAL.items() for part in ("--conf", f"{key}={value}")]
     del job["conf"]
-    call = [submit, *settings, "--py-files", str(library), str(program), "--spec", str(save_spec(job, tmp_path))]
-    done = subprocess.run(call, env=environment(), cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    result = result_of(job)
-    assert (result.rows, result.output, result.error) == (2, job["output"]["path"], None)
-    assert result.application_id is not None
-    assert f"application {result.application_id}, UI off" in done.stdout
-    assert result.seconds > 0
+    call = [submit, *settings, "--py-files", str(library), str(program), "--spec", str(save_spec(job, directory))]
+    process = subprocess.run(call, env=environment(), cwd=directory, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    return Submitted(directory, secrets, process, result_of(job))
+
+
+def test_a_submitted_job_writes_its_result(submitted: Submitted) -> None:
+    result = submitted.result
+    assert (result.rows, result.output, result.error) == (2, str(submitted.directory / "out"), None)
     assert result.sources["events"].rows_returned == 2
-    lines = [json.loads(line) for part in (tmp_path / "out").glob("part-*") for line in part.read_text().splitlines()]
-    assert sorted(row["id"] for row in lines) == [2, 3]
-    assert {row["filename"] for row in lines} == {"a.json"}
-    assert not (tmp_path / "out" / "_SUCCESS").exists(), "the entries did not reach the Hadoop configuration"
-    assert not secrets.exists()
-    assert SECRET not in done.stdout + done.stderr + json.dumps(result.as_xcom())
-    assert " INFO " not in done.stderr.partition('Setting Spark log level to "WARN"')[2]
+    assert result.seconds > 0
+
+
+def test_a_submitted_job_prints_its_application(submitted: Submitted) -> None:
+    assert submitted.result.application_id is not None
+    assert f"application {submitted.result.application_id}, UI off" in submitted.process.stdout
+
+
+def test_a_submitted_job_writes_the_matching_rows(submitted: Submitted) -> None:
+    parts = (submitted.directory / "out").glob("part-*")
+    rows = [json.loads(line) for part in parts for line in part.read_text().splitlines()]
+    assert sorted(row["id"] for row in rows) == [2, 3]
+    assert {row["filename"] for row in rows} == {"a.json"}
+
+
+def test_secrets_of_a_submitted_job_reach_hadoop_and_are_deleted(submitted: Submitted) -> None:
+    assert not (submitted.directory / "out" / "_SUCCESS").exists(), "the entries did not reach the Hadoop configuration"
+    assert not submitted.secrets.exists()
+
+
+def test_secrets_of_a_submitted_job_are_neither_in_its_log_nor_in_its_result(submitted: Submitted) -> None:
+    process = submitted.process
+    assert SECRET not in process.stdout + process.stderr + json.dumps(submitted.result.as_xcom())
+
+
+def test_a_submitted_job_logs_only_warnings(submitted: Submitted) -> None:
+    assert " INFO " not in submitted.process.stderr.partition('Setting Spark log level to "WARN"')[2]
 
 
 def test_failed_job_prints_one_line_and_writes_a_result(tmp_path: Path, job: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +26,16 @@ def source(path: Path) -> dict[str, object]:
     return {"format": "json", "path": [str(path)], "schema": SCHEMA}
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> dict[str, Any]:
+def four_scans(directory: Path) -> dict[str, Any]:
     """Return a job of four scans. The third one fails, because its files are missing."""
     for name in ("a", "b", "d"):
-        (tmp_path / "in" / name).mkdir(parents=True)
-        (tmp_path / "in" / name / "rows.json").write_text(ROWS)
-    out = tmp_path / "out"
+        (directory / "in" / name).mkdir(parents=True)
+        (directory / "in" / name / "rows.json").write_text(ROWS)
+    out = directory / "out"
     return {
         "run_key": "dag/task/run/-1",
         "generation": "0 first",
-        "sources": {name: source(tmp_path / "in" / name) for name in ("a", "b", "c", "d")},
+        "sources": {name: source(directory / "in" / name) for name in ("a", "b", "c", "d")},
         "scans": {
             "a": {"where": "t = 'y'", "output": {"path": str(out / "a"), "format": "json"}},
             "b": {"output": {"path": str(out / "b"), "format": "json", "mode": "append"}},
@@ -44,7 +43,7 @@ def job(tmp_path: Path) -> dict[str, Any]:
             "d": {"columns": ["id"], "where": "id > 1", "limit": 1},
         },
         "conf": LOCAL,
-        "result_path": str(tmp_path / "result.json"),
+        "result_path": str(directory / "result.json"),
     }
 
 
@@ -61,45 +60,95 @@ def run(spec: dict[str, Any], tmp_path: Path) -> tuple[JobResult, str]:
     return result, done.stdout + done.stderr
 
 
+@dataclass(frozen=True)
+class Try:
+    """The result of one try of a job, its log, and the rows and files of its outputs after it."""
+
+    result: JobResult
+    log: str
+    rows: dict[str, list[int]]
+    files: dict[str, list[str]]
+
+    @classmethod
+    def run(cls, spec: dict[str, Any], directory: Path) -> Try:
+        result, log = run(spec, directory)
+        outputs = sorted((directory / "out").iterdir())
+        files = {output.name: sorted(path.name for path in output.iterdir()) for output in outputs}
+        return cls(result, log, {output.name: rows(output) for output in outputs}, files)
+
+
 def rows(output: Path) -> list[int]:
     lines = [line for part in output.glob("part-*") for line in part.read_text().splitlines()]
     return sorted(json.loads(line)["id"] for line in lines)
 
 
-def hidden_names(directory: Path) -> Iterator[str]:
-    return (path.name for path in directory.rglob(".*.pushdown"))
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("scans")
 
 
-def test_a_retry_after_a_failed_scan_leaves_what_one_run_leaves(tmp_path: Path, job: dict[str, Any]) -> None:
-    out = tmp_path / "out"
-    first, log = run(job, tmp_path)
-    assert first.error is not None
-    assert (first.error.code, first.error.retryable) == (ErrorCode.MISSING_PATH, True)
-    assert first.error.message.startswith("1 of 4 scans failed: c: ")
-    assert first.error.message.endswith(". Completed: a, b, d")
-    assert log.count("airflow_pushdown: application ") == 1, "the scans share one application"
-    assert {name: scan.rows for name, scan in first.scans.items()} == {"a": 2, "b": 3, "c": None, "d": 1}
-    assert first.rows == 6
-    assert (rows(out / "a"), rows(out / "b")) == ([2, 3], [1, 2, 3])
-    files = sorted(path.name for path in (out / "a").iterdir())
+@pytest.fixture(scope="module")
+def tries(directory: Path) -> tuple[Try, Try]:
+    """Run a job of which one scan fails, add files to its sources `a` and `c`, and retry it."""
+    job = four_scans(directory)
+    first = Try.run(job, directory)
+    (directory / "in" / "a" / "more.json").write_text('{"id": 9, "t": "y"}\n')
+    (directory / "in" / "c").mkdir()
+    (directory / "in" / "c" / "rows.json").write_text(ROWS)
+    return first, Try.run(job, directory)
 
-    # Files that arrive between two tries must not change what the first one has committed.
-    (tmp_path / "in" / "a" / "more.json").write_text('{"id": 9, "t": "y"}\n')
-    (tmp_path / "in" / "c").mkdir()
-    (tmp_path / "in" / "c" / "rows.json").write_text(ROWS)
-    second, _ = run(job, tmp_path)
-    assert second.error is None
-    assert {name: scan.rows for name, scan in second.scans.items()} == {"a": 2, "b": 3, "c": 3, "d": 1}
-    summary = second.scans["a"].output_summary
+
+@pytest.fixture(scope="module")
+def first(tries: tuple[Try, Try]) -> Try:
+    return tries[0]
+
+
+@pytest.fixture(scope="module")
+def retry(tries: tuple[Try, Try]) -> Try:
+    return tries[1]
+
+
+def test_a_failed_scan_fails_the_job_with_a_retryable_error_that_names_all_scans(first: Try) -> None:
+    error = first.result.error
+    assert error is not None
+    assert (error.code, error.retryable) == (ErrorCode.MISSING_PATH, True)
+    assert error.message.startswith("1 of 4 scans failed: c: ")
+    assert error.message.endswith(". Completed: a, b, d")
+
+
+def test_the_scans_share_one_application(first: Try) -> None:
+    assert first.log.count("airflow_pushdown: application ") == 1
+
+
+def test_the_other_scans_are_completed_although_one_fails(first: Try) -> None:
+    assert {name: scan.rows for name, scan in first.result.scans.items()} == {"a": 2, "b": 3, "c": None, "d": 1}
+    assert first.result.rows == 6
+    assert first.rows == {"a": [2, 3], "b": [1, 2, 3]}
+
+
+def test_a_retry_leaves_the_rows_of_one_run(first: Try, retry: Try) -> None:
+    assert retry.result.error is None
+    assert {name: scan.rows for name, scan in retry.result.scans.items()} == {"a": 2, "b": 3, "c": 3, "d": 1}
+    assert retry.rows == {"a": [2, 3], "b": [1, 2, 3], "c": [1, 2, 3]}
+    assert retry.files["a"] == first.files["a"], "files that arrive between the tries change no committed output"
+
+
+def test_a_retry_reports_the_output_of_the_earlier_try_without_reading_again(retry: Try) -> None:
+    summary = retry.result.scans["a"].output_summary
     assert summary is not None
     assert (summary.is_from_earlier_try, summary.files, summary.columns) == (True, 1, {"id": "int", "t": "string"})
-    assert sorted(path.name for path in (out / "a").iterdir()) == files
-    assert (rows(out / "a"), rows(out / "b"), rows(out / "c")) == ([2, 3], [1, 2, 3], [1, 2, 3])
-    assert list(hidden_names(tmp_path)) == [], "a job that succeeds leaves no record"
-    assert "a: 2 rows written to " in render_text(second)
-    assert JobResult.from_xcom(second.as_xcom()) == second
-    assert second.of_scan("a").sources == {}, "nothing was read again"
-    assert second.of_scan("c").output == str(out / "c")
+    assert retry.result.of_scan("a").sources == {}
+    assert "a: 2 rows written to " in render_text(retry.result)
+
+
+def test_a_job_that_succeeds_leaves_no_record_of_its_tries(directory: Path, retry: Try) -> None:
+    assert retry.result.error is None
+    assert list(directory.rglob(".*.pushdown")) == []
+
+
+def test_the_result_of_several_scans_is_read_back_from_xcom(directory: Path, retry: Try) -> None:
+    assert JobResult.from_xcom(retry.result.as_xcom()) == retry.result
+    assert retry.result.of_scan("c").output == str(directory / "out" / "c")
 
 
 def output(path: str, mode: str = "overwrite") -> dict[str, object]:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote, unquote
 
 import pytest
@@ -58,6 +58,7 @@ from airflow_pushdown.plugin.task_data import TaskKey
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+Theme = Literal["light", "dark"]
 RUNS = 5
 FAILED_RUN = 3
 GALLERY = ("mapped_0", "join_20", "fallback")
@@ -95,25 +96,40 @@ def artefacts(project: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def page(site: Site) -> Iterator[Page]:
+def browser(site: Site) -> Iterator[Page]:
     """Return a browser page in which a user with read permission has logged in by the form."""
     with logged_in(site) as opened:
         yield opened
+
+
+@pytest.fixture
+def page(browser: Page) -> Page:
+    """Return the page of the browser in its first size and theme."""
+    browser.set_viewport_size({"width": 1280, "height": 1000})
+    browser.emulate_media(color_scheme="light")
+    return browser
 
 
 def path_of(task: str, run: str) -> str:
     return f"/pushdown/report/reports/{task}?run_id={quote(run, safe='')}"
 
 
-def test_airflows_own_permissions_decide(site: Site, runs: list[str]) -> None:
+def test_only_users_with_airflows_permission_see_a_report(site: Site, runs: list[str]) -> None:
     path = path_of("needle", runs[-1])
-    assert site.get(path)[0] == 401
-    assert "/auth/login" in site.get(path)[1]
-    assert site.get(path, STRANGER)[0] == 403
-    status, text, headers = site.get(path, READER)
+    status, login, _ = site.get(path)
+    assert status == 401
+    assert "/auth/login" in login
+    assert "12,000" not in login
+    status, refusal, _ = site.get(path, STRANGER)
+    assert status == 403
+    assert "12,000" not in refusal
+    status, text, _ = site.get(path, READER)
     assert status == 200
     assert "12,000" in text
-    assert "12,000" not in site.get(path)[1] + site.get(path, STRANGER)[1]
+
+
+def test_a_report_loads_nothing_from_elsewhere_and_is_not_cached(site: Site, runs: list[str]) -> None:
+    _, text, headers = site.get(path_of("needle", runs[-1]), READER)
     assert headers["content-security-policy"].startswith("default-src 'none'; style-src 'sha256-")
     assert "unsafe" not in headers["content-security-policy"]
     assert headers["cache-control"] == "no-store"
@@ -166,18 +182,29 @@ def test_the_button_of_a_task_opens_its_report(site: Site, runs: list[str], page
     assert page.title() == "reports / needle - Pushdown report"
 
 
-def test_the_page_looks_as_meant_in_light_and_dark(site: Site, runs: list[str], page: Page, artefacts: Path) -> None:
-    page.emulate_media(color_scheme="light")
+@pytest.fixture
+def needle(site: Site, runs: list[str], page: Page) -> Page:
+    """Return the page of the last report of the task `needle`."""
     page.goto(site.address + path_of("needle", runs[-1]))
-    assert page.locator("details.units table").first.is_hidden()
-    page.locator("details.units summary").click()
-    assert "skipped by bloom filters" in page.locator("details.units").inner_text()
-    assert page.locator("table.files tr").nth(1).inner_text().split("\t")[1:] == [
+    return page
+
+
+def test_units_of_a_source_are_folded_until_their_summary_is_clicked(needle: Page) -> None:
+    assert needle.locator("details.units table").first.is_hidden()
+    needle.locator("details.units summary").click()
+    assert "skipped by bloom filters" in needle.locator("details.units").inner_text()
+
+
+def test_the_file_table_shows_bytes_rows_and_outcomes_of_each_file(needle: Page) -> None:
+    assert needle.locator("table.files tr").nth(1).inner_text().split("\t")[1:] == [
         "683.6 KiB",
         "9,000",
         "stripes: 1 read, 3 skipped by statistics",
     ]
-    assert page.locator("table.funnel tr th[scope=row]").all_inner_texts() == [
+
+
+def test_the_funnel_shows_every_step_even_of_an_unknown_count(needle: Page) -> None:
+    assert needle.locator("table.funnel tr th[scope=row]").all_inner_texts() == [
         "bytes stored",
         "bytes read",
         "rows decoded",
@@ -185,91 +212,131 @@ def test_the_page_looks_as_meant_in_light_and_dark(site: Site, runs: list[str], 
         "rows returned",
         "rows written",
     ]
-    assert page.locator("table.funnel tr").nth(4).inner_text().split() == ["rows", "after", "pushdown", "unknown"]
-    assert page.locator("figure .run").count() == 2 * RUNS
-    assert page.locator("figure .unknown-run").count() == 1
-    assert page.locator("figure .current-run").count() == 2
-    assert page.locator(".dates").first.locator("span").count() == RUNS
-    light = page.evaluate("[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]")
-    assert violations(page) == []
-    page.screenshot(path=artefacts / "report-light.png", full_page=True)
-    page.emulate_media(color_scheme="dark")
-    dark = page.evaluate("[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]")
-    assert violations(page) == []
-    page.screenshot(path=artefacts / "report-dark.png", full_page=True)
-    assert brightness(light[0]) > 200 > 100 > brightness(light[1])
-    assert brightness(dark[0]) < 60 < 180 < brightness(dark[1])
+    assert needle.locator("table.funnel tr").nth(4).inner_text().split() == ["rows", "after", "pushdown", "unknown"]
 
 
-def test_the_page_shows_join_trees_and_opens_reports_of_other_runs(
+def test_charts_show_all_runs_and_mark_the_current_and_the_unknown_one(needle: Page) -> None:
+    assert needle.locator("figure .run").count() == 2 * RUNS
+    assert needle.locator("figure .current-run").count() == 2
+    assert needle.locator("figure .unknown-run").count() == 1
+    assert needle.locator(".dates").first.locator("span").count() == RUNS
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_page_has_no_accessibility_violations(needle: Page, artefacts: Path, theme: Theme) -> None:
+    needle.emulate_media(color_scheme=theme)
+    needle.screenshot(path=artefacts / f"report-{theme}.png", full_page=True)
+    assert violations(needle) == []
+
+
+@pytest.mark.parametrize(
+    ("theme", "backgrounds", "colors"), [("light", range(200, 256), range(100)), ("dark", range(60), range(180, 256))]
+)
+def test_the_colors_of_the_page_follow_the_theme(needle: Page, theme: Theme, backgrounds: range, colors: range) -> None:
+    needle.emulate_media(color_scheme=theme)
+    style = "getComputedStyle(document.body)"
+    found = needle.evaluate(f"[{style}.backgroundColor, {style}.color]")
+    assert int(brightness(found[0])) in backgrounds
+    assert int(brightness(found[1])) in colors
+
+
+def test_the_page_of_a_join_shows_both_trees_and_what_moved(
     site: Site, runs: list[str], page: Page, artefacts: Path
 ) -> None:
+    page.emulate_media(color_scheme="dark")
     page.goto(site.address + path_of("mart", runs[-1]))
     assert str(page.text_content("body")).count("9 planes leave few flights") == 1
     assert page.locator(".join figcaption b").all_inner_texts() == ["Before", "After"]
     assert page.locator("svg.tree .moved").count() == 2, "the relation that moved, in both trees"
     assert labels_outside_boxes(page) == []
     page.screenshot(path=artefacts / "join-dark.png", full_page=True)
-    page.goto(site.address + path_of("needle", runs[-1]))
-    page.locator("figure.chart").first.locator("a").nth(FAILED_RUN).click()
-    page.wait_for_url(f"**{quote(runs[FAILED_RUN], safe='')}*")
-    assert "Failed: unknown_column" in page.inner_text("body")
-    page.screenshot(path=artefacts / "failed-dark.png", full_page=True)
 
 
-def test_a_tab_of_the_task_shows_the_report_in_airflows_theme(
-    site: Site, runs: list[str], page: Page, artefacts: Path
-) -> None:
-    page.emulate_media(color_scheme="light")
+def test_a_bar_of_a_chart_opens_the_report_of_its_run(needle: Page, runs: list[str], artefacts: Path) -> None:
+    needle.emulate_media(color_scheme="dark")
+    needle.locator("figure.chart").first.locator("a").nth(FAILED_RUN).click()
+    needle.wait_for_url(f"**{quote(runs[FAILED_RUN], safe='')}*")
+    assert "Failed: unknown_column" in needle.inner_text("body")
+    needle.screenshot(path=artefacts / "failed-dark.png", full_page=True)
+
+
+@pytest.fixture
+def task_tab(site: Site, runs: list[str], page: Page) -> Page:
+    """Return Airflow's page of the task `needle`, on which the tab of its report is open."""
     page.goto(f"{site.address}/dags/reports/runs/{quote(runs[-1], safe='')}/tasks/needle")
     page.locator("a[href$='/plugin/pushdown-report']").click()
-    frame = tab(page)
-    frame.wait_for_selector("table.funnel")
+    tab(page).wait_for_selector("table.funnel")
+    return page
+
+
+def test_a_tab_of_the_task_shows_the_report_in_airflows_theme(task_tab: Page, artefacts: Path) -> None:
+    frame = tab(task_tab)
     for theme, is_dark in (("dark", True), ("light", False)):
-        switch_theme(page, theme)
+        switch_theme(task_tab, theme)
         frame.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
         assert (background(frame) < 100) is is_dark
-        page.screenshot(path=artefacts / f"tab-{theme}.png")
-    frame.locator("figure.chart").first.locator("a").nth(FAILED_RUN).click()
-    page.wait_for_url(lambda address: runs[FAILED_RUN] in unquote(address))
-    tab(page).get_by_text("Failed: unknown_column").wait_for()
-    tab(page).get_by_role("link", name="All runs of this DAG").click()
-    page.wait_for_url("**/dags/reports/plugin/pushdown-runs")
-    rows = tab(page).locator("table.runs tbody tr")
+        task_tab.screenshot(path=artefacts / f"tab-{theme}.png")
+
+
+def test_the_tab_leads_to_the_report_of_another_run_and_to_all_runs_of_the_dag(
+    task_tab: Page, runs: list[str], artefacts: Path
+) -> None:
+    tab(task_tab).locator("figure.chart").first.locator("a").nth(FAILED_RUN).click()
+    task_tab.wait_for_url(lambda address: runs[FAILED_RUN] in unquote(address))
+    tab(task_tab).get_by_text("Failed: unknown_column").wait_for()
+    tab(task_tab).get_by_role("link", name="All runs of this DAG").click()
+    task_tab.wait_for_url("**/dags/reports/plugin/pushdown-runs")
+    rows = tab(task_tab).locator("table.runs tbody tr")
     assert rows.count() == RUNS
     assert rows.first.inner_text().count("unknown") == 1
-    page.screenshot(path=artefacts / "runs-tab.png")
+    task_tab.screenshot(path=artefacts / "runs-tab.png")
+
+
+def test_pages_of_runs_and_tabs_require_the_permission_and_a_valid_path(site: Site) -> None:
     assert site.get("/pushdown/runs/reports", STRANGER)[0] == 403
     assert site.get("/pushdown/tab/report/reports/x/needle/one", READER)[0] == 404
 
 
-def test_mapped_tasks_lead_to_each_other_by_keyboard(site: Site, runs: list[str], page: Page) -> None:
+@pytest.fixture
+def mapped(site: Site, runs: list[str], page: Page) -> Page:
+    """Return the page of the first mapped task."""
     run = only_run(site, "gallery")
     page.goto(f"{site.address}/pushdown/report/gallery/scan?run_id={quote(run, safe='')}&map_index=0")
-    assert "map index 0 (mapped_0), one of 3" in page.inner_text("nav.siblings")
-    assert page.locator("nav.siblings a").all_inner_texts() == ["Next →"]
-    for _ in range(4):
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.rel") == "next":
-            break
-    page.keyboard.press("Enter")
-    page.wait_for_url("**map_index=1")
-    assert "(join_20)" in page.inner_text("nav.siblings")
-    assert labels_outside_boxes(page) == []
-    page.set_viewport_size({"width": 390, "height": 900})
-    assert overflow(page) == 0
-    tree, steps = page.locator("svg.tree").first, page.locator(".steps").first
+    return page
+
+
+def test_mapped_tasks_lead_to_each_other_by_keyboard(mapped: Page) -> None:
+    assert "map index 0 (mapped_0), one of 3" in mapped.inner_text("nav.siblings")
+    assert mapped.locator("nav.siblings a").all_inner_texts() == ["Next →"]
+    focused = []
+    while "next" not in focused and len(focused) < 4:
+        mapped.keyboard.press("Tab")
+        focused.append(mapped.evaluate("document.activeElement.rel"))
+    mapped.keyboard.press("Enter")
+    mapped.wait_for_url("**map_index=1")
+    assert "(join_20)" in mapped.inner_text("nav.siblings")
+
+
+def test_a_wide_join_tree_is_a_list_of_steps_on_a_narrow_screen_until_its_size_is_chosen(mapped: Page) -> None:
+    mapped.goto(mapped.url.replace("map_index=0", "map_index=1"))
+    assert labels_outside_boxes(mapped) == []
+    mapped.set_viewport_size({"width": 390, "height": 900})
+    assert overflow(mapped) == 0
+    tree, steps = mapped.locator("svg.tree").first, mapped.locator(".steps").first
     assert (tree.is_visible(), steps.is_visible()) == (False, True)
     assert steps.locator("li").count() == 20
-    page.locator("input[value=fit]").focus()
+    mapped.locator("input[value=fit]").focus()
     for _ in range(2):
-        page.keyboard.press("ArrowRight")
+        mapped.keyboard.press("ArrowRight")
     full = tree.bounding_box()
     assert full is not None
     assert full["width"] > 1_000
     assert steps.is_hidden()
-    page.set_viewport_size({"width": 1280, "height": 1000})
-    assert violations(page) == []
+
+
+def test_a_wide_join_tree_has_no_accessibility_violations(mapped: Page) -> None:
+    mapped.goto(mapped.url.replace("map_index=0", "map_index=1"))
+    assert violations(mapped) == []
 
 
 @pytest.mark.nightly

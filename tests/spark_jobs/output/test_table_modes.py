@@ -60,18 +60,22 @@ def test_each_mode_writes_the_rows_once(
     expected: list[tuple[int, str | None, str]],
 ) -> None:
     assert write(output_of(spark, database, "old", mode="errorifexists"), frame(spark, OLD))
-    output = output_of(spark, database, **spec)
-    assert write(output, frame(spark, NEW))
+    assert write(output_of(spark, database, **spec), frame(spark, NEW))
     assert stored_rows(database) == sorted(expected, key=str)
     assert database.tables() == ["t"]
-    assert output.summary is not None
-    assert output.summary.mode == spec["mode"]
-    assert output.summary.table in ("t", "public.t", "shop.t")
-    assert output.summary.columns == {"id": "int", "x": "string", "day": "string"}
     again = output_of(spark, database, **spec)
     assert not write(again, frame(spark, [(9, "not written", "2024-01-02")]))
     assert (again.committed_rows, again.summary.is_from_earlier_try) == (2, True)  # type: ignore[union-attr]
     assert stored_rows(database) == sorted(expected, key=str)
+
+
+def test_the_summary_has_mode_table_and_columns(spark: SparkSession, database: Database) -> None:
+    output = output_of(spark, database, mode="overwrite")
+    assert write(output, frame(spark, NEW))
+    assert output.summary is not None
+    assert output.summary.mode == "overwrite"
+    assert output.summary.table in ("t", "public.t", "shop.t")
+    assert output.summary.columns == {"id": "int", "x": "string", "day": "string"}
 
 
 def test_overwrite_keeps_the_old_rows_for_an_older_snapshot(
@@ -87,20 +91,30 @@ def test_overwrite_keeps_the_old_rows_for_an_older_snapshot(
     assert stored_rows(database) == sorted(NEW, key=str)
 
 
+REPLACE_TIMES = {
+    "mode": "overwrite_partitions",
+    "replace_where": "day = DATE '2024-01-02' AND at < TIMESTAMP_NTZ'2024-01-03 00:00:00'",
+}
+
+
+def times(spark: SparkSession) -> DataFrame:
+    return spark.sql("SELECT 1 AS id, DATE'2024-01-02' AS day, TIMESTAMP_NTZ'2024-01-02 12:00:00' AS at")
+
+
+@pytest.mark.parametrize("database", [kind for kind in KINDS if kind != "sqlite"], indirect=True)
 def test_replace_where_selects_rows_by_date_and_time(spark: SparkSession, database: Database) -> None:
-    spec = {
-        "mode": "overwrite_partitions",
-        "replace_where": "day = DATE '2024-01-02' AND at < TIMESTAMP_NTZ'2024-01-03 00:00:00'",
-    }
-    rows = spark.sql("SELECT 1 AS id, DATE'2024-01-02' AS day, TIMESTAMP_NTZ'2024-01-02 12:00:00' AS at")
-    if database.product == "sqlite":
-        # A column of SQLite may hold anything, so that its dates cannot be compared exactly.
-        with pytest.raises(BadPredicateError, match="rows for which Spark may raise"):
-            write(output_of(spark, database, **spec), rows)
-        return
-    assert write(output_of(spark, database, "first", **spec), rows)
-    assert write(output_of(spark, database, "second", **spec), rows.withColumn("id", rows.id + 1))
+    rows = times(spark)
+    assert write(output_of(spark, database, "first", **REPLACE_TIMES), rows)
+    assert write(output_of(spark, database, "second", **REPLACE_TIMES), rows.withColumn("id", rows.id + 1))
     assert database.rows("SELECT id FROM t") == [(2,)]
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_replace_where_by_date_is_an_error_in_sqlite_because_columns_hold_any_type(
+    spark: SparkSession, database: Database
+) -> None:
+    with pytest.raises(BadPredicateError, match="rows for which Spark may raise"):
+        write(output_of(spark, database, **REPLACE_TIMES), times(spark))
 
 
 def test_existing_tables_are_an_error_or_are_ignored(spark: SparkSession, database: Database) -> None:

@@ -29,7 +29,7 @@ from pushdown_spark.expressions.bound import (
     StringMatch,
     StringTest,
 )
-from pushdown_spark.expressions.byte_patterns.avro import block_patterns
+from pushdown_spark.expressions.byte_patterns.avro import BlockPattern, block_patterns
 from pushdown_spark.expressions.byte_patterns.avro_encoding import interval, zigzag
 from pushdown_spark.expressions.types import GREGORIAN_DAY, GREGORIAN_MICROS, LogicalType
 from pushdown_spark.formats.avro.avro_schema import parse_schema
@@ -213,26 +213,35 @@ SCHEMA = {
 
 
 @pytest.mark.parametrize(
-    ("root", "usable"),
+    "root",
     [
-        (Comparison(ID, Op.EQ, 123456), True),
-        (InList(ID, (123456, 999999)), True),
-        (And((Comparison(ID, Op.GE, 100_000), Comparison(ID, Op.LT, 100_100))), True),
-        (And((Comparison(ID, Op.EQ, 123456), IsNull(ID))), True),
-        (Not(Or((Not(Comparison(ID, Op.EQ, 123456)), IsNull(ID)))), True),
-        (Or((Comparison(ID, Op.EQ, 123456), IsNull(ID))), False),
-        (Not(Comparison(ID, Op.EQ, 123456)), False),
-        (BooleanConstant(True), False),
+        Comparison(ID, Op.EQ, 123456),
+        InList(ID, (123456, 999999)),
+        And((Comparison(ID, Op.GE, 100_000), Comparison(ID, Op.LT, 100_100))),
+        And((Comparison(ID, Op.EQ, 123456), IsNull(ID))),
+        Not(Or((Not(Comparison(ID, Op.EQ, 123456)), IsNull(ID)))),
     ],
 )
-def test_filters_that_exclude_blocks_have_patterns(root: Node, usable: bool) -> None:
-    patterns = block_patterns(
-        root, locate(parse_schema(json.dumps(SCHEMA)), None, NameMatcher(False)), takes_ancient=True
-    )
-    assert bool(patterns) is usable
-    if usable:
-        strangers = [{"v": number, "q": "some text"} for number in range(300)]
-        assert not BlockSearch(patterns).may_match(_encode(SCHEMA, strangers))
+def test_patterns_exclude_blocks_of_other_values(root: Node) -> None:
+    strangers = [{"v": number, "q": "some text"} for number in range(300)]
+    assert not BlockSearch(_patterns(root)).may_match(_encode(SCHEMA, strangers))
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        Or((Comparison(ID, Op.EQ, 123456), IsNull(ID))),
+        Not(Comparison(ID, Op.EQ, 123456)),
+        BooleanConstant(True),
+    ],
+)
+def test_filters_that_cannot_skip_blocks_have_no_pattern(root: Node) -> None:
+    assert not _patterns(root)
+
+
+def _patterns(root: Node) -> tuple[BlockPattern, ...]:
+    located = locate(parse_schema(json.dumps(SCHEMA)), None, NameMatcher(False))
+    return block_patterns(root, located, takes_ancient=True)
 
 
 def test_decimals_may_have_redundant_bytes() -> None:

@@ -77,22 +77,43 @@ def by_spark(spark: SparkSession, path: Path, where: str | None = None, **option
     return (frame if where is None else frame.where(where)).collect()
 
 
-def test_blocks_without_the_pattern_are_skipped(spark: SparkSession, table: Path) -> None:
-    rows, report = rows_and_report(scan(spark, table, "k = 4321000"))
+@pytest.fixture(scope="module")
+def needle(spark: SparkSession, table: Path) -> tuple[list[Row], SourceReport]:
+    """Return the rows and the report of a scan with a predicate that one record passes."""
+    return rows_and_report(scan(spark, table, "k = 4321000"))
+
+
+def test_a_selective_scan_returns_sparks_rows(
+    spark: SparkSession, table: Path, needle: tuple[list[Row], SourceReport]
+) -> None:
+    rows, report = needle
     assert rows == by_spark(spark, table, "k = 4321000")
-    assert report.reader == "pushdown"
-    assert report.rows_returned == 1
-    blocks = report.units["blocks"]
+    assert (report.reader, report.rows_returned) == ("pushdown", 1)
+
+
+def test_blocks_without_the_pattern_are_skipped(needle: tuple[list[Row], SourceReport]) -> None:
+    blocks = needle[1].units["blocks"]
     assert blocks["skipped by bytes"] > blocks["total"] / 2
     assert blocks["skipped by bytes"] + blocks["filter columns decoded"] == blocks["total"]
+
+
+def test_records_of_skipped_blocks_are_not_decoded(needle: tuple[list[Row], SourceReport]) -> None:
+    _, report = needle
     assert report.rows_decoded is not None
     assert report.rows_decoded < ROWS / 2
     assert report.skipped["rows never decoded"] + report.rows_decoded == ROWS + 100
+
+
+def test_bytes_are_counted_as_read_and_decompressed_as_searched(needle: tuple[list[Row], SourceReport]) -> None:
+    _, report = needle
     assert report.bytes_read is not None
     assert 0 < report.bytes_read <= report.bytes_total
     assert report.bytes_searched is not None
     assert report.bytes_searched > report.bytes_read
-    (conjunct,) = report.conjuncts
+
+
+def test_the_report_shows_the_conjunct_as_a_byte_pattern(needle: tuple[list[Row], SourceReport]) -> None:
+    (conjunct,) = needle[1].conjuncts
     assert conjunct.pushed_as is not None
     assert conjunct.pushed_as.startswith("byte pattern ")
 

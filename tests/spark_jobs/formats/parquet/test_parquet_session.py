@@ -115,19 +115,37 @@ def test_only_some_columns_and_members_are_read(spark: SparkSession, table: Path
         assert agrees(spark, table, "k < 100", columns).reader == "pushdown"
 
 
-def test_the_report_counts_row_groups_pages_and_bytes(spark: SparkSession, table: Path) -> None:
-    rows, report = scan(spark, table, "id = 1234", ["v"])
+@pytest.fixture(scope="module")
+def needle(spark: SparkSession, table: Path) -> tuple[list[str], SourceReport]:
+    """Return the rows and the report of a scan with a predicate that one row passes."""
+    return scan(spark, table, "id = 1234", ["v"])
+
+
+def test_row_groups_beyond_the_bounds_are_pruned(needle: tuple[list[str], SourceReport]) -> None:
+    rows, report = needle
+    groups = report.units["row groups"]
     assert rows == ["Row(v='v1234')"]
-    groups, pages = report.units["row groups"], report.units["pages"]
     assert groups["total"] > 2
-    assert groups["read"] == 1
-    assert groups["pruned by statistics"] == groups["total"] - 1
+    assert (groups["read"], groups["pruned by statistics"]) == (1, groups["total"] - 1)
+
+
+def test_pages_beyond_the_bounds_are_not_decoded(needle: tuple[list[str], SourceReport]) -> None:
+    _, report = needle
+    pages = report.units["pages"]
     assert 0 < pages["pruned by page index"] < pages["total"]
     assert report.rows_decoded is not None
     assert 0 < report.rows_decoded <= 100
+
+
+def test_pruned_bytes_are_not_read(needle: tuple[list[str], SourceReport]) -> None:
+    _, report = needle
     assert report.bytes_read is not None
     assert 0 < report.bytes_read < report.bytes_total / 2
     assert report.skipped["bytes never read"] == report.bytes_total - report.bytes_read
+
+
+def test_the_report_shows_how_the_conjunct_is_pushed(needle: tuple[list[str], SourceReport]) -> None:
+    _, report = needle
     assert [conjunct.pushed_as for conjunct in report.conjuncts] == [
         "filter over Parquet columns before others are decoded"
     ]
