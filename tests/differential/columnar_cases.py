@@ -20,11 +20,10 @@ from typing import Any, ClassVar, Generic
 import pyarrow as pa
 from bisection import split_failures
 from constant_cache import ConstantCache
-from hypothesis import given, settings
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from random_predicates import leaves
-from seeds import BATCHES, SEEDS
+from seeds import over_seeds
 from session_settings import pushdown_off
 from spark_rows import SPARK_ERRORS
 from tally import Tally
@@ -150,13 +149,11 @@ def run_tasks(
 def check_seeds(cases: int, check_case: Callable[[int, random.Random, Path], None]) -> None:
     """Check cases of random seeds, each in a directory of its own."""
 
-    @settings(max_examples=cases, **BATCHES)
-    @given(seed=SEEDS)
-    def run(seed: int) -> None:
+    def check(seed: int) -> None:
         with TemporaryDirectory() as directory:
             check_case(seed, random.Random(seed + 1), Path(directory))
 
-    run()
+    over_seeds(cases, check)
 
 
 class ReaderComparison(ABC, Generic[Metrics]):

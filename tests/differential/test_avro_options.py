@@ -11,11 +11,13 @@ import fastavro
 import pytest
 from avro_files import AVRO
 from columnar_cases import count_rows
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from session_settings import pushdown_off
 from spark_rows import SPARK_ERRORS
 
+from pushdown_spark.contract import SourceReport
 from pushdown_spark.errors import PushdownError
+from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
 
 ROWS = 400
@@ -60,44 +62,47 @@ class OptionsCase:
     options: Mapping[str, str] = field(default_factory=dict)
     schema: str | None = None
     where: str | None = None
-    is_ours: bool = False
-    fails: bool = False
 
 
-CASES = {
-    "nothing special": OptionsCase("sound", where="n < 40", is_ours=True),
-    "all files": OptionsCase("sound", {"ignoreExtension": "true"}, where="k >= 0", is_ours=True),
-    "named files": OptionsCase("sound", {"ignoreExtension": "false"}, where="k >= 0", is_ours=True),
+PUSHDOWN = {
+    "nothing special": OptionsCase("sound", where="n < 40"),
+    "all files": OptionsCase("sound", {"ignoreExtension": "true"}, where="k >= 0"),
+    "named files": OptionsCase("sound", {"ignoreExtension": "false"}, where="k >= 0"),
+    "by name": OptionsCase("sound", {"positionalFieldMatching": "false"}, "K bigint, third timestamp", "k < 30"),
+    "unions": OptionsCase("sound", where="u.member1 = 't8'"),
+    "outdated": OptionsCase("outdated", where="n < 40"),
+    "outdated, corrected": OptionsCase("outdated", {"datetimeRebaseMode": "CORRECTED"}, where="n < 40"),
+    "of Spark 3": OptionsCase("of Spark 3", {"datetimeRebaseMode": "LEGACY"}, where="n < 40"),
+}
+"""Read by the pushdown reader, if it is requested."""
+SPARK = {
     "by position": OptionsCase("sound", {"positionalFieldMatching": "true"}, POSITIONAL, "first < 30"),
-    "by name": OptionsCase(
-        "sound", {"positionalFieldMatching": "false"}, "K bigint, third timestamp", "k < 30", is_ours=True
-    ),
     "another schema": OptionsCase("sound", {"avroSchema": json.dumps(READER)}, where="n < 40 OR n IS NULL"),
     "a schema by URL": OptionsCase("sound", {"avroSchemaUrl": "READER"}, where="n < 40 AND more = 'none'"),
-    "a schema that does not resolve": OptionsCase("sound", {"avroSchema": json.dumps(UNRESOLVED)}, fails=True),
     "stable unions": OptionsCase("sound", {"enableStableIdentifiersForUnionType": "true"}, where="k < 30"),
-    "unions": OptionsCase("sound", where="u.member1 = 't8'", is_ours=True),
     "depth": OptionsCase("sound", {"recursiveFieldMaxDepth": "1"}, where="k < 30"),
-    "outdated": OptionsCase("outdated", where="n < 40", is_ours=True),
-    "outdated, corrected": OptionsCase("outdated", {"datetimeRebaseMode": "CORRECTED"}, where="n < 40", is_ours=True),
     "outdated, legacy": OptionsCase("outdated", {"datetimeRebaseMode": "LEGACY"}, where="n < 40"),
-    "outdated, exception": OptionsCase("outdated", {"datetimeRebaseMode": "EXCEPTION"}, where="n < 40", fails=True),
     "outdated, legacy, by a day": OptionsCase(
         "outdated", {"datetimeRebaseMode": "LEGACY"}, where="day = DATE'1422-05-29'"
     ),
     "of Spark 2": OptionsCase("of Spark 2", where="n < 40"),
     "of Spark 2, by a day": OptionsCase("of Spark 2", where="day = DATE'1422-05-29'"),
-    "of Spark 3": OptionsCase("of Spark 3", {"datetimeRebaseMode": "LEGACY"}, where="n < 40", is_ours=True),
     "of Spark 3, legacy": OptionsCase("of Spark 3, legacy", {"datetimeRebaseMode": "CORRECTED"}, where="n < 40"),
     "outdated, legacy, by day": OptionsCase(
         "outdated", {"datetimeRebaseMode": "LEGACY"}, where="day < DATE'1500-01-01'"
     ),
-    "damaged": OptionsCase("damaged", where="k >= 0", fails=True),
-    "damaged, permissive": OptionsCase("damaged", {"mode": "PERMISSIVE"}, where="k >= 0", fails=True),
-    "damaged, failfast": OptionsCase("damaged", {"mode": "FAILFAST"}, where="k >= 0", fails=True),
     "damaged, ignored": OptionsCase("damaged", {"ignoreCorruptFiles": "true"}, where="k >= 0"),
     "missing, ignored": OptionsCase("sound", {"ignoreMissingFiles": "true"}, where="k < 30"),
 }
+"""Read by Spark's reader, even if the pushdown reader is requested."""
+FAILING = {
+    "a schema that does not resolve": OptionsCase("sound", {"avroSchema": json.dumps(UNRESOLVED)}),
+    "outdated, exception": OptionsCase("outdated", {"datetimeRebaseMode": "EXCEPTION"}, where="n < 40"),
+    "damaged": OptionsCase("damaged", where="k >= 0"),
+    "damaged, permissive": OptionsCase("damaged", {"mode": "PERMISSIVE"}, where="k >= 0"),
+    "damaged, failfast": OptionsCase("damaged", {"mode": "FAILFAST"}, where="k >= 0"),
+}
+"""Rejected by both readers."""
 
 
 @pytest.fixture(scope="module")
@@ -132,30 +137,56 @@ def _write(path: Path, first: int, day: int, metadata: Mapping[str, str]) -> Non
         fastavro.writer(file, schema, records, codec="deflate", sync_interval=1_000, metadata=dict(metadata))
 
 
-@pytest.mark.parametrize("reader", ["pushdown", pytest.param("auto", marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("name", CASES)
-def test_options_have_the_same_effect_as_in_spark(spark: SparkSession, files: Path, name: str, reader: str) -> None:
-    case = CASES[name]
+def scan(spark: SparkSession, files: Path, case: OptionsCase, reader: str) -> tuple[DataFrame, PushdownResult]:
+    """Return the rows of Spark's Avro source and a scan with a reader."""
     options = {key: text.replace("READER", (files / "reader.avsc").as_uri()) for key, text in case.options.items()}
     path = str(files / case.data)
     native = spark.read.format(AVRO).options(**options)
+    frame = (native.schema(case.schema) if case.schema else native).load(path)
     session = PushdownSession(spark)
     session.add_source("t", path=path, format="avro", schema=case.schema, options=options, reader=reader)
-    failures = (*SPARK_ERRORS, PushdownError)
+    return frame.where(case.where) if case.where else frame, session.scan("t", where=case.where)
+
+
+def compare(spark: SparkSession, files: Path, case: OptionsCase, reader: str) -> SourceReport:
+    """Assert that a reader returns the rows of Spark's Avro source. Return its report."""
     with pushdown_off(spark, "avro"):
-        if case.fails:
-            with pytest.raises(SPARK_ERRORS):
-                native.load(path).toArrow()
-            with pytest.raises(failures):
-                session.scan("t", where=case.where).run(lambda frame: frame.toArrow())
-            return
-        frame = (native.schema(case.schema) if case.schema else native).load(path)
-        expected = (frame.where(case.where) if case.where else frame).toArrow()
-        result = session.scan("t", where=case.where)
-        actual = result.run(lambda frame: frame.toArrow())
+        frame, result = scan(spark, files, case, reader)
+        expected, actual = frame.toArrow(), result.run(lambda frame: frame.toArrow())
     assert count_rows(actual) == count_rows(expected)
     assert actual.num_rows > 0
     report = result.report()["t"]
-    if reader == "pushdown":
-        assert report.reader == ("pushdown" if case.is_ours else "spark"), report.reason
     assert report.reason
+    return report
+
+
+@pytest.mark.parametrize("name", PUSHDOWN)
+def test_options_that_the_pushdown_reader_supports_return_sparks_rows(
+    spark: SparkSession, files: Path, name: str
+) -> None:
+    assert compare(spark, files, PUSHDOWN[name], "pushdown").reader == "pushdown"
+
+
+@pytest.mark.parametrize("name", SPARK)
+def test_options_that_only_spark_supports_use_spark(spark: SparkSession, files: Path, name: str) -> None:
+    assert compare(spark, files, SPARK[name], "pushdown").reader == "spark"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", [*PUSHDOWN, *SPARK])
+def test_options_return_sparks_rows_with_the_reader_that_auto_chooses(
+    spark: SparkSession, files: Path, name: str
+) -> None:
+    compare(spark, files, {**PUSHDOWN, **SPARK}[name], "auto")
+
+
+@pytest.mark.parametrize("reader", ["pushdown", pytest.param("auto", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("name", FAILING)
+def test_files_that_spark_rejects_with_these_options_fail(
+    spark: SparkSession, files: Path, name: str, reader: str
+) -> None:
+    with pushdown_off(spark, "avro"):
+        with pytest.raises(SPARK_ERRORS):
+            scan(spark, files, FAILING[name], "spark")[0].toArrow()
+        with pytest.raises((*SPARK_ERRORS, PushdownError)):
+            scan(spark, files, FAILING[name], reader)[1].run(lambda frame: frame.toArrow())

@@ -12,6 +12,7 @@ from avro_evolve import evolve_schema
 from avro_files import AVRO, by_fastavro, random_table, records_of, schema_of
 from columnar_cases import case_over, check_seeds
 from pyspark.sql import SparkSession
+from seeds import few_and_many
 from spark_rows import SPARK_ERRORS
 
 from pushdown_spark.errors import PushdownError, UnsafeInputError
@@ -22,7 +23,6 @@ from pushdown_spark.formats.readable_types import arrow_schema
 ROWS = 200
 SCHEMAS = 4
 """Reader schemas for each table."""
-NIGHTLY_CASES = 150
 Avro = str | list[str]
 REFUSED = "Spark refuses"
 
@@ -60,19 +60,11 @@ def check_case(comparison: AvroComparison, rng: random.Random, directory: Path) 
         check_schema(comparison, rng, directory, reader)
 
 
-def _run(spark: SparkSession, cases: int) -> None:
+@pytest.mark.parametrize("cases", few_and_many(1, 150))
+def test_reader_schemas_return_sparks_rows(spark: SparkSession, cases: int) -> None:
     comparison = AvroComparison(spark)
     check_seeds(cases, lambda _, rng, directory: check_case(comparison, rng, directory))
     comparison.check_compared()
-
-
-def test_reader_schemas_return_sparks_rows(spark: SparkSession) -> None:
-    _run(spark, 1)
-
-
-@pytest.mark.nightly
-def test_many_reader_schemas_return_sparks_rows(spark: SparkSession) -> None:
-    _run(spark, NIGHTLY_CASES)
 
 
 @pytest.mark.parametrize("written", [["null", "string"], ["string", "null"], "null", ["null"]], ids=json.dumps)

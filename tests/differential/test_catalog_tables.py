@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from random_predicates import leaves, predicate
+from seeds import few_and_many
 from session_settings import PUSHDOWN_OFF, session_settings
 from tally import Tally
 
@@ -23,8 +24,6 @@ from pushdown_spark.errors import PushdownError
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.session import PushdownSession
 
-CASES = 6
-NIGHTLY_CASES = 150
 QUERIES = 5
 
 
@@ -84,12 +83,7 @@ def check_seeds(spark: SparkSession, seeds: range) -> Tally:
     return tally
 
 
-def test_rows_of_tables_are_those_of_spark(spark: SparkSession) -> None:
-    tally = check_seeds(spark, range(CASES))
-    assert tally["pushdown"] > CASES * QUERIES / 3, tally
-
-
-@pytest.mark.nightly
-def test_rows_of_many_tables_are_those_of_spark(spark: SparkSession) -> None:
-    tally = check_seeds(spark, range(1_000, 1_000 + NIGHTLY_CASES))
-    assert tally["pushdown"] > NIGHTLY_CASES * QUERIES / 3, tally
+@pytest.mark.parametrize("seeds", few_and_many(range(6), range(1_000, 1_150)), ids=str)
+def test_rows_of_tables_are_those_of_spark(spark: SparkSession, seeds: range) -> None:
+    tally = check_seeds(spark, seeds)
+    assert tally["pushdown"] > len(seeds) * QUERIES / 3, tally

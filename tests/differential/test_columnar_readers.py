@@ -10,9 +10,10 @@ from columnar_cases import ReaderComparison, check_seeds
 from orc_comparison import OrcComparison
 from parquet_comparison import ParquetComparison
 from pyspark.sql import SparkSession
+from seeds import few_and_many
 
 
-@pytest.mark.parametrize(("cases", "scans"), [(6, 1), pytest.param(150, 3, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(("cases", "scans"), few_and_many((6, 1), (150, 3)))
 @pytest.mark.parametrize(
     "comparison_class",
     [AvroComparison, OrcComparison, ParquetComparison],

@@ -8,10 +8,10 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
-from batches import over_seeds
 from constant_cache import ConstantCache
 from oracle import TextCase, UnreadableBySparkError, byte_patterns
 from pyspark.sql import SparkSession
+from seeds import few_and_many, over_seeds
 from tally import Tally
 from text_scans import Scans, compare_readers
 
@@ -19,7 +19,6 @@ from pushdown_spark.contract import SourceFormat
 
 LINES = 60
 SCANS = 7
-BATCHES = 3
 NIGHTLY_PAIRS = 100_000
 """Pairs of a scan and a line, per format."""
 ODDNESS = (0.0, 0.002, 0.02, 0.15)
@@ -35,8 +34,9 @@ def check_batch(
     seed: int,
     directory: Path,
     tally: Tally,
-    oddness: Sequence[float] = ODDNESS,
-    refused: float = 0.1,
+    *,
+    oddness: Sequence[float],
+    refused: float,
 ) -> None:
     """Run a batch's predicates, alone and joined by OR, with the complete reader in one job."""
     case = TextCase.generate(source_format, seed, lines=LINES, predicates=60, oddness=oddness, refused=refused)
@@ -88,21 +88,22 @@ def _not_vacuous(tally: Tally, carrier: str) -> None:
     assert tally["rows"] > tally["searched"], tally
 
 
+@pytest.mark.parametrize(
+    ("batches", "oddness", "refused"),
+    few_and_many((3, FEW_ODD, 0.0), (NIGHTLY_PAIRS // (SCANS * LINES) + 1, ODDNESS, 0.1)),
+)
 @pytest.mark.parametrize("source_format", FORMATS)
 def test_scans_of_text_return_sparks_rows(
-    spark: SparkSession, source_format: SourceFormat, tmp_path: Path, carrier: str
+    spark: SparkSession,
+    source_format: SourceFormat,
+    tmp_path: Path,
+    carrier: str,
+    batches: int,
+    oddness: Sequence[float],
+    refused: float,
 ) -> None:
     tally = Tally()
-    over_seeds(BATCHES, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally, FEW_ODD, refused=0.0))
-    _not_vacuous(tally, carrier)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("source_format", FORMATS)
-def test_scans_of_text_return_sparks_rows_in_many_cases(
-    spark: SparkSession, source_format: SourceFormat, tmp_path: Path, carrier: str
-) -> None:
-    tally = Tally()
-    batches = NIGHTLY_PAIRS // (SCANS * LINES) + 1
-    over_seeds(batches, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally))
+    over_seeds(
+        batches, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally, oddness=oddness, refused=refused)
+    )
     _not_vacuous(tally, carrier)

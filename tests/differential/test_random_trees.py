@@ -19,20 +19,12 @@ from pushdown_spark.projection.schema_alignment import ddl
 from pushdown_spark.session import PushdownSession
 
 HEALTH = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-TREES = given(st.sampled_from(NESTING), st.randoms(use_true_random=False))
-
-
-@pytest.mark.nightly
-@settings(max_examples=24, deadline=None, suppress_health_check=HEALTH)
-@TREES
-def test_random_projections_equal_sparks(spark: SparkSession, source_format: str, rng: random.Random) -> None:
-    compare(spark, source_format, rng)
 
 
 @pytest.mark.nightly
 @settings(max_examples=400, deadline=None, suppress_health_check=HEALTH)
-@TREES
-def test_many_random_projections_equal_sparks(spark: SparkSession, source_format: str, rng: random.Random) -> None:
+@given(st.sampled_from(NESTING), st.randoms(use_true_random=False))
+def test_random_projections_equal_sparks(spark: SparkSession, source_format: str, rng: random.Random) -> None:
     compare(spark, source_format, rng)
 
 

@@ -18,7 +18,6 @@ import pytest
 from arrow_schemas import utc_arrow_schema
 from constant_cache import ConstantCache
 from databases import Server
-from hypothesis import given, settings
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -34,7 +33,7 @@ from remote_values import (
     read_back,
     remote_column,
 )
-from seeds import BATCHES, SEEDS
+from seeds import few_and_many, over_seeds
 from session_settings import session_settings
 from sqlglot import exp
 from tally import Tally
@@ -48,8 +47,6 @@ from pushdown_spark.expressions.parser import parse_predicate
 
 ROWS = 50
 PREDICATES = 60
-CASES = 3
-NIGHTLY_CASES = 150
 Query = Callable[[str], Sequence[Sequence[object]]]
 _STORAGE = {t.LongType: "INTEGER", t.DoubleType: "REAL", t.BooleanType: "INTEGER", t.BinaryType: "BLOB"}
 
@@ -230,15 +227,7 @@ def check_case(spark: SparkSession, seed: int, dialect: Dialect, server: Server 
             _check(spark, loaded, frame, predicate, fold, tally)
 
 
-def _run(spark: SparkSession, dialect: Dialect, server: Server | None, cases: int) -> None:
-    tally = Tally()
-
-    @settings(max_examples=cases, **BATCHES)
-    @given(seed=SEEDS)
-    def run(seed: int) -> None:
-        check_case(spark, seed, dialect, server, tally)
-
-    run()
+def _not_vacuous(tally: Tally) -> None:
     exact, inexact = tally["exact"], tally["inexact"]
     sent = exact + inexact
     assert sent > (sent + tally["unsupported"]) * 0.3, tally
@@ -255,14 +244,11 @@ SERVERS = {Dialect.POSTGRES: "postgresql", Dialect.MARIADB: "mariadb", Dialect.M
 DATABASES = (*SERVERS, Dialect.SQLITE)
 
 
+@pytest.mark.parametrize("cases", few_and_many(3, 150))
 @pytest.mark.parametrize("dialect", DATABASES)
-def test_databases_return_sparks_rows(spark: SparkSession, dialect: Dialect, request: pytest.FixtureRequest) -> None:
-    _run(spark, dialect, _server(request, dialect), CASES)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("dialect", DATABASES)
-def test_databases_return_sparks_rows_in_many_cases(
-    spark: SparkSession, dialect: Dialect, request: pytest.FixtureRequest
+def test_databases_return_sparks_rows(
+    spark: SparkSession, dialect: Dialect, request: pytest.FixtureRequest, cases: int
 ) -> None:
-    _run(spark, dialect, _server(request, dialect), NIGHTLY_CASES)
+    server, tally = _server(request, dialect), Tally()
+    over_seeds(cases, lambda seed: check_case(spark, seed, dialect, server, tally))
+    _not_vacuous(tally)

@@ -6,10 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from batches import over_seeds
 from constant_cache import ConstantCache
 from oracle import TextCase, UnreadableBySparkError, apply_settings, byte_patterns, candidates, evaluate, matches
 from pyspark.sql import SparkSession
+from seeds import few_and_many, over_seeds
 from tally import Tally
 
 from pushdown_spark.contract import SourceFormat
@@ -88,22 +88,12 @@ def _not_vacuous(tally: Tally) -> None:
     assert tally["raised"] < tally["predicates"] * 0.2, tally
 
 
+@pytest.mark.parametrize("batches", few_and_many(3, NIGHTLY_PAIRS // (PREDICATES * LINES) + 1))
 @pytest.mark.parametrize("source_format", [SourceFormat.JSON, SourceFormat.CSV])
 def test_patterns_match_every_line_that_spark_keeps(
-    spark: SparkSession, source_format: SourceFormat, tmp_path: Path
+    spark: SparkSession, source_format: SourceFormat, tmp_path: Path, batches: int
 ) -> None:
     tally = Tally()
-    over_seeds(3, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally))
-    _not_vacuous(tally)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("source_format", [SourceFormat.JSON, SourceFormat.CSV])
-def test_patterns_match_every_line_that_spark_keeps_in_many_cases(
-    spark: SparkSession, source_format: SourceFormat, tmp_path: Path
-) -> None:
-    tally = Tally()
-    batches = NIGHTLY_PAIRS // (PREDICATES * LINES) + 1
     over_seeds(batches, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally))
     _not_vacuous(tally)
 

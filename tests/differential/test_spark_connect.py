@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pytest
 from connect_server import run_connect_server
 from oracle import TextCase
+from seeds import few_and_many
 from test_odd_lines import CSV, JSON, OddFile
 
 from pushdown_spark.contract import SourceFormat
@@ -105,17 +106,16 @@ def random_case(ask: Ask, source_format: SourceFormat, seed: int, path: Path, pr
     return searched
 
 
+@pytest.mark.parametrize(
+    ("seeds", "predicates", "searched"), few_and_many((range(2), 3, 1), (range(100, 140), 10, 41)), ids=str
+)
 @pytest.mark.parametrize("source_format", [SourceFormat.JSON, SourceFormat.CSV])
-def test_random_lines_return_sparks_rows(ask: Ask, source_format: SourceFormat, tmp_path: Path) -> None:
+def test_random_lines_return_sparks_rows(
+    ask: Ask, source_format: SourceFormat, tmp_path: Path, seeds: range, predicates: int, searched: int
+) -> None:
+    """At least `searched` of the predicates must be searched by the pushdown reader."""
     path = tmp_path / f"data.{source_format.value}"
-    assert sum(random_case(ask, source_format, seed, path, 3) for seed in range(2)) > 0
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("source_format", [SourceFormat.JSON, SourceFormat.CSV])
-def test_many_random_lines_return_sparks_rows(ask: Ask, source_format: SourceFormat, tmp_path: Path) -> None:
-    path = tmp_path / f"data.{source_format.value}"
-    assert sum(random_case(ask, source_format, seed, path, 10) for seed in range(100, 140)) > 40
+    assert sum(random_case(ask, source_format, seed, path, predicates) for seed in seeds) >= searched
 
 
 ODD = {("csv", name): odd for name, odd in CSV.items()} | {("json", name): odd for name, odd in JSON.items()}

@@ -17,11 +17,10 @@ import pyarrow as pa
 import pytest
 from bisection import split_failures
 from constant_cache import ConstantCache
-from hypothesis import given, settings
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from random_predicates import leaves
-from seeds import BATCHES, SEEDS
+from seeds import few_and_many, over_seeds
 from session_settings import session_settings
 from spark_rows import SPARK_ERRORS
 from tally import Tally
@@ -39,7 +38,6 @@ PREDICATES = 120
 COPIES = 160
 """Number of copies of the rows in a batch that is large enough for the code of large batches."""
 SLICES = 6
-NIGHTLY_CASES = 400
 ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "America/Sao_Paulo")
 Results = tuple[bool | None, ...]
 
@@ -205,22 +203,8 @@ def _not_vacuous(tally: Tally) -> None:
     assert tally["ruled out by values"] > tally["slices"] * 0.05, tally
 
 
-def _run(spark: SparkSession, cases: int) -> None:
+@pytest.mark.parametrize("cases", few_and_many(3, 400))
+def test_arrow_filters_return_sparks_rows(spark: SparkSession, cases: int) -> None:
     tally = Tally()
-
-    @settings(max_examples=cases, **BATCHES)
-    @given(seed=SEEDS)
-    def run(seed: int) -> None:
-        FilterCase(spark, seed, tally).check()
-
-    run()
+    over_seeds(cases, lambda seed: FilterCase(spark, seed, tally).check())
     _not_vacuous(tally)
-
-
-def test_arrow_filters_return_sparks_rows(spark: SparkSession) -> None:
-    _run(spark, 3)
-
-
-@pytest.mark.nightly
-def test_arrow_filters_return_sparks_rows_in_many_cases(spark: SparkSession) -> None:
-    _run(spark, NIGHTLY_CASES)

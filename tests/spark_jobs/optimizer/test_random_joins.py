@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from random import Random
 
 import pytest
@@ -28,6 +29,7 @@ STAR = JoinOptions(min_bytes=0, star_schema=True)
 ORDERED = JoinOptions(min_bytes=0)
 AS_WRITTEN = JoinOptions(reorder=False)
 NOT_ANALYSED = JoinOptions(min_bytes=1 << 40)
+nightly = partial(pytest.param, marks=pytest.mark.nightly)
 
 
 @pytest.fixture(scope="module")
@@ -114,17 +116,12 @@ def check_orders(spark: SparkSession, seed: int, count: int, *, only_inner: bool
     raise AssertionError(f"only {reordered} of {30 * count} queries had another order")
 
 
-@pytest.mark.parametrize("seed", [0])
-def test_any_join_order_returns_the_same_rows(spark: SparkSession, views: None, seed: int) -> None:
-    check_orders(spark, seed, 3, only_inner=True)
-    check_orders(spark, seed + 100, 1, only_inner=False)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(1, 12))
-def test_any_join_order_returns_the_same_rows_for_many_queries(spark: SparkSession, views: None, seed: int) -> None:
-    check_orders(spark, seed, 60, only_inner=True)
-    check_orders(spark, seed + 100, 40, only_inner=False)
+@pytest.mark.parametrize(("seed", "inner", "outer"), [(0, 3, 1), *(nightly(seed, 60, 40) for seed in range(1, 12))])
+def test_any_join_order_returns_the_same_rows(
+    spark: SparkSession, views: None, seed: int, inner: int, outer: int
+) -> None:
+    check_orders(spark, seed, inner, only_inner=True)
+    check_orders(spark, seed + 100, outer, only_inner=False)
 
 
 def check_pushed(spark: SparkSession, session: PushdownSession, seed: int, count: int) -> None:
@@ -143,18 +140,11 @@ def keys_always_pay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("views", "keys_always_pay")
-@pytest.mark.parametrize("seed", [0])
-def test_pushdown_does_not_change_results(spark: SparkSession, session: PushdownSession, seed: int) -> None:
-    check_pushed(spark, session, seed, 5)
-
-
-@pytest.mark.nightly
-@pytest.mark.usefixtures("views", "keys_always_pay")
-@pytest.mark.parametrize("seed", range(1, 12))
-def test_pushdown_does_not_change_results_of_many_queries(
-    spark: SparkSession, session: PushdownSession, seed: int
+@pytest.mark.parametrize(("seed", "queries"), [(0, 5), *(nightly(seed, 60) for seed in range(1, 12))])
+def test_pushdown_does_not_change_results(
+    spark: SparkSession, session: PushdownSession, seed: int, queries: int
 ) -> None:
-    check_pushed(spark, session, seed, 60)
+    check_pushed(spark, session, seed, queries)
 
 
 def test_the_tables_have_nulls_and_duplicates() -> None:

@@ -200,14 +200,11 @@ def check_random(plan: Plan, seed: int, count: int) -> None:
     assert listed >= count // 10
 
 
-def test_key_predicates_do_not_change_results(plan: Plan) -> None:
-    check_random(plan, 2, 6)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(10, 16))
-def test_key_predicates_do_not_change_results_of_many_queries(plan: Plan, seed: int) -> None:
-    check_random(plan, seed, 60)
+@pytest.mark.parametrize(
+    ("seed", "queries"), [(2, 6), *(pytest.param(seed, 60, marks=pytest.mark.nightly) for seed in range(10, 16))]
+)
+def test_key_predicates_do_not_change_results(plan: Plan, seed: int, queries: int) -> None:
+    check_random(plan, seed, queries)
 
 
 def test_changed_files_are_sampled_again(spark: SparkSession, tables: Path, tmp_path: Path) -> None:
