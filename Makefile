@@ -92,13 +92,14 @@ AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPAR
 covered = COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data"
 cover = --cov=$(2) --cov-report=html:.artifacts/coverage-$(1)
 
-.PHONY: help demo install pytest test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly connectors kubernetes stores e2e e2e-local e2e-yarn bench bench-orc bench-avro bench-parquet bench-auto bench-joins bench-remote bench-output \
+.PHONY: help demo install check check-airflow check-spark pytest test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly connectors kubernetes stores e2e e2e-local e2e-yarn bench bench-orc bench-avro bench-parquet bench-auto bench-joins bench-remote bench-output \
 	bench-projection bench-tasks profile-task docs docs-site docs-pictures lock proto release release-check java python clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo             install Airflow and Spark, scan a year of real flights, show the reports"
 	@echo "make install          create both environments with the tools of the checks"
+	@echo "make check            lint, types, and the tests of both environments that start nothing, in two minutes"
 	@echo "make pytest           some tests, in the environment of their side (TESTS=tests/spark_jobs/projection)"
 	@echo "make lint             ruff and mypy only"
 	@echo "make test             lint, types and all tests of both environments"
@@ -262,6 +263,16 @@ $(STORES)/.installed: requirements/azure.txt | $(AIRFLOW)/.installed
 install: python
 	@$(MAKE) --no-print-directory -j2 $(AIRFLOW)/.checks $(SPARK)/.checks
 	@$(MAKE) --no-print-directory java
+
+# Run it while you work: the tests that start no program, and the smallest scan of each format.
+check: install
+	@$(MAKE) --no-print-directory -j2 lint check-spark check-airflow
+
+check-spark: $(SPARK)/.checks java
+	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m "smoke or not (nightly or starts)" tests/spark_jobs tests/demo
+
+check-airflow: $(AIRFLOW)/.checks
+	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not (nightly or starts)" tests/airflow_pushdown tests/dags
 
 # TESTS are paths of one side, and may contain options: make pytest TESTS="tests/dags -k orc"
 pytest: install

@@ -1,4 +1,4 @@
-"""Hooks of pytest that leave most cases of slow tests to the nightly run, and say so."""
+"""Hooks of pytest that mark slow tests: those that start programs, and the cases that only run nightly."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ import pytest
 SHARE = 3
 """A slow test with more cases than this runs a third of them by default. `make nightly` runs the others."""
 STARTING = frozenset(
-    {"spark", "spark_python", "local_spark", "drivers", "database", "register_dag"}
-    | {f"{name}_server" for name in ("postgresql", "mariadb", "mysql")}
+    {"spark", "spark_python", "local_spark", "drivers", "database", "register_dag", "store"}
+    | {f"{product}_server" for product in ("postgresql", "mariadb", "mysql")}
 )
+"""Fixtures that start a program. `make check` leaves out the tests that use them."""
 COUNT = pytest.StashKey[int]()
 """How many of the collected cases run only nightly."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark two thirds of the cases of each test that needs Spark, or is differential, as nightly.
+    """Mark tests that start programs, and two thirds of the cases of each test that needs Spark or is differential.
 
     Checksums of their names choose them, so that each value of each parameter runs in some tests. If the user names a
     test, all its cases run.

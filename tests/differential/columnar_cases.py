@@ -25,7 +25,7 @@ from pyspark.sql import types as t
 from random_predicates import leaves
 from seeds import over_seeds
 from session_settings import pushdown_off
-from spark_rows import SPARK_ERRORS
+from spark_results import SPARK_ERRORS
 from tally import Tally
 from typed_rows import random_predicate
 

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from random_options import ZONES, random_options
 from session_settings import PUSHDOWN_OFF, session_settings
-from spark_rows import SPARK_ERRORS, Rows, rows_by_predicate
+from spark_results import SPARK_ERRORS, Rows, rows_by_predicate
 from tally import Tally
 
 from pushdown_spark.contract import SourceFormat

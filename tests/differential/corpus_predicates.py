@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import types as t
 from random_predicates import Leaf, leaves, predicate, quote
-from spark_rows import SPARK_ERRORS
+from spark_results import SPARK_ERRORS
 
 _MOST_ROWS = 4_000
 _SAMPLE = 60

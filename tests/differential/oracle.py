@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 from random_options import random_options, random_settings
 from random_predicates import leaves, predicate
 from session_settings import session_settings
-from spark_rows import SPARK_ERRORS
+from spark_results import SPARK_ERRORS
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import UnsupportedError

@@ -13,7 +13,7 @@ from avro_files import AVRO
 from columnar_cases import count_rows
 from pyspark.sql import DataFrame, SparkSession
 from session_settings import pushdown_off
-from spark_rows import SPARK_ERRORS
+from spark_results import SPARK_ERRORS
 
 from pushdown_spark.contract import SourceReport
 from pushdown_spark.errors import PushdownError

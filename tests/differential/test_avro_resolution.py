@@ -13,7 +13,7 @@ from avro_files import AVRO, by_fastavro, random_table, records_of, schema_of
 from columnar_cases import case_over, check_seeds
 from pyspark.sql import SparkSession
 from seeds import few_and_many
-from spark_rows import SPARK_ERRORS
+from spark_results import SPARK_ERRORS
 
 from pushdown_spark.errors import PushdownError, UnsafeInputError
 from pushdown_spark.formats.avro.avro_schema import parse_schema, spark_schema

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from session_settings import session_settings
-from spark_rows import SPARK_ERRORS
+from spark_results import SPARK_ERRORS
 from tally import Tally
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter

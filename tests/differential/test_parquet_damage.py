@@ -15,7 +15,7 @@ from damage import FILTER, DamagedFormat, count_outcome, expected_rows, plain
 from parquet_damage import regions
 from pyspark.sql import SparkSession
 from session_settings import pushdown_off
-from spark_rows import SPARK_ERRORS
+from spark_results import SPARK_ERRORS
 from tally import Tally
 
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery

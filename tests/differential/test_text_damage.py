@@ -18,7 +18,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from session_settings import pushdown_off
-from spark_rows import SPARK_ERRORS, sorted_rows
+from spark_results import SPARK_ERRORS
+from spark_rows import sorted_rows
 
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.session import PushdownSession

@@ -22,7 +22,7 @@ from pyspark.sql import types as t
 from random_predicates import leaves
 from seeds import few_and_many, over_seeds
 from session_settings import session_settings
-from spark_rows import SPARK_ERRORS
+from spark_results import SPARK_ERRORS
 from tally import Tally
 from typed_rows import ROW, random_predicate, random_rows, random_schema
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from oracle import TextCase, UnreadableBySparkError, apply_settings, row_text
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
-from spark_rows import SPARK_ERRORS, Rows, rows_by_predicate
+from spark_results import SPARK_ERRORS, Rows, rows_by_predicate
 
 from pushdown_spark.contract import ErrorCode, SourceReport
 from pushdown_spark.result import PushdownResult
