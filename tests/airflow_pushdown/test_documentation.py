@@ -207,7 +207,7 @@ def test_commands_for_the_airflow_environment_run(page: Path, tmp_path: Path, em
 
 def test_commands_for_tests_find_tests() -> None:
     paths = re.findall(r'TESTS="?(tests/\S+)', (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
-    assert len(paths) == 3
+    assert len(paths) == 4
     assert all((ROOT / path).exists() for path in paths)
 
 
