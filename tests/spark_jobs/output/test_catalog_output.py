@@ -256,39 +256,59 @@ def test_an_overwrite_follows_the_dynamic_mode_of_the_session(spark: SparkSessio
     assert sorted(row["id"] for row in spark.table(TABLE).collect()) == [0, 2, 9]
 
 
-@pytest.mark.parametrize("exists", [True, False])
-@pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.nightly)])
-def test_of_two_runs_over_a_partition_one_raises_a_conflict(spark: SparkSession, exists: bool, rounds: int) -> None:
-    """Runs over different partitions are both written."""
+rounds = pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.nightly)])
+
+
+def race(spark: SparkSession, table: str, partitions: tuple[int, int]) -> tuple[list[type[Exception]], list[int]]:
+    """Let two runs commit a row each into a partition, at once. Return their errors, and the partition of each row."""
+    outputs = [output_of(spark, PARTITIONS, run, table, partition_by=["p"]) for run in "ab"]
+    for output, partition in zip(outputs, partitions, strict=True):
+        assert output.prepare()
+        output.stage(spark.sql(f"SELECT {ord(output.paths.run[0])} AS id, {partition} AS p"))
+
+    def commit(output: FileOutput) -> type[Exception] | None:
+        try:
+            with output.transaction():
+                pass
+        except PushdownError as problem:
+            return type(problem)
+        return None
+
+    with ThreadPoolExecutor(2) as threads:
+        raised = [each for each in threads.map(commit, outputs) if each is not None]
+    rows = sorted(row["p"] for row in spark.table(table).collect())
+    spark.sql(f"DROP TABLE {table}")
+    return raised, rows
+
+
+def create_partition_0(spark: SparkSession, table: str) -> None:
+    write(output_of(spark, run="old", table=table, partition_by=["p"]), spark.sql("SELECT 0 AS id, 0 AS p"))
+
+
+@rounds
+def test_of_two_runs_over_a_partition_one_raises_a_conflict(spark: SparkSession, rounds: int) -> None:
     for number in range(rounds):
-        name = f"{DATABASE}.c{number}"
-        if exists:
-            write(output_of(spark, run="old", table=name, partition_by=["p"]), spark.sql("SELECT 0 AS id, 0 AS p"))
-        second = 1 + number % 2
-        outputs = [output_of(spark, PARTITIONS, run, name, partition_by=["p"]) for run in "ab"]
-        for output, partition in zip(outputs, (1, second), strict=True):
-            assert output.prepare()
-            output.stage(spark.sql(f"SELECT {ord(output.paths.run[0])} AS id, {partition} AS p"))
+        create_partition_0(spark, f"{DATABASE}.c{number}")
+        assert race(spark, f"{DATABASE}.c{number}", (1, 1)) == ([OutputConflictError], [0, 1])
 
-        def commit(output: FileOutput) -> Exception | None:
-            try:
-                with output.transaction():
-                    pass
-            except PushdownError as problem:
-                return problem
-            return None
 
-        with ThreadPoolExecutor(2) as threads:
-            raised = [each for each in threads.map(commit, outputs) if each is not None]
-        expected = {1, second} | ({0} if exists else set())
-        if not exists and raised:
-            # The other run has created the table in the meantime, so that this one runs again.
-            assert len(raised) == 1
-            expected = {row["p"] for row in spark.table(name).collect()}
-        elif second == 1:
-            assert [type(each) for each in raised] == [OutputConflictError]
-        else:
-            assert raised == []
-        assert {row["p"] for row in spark.table(name).collect()} == expected
-        assert spark.table(name).count() == len(expected)
-        spark.sql(f"DROP TABLE {name}")
+@rounds
+def test_two_runs_over_different_partitions_are_both_written(spark: SparkSession, rounds: int) -> None:
+    for number in range(rounds):
+        create_partition_0(spark, f"{DATABASE}.d{number}")
+        assert race(spark, f"{DATABASE}.d{number}", (1, 2)) == ([], [0, 1, 2])
+
+
+@rounds
+@pytest.mark.parametrize(
+    ("partitions", "most_rows"), [((1, 1), 1), ((1, 2), 2)], ids=["same partition", "different partitions"]
+)
+def test_of_two_runs_that_create_a_table_at_least_one_is_written(
+    spark: SparkSession, rounds: int, partitions: tuple[int, int], most_rows: int
+) -> None:
+    """A run that finds the table of the other one raises, and runs again."""
+    for number in range(rounds):
+        raised, rows = race(spark, f"{DATABASE}.e{number}", partitions)
+        assert len(raised) + len(rows) == 2
+        assert 1 <= len(rows) <= most_rows
+        assert set(rows) <= set(partitions)

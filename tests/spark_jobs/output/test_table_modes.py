@@ -177,18 +177,38 @@ def test_table_that_is_dropped_while_rows_are_staged_is_an_error(spark: SparkSes
     assert database.tables() == []
 
 
-def test_created_table_survives_a_crash_and_views_of_it_stay(spark: SparkSession, database: Database) -> None:
-    if database.product == "sqlite":
-        database.execute("CREATE VIEW v AS SELECT id FROM t")
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_view_of_a_table_that_does_not_exist_yet_shows_the_created_table(
+    spark: SparkSession, database: Database
+) -> None:
+    database.execute("CREATE VIEW v AS SELECT id FROM t")
     assert write(output_of(spark, database), frame(spark, NEW))
-    if database.product == "sqlite":
-        assert database.rows("SELECT id FROM v ORDER BY id") == [(2,), (4,)]
-        database.execute("DROP VIEW v")
-    elif database.product == "postgresql":
-        assert database.rows("SELECT relpersistence::text FROM pg_class WHERE relname = 't'") == [("p",)]
-    else:
-        engine = "SELECT engine FROM information_schema.tables WHERE table_schema = database() AND table_name = 't'"
-        assert database.rows(engine) == [("InnoDB",)]
+    assert database.rows("SELECT id FROM v ORDER BY id") == [(2,), (4,)]
+    database.execute("DROP VIEW v")
+
+
+@pytest.mark.parametrize(
+    ("database", "query", "value"),
+    [
+        ("postgresql", "SELECT relpersistence::text FROM pg_class WHERE relname = 't'", "p"),
+        *(
+            pytest.param(
+                product,
+                "SELECT engine FROM information_schema.tables WHERE table_schema = database() AND table_name = 't'",
+                "InnoDB",
+                marks=pytest.mark.nightly,
+            )
+            for product in ("mariadb", "mysql")
+        ),
+    ],
+    indirect=["database"],
+    ids=["postgresql", "mariadb", "mysql"],
+)
+def test_a_created_table_is_of_a_kind_that_survives_a_crash(
+    spark: SparkSession, database: Database, query: str, value: str
+) -> None:
+    assert write(output_of(spark, database), frame(spark, NEW))
+    assert database.rows(query) == [(value,)]
 
 
 @pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16le", "UTF-16be"])

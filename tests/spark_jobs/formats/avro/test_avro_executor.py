@@ -156,28 +156,46 @@ def test_fastavro_accepts_longer_numbers_than_java() -> None:
         )
 
 
+NUMBER_FIELDS = {"n": pa.int64(), "i": pa.int32(), "t": pa.bool_()}
+
+
+def run_number(kind: str, data: bytes, wanted: str) -> list[object]:
+    """Return the values of a field of one record: the number `n` or `i`, or the boolean `t` after it."""
+    number = "i" if kind == "int" else "n"
+    fields = [{"name": number, "type": kind}, {"name": "t", "type": "boolean"}]
+    name = number if wanted == "number" else "t"
+    program = program_of({"type": "record", "name": "N", "fields": fields}, [pa.field(name, NUMBER_FIELDS[name])])
+    runs = RecordRuns.of_blocks([(0, len(data) + 1, 1)])
+    values: list[object] = Executor(program).run(data + b"\x01", runs).values[0].tolist()
+    return values
+
+
 @pytest.mark.parametrize(
     ("kind", "data", "value"),
     [
         ("int", b"\xff\xff\xff\xff\x0f", -(2**31)),
-        ("int", b"\xff\xff\xff\xff\x10", None),
         ("long", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", -(2**63)),
-        ("long", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", None),
     ],
 )
-@pytest.mark.parametrize("is_wanted", [True, False])
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_numbers_with_all_bits_of_their_type_are_read(
+    monkeypatch: pytest.MonkeyPatch, kind: str, data: bytes, value: int, is_compiled: bool
+) -> None:
+    monkeypatch.setattr(executor, "is_compiled", lambda: is_compiled)
+    assert run_number(kind, data, "number") == [value]
+    assert run_number(kind, data, "field after it") == [1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [("int", b"\xff\xff\xff\xff\x10"), ("long", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02")],
+)
+@pytest.mark.parametrize("wanted", ["number", "field after it"])
 @pytest.mark.parametrize("is_compiled", [True, False])
 def test_numbers_with_too_many_bits_are_damaged(
-    monkeypatch: pytest.MonkeyPatch, kind: str, data: bytes, value: int | None, is_wanted: bool, is_compiled: bool
+    monkeypatch: pytest.MonkeyPatch, kind: str, data: bytes, wanted: str, is_compiled: bool
 ) -> None:
     """Spark drops the extra bits and returns another value."""
-    schema = {"type": "record", "name": "N", "fields": [{"name": "n", "type": kind}, {"name": "t", "type": "boolean"}]}
-    arrow = pa.int32() if kind == "int" else pa.int64()
-    program = program_of(schema, [pa.field("n", arrow) if is_wanted else pa.field("t", pa.bool_())])
     monkeypatch.setattr(executor, "is_compiled", lambda: is_compiled)
-    runs = RecordRuns.of_blocks([(0, len(data) + 1, 1)])
-    if value is None:
-        with pytest.raises(DamagedRecordError, match="a number is longer than its type allows"):
-            Executor(program).run(data + b"\x01", runs)
-    else:
-        assert Executor(program).run(data + b"\x01", runs).values[0].tolist() == [value if is_wanted else 1]
+    with pytest.raises(DamagedRecordError, match="a number is longer than its type allows"):
+        run_number(kind, data, wanted)
