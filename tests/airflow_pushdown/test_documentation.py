@@ -235,7 +235,7 @@ def test_the_navigation_of_the_site_has_every_page_once() -> None:
     assert all((ROOT / path.removeprefix("project/")).is_file() for path in listed if path.startswith("project/"))
 
 
-def test_first_steps_are_loaded_without_the_tour() -> None:
+def test_first_steps_of_the_release_check_leave_out_the_tour() -> None:
     """The tour needs a checkout, and starts a web server that does not end."""
     commands, files = first_steps()
     assert files.keys() == {"first_scan.py"}

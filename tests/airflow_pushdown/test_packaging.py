@@ -104,6 +104,6 @@ def test_tracebacks_of_compiled_code_show_source_lines(tmp_path: Path, spark_pyt
     assert 'raise BadSpecError(f"{name}: cannot read {path}: {problem}{advice}") from problem' in ended.stdout
 
 
-def test_the_program_is_part_of_the_package() -> None:
+def test_the_program_of_a_job_is_a_file_of_the_package() -> None:
     assert job_program().is_file()
     assert job_program().parent == package_directory()

@@ -42,19 +42,19 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_row_of_the_table_is_read() -> None:
+def test_every_row_of_the_table_of_wrong_inputs_is_tested() -> None:
     rows = re.findall(r"^\| `.*\| (?:DAG parse|task start|job) \|", (DOCS / "errors.md").read_text(), re.M)
     assert len(rows) == len(wrong_inputs()) >= 30
 
 
 @pytest.mark.parametrize("wrong", wrong_inputs("DAG parse"), ids=lambda wrong: wrong.code)
-def test_the_constructor_raises(wrong: WrongInput) -> None:
+def test_constructors_raise_the_documented_error(wrong: WrongInput) -> None:
     with pytest.raises(Exception) as caught:  # noqa: PT011 - the line is compared
         create(wrong)
     assert str(caught.value) == wrong.line
 
 
-def test_airflow_lists_the_import_errors(tmp_path: Path) -> None:
+def test_airflow_lists_the_documented_import_errors(tmp_path: Path) -> None:
     """The real command, with one file for each input."""
     folder = tmp_path / "dags"
     folder.mkdir()
@@ -73,7 +73,7 @@ def test_airflow_lists_the_import_errors(tmp_path: Path) -> None:
         assert wrong.line in listed[f"wrong_{number}"]
 
 
-def test_tasks_fail_before_spark_starts(
+def test_tasks_fail_with_the_documented_line_before_spark_starts(
     data: Path,
     local_spark: str,
     spark_python: str,
@@ -103,7 +103,7 @@ def test_tasks_fail_before_spark_starts(
 
 
 @pytest.mark.e2e
-def test_jobs_fail_with_the_line(data: Path, project: Path, spark_python: str) -> None:
+def test_jobs_fail_with_the_documented_line(data: Path, project: Path, spark_python: str) -> None:
     specs = []
     for wrong in wrong_inputs("job"):
         task = create(wrong, data=data)

@@ -125,7 +125,7 @@ def test_a_jvm_that_refuses_to_record_runs_the_job_anyway(
     assert archive.stat().st_size == 0
 
 
-def test_settings_of_another_directory_have_options_for_archives(
+def test_no_archive_is_used_if_the_settings_of_another_directory_name_one(
     installation: SparkInstallation, rows: Path, tmp_path: Path, local_spark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))

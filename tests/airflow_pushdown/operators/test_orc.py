@@ -241,7 +241,7 @@ class CountingScan(LazyOrcScanOperator):
         return self.build_spec("k").model_dump(mode="json")
 
 
-def test_it_maps_over_parameters_of_all_its_classes(register_dag: Callable[[DAG], None]) -> None:
+def test_a_mapped_task_takes_parameters_of_all_its_classes(register_dag: Callable[[DAG], None]) -> None:
     with DAG("mapped_orc", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
         mapped = CountingScan.partial(task_id="scan", reader="spark", output_mode="append").expand(
             path=["/a/{{ ds }}"], partial_reads=[0, "auto"], output=["/out/1"]

@@ -326,7 +326,7 @@ class CountingScan(PushdownScanOperator):
         return self.build_spec("k").model_dump(mode="json")
 
 
-def test_it_maps_over_parameters_of_both_classes(register_dag: Callable[[DAG], None]) -> None:
+def test_a_mapped_task_takes_parameters_of_both_classes(register_dag: Callable[[DAG], None]) -> None:
     with DAG("mapped", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
         mapped = CountingScan.partial(
             task_id="scan", format="json", limit=3, reader="spark", output_mode="append"

@@ -58,7 +58,7 @@ def test_a_host_alone_makes_a_connection_that_passes_all_checks(page: Page) -> N
     assert lines[-1] == "Failed checks: 0"
 
 
-def test_extras_of_this_provider_are_json(page: Page) -> None:
+def test_extras_entered_as_json_are_kept_when_another_field_is_edited(page: Page) -> None:
     """The install page says where they go. The form keeps them when another field is edited."""
     begin(page, "spark_extras", "yarn")
     page.get_by_text("Extra Fields JSON", exact=True).click()

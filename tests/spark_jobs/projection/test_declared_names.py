@@ -60,7 +60,7 @@ def check(path: str, columns: list[str] | None = None, where: str | None = None,
 
 
 @pytest.mark.parametrize("where", WRONG)
-def test_spark_rejects_what_is_an_error(spark: SparkSession, rows: str, where: str) -> None:
+def test_spark_rejects_every_name_that_is_reported_as_an_error(spark: SparkSession, rows: str, where: str) -> None:
     with pytest.raises(PushdownError, match=r"^where: "):
         check(rows, where=where)
     with pytest.raises(AnalysisException):
@@ -68,7 +68,7 @@ def test_spark_rejects_what_is_an_error(spark: SparkSession, rows: str, where: s
 
 
 @pytest.mark.parametrize("where", RIGHT)
-def test_what_spark_accepts_is_not_an_error(spark: SparkSession, rows: str, where: str) -> None:
+def test_names_that_spark_accepts_are_not_reported(spark: SparkSession, rows: str, where: str) -> None:
     spark.read.schema(DDL).json(rows).where(where)
     check(rows, where=where)
 

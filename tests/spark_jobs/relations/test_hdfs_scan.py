@@ -115,5 +115,5 @@ def test_a_limit_stops_the_scan(spark: SparkSession, hdfs: str) -> None:
     assert len(result.run(sorted_rows)) == 3
 
 
-def test_the_servers_hold_the_files(spark: SparkSession, hdfs: str) -> None:
+def test_the_files_are_on_the_servers_of_hdfs(spark: SparkSession, hdfs: str) -> None:
     assert HadoopFiles(spark).exists(f"{hdfs}/orc")

@@ -35,7 +35,9 @@ def source(path: str, name: str, schema: str | None = None) -> Source:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_unchanged_files_are_opened_twice(spark: SparkSession, table: Path, name: str) -> None:
+def test_relations_of_unchanged_files_are_kept_from_the_second_opening_on(
+    spark: SparkSession, table: Path, name: str
+) -> None:
     cache = RelationCache(spark)
     declared = source(str(table / name), name)
     assert cache.open(declared) is not cache.open(declared)

@@ -134,7 +134,9 @@ def test_spark_reads_the_source_if_a_task_fails(
     assert "unexpected AttributeError" in result.report()["data"].reason
 
 
-def test_user_errors_and_signals_are_raised(spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_errors_and_signals_are_raised_without_a_fallback(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session = _session(spark, folder, "json", "pushdown")
     with pytest.raises(BadPredicateError):
         session.scan("data", where="id = = 3")

@@ -89,7 +89,7 @@ def scan_rows(sample: Sample, orc_query: OrcQuery) -> tuple[pa.Table, OrcMetrics
         ("s LIKE '%7' AND n > 5000", lambda row: f"text {row * 31 % 977}".endswith("7") and row > 5000),
     ],
 )
-def test_rows_are_the_rows_that_pass(where: str, keeps: object, partial: int | None) -> None:
+def test_a_filtered_scan_returns_the_rows_that_pass(where: str, keeps: object, partial: int | None) -> None:
     assert callable(keeps)
     found, count = scan_rows(SAMPLE, query(where, partial=partial))
     expected = TABLE.filter(pa.array([bool(keeps(row)) for row in range(ROWS)]))

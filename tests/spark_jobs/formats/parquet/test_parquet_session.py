@@ -281,7 +281,7 @@ def test_empty_files_and_summaries_are_skipped(spark: SparkSession, tmp_path: Pa
         ({"parquet.crypto.factory.class": "org.example.Factory"}, {}, "encrypted"),
     ],
 )
-def test_some_settings_leave_the_scan_to_spark(
+def test_settings_that_only_sparks_reader_supports_leave_the_scan_to_spark(
     spark: SparkSession, table: Path, settings: dict[str, str], options: dict[str, str], reason: str
 ) -> None:
     with session_settings(spark, settings):
@@ -301,7 +301,9 @@ def test_some_settings_leave_the_scan_to_spark(
         (pa.array([[1, 2, 3]] * 3, pa.list_(pa.timestamp("ms", "UTC"))), "milliseconds inside"),
     ],
 )
-def test_some_types_are_left_to_spark(spark: SparkSession, tmp_path: Path, array: pa.Array, reason: str) -> None:
+def test_columns_of_types_that_spark_converts_are_left_to_spark(
+    spark: SparkSession, tmp_path: Path, array: pa.Array, reason: str
+) -> None:
     pq.write_table(pa.table({"a": array, "b": [1, 2, 3]}), tmp_path / "t.parquet")
     report = agrees(spark, tmp_path / "t.parquet", "b < 3")
     assert report.reader == "spark"
