@@ -20,10 +20,10 @@ import pyorc
 import pytest
 from columnar_cases import Row, as_strings, count_rows, select_predicates
 from constant_cache import ConstantCache
+from orc_comparison import rows_of
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 from session_settings import pushdown_off
-from test_orc import rows_of
 
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter

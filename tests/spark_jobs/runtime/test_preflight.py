@@ -13,8 +13,6 @@ import pytest
 from pushdown_spark.contract import SourceSpec
 from pushdown_spark.runtime.preflight import Versions, check_executors, differences, local_versions, needs_python
 
-pytestmark = pytest.mark.spark
-
 SCRIPT = """
 import sys
 from pyspark.sql import SparkSession
