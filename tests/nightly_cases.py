@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _mark_cases(items: list[pytest.Item]) -> None:
     tests: dict[str, list[pytest.Function]] = defaultdict(list)
     for item in items:
-        if not isinstance(item, pytest.Function) or item.get_closest_marker("nightly"):
+        if not isinstance(item, pytest.Function) or any(map(item.get_closest_marker, ("nightly", "smoke"))):
             continue
         if "spark" in item.fixturenames or item.path.parent.name == "differential":
             tests[item.nodeid.partition("[")[0]].append(item)
