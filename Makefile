@@ -62,8 +62,9 @@ JDBC = --packages $(JDBC_PACKAGES) --conf spark.jars.ivy=$(CURDIR)/.cache/ivy
 # The API server of Kubernetes and etcd, compiled from the Go module proxy, and Airflow's provider for Kubernetes.
 KUBERNETES := .cache/kubernetes
 
-# Airflow's provider for Azure, and the emulator of its stores.
+# Airflow's provider for Azure, the emulator of its stores, and Hadoop's driver for them.
 STORES := .cache/stores
+AZURE_PACKAGE := org.apache.hadoop:hadoop-azure:3.5.0
 
 # The accessibility rules that the tests of the report page apply. Without npm, these checks are skipped.
 AXE := .cache/axe/.installed
@@ -93,7 +94,7 @@ covered = COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data"
 cover = --cov=$(2) --cov-report=html:.artifacts/coverage-$(1)
 
 .PHONY: help demo install check check-airflow check-spark pytest test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly connectors kubernetes stores e2e e2e-local e2e-yarn bench bench-orc bench-avro bench-parquet bench-auto bench-joins bench-remote bench-output \
-	bench-projection bench-tasks profile-task docs docs-site docs-pictures lock proto release release-check java python clean
+	bench-projection bench-stores bench-tasks profile-task docs docs-site docs-pictures lock proto release release-check java python clean
 .DEFAULT_GOAL := help
 
 help:
@@ -118,6 +119,7 @@ help:
 	@echo "make bench-auto       compare reader='auto' with Spark's readers on drawn tables (SF=5 for more data, SEED=1 to repeat)"
 	@echo "make bench-joins      compare join orders in four workloads with Spark's (SF=10 for more data)"
 	@echo "make bench-remote     compare database scans with Spark's JDBC source (drivers come from Maven Central)"
+	@echo "make bench-stores     compare scans of S3, Azure and Google servers and HDFS with Spark's readers"
 	@echo "make bench-tasks      compare whole tasks, each a spark-submit, with plain scripts"
 	@echo "make profile-task     show where the seconds of one task go, from execute to its return value"
 	@echo "make bench-output     compare writing files and tables with Spark's writers"
@@ -377,6 +379,10 @@ bench-remote: $(SPARK)/.bench $(SERVERS) java
 
 bench-tasks: $(SPARK)/.bench java
 	$(SPARK_ENV) $(SPARK)/bin/python -m benchmarks.tasks
+
+bench-stores: $(SPARK)/.bench java
+	$(SPARK_ENV) PYTHONPATH="$(CURDIR):$(CURDIR)/spark_jobs:$(CURDIR)/tests:$(CURDIR)/tests/spark_jobs" $(SPARK)/bin/python \
+		-m benchmarks.stores --packages $(S3A_PACKAGES),$(AZURE_PACKAGE)
 
 # The time line of one task. The Airflow side runs it.
 profile-task: $(AIRFLOW)/.installed $(SPARK)/.installed java

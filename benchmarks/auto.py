@@ -33,7 +33,7 @@ from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.worker_startup import warm_up_workers
 from pushdown_spark.session import PushdownSession
 
-_GOAL = 0.95
+GOAL = 0.95
 _QUERIES = 8
 """Queries of each table with `--queries all`."""
 _ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "Europe/Berlin")
@@ -214,13 +214,13 @@ def summary(cells: list[Cell]) -> list[str]:
     ratios = sorted(cell.ratio for cell in cells)
     noise = sorted(min(cell.noise, 1 / cell.noise) for cell in cells)
     floor = noise[len(noise) // 20]
-    low = [cell for cell in cells if cell.ratio < _GOAL]
+    low = [cell for cell in cells if cell.ratio < GOAL]
     lines = [
         f"- {len(cells)} queries: median {statistics.median(ratios):.2f}, least {ratios[0]:.2f}, "
-        f"{len(low)} below {_GOAL}",
+        f"{len(low)} below {GOAL}",
         f"- Spark's reader against itself: 95 % of the queries at {floor:.2f} or better, "
         f"median {statistics.median(noise):.2f}",
-        f"- {sum(cell.ratio < _GOAL * floor for cell in cells)} queries are below {_GOAL} of these {floor:.2f}",
+        f"- {sum(cell.ratio < GOAL * floor for cell in cells)} queries are below {GOAL} of these {floor:.2f}",
         f"- wrong number of rows: {sum(not cell.is_right for cell in cells)}",
     ]
     for name in FORMATS:
@@ -228,7 +228,7 @@ def summary(cells: list[Cell]) -> list[str]:
         if found:
             lines.append(
                 f"- {name}: {len(found)} queries, median {statistics.median(found):.2f}, least {min(found):.2f}, "
-                f"{sum(number < _GOAL for number in found)} below {_GOAL}"
+                f"{sum(number < GOAL for number in found)} below {GOAL}"
             )
     lines += ["", "Least ratios:", ""]
     for cell in sorted(cells, key=lambda cell: cell.ratio)[:_WORST]:

@@ -29,7 +29,7 @@ def generate(scale: float, target: Path, table: str | None = "lineitem") -> Path
     return target
 
 
-def convert(spark: SparkSession, scale: int, target: Path, write: Callable[[DataFrame], None]) -> None:
+def convert(spark: SparkSession, scale: float, target: Path, write: Callable[[DataFrame], None]) -> None:
     """Generate lineitem and write it with `write`, unless `target` is complete. It is in the order of `l_orderkey`."""
     if not (target / "_SUCCESS").exists():
         parquet = generate(scale, target.with_name(f"{target.name}.parquet"))
@@ -37,17 +37,17 @@ def convert(spark: SparkSession, scale: int, target: Path, write: Callable[[Data
         shutil.rmtree(parquet)
 
 
+def nest_keys(table: DataFrame) -> DataFrame:
+    """Add a nested copy of two keys as the last column, with which the schema is `NESTED_SCHEMA`."""
+    keys = f.col("l_partkey").alias("key"), f.struct(f.col("l_suppkey").alias("key")).alias("supplier")
+    return table.withColumn("part", f.struct(*keys))
+
+
 def prepare(spark: SparkSession, scale: int, cache: Path) -> dict[str, Path]:
     """Return the directories of the data as `json` (with a nested copy of two keys) and `csv`."""
     home = cache / f"lineitem-{scale}"
     made = {name: home / name for name in ("json", "csv")}
-    keys = f.col("l_partkey").alias("key"), f.struct(f.col("l_suppkey").alias("key")).alias("supplier")
-    convert(
-        spark,
-        scale,
-        made["json"],
-        lambda table: table.withColumn("part", f.struct(*keys)).write.mode("overwrite").json(str(made["json"])),
-    )
+    convert(spark, scale, made["json"], lambda table: nest_keys(table).write.mode("overwrite").json(str(made["json"])))
     convert(
         spark,
         scale,

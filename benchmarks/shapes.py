@@ -250,7 +250,7 @@ def flat(shape: Shape) -> tuple[Column, ...]:
 class Table:
     """A written table: its files, its schema for readers without one, and the columns that it has."""
 
-    path: Path
+    path: Path | str
     format: str
     schema: str | None
     options: Mapping[str, str]
