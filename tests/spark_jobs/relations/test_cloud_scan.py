@@ -15,15 +15,20 @@ import pyarrow.orc
 import pyarrow.parquet
 import pytest
 from cloud_servers import Azurite, CloudStore, GoogleServer, S3Server, mount, run_server
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from datafusion import SessionContext
 from fastavro import writer as write_avro
 from pyspark.sql import DataFrame, SparkSession
 from store_servers import AZURE_KEY
 
 from pushdown_spark.errors import AccessDeniedError
+from pushdown_spark.formats.parquet.address import Address, check_store
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics
 from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.relations.azure_settings import AzureSettings
+from pushdown_spark.relations.google_settings import GoogleSettings
 from pushdown_spark.relations.listing import Compression, Split
 from pushdown_spark.relations.object_store import ObjectFile
 from pushdown_spark.relations.storage import Storage
@@ -43,6 +48,7 @@ ODD_KEYS = (
     *("%2F%25.json", "q?x=1&y=2;z.json", "{a,b}[0]*.json", 'it\'s "quoted".json', "back\\slash.json", "^~`|<>.json"),
     *("日本語/😀.json", "e\u0301.json", " space.json", "space.json ", "+.json", "x=1/$HOME.json", "no suffix"),
 )
+KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 JSON = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
 
 
@@ -86,8 +92,6 @@ def tables(store: CloudStore, spark: SparkSession, folder: Path) -> Iterator[str
 def test_rows_equal_those_of_sparks_reader(
     spark: SparkSession, store: CloudStore, tables: str, source_format: str, where: str
 ) -> None:
-    if source_format == "parquet" and store.scheme == "gs":
-        pytest.skip("Spark reads it")
     found = {}
     for reader in ("pushdown", "spark"):
         session = PushdownSession(spark)
@@ -118,15 +122,37 @@ def test_objects_with_odd_keys_have_sparks_rows_and_file_columns(spark: SparkSes
     assert found["spark"].total() == len(ODD_KEYS)
 
 
-def test_parquet_in_googles_store_is_left_to_spark(spark: SparkSession, store: CloudStore, tables: str) -> None:
+def test_parquet_in_googles_store_with_other_credentials_is_left_to_spark(
+    spark: SparkSession, store: CloudStore, tables: str
+) -> None:
     if store.scheme != "gs":
-        pytest.skip("Python workers read it")
+        pytest.skip("DataFusion has the credentials")
     session = PushdownSession(spark)
-    session.add_source("t", path=f"{tables}/parquet", format="parquet", reader="pushdown")
+    options = {"fs.gs.auth.type": "APPLICATION_DEFAULT"}
+    session.add_source("t", path=f"{tables}/parquet", format="parquet", options=options, reader="pushdown")
     result = session.scan("t", where="id = 4711")
     assert len(result.run(DataFrame.collect)) == 1
     assert result.report()["t"].reader == "spark"
-    assert "objects of S3 and Azure only" in result.report()["t"].reason
+    assert "only anonymously" in result.report()["t"].reason
+
+
+def test_a_key_file_that_the_environment_names_opens_googles_store(
+    store: CloudStore, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if store.scheme != "gs":
+        pytest.skip("other stores have no key files")
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    account = {"type": "service_account", "client_email": "reader@test", "private_key": pem, "private_key_id": "1"}
+    # A key file may name the address of its store, here that of the test's server.
+    (tmp_path / "key.json").write_text(json.dumps(account | {"gcs_base_url": f"http://127.0.0.1:{store.port}"}))
+    monkeypatch.setenv(KEY_FILE, str(tmp_path / "key.json"))
+    settings = GoogleSettings()
+    check_store(settings)
+    path = store.put("keys/a b+c%20ü#.parquet", (folder / "parquet" / "t.parquet").read_bytes())
+    address, context = Address.of(path, Storage({store.bucket: settings})), SessionContext()
+    address.register(context)
+    assert context.read_parquet(address.url).count() == len(ROWS)
 
 
 def test_a_setting_that_only_hadoop_supports_is_named(spark: SparkSession, store: CloudStore, tables: str) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from datafusion import SessionContext
 from s3_server import ObjectStore
 
 from pushdown_spark.errors import MissingPathError, PushdownError, UnreadableFileError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Column, Comparison, Op
 from pushdown_spark.expressions.types import LogicalType
-from pushdown_spark.formats.parquet.address import check_store
+from pushdown_spark.formats.parquet.address import Address, check_store
 from pushdown_spark.formats.parquet.file_parts import ParquetInput
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics, UnitOutcome
@@ -111,6 +113,8 @@ def test_errors_of_the_store_have_no_secrets(store: ObjectStore, content: bytes)
         AzureSettings("mine", sas_token="?sig=a"),
         AzureSettings("mine", principal=ServicePrincipal("tenant", "app", "a")),
         AzureSettings("emulator", scheme="http", endpoint="host:1", key="a"),
+        GoogleSettings(anonymous=True),
+        GoogleSettings(anonymous=True, scheme="http", endpoint="host:1"),
     ],
 )
 def test_stores_with_credentials_are_read(settings: StoreSettings) -> None:
@@ -127,9 +131,36 @@ def test_stores_with_credentials_are_read(settings: StoreSettings) -> None:
         (AzureSettings("mine"), "account key"),
         (AzureSettings("mine", domain="core.chinacloudapi.cn", key="a"), "core.windows.net"),
         (AzureSettings("mine", scheme="http", key="a"), "HTTPS"),
-        (GoogleSettings(), "S3 and Azure"),
+        (GoogleSettings(endpoint="host"), "only anonymously"),
     ],
 )
 def test_other_stores_are_left_to_spark(settings: StoreSettings, reason: str) -> None:
     with pytest.raises(UnsupportedError, match=reason):
         check_store(settings)
+
+
+@pytest.mark.parametrize(
+    ("key_file", "reason"),
+    [
+        (None, "names no readable key file"),
+        ("", "names no readable key file"),
+        ("{", "names no readable key file"),
+        ('{"type": "authorized_user"}', "not name the key of a service account"),
+    ],
+)
+def test_google_needs_the_key_of_a_service_account(
+    key_file: str | None, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+    if key_file is not None:
+        (tmp_path / "key.json").write_text(key_file)
+    with pytest.raises(UnsupportedError, match=reason):
+        check_store(GoogleSettings())
+
+
+def test_anonymous_access_to_google_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    settings = GoogleSettings(anonymous=True, scheme="http", endpoint="host:1")
+    address = Address.of("gs://lake/a b.parquet", Storage({"lake": settings}))
+    address.register(SessionContext())
+    assert (address.url, list(tmp_path.iterdir())) == ("gs://lake/a%20b.parquet", [])
