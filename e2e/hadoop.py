@@ -66,6 +66,14 @@ class HadoopCluster:
 
     def start(self) -> None:
         """Start all servers, and wait until they accept applications and files."""
+        self.start_hdfs()
+        self._start("resourcemanager", f"{_YARN}.resourcemanager.ResourceManager", self.configuration)
+        for name in self.machines:
+            self.start_machine(name)
+        wait_for("YARN", lambda: self._count_nodes() == NODES, _START_SECONDS, self.programs.check)
+
+    def start_hdfs(self) -> None:
+        """Start the servers of HDFS, and wait until they accept files."""
         self.configuration.mkdir(parents=True)
         self._write(self.configuration, "core-site.xml", self._core())
         self._write(self.configuration, "hdfs-site.xml", self._hdfs())
@@ -76,11 +84,7 @@ class HadoopCluster:
         )
         self._start("namenode", f"{_HDFS}.namenode.NameNode", self.configuration)
         self._start("datanode", f"{_HDFS}.datanode.DataNode", self.configuration)
-        self._start("resourcemanager", f"{_YARN}.resourcemanager.ResourceManager", self.configuration)
-        for name in self.machines:
-            self.start_machine(name)
         wait_for("HDFS", self._has_data_node, _START_SECONDS, self.programs.check)
-        wait_for("YARN", lambda: self._count_nodes() == NODES, _START_SECONDS, self.programs.check)
 
     def start_httpfs(self, jars: Sequence[Path]) -> str:
         """Start an HttpFS server, whose own jars must be given. Return its host and port."""

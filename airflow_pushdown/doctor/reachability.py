@@ -13,6 +13,7 @@ from airflow_pushdown.exceptions import PushdownTaskError
 from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.hooks.credentials import OBJECT_STORE_TYPES, airflow_connection, object_store_secrets
 from airflow_pushdown.hooks.database_connections import database_connection
+from airflow_pushdown.hooks.hdfs_connections import HDFS_TYPES, USER_VARIABLE, NameNode
 
 _CONNECT_SECONDS = 5
 _ADDRESS = re.compile(r"(?:spark://)?(?P<host>[^:,/]+|\[[^\]]+\]):(?P<port>\d+)")
@@ -47,13 +48,16 @@ def _reachable(subject: str, name: str, addresses: Sequence[tuple[str, int]], ad
 
 
 def source_connection(conn_id: str) -> Finding:
-    """Return the finding about a connection to a database or an object store."""
+    """Return the finding about a connection to a database, an object store or HDFS."""
     subject = "source"
     try:
         connection = airflow_connection("source_conn_id", conn_id)
         if connection.conn_type in OBJECT_STORE_TYPES:
             object_store_secrets(connection)
             return ok(subject, f"{conn_id}: object store")
+        if connection.conn_type in HDFS_TYPES:
+            node = NameNode.of(connection, {USER_VARIABLE: connection.login})
+            return ok(subject, f"{conn_id}: HDFS at {node.authority}")
         database = database_connection(connection)
     except PushdownTaskError as error:
         return failure(subject, str(error))

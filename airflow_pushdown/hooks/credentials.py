@@ -73,13 +73,13 @@ def hadoop_entries(connection: Connection) -> dict[str, str]:
     if convert is None:
         raise config_error(
             f"source_conn_id: connection {connection.conn_id!r} has type {connection.conn_type}; use a connection of "
-            f"type {', '.join(_CONVERSIONS)}"
+            f"type {', '.join(_CONVERSIONS)}, hdfs"
         )
     return convert(connection)
 
 
 def _s3_entries(connection: Connection) -> dict[str, str]:
-    extras = _supported_extras(connection, _S3_EXTRAS)
+    extras = supported_extras(connection, _S3_EXTRAS)
     entries = {_S3_EXTRAS[key]: value for key, value in extras.items()}
     if connection.login:
         entries[_ACCESS_KEY] = connection.login
@@ -98,7 +98,7 @@ def _azure_entries(connection: Connection) -> dict[str, str]:
     Its name is the first label of the host, or else the login. A tenant makes login and password those of a service
     principal. Otherwise the password is the key of the account.
     """
-    extras = _supported_extras(connection, _AZURE_EXTRAS)
+    extras = supported_extras(connection, _AZURE_EXTRAS)
     address = connection.host or connection.login or ""
     host = urlsplit(address).hostname or address if "://" in address else address.partition("/")[0]
     account, _, rest = host.partition(".")
@@ -136,7 +136,7 @@ def _of_account(suffix: str, entries: Mapping[str, str]) -> dict[str, str]:
 
 def _google_entries(connection: Connection) -> dict[str, str]:
     """Return the entries of all buckets. Without a key file, the credentials are those of the machine."""
-    extras = _supported_extras(connection, _GOOGLE_EXTRAS)
+    extras = supported_extras(connection, _GOOGLE_EXTRAS)
     if extras.get("is_anonymous") == "true":
         entries = {"fs.gs.auth.type": "UNAUTHENTICATED"}
     elif path := extras.get("key_path"):
@@ -152,7 +152,7 @@ def _google_entries(connection: Connection) -> dict[str, str]:
     return entries
 
 
-def _supported_extras(connection: Connection, supported: Collection[str]) -> dict[str, str]:
+def supported_extras(connection: Connection, supported: Collection[str]) -> dict[str, str]:
     """Return the extras that are not empty. Raises `ConfigError` for unknown ones.
 
     Connections of older releases of Airflow have the connection type in the names of their extras.
@@ -163,7 +163,7 @@ def _supported_extras(connection: Connection, supported: Collection[str]) -> dic
     if unknown := sorted(set(values) - set(supported)):
         raise config_error(
             f"source_conn_id: connection {connection.conn_id!r} has unknown extras: {', '.join(unknown)}; supported "
-            f"are {', '.join(supported)}"
+            f"are {', '.join(supported) or 'none'}"
         )
     return values
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -15,6 +15,7 @@ from airflow_pushdown.assets import inlets_of, outlet_of, record_output
 from airflow_pushdown.exceptions import exception_for
 from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
 from airflow_pushdown.hooks.database_connections import database_connection
+from airflow_pushdown.hooks.hdfs_connections import HDFS_TYPES, NameNode
 from airflow_pushdown.metrics import emit
 from airflow_pushdown.operators.job_operator import JobOperator
 from airflow_pushdown.operators.outputs import output_spec
@@ -77,7 +78,8 @@ class PushdownBaseOperator(JobOperator):
     :param nested_pruning: Whether to read only the required struct members and to push predicates on struct members.
         (templated)
     :param source_conn_id: Airflow connection of type aws, wasb, adls or google_cloud_platform with the credentials of
-        the object store. They reach the job in a private file. (templated)
+        the object store, which reach the job in a private file. A connection of type hdfs names the name node of
+        paths without one. (templated)
     :param assets: Whether the source files become inlets of the task and the output an outlet. The asset events contain
         rows and bytes. Not for mapped tasks.
     :param kwargs: Parameters of `JobOperator`, `ClusterOperator` and Airflow's operators.
@@ -167,7 +169,7 @@ class PushdownBaseOperator(JobOperator):
     def build_spec(self, run_key: str, generation: str = "") -> JobSpec:
         """Return the job spec for the rendered parameters. Raises `ConfigError` with the name of the invalid one."""
         self._refuse_own_program()
-        request = self.job_request()
+        request = self._with_name_node(self.job_request())
         output = None if request.scans else output_spec(self._output_values())
         conf = entries("conf", self.conf)
         formats = frozenset(str(source.format) for source in request.sources.values())
@@ -267,10 +269,22 @@ class PushdownBaseOperator(JobOperator):
         return {row.name: switch(row.name, getattr(self, row.field)) for row in parameters}
 
     def _source_secrets(self) -> SecretValues:
-        """Return the credentials of the connection `source_conn_id`, if it was given."""
+        """Return the credentials of the connection `source_conn_id`, if it was given. Those to HDFS have none."""
         if self.source_conn_id is None:
             return SecretValues()
-        return object_store_secrets(airflow_connection("source_conn_id", self.source_conn_id))
+        connection = airflow_connection("source_conn_id", self.source_conn_id)
+        return SecretValues() if connection.conn_type in HDFS_TYPES else object_store_secrets(connection)
+
+    def _with_name_node(self, request: JobRequest) -> JobRequest:
+        """Return a request whose paths have the name node of `source_conn_id`, if that is a connection to HDFS."""
+        only_databases = all(isinstance(source, RemoteSourceSpec) for source in request.sources.values())
+        if self.source_conn_id is None or only_databases:
+            return request
+        connection = airflow_connection("source_conn_id", self.source_conn_id)
+        if connection.conn_type not in HDFS_TYPES:
+            return request
+        node = NameNode.of(connection, entries("env_vars", self.env_vars))
+        return replace(request, sources=node.complete(request.sources))
 
 
 def all_template_fields(operator: str) -> tuple[str, ...]:

@@ -210,9 +210,12 @@ def test_source_connections_that_cannot_be_reached_are_failures_with_the_reason(
     connect(monkeypatch, "store", conn_type="aws", login="key", password="hush")
     connect(monkeypatch, "file", conn_type="sqlite", host=str(tmp_path / "missing.db"))
     connect(monkeypatch, "http", conn_type="http", host="example.com")
-    for name in ("shop", "store"):
+    connect(monkeypatch, "hdfs", conn_type="hdfs", host="nn", login="ana")
+    connect(monkeypatch, "safe", conn_type="hdfs", host="nn", extra={"kerberos": True})
+    for name in ("shop", "store", "hdfs"):
         assert findings(source_conn_ids=[name])["source"].status is CheckStatus.OK, name
     assert f"127.0.0.1:{closed_port} does not accept connections" in failure("source", source_conn_ids=["down"])
+    assert "asks for Kerberos" in failure("source", source_conn_ids=["safe"])
     assert "there is no file" in failure("source", source_conn_ids=["file"])
     assert "has type http" in failure("source", source_conn_ids=["http"])
     assert "there is no Airflow connection 'gone'" in failure("source", source_conn_ids=["gone"])
