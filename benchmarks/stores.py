@@ -36,7 +36,7 @@ _SCALES = {"json": 0.15, "csv": 0.3, "avro": 0.6, "orc": 1.0, "parquet": 1.0}
 """Scale factors of lineitem with which Spark's reader takes some seconds. The option `--scale` multiplies them."""
 _PARTS = 200_000
 """Values of `l_partkey` at scale 1."""
-_FILES = 8
+_FILES = 16
 _SETTLE = 8
 """Number of runs of a query over a few local rows before its first round."""
 _GOALS = {"workers": 5.0, "jvm": 3.0}

@@ -20,6 +20,7 @@ from pushdown_spark.runtime.files import FileEntry
 from pushdown_spark.runtime.jvm_gateway import java_strings, scala_seq
 
 T = TypeVar("T")
+F = TypeVar("F", "InputFile", "Split")
 
 
 class Compression(StrEnum):
@@ -167,9 +168,9 @@ def local_files(uris: Sequence[str]) -> tuple[InputFile, ...]:
     return tuple(files)
 
 
-def map_files(read: Callable[[InputFile], T], files: Sequence[InputFile]) -> list[T]:
-    """Return the result of `read` for each file. It runs in threads if the files are objects."""
-    if all(is_local(file.uri) for file in files):
+def map_files(read: Callable[[F], T], files: Sequence[F]) -> list[T]:
+    """Return the result of `read` for each file or split. It runs in threads if they are not local."""
+    if all(is_local(file.path) for file in files):
         return [read(file) for file in files]
     # Imported here, because workers do not need it.
     from concurrent.futures import ThreadPoolExecutor

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_filter import LineMatcher, LineSyntax
-from pushdown_spark.formats.text.line_reader import LineReader
-from pushdown_spark.relations.listing import InputFile, Split
+from pushdown_spark.formats.text.line_reader import LineReader, Window
+from pushdown_spark.relations.listing import InputFile, Split, map_files
 
 _BLOCK_BYTES = 64 << 10
 """Number of bytes read at each position."""
@@ -78,11 +79,28 @@ def sample_lines(
     Raises PushdownError if a block shows that the files cannot be searched.
     """
     counter = _LineCounter(syntax, marks, searches)
-    for number, split in enumerate(_sampled_blocks(files, blocks)):
-        if number == _FIRST_BLOCKS and counter.matches_most_lines:
+    splits = _sampled_blocks(files, blocks)
+    for some in (splits[:_FIRST_BLOCKS], splits[_FIRST_BLOCKS:]):
+        for block in map_files(partial(_read_block, carriage_returns=syntax.carriage_returns), some):
+            counter.add(block)
+        if counter.matches_most_lines:
             break
-        counter.add(split)
     return counter.sample()
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The first lines of a split, and the number of stored bytes that have them. `window` is None without a line."""
+
+    split: Split
+    window: Window | None
+    stored_size: int
+
+
+def _read_block(split: Split, *, carriage_returns: bool) -> _Block:
+    reader = LineReader(split, carriage_returns=carriage_returns)
+    window = next(reader.windows(), None)
+    return _Block(split, window, max(reader.bytes_read, 1))
 
 
 class _LineCounter:
@@ -105,17 +123,16 @@ class _LineCounter:
         """Whether each search matches more than half of the lines."""
         return min((*self._matches, *self._filter_matches), default=0) > self._lines / 2
 
-    def add(self, split: Split) -> None:
-        """Count the lines of a split. Raises PushdownError for lines that only Spark can read."""
-        reader = LineReader(split, carriage_returns=self._syntax.carriage_returns)
-        window = next(reader.windows(), None)
+    def add(self, block: _Block) -> None:
+        """Count the lines of a block. Raises PushdownError for lines that only Spark can read."""
+        window, split = block.window, block.split
         if window is None:
             return
         content = bytes(window.view)
         lines = content.splitlines()
         self._lines += len(lines)
         self._size += len(content)
-        self._stored_size += max(reader.bytes_read, 1)
+        self._stored_size += block.stored_size
         self._values += content.count(self._marks.value)
         self._quotes += content.count(self._marks.quote) if self._marks.quote else 0
         for index, searcher in enumerate(self._searches.searchers):
