@@ -2,8 +2,9 @@
 
 The servers of the stores are on this machine, and their CPU seconds do not count. Spark has no driver for the Google
 server, so its reader reads the same files from the local disk instead, which favors it. Every round runs all engines
-once, in turn. Ratios are medians of the ratios within rounds, and compare with the better of Spark's settings with and
-without filter pushdown. Needles also run in Python workers and in the JVM where `auto` chooses another reader.
+once, in turn. Ratios are medians of the ratios within rounds. Queries that keep many rows are compared with the better
+of Spark's settings with and without filter pushdown. Needles also run in Python workers and in the JVM where `auto`
+chooses another reader.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _SCALES = {"json": 0.15, "csv": 0.3, "avro": 0.6, "orc": 1.0, "parquet": 1.0}
 _PARTS = 200_000
 """Values of `l_partkey` at scale 1."""
 _FILES = 16
-_SETTLE = 8
+_SETTLE = 4
 """Number of runs of a query over a few local rows before its first round."""
 _GOALS = {"workers": 5.0, "jvm": 3.0}
 """The goals of needles by carrier. The goal of `auto` is that of its own benchmark."""
@@ -184,17 +185,26 @@ def summary(cells: Sequence[Cell]) -> list[str]:
     return ["", *lines]
 
 
-def measure_query(store: str, bench: Bench, few: Bench, query: Query, rounds: int) -> Cell:
-    """Compare the engines for one query. Needles in lines also run where `auto` does not run them."""
-    names = ["on", "off", "auto"]
-    if query.name.startswith("needle") and bench.table.format in ("json", "csv"):
+def engines_of(store: str, query: Query, source_format: str) -> list[str]:
+    """Return the engines to compare for a query. Needles in lines also run where `auto` does not run them.
+
+    Spark without its pushdown can only be the better one for queries that keep many rows.
+    """
+    names = ["on", "auto"]
+    if not query.name.startswith("needle"):
+        return [*names, "off"]
+    if source_format in ("json", "csv"):
         names += ["jvm"] if store == _HDFS else ["workers", "jvm"]
-    repeat(few.engines(query, forced=True), names, _SETTLE)
-    rows = bench.count(query)
-    engines = bench.engines(query, forced=True)
+    return names
+
+
+def measure_query(store: str, bench: Bench, query: Query, rows: int, rounds: int) -> Cell:
+    """Compare the engines for one query, which must return a number of rows."""
+    names, engines = engines_of(store, query, bench.table.format), bench.engines(query, forced=True)
     measured = measure({name: engines[name] for name in names}, rounds)
-    best = min(("on", "off"), key=lambda name: statistics.median(measured[name].cpu))
-    is_right = all(measured[name].rows == rows for name in names[2:])
+    sparks = [name for name in ("on", "off") if name in measured]
+    best = min(sparks, key=lambda name: statistics.median(measured[name].cpu))
+    is_right = all(measured[name].rows == rows for name in names if name not in sparks)
     return Cell(store, bench.table.format, query.name, rows, is_right, *bench.choice(), best, measured)
 
 
@@ -210,21 +220,22 @@ class Data:
             prepare(spark, name, factor, self.home / name)
             prepare(spark, name, 0.001, self._few / name)
 
-    def bench(self, name: str, home: str) -> Bench:
-        """Return the engines over the table of a format in a store."""
+    def bench(self, name: str, home: object) -> Bench:
+        """Return the engines over the table of a format in a directory."""
         schema = {"json": NESTED_SCHEMA, "csv": SCHEMA}.get(name)
         options = {"header": "true"} if name == "csv" else {}
         return Bench(self._spark, Table(f"{home}/{name}", name, schema, options, ()))
 
-    def few(self, name: str) -> Bench:
-        """Return the engines over a few rows on the local disk."""
-        return self.bench(name, str(self._few.absolute()))
-
-    def queries(self, name: str) -> list[Query]:
-        """Return the queries of a format, with the comment of a row of its table."""
-        frame = self.bench(name, str(self.home.absolute())).table.load(self._spark)
-        comment = frame.where("l_orderkey = 100 AND l_linenumber = 1").select("l_comment").collect()[0][0]
-        return queries(name, int(_PARTS * self.scales[name]), comment)
+    def queries(self, name: str) -> dict[Query, int]:
+        """Return the queries of a format with their numbers of rows. The JVM has compiled their code afterward."""
+        bench, few = self.bench(name, self.home.absolute()), self.bench(name, self._few.absolute())
+        rows = bench.table.load(self._spark).where("l_orderkey = 100 AND l_linenumber = 1")
+        comment = rows.select("l_comment").collect()[0][0]
+        found = queries(name, int(_PARTS * self.scales[name]), comment)
+        for query in found:
+            small = few.engines(query, forced=True)
+            repeat(small, small, _SETTLE)
+        return {query: bench.count(query) for query in found}
 
 
 def run(arguments: Namespace, found: Mapping[str, Server]) -> None:
@@ -235,16 +246,17 @@ def run(arguments: Namespace, found: Mapping[str, Server]) -> None:
     about = (
         f"TPC-H lineitem with a nested column (except CSV) in {_FILES} files at scales {scales}, all columns. Medians "
         f"of the ratios within {arguments.rounds} interleaved rounds after one that does not count, in a warm session. "
-        "Above 1, the pushdown reader takes less than the better of Spark's settings with and without filter pushdown."
+        "Above 1, the pushdown reader takes less than Spark's."
     )
     table = ResultTable(arguments.results / "stores.md", "Scans of object stores and HDFS", about, _TITLES)
+    found_rows = {name: data.queries(name) for name in arguments.formats}
     cells = []
     for store, server in found.items():
         with upload(spark, server, data.home.absolute()) as home:
             for name in arguments.formats:
-                for query in data.queries(name):
+                for query, rows in found_rows[name].items():
                     if is_chosen(query.name, arguments.only):
-                        cell = measure_query(store, data.bench(name, home), data.few(name), query, arguments.rounds)
+                        cell = measure_query(store, data.bench(name, home), query, rows, arguments.rounds)
                         table.add(cell.name, cell.values, cell.measured)
                         cells.append(cell)
     table.add_lines(summary(cells))
