@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import sqlglot
+from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import Exactness
 from pushdown_spark.expressions.predicate import ROW_FUNCTIONS, Predicate, is_deterministic
 from pushdown_spark.expressions.pushdown import Pushdown
+from pushdown_spark.runtime.jvm_gateway import elements, java_class
 
 
 def test_predicate_is_split_into_conjuncts() -> None:
@@ -75,3 +77,28 @@ def test_only_exact_outcomes_have_no_residual() -> None:
     assert [report.exactness for report in reports] == [Exactness.EXACT, Exactness.INEXACT, Exactness.UNSUPPORTED]
     assert [report.pushed_as for report in reports] == ["a test", "a test", None]
     assert [report.reason for report in reports] == [None, "a part", "why"]
+
+
+def test_functions_that_spark_calls_nondeterministic_are_recognized(spark: SparkSession) -> None:
+    """Reflection overrides a property instead of using one of Spark's two traits."""
+    find_class, loader = java_class(spark, "java.lang.Class").forName, spark._jsparkSession.getClass().getClassLoader()
+    traits = [
+        find_class(f"org.apache.spark.sql.catalyst.expressions.{name}", False, loader)
+        for name in ("Nondeterministic", "ExpressionWithRandomSeed")
+    ]
+    registry = spark._jsparkSession.sessionState().functionRegistry()
+    classes = {
+        function.funcName(): find_class(registry.lookupFunction(function).get().getClassName(), False, loader)
+        for function in elements(registry.listFunction())
+    }
+    names = {
+        name
+        for name, kind in classes.items()
+        if any(trait.isAssignableFrom(kind) for trait in traits) or "Reflect" in kind.getSimpleName()
+    }
+    assert {"rand", "uuid", "uniform", "reflect"} <= names
+    for name in names:
+        node = sqlglot.parse_one(f"{name}()", dialect="spark", error_level=sqlglot.ErrorLevel.IGNORE)
+        assert not is_deterministic(node), name
+        predicate = Predicate(f"{name}() = 1", None)
+        assert predicate.needs_every_row or predicate.reads_file_metadata, name
