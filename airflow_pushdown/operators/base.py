@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -169,7 +169,7 @@ class PushdownBaseOperator(JobOperator):
     def build_spec(self, run_key: str, generation: str = "") -> JobSpec:
         """Return the job spec for the rendered parameters. Raises `ConfigError` with the name of the invalid one."""
         self._refuse_own_program()
-        request = self._with_name_node(self.job_request())
+        request = self.job_request()
         output = None if request.scans else output_spec(self._output_values())
         conf = entries("conf", self.conf)
         formats = frozenset(str(source.format) for source in request.sources.values())
@@ -190,6 +190,17 @@ class PushdownBaseOperator(JobOperator):
                 scans=dict(request.scans),
                 conf=mapped,
             )
+
+    def complete_spec(self, spec: JobSpec) -> JobSpec:
+        """Return the spec whose paths have the name node of `source_conn_id`, if that is a connection to HDFS."""
+        only_databases = all(isinstance(source, RemoteSourceSpec) for source in spec.sources.values())
+        if self.source_conn_id is None or only_databases:
+            return spec
+        connection = airflow_connection("source_conn_id", self.source_conn_id)
+        if connection.conn_type not in HDFS_TYPES:
+            return spec
+        node = NameNode.of(connection, entries("env_vars", self.env_vars))
+        return spec.model_copy(update={"sources": node.complete(spec.sources)})
 
     def _check_literals(self, operator: type) -> None:
         """Raise `ConfigError` for mistakes that no template can correct. Operators call this last in the constructor.
@@ -274,17 +285,6 @@ class PushdownBaseOperator(JobOperator):
             return SecretValues()
         connection = airflow_connection("source_conn_id", self.source_conn_id)
         return SecretValues() if connection.conn_type in HDFS_TYPES else object_store_secrets(connection)
-
-    def _with_name_node(self, request: JobRequest) -> JobRequest:
-        """Return a request whose paths have the name node of `source_conn_id`, if that is a connection to HDFS."""
-        only_databases = all(isinstance(source, RemoteSourceSpec) for source in request.sources.values())
-        if self.source_conn_id is None or only_databases:
-            return request
-        connection = airflow_connection("source_conn_id", self.source_conn_id)
-        if connection.conn_type not in HDFS_TYPES:
-            return request
-        node = NameNode.of(connection, entries("env_vars", self.env_vars))
-        return replace(request, sources=node.complete(request.sources))
 
 
 def all_template_fields(operator: str) -> tuple[str, ...]:

@@ -94,8 +94,13 @@ class JobOperator(ClusterOperator):
 
         `generation` differs if a user has cleared or recreated the run.
 
-        Raises `ConfigError` with the name of the invalid parameter.
+        Raises `ConfigError` with the name of the invalid parameter. This runs when Airflow parses the DAG, too, so it
+        asks for no connection.
         """
+
+    def complete_spec(self, spec: JobSpec) -> JobSpec:
+        """Return the spec with what only the connections of the run know."""
+        return spec
 
     @abstractmethod
     def job_secrets(self) -> SecretValues:
@@ -169,9 +174,11 @@ class JobOperator(ClusterOperator):
         """Build the submission of this run from the rendered parameters and the connections."""
         ti = context["ti"]
         self._submission = Submission(
-            spec=self.build_spec(
-                f"{ti.dag_id}/{ti.task_id}/{ti.run_id}/{ti.map_index}",
-                _generation(context, self.retries or 0),
+            spec=self.complete_spec(
+                self.build_spec(
+                    f"{ti.dag_id}/{ti.task_id}/{ti.run_id}/{ti.map_index}",
+                    _generation(context, self.retries or 0),
+                )
             ),
             secrets=self.job_secrets(),
             spark_home=self.spark_home,
