@@ -24,14 +24,13 @@ from typing import Protocol
 
 from pushdown_spark.errors import BadSpecError, OutputTakenError
 from pushdown_spark.output.journal import CatalogChange, Journal, Moves, fence, has_files
-from pushdown_spark.output.layout import CLAIMS_OF_ALL_RUNS, OutputPaths, others_path
+from pushdown_spark.output.layout import CLAIMS_OF_ALL_RUNS, LOCK, OutputPaths, others_path
 from pushdown_spark.runtime.files import DRAFT, Files
 
 PATIENCE_SECONDS = 60.0
 """The time without a heartbeat after which a commit is undone."""
 _BEATS = 12
 """The number of heartbeats within that time."""
-_LOCK = ".lock"
 _PROGRESS = ".progress"
 _MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.02, 1.0
 """The pause between two checks of a lock of another process."""
@@ -244,7 +243,7 @@ class CommitLog:
 
     def _read_locks(self) -> dict[int, _Lock]:
         """Return all locks by their numbers."""
-        stems = (name.removesuffix(_LOCK) for name in self._files.names(self._paths.commits) if name.endswith(_LOCK))
+        stems = (name.removesuffix(LOCK) for name in self._files.names(self._paths.commits) if name.endswith(LOCK))
         locks = {int(stem): self._read_lock(int(stem)) for stem in stems}
         return {number: lock for number, lock in locks.items() if lock is not None}
 

@@ -22,7 +22,7 @@ import hashlib
 import uuid
 from dataclasses import dataclass
 
-CLAIM = ".claim"
+CLAIM, LOCK = ".claim", ".lock"
 CLAIMS_OF_ALL_RUNS = f"staging-*/*{CLAIM}"
 """Glob pattern below the hidden directory."""
 _OTHERS = ".others"

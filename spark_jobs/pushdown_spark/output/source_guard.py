@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+from py4j.protocol import Py4JJavaError
+
 from pushdown_spark.errors import BadSpecError
+from pushdown_spark.output.layout import LOCK, OutputPaths
 from pushdown_spark.runtime.file_paths import local_path, one_spelling
 from pushdown_spark.runtime.filesystem import HadoopFiles
 
@@ -24,6 +27,7 @@ _LITERAL_PART = re.compile(r"(?:[^*?\[{\\]|\\.)*")
 """The start of a path before its first glob character. A backslash makes the next character a plain one."""
 OWN_SOURCE, OTHER_SOURCE, OTHER_OUTPUT = "source", "source of another scan", "output of another scan"
 _ESCAPE = re.compile(r"\\(.)")
+_NAME_NODES = ("hdfs://", "webhdfs://", "swebhdfs://", "viewfs://")
 
 
 @dataclass(frozen=True)
@@ -65,15 +69,19 @@ class OutputGuard(Protocol):
 class SourceGuard:
     """The paths of a job's sources. They are expanded when a commit to the output could delete one of them."""
 
-    def __init__(self, hadoop: HadoopFiles, output: str, sources: Iterable[ReadPath]) -> None:
+    def __init__(self, hadoop: HadoopFiles, paths: OutputPaths, sources: Iterable[ReadPath]) -> None:
+        """`paths` are those of the attempt, which holds the lock of the output when it asks for a check."""
         self._hadoop = hadoop
-        self._output = output
+        self._paths = paths
         self._sources = sources
+        self._store = _store_of(paths.output)
+        self._is_store: dict[str, bool] = {}
+        """Whether names of stores lead to the store of the output."""
 
     def check(self, name: str, partitions: Sequence[str] = ("",)) -> None:
         """Raise BadSpecError if replacing partitions of the output would delete a source by accident."""
         for partition in partitions if self._roots else ():
-            deleted = self._hadoop.canonical(f"{self._output}/{partition}")
+            deleted = self._canonical(f"{self._paths.output}/{partition}")
             for root in self._roots:
                 if self._is_lost(root, deleted):
                     raise BadSpecError(
@@ -112,9 +120,46 @@ class SourceGuard:
         *above, last = path.removeprefix(f"{output}/").split("/")
         return all("=" in step for step in above) and ("=" in last or not self._hadoop.is_directory(path))
 
+    def _canonical(self, path: str) -> str:
+        """Return the one spelling of a path. Paths in the store of the output begin with the output's name for it."""
+        qualified = self._hadoop.qualify(path)
+        store = _store_of(qualified)
+        if store and self._leads_to_output(store):
+            return self._store + qualified.removeprefix(store).rstrip("/")
+        return one_spelling(qualified)
+
+    def _may_share_store(self, pattern: str) -> bool:
+        """Return whether a pattern may lead to the store of the output. Other stores are not asked for their files."""
+        store = _store_of(pattern)
+        return not store or self._leads_to_output(store)
+
+    def _leads_to_output(self, store: str) -> bool:
+        """Return whether a name of a store leads to that of the output: by its spelling, or because it has its lock.
+
+        Name nodes have several names: those of the host, of the standby node and of the service.
+        """
+        if store not in self._is_store:
+            names = (store, self._store)
+            is_same = one_spelling(store) == one_spelling(self._store)
+            self._is_store[store] = is_same or (
+                all(name.startswith(_NAME_NODES) for name in names) and self._share_lock(*names)
+            )
+        return self._is_store[store]
+
+    def _share_lock(self, *stores: str) -> bool:
+        commits = self._paths.commits.removeprefix(self._store)
+        with suppress(Py4JJavaError):
+            one, other = (self._locks(store + commits) for store in stores)
+            return one == other != {}
+        return False
+
+    def _locks(self, commits: str) -> dict[str, str | None]:
+        names = [name for name in self._hadoop.names(commits) if name.endswith(LOCK)]
+        return {name: self._hadoop.read_text(f"{commits}/{name}") for name in names}
+
     @cached_property
     def _target(self) -> str:
-        return self._hadoop.canonical(self._output)
+        return self._canonical(self._paths.output)
 
     @cached_property
     def _is_read_as_a_whole(self) -> bool:
@@ -124,7 +169,7 @@ class SourceGuard:
     @cached_property
     def _roots(self) -> list[_Root]:
         """The roots in the output, and those that the output is in."""
-        near = (source for source in self._sources if _may_share_store(source.pattern, self._target))
+        near = (source for source in self._sources if self._may_share_store(source.pattern))
         roots = (root for source in near for root in self._expand(source))
         return [root for root in roots if _is_in(root.path, self._target) or _is_in(self._target, root.path)]
 
@@ -134,12 +179,12 @@ class SourceGuard:
         assert literal is not None, "the pattern matches an empty start"
         is_literal = literal.end() == len(source.pattern)
         directory, slash, _ = (literal.group(), "", "") if is_literal else literal.group().rpartition("/")
-        start = self._hadoop.canonical(_ESCAPE.sub(r"\1", directory) or slash or ".")
+        start = self._canonical(_ESCAPE.sub(r"\1", directory) or slash or ".")
         has_links = local_path(self._target) is not None
         if not has_links and not _is_in(start, self._target) and not _is_in(self._target, start):
             # Listing an object store takes time.
             return
-        paths = [start] if is_literal else map(self._hadoop.canonical, self._hadoop.expand(source.pattern))
+        paths = [start] if is_literal else map(self._canonical, self._hadoop.expand(source.pattern))
         for path in paths:
             yield _Root(source, path, start if source.owner == OWN_SOURCE else None, is_literal)
             for target in _link_targets(path) if has_links else ():
@@ -147,11 +192,11 @@ class SourceGuard:
                     yield _Root(source, target, None, is_literal=True)
 
 
-def _may_share_store(pattern: str, target: str) -> bool:
-    """Return whether a pattern may lead to the store of a path. Other stores are not asked for their files."""
-    scheme, separator, rest = pattern.partition("://")
+def _store_of(path: str) -> str:
+    """Return scheme and authority of a path, empty if it has none."""
+    scheme, separator, rest = path.partition("://")
     authority = rest.partition("/")[0]
-    return not (separator and authority) or target.startswith(one_spelling(f"{scheme}://{authority}"))
+    return f"{scheme}://{authority}" if separator and authority else ""
 
 
 def _is_in(path: str, directory: str) -> bool:

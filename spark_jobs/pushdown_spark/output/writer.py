@@ -337,4 +337,4 @@ def open_output(
     record = None if generation is None else CommitRecord.of(files, paths, generation, output.mode)
     log = CommitLog(files, paths, f"run {run_key}", patience)
     target = DirectoryTarget(spark, output, files, path)
-    return FileOutput(spark, target, paths, files, log, SourceGuard(hadoop, path, sources), record)
+    return FileOutput(spark, target, paths, files, log, SourceGuard(hadoop, paths, sources), record)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 
-from pushdown_spark.runtime.file_paths import local_path, moves_directories, one_spelling
+from pushdown_spark.runtime.file_paths import local_path, moves_directories
 from pushdown_spark.runtime.files import DRAFT, FileEntry, Files
 from pushdown_spark.runtime.jvm_gateway import class_name, java_class, java_string
 from pushdown_spark.runtime.local_files import LocalFiles
@@ -47,10 +47,6 @@ class HadoopFiles:
     def qualify(self, path: str) -> str:
         """Return an absolute path with scheme and authority."""
         return str(self._system(path).makeQualified(self._path(path)).toString())
-
-    def canonical(self, path: str) -> str:
-        """Return the one spelling of all paths that lead to a file: absolute, without links of the local disk."""
-        return one_spelling(self.qualify(path))
 
     def split(self, path: str) -> tuple[str, str]:
         """Return the parent directory without trailing slash and the name. Both are empty for the root."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hdfs_server import run_server
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import JobSpec, SecretValues
@@ -296,3 +297,17 @@ def test_overwrite_of_a_table_may_read_the_table(spark: SparkSession, tables: Pa
     assert run(spark, {"format": "table", "table": "survivors.t"}, {"catalog_table": "survivors.t", "mode": mode}) == 1
     (part,) = table.glob("day=1/part-*.json")
     assert part.name != "part-0.json"
+
+
+@pytest.mark.nightly
+def test_overwrite_is_rejected_under_another_name_of_the_name_node(spark: SparkSession, tmp_path: Path) -> None:
+    with run_server(tmp_path) as root:
+        same = root.replace("localhost", "127.0.0.1")
+        spark.sql("SELECT 1 AS n, 1 AS day").write.json(f"{root}/lake/raw/events")
+        for path in ("lake/*/events", "lake/r?w/events/*.json", "lake/raw"):
+            source: dict[str, object] = {"path": f"{root}/{path}", "options": {"recursiveFileLookup": "true"}}
+            with pytest.raises(BadSpecError, match="would delete"):
+                run(spark, source, {"path": f"{same}/lake/raw/events"})
+        assert run(spark, {"path": f"{root}/lake/raw/events"}, {"path": f"{same}/lake/raw/events"}) == 1
+        assert run(spark, {"path": f"{root}/lake/raw/events/*.json"}, {"path": f"{root}/lake/raw/events"}) == 1
+        assert run(spark, {"path": f"{root}/lake/raw/events"}, {"path": f"{same}/lake/new"}) == 1
