@@ -36,7 +36,7 @@ class SqlPlanner:
         self.optimizer = QueryOptimizer(spark, sources, relations, self._views)
 
     def plan(self, sql: str, joins: JoinOptions) -> PushdownResult:
-        """Plan a query. Spark gets the text of a query that our parser does not support or that nests too deeply.
+        """Plan a query. Spark gets the text of a query that sqlglot does not parse or that nests too deeply.
 
         Raises BadSpecError for text that is not a query over declared sources.
         """

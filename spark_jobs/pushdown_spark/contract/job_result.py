@@ -211,7 +211,7 @@ class OutputSummary(Message):
 
 
 class Outcome(Message):
-    """What came of the rows of a job, or of one of its scans."""
+    """What a job, or one of its scans, did with its rows."""
 
     rows: int | None = None
     """Rows written, or returned without an output. None if nothing was written. A job adds up the rows of its scans."""

@@ -136,7 +136,7 @@ def address_of(connection: RemoteConnection) -> DatabaseAddress:
 def postgresql_options(
     user_options: str | None, statement_timeout: float | None = None, *, read_only: bool = True
 ) -> str:
-    """Return the user's options and ours in the syntax of libpq. The timeout is in seconds."""
+    """Return the user's options, and those of every connection, in the syntax of libpq. The timeout is in seconds."""
     access = f"-c default_transaction_read_only={'on' if read_only else 'off'}"
     options = f"{user_options or ''} {_POSTGRESQL_OPTIONS} {access}"
     if statement_timeout is not None:

@@ -66,8 +66,8 @@ class WriteConnection(ABC):
     def locate(self, schema: str | None, table: str) -> tuple[str, str, str]:
         """Return the value of the `Dialect`, the schema and the name of a table, whether or not it exists.
 
-        It is no `Dialect`, because workers import this module, and the other one imports sqlglot. Raises BadSpecError
-        if the schema is missing or impossible.
+        The value is a string, because workers import this module, and that of `Dialect` imports sqlglot. Raises
+        BadSpecError if the schema is missing or impossible.
         """
 
     def create_part(self, table: str, suffix: str) -> None:

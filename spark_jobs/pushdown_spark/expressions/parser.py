@@ -59,8 +59,8 @@ def with_intervals_grouped(tree: Tree) -> Tree:
     operand of an operator that binds more tightly.
     """
     for node in nodes_of(tree, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg):
-        operands = [node.this, node.args.get("expression")]
-        for operand in operands[isinstance(node, exp.Add | exp.Sub) :]:
+        right = node.args.get("expression")
+        for operand in [right] if isinstance(node, exp.Add | exp.Sub) else [node.this, right]:
             if isinstance(operand, exp.Add | exp.Sub):
                 operand.replace(exp.Paren(this=operand.copy()))
     return tree

@@ -27,7 +27,7 @@ _LONG_SCAN = 3.0
 class AvroCosts:
     """CPU seconds, measured in a warm JVM over tables of 4 to 120 columns. Only their ratios matter for the choice.
 
-    Our reader:
+    The pushdown reader:
 
     - `fixed`: planning, and starting Python
     - `load`: loading machine code into a worker
@@ -66,12 +66,12 @@ class AvroCosts:
 
 _COSTS = AvroCosts()
 MARGIN = 0.9
-"""Our reader is chosen if its estimate is below this share of Spark's."""
+"""The pushdown reader is chosen if its estimate is below this share of Spark's."""
 
 
 @dataclass(frozen=True)
 class AvroChoice(Choice):
-    """The choice of our reader. `search` says whether searching blocks before decoding them pays."""
+    """The choice of the pushdown reader. `search` says whether searching blocks before decoding them pays."""
 
     search: bool = True
 
@@ -96,15 +96,15 @@ class AvroSample:
 
 @dataclass(frozen=True)
 class ReaderSeconds:
-    """CPU seconds of both readers, and whether ours is cheaper with a search."""
+    """CPU seconds of both readers, and whether the pushdown reader is cheaper with a search."""
 
-    ours: float
+    pushdown: float
     spark: float
     search: bool
 
 
 def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup: float = 0.0) -> AvroChoice:
-    """Return the reason for our reader, given the number of workers and the CPU seconds that Python needs to start.
+    """Return the reason for the pushdown reader. `startup` are the CPU seconds that Python needs to start.
 
     Raises UnsupportedError if Spark's reader is cheaper, and PushdownError for a file that cannot be read, or only by
     Spark.
@@ -117,14 +117,14 @@ def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup
     blocks = _SAMPLED_BLOCKS if spark_seconds > _LONG_SCAN else 1
     sample = _sample(files, query, blocks, evaluate=True)
     seconds = reader_seconds(sample, len(query.schema), workers, has_filter=query.filter is not None)
-    seconds = replace(seconds, ours=seconds.ours + startup)
+    seconds = replace(seconds, pushdown=seconds.pushdown + startup)
     reason = (
         f"about {human_share(sample.matching_share, 1)} of the records match, in "
         f"{human_share(sample.candidate_share, 1)} of the blocks (sample of {sample.blocks} blocks); estimated CPU: "
-        f"pushdown reader {seconds.ours:.1f} s, Spark's {seconds.spark:.1f} s{startup_note(startup)}"
+        f"pushdown reader {seconds.pushdown:.1f} s, Spark's {seconds.spark:.1f} s{startup_note(startup)}"
     )
-    predicted = {"pushdown": seconds.ours, "spark": seconds.spark}
-    if seconds.ours >= MARGIN * seconds.spark:
+    predicted = {"pushdown": seconds.pushdown, "spark": seconds.spark}
+    if seconds.pushdown >= MARGIN * seconds.spark:
         raise UnsupportedError(reason, predicted)
     return AvroChoice(reason, predicted, seconds.search)
 
@@ -138,17 +138,17 @@ def reader_seconds(sample: AvroSample, columns: int, workers: int, *, has_filter
     search = has_filter and with_search < decode
     decoded = sample.size * (sample.candidate_share if search else 1.0)
     loads = min(max(workers, 1), decoded / c.load_bytes)
-    ours = _least_seconds(sample) + (with_search if search else decode) + loads * c.load
-    ours += rows * (c.row + columns * c.value)
+    pushdown = _least_seconds(sample) + (with_search if search else decode) + loads * c.load
+    pushdown += rows * (c.row + columns * c.value)
     spark = c.spark_fixed + sample.files * c.spark_file
     spark += sample.size * c.spark_byte + sample.inflated * c.spark_inflate
     spark += sample.records * c.spark_row + sample.values * c.spark_stored_value
     spark += rows * (c.spark_matching_row + columns * c.spark_value)
-    return ReaderSeconds(ours, spark, search)
+    return ReaderSeconds(pushdown, spark, search)
 
 
 def _least_seconds(sample: AvroSample) -> float:
-    """Return the CPU seconds of our reader if it skips every block."""
+    """Return the CPU seconds of the pushdown reader if it skips every block."""
     return _COSTS.fixed + sample.size * _COSTS.decompress + sample.inflated * _COSTS.inflate
 
 

@@ -70,7 +70,7 @@ class SparkPlanScan(Scan):
 
     @cached_property
     def counts_bytes_in_spark(self) -> bool:
-        """Whether Spark's metrics have the bytes. They omit vectored reads, the most of ORC and Parquet."""
+        """Whether Spark's metrics have the bytes. They omit vectored reads, which are most reads of ORC and Parquet."""
         native = self._request.native
         return _VECTORED.search(java_string(native.sparkSession, native._jdf.queryExecution().sparkPlan())) is None
 

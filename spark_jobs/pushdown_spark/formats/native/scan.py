@@ -58,7 +58,7 @@ class NativeScan(Scan):
 
     @property
     def counts_bytes_in_spark(self) -> bool:
-        """Whether Spark's metrics have the bytes. They omit vectored reads, the most of ORC and Parquet."""
+        """Whether Spark's metrics have the bytes. They omit vectored reads, which are most reads of ORC and Parquet."""
         return self._request.source.format not in (SourceFormat.ORC, SourceFormat.PARQUET)
 
     @property

@@ -27,7 +27,7 @@ _SAMPLED_GROUPS = 2
 class OrcCosts:
     """CPU seconds, measured over TPC-H lineitem and tables of 4 to 120 columns. Only their ratios matter.
 
-    Our reader:
+    The pushdown reader:
 
     - `fixed`: a query, with the start of Python
     - `file`: opening a file
@@ -71,7 +71,7 @@ _MARGIN = 0.9
 class OrcReader(StrEnum):
     """The readers to choose from."""
 
-    LAZY = "ours"
+    LAZY = "pushdown reader"
     SPARK_WITH_FILTER = "Spark's with orc.sarg.to.filter"
     SPARK = "Spark's"
 

@@ -37,7 +37,7 @@ _PAGE_ROWS = 20_000
 class ParquetCosts:
     """CPU seconds, measured in a warm JVM over tables of 4 to 61 columns. Only their ratios matter for the choice.
 
-    A value is one of a leaf column. Our reader:
+    A value is one of a leaf column. The pushdown reader:
 
     - `fixed`: planning, and starting Python
     - `search`: decoding a value of a filter column and evaluating the filter
@@ -69,7 +69,7 @@ _DECOMPRESSION = {
 }
 """CPU seconds that both readers need for a byte of a decompressed page, by codec."""
 _MARGIN = 0.9
-"""Our reader is chosen if its estimate is below this share of Spark's."""
+"""The pushdown reader is chosen if its estimate is below this share of Spark's."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class ParquetSample:
 
 
 def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0.0) -> Choice:
-    """Return the reason for our reader. `startup` are CPU seconds that Python needs to start.
+    """Return the reason for the pushdown reader. `startup` are CPU seconds that Python needs to start.
 
     Raises UnsupportedError if Spark's reader is cheaper, and PushdownError for a file that cannot be read, or only by
     Spark.
@@ -111,41 +111,41 @@ def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0
         scale = sum(file.size for file in not_empty) / max(sum(file.size for file in sampled_files), 1)
         alive = [list(_matching_groups(source, query.filter)) for source in sources]
         sample = _footer_sample(sources, alive, scale)
-        ours, spark = reader_seconds(sample)
-        is_small = ours + startup >= _MARGIN * spark
+        pushdown, spark = reader_seconds(sample)
+        is_small = pushdown + startup >= _MARGIN * spark
         if not is_small:
             sample = _with_pages(sample, sources, alive, query.filter)
     if is_small:
         # Within the block, this would be reported as an error of a file.
         remaining = f"about {sample.rows * sample.alive_share:,.0f} rows"
         raise UnsupportedError(f"statistics leave {remaining}, too few to make up for starting another reader")
-    ours, spark = reader_seconds(sample)
-    ours += startup
+    pushdown, spark = reader_seconds(sample)
+    pushdown += startup
     reason = (
         f"about {human_share(sample.row_share * sample.alive_share, 1)} of the rows match, and statistics leave "
         f"{human_share(sample.alive_share * sample.page_share, 1)} of the rows; estimated CPU: pushdown reader "
-        f"{ours:.1f} s, Spark's {spark:.1f} s{startup_note(startup)}"
+        f"{pushdown:.1f} s, Spark's {spark:.1f} s{startup_note(startup)}"
     )
-    predicted = {"pushdown": ours, "spark": spark}
-    if ours >= _MARGIN * spark:
+    predicted = {"pushdown": pushdown, "spark": spark}
+    if pushdown >= _MARGIN * spark:
         raise UnsupportedError(reason, predicted)
     return Choice(reason, predicted)
 
 
 def reader_seconds(sample: ParquetSample) -> tuple[float, float]:
-    """Return the CPU seconds of our reader and of Spark's."""
+    """Return the CPU seconds of the pushdown reader and of Spark's."""
     c = _COSTS
     alive = sample.rows * sample.alive_share
     search = sample.filter.values * c.search + sample.filter.decompression
     page = (sample.row.values - sample.filter.values) * c.page + sample.row.decompression - sample.filter.decompression
     row = sample.row.values * c.row
-    ours = c.fixed + alive * (sample.page_share * search + sample.hit_share * page + sample.row_share * row)
+    pushdown = c.fixed + alive * (sample.page_share * search + sample.hit_share * page + sample.row_share * row)
     spark = sample.row.values * c.spark + sample.row.decompression
-    return ours, c.spark_fixed + alive * sample.page_share * spark
+    return pushdown, c.spark_fixed + alive * sample.page_share * spark
 
 
 def _footer_sample(sources: Sequence[OpenParquet], alive: Sequence[Sequence[int]], scale: float) -> ParquetSample:
-    """Return the sample without shares of pages and rows: no row matches, which is a lower bound for our reader.
+    """Return the sample without shares of pages and rows: no row matches, the pushdown reader's lower bound.
 
     `alive` has the row groups that may match. `scale` is the size of all files relative to the sampled ones.
     """

@@ -31,7 +31,7 @@ class Costs:
     - `value`: each value that the query needs, `other_value`: each value that it does not need
     - `quoted_value`: each quoted value of CSV, in addition
 
-    Our readers:
+    The pushdown readers:
 
     - `search_byte`: reading and searching in workers
     - `hit`: a match of the byte pattern that makes no candidate line
@@ -105,7 +105,7 @@ _JVM_LINE_BYTE = 1.2e-9
 _COLD_JVM = 2.0
 """How much longer planning, reading and searching lines takes in a JVM that has just started."""
 _MAX_COST_RATIO = 0.9
-"""Maximum estimated cost of our reader, relative to Spark's reader."""
+"""Maximum estimated cost of the pushdown reader, relative to Spark's reader."""
 
 
 def check_size(
@@ -187,9 +187,9 @@ class TextCosts:
         candidate = costs.jvm_candidate + self._line_bytes * costs.jvm_candidate_byte + self._skim + self._parse
         return _JVM_FIXED * cold + self._lines * (line * cold + share * candidate)
 
-    def predict(self, ours: Mapping[str, float]) -> Mapping[str, float]:
-        """Return the CPU seconds of our readers and of Spark's."""
-        return {**ours, "spark": self.spark()}
+    def predict(self, pushdown: Mapping[str, float]) -> Mapping[str, float]:
+        """Return the CPU seconds of the pushdown readers and of Spark's."""
+        return {**pushdown, "spark": self.spark()}
 
     def check(self, seconds: float, reason: str) -> None:
         """Raise UnsupportedError if a reader that takes these seconds is not cheaper than Spark's, with a margin."""

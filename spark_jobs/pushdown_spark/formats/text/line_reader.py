@@ -178,7 +178,7 @@ class _Members:
         if self._compression is Compression.GZIP:
             while len(self._pending) <= _GZIP_FLAGS and (more := self._raw.read(_READ_SIZE)):
                 self._pending += more
-            if any(flags & _GZIP_RESERVED for flags in self._pending[_GZIP_FLAGS : _GZIP_FLAGS + 1]):
+            if len(self._pending) > _GZIP_FLAGS and self._pending[_GZIP_FLAGS] & _GZIP_RESERVED:
                 raise OSError("a gzip member has reserved flags")
         return _DECOMPRESSORS[self._compression]()
 
