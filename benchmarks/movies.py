@@ -37,7 +37,7 @@ _REFERENCES = {
     "subject_id": "comp_cast_type",
     "status_id": "comp_cast_type",
 }
-_MOST_TYPES = 200
+_MAX_TYPES = 200
 """Tables with at most this number of rows list types. They have the same rows at any scale."""
 _SKEW = 1.3
 _SKEWS = {"keyword": 2.5, "company_name": 2.5}
@@ -57,7 +57,7 @@ def movies(share: float, cache: Path) -> Workload:
     tables = {table["name"]: table for table in listed["tables"]}
     queries = _queries()
     rows = {
-        name: table["row_count"] if table["row_count"] <= _MOST_TYPES else max(int(table["row_count"] * share), 1)
+        name: table["row_count"] if table["row_count"] <= _MAX_TYPES else max(int(table["row_count"] * share), 1)
         for name, table in tables.items()
     }
     if not (data / "title.parquet").exists():
@@ -129,7 +129,7 @@ def _column(table: str, name: str, kind: str, rows: Mapping[str, int], queried: 
         return "number::INTEGER"
     if name in _REFERENCES:
         target = _REFERENCES[name]
-        skew = _TYPES_SKEW if rows[target] <= _MOST_TYPES else _SKEWS.get(target, _SKEW)
+        skew = _TYPES_SKEW if rows[target] <= _MAX_TYPES else _SKEWS.get(target, _SKEW)
         return f"(1 + floor({rows[target]} * pow({first}, {skew})))::INTEGER"
     if name == "md5sum":
         return "md5(number::VARCHAR)"
@@ -138,7 +138,7 @@ def _column(table: str, name: str, kind: str, rows: Mapping[str, int], queried: 
         number = years if name == "production_year" else f"50 * {second}"
         return f"CASE WHEN {first} >= {_NULL_SHARE} THEN floor({number})::INTEGER END"
     strings = "([" + ", ".join(exp.Literal.string(text).sql(dialect="duckdb") for text in queried) + "]::VARCHAR[])"
-    if table == "keyword" or rows[table] <= _MOST_TYPES:
+    if table == "keyword" or rows[table] <= _MAX_TYPES:
         # Names of types are unique, and queried names have the most frequent keys.
         return f"coalesce({strings}[number], '{name} ' || number)"
     value = f"{strings}[1 + floor({len(queried)} * pow({second}, 2))::INTEGER]"

@@ -53,7 +53,7 @@ _EXPANSION = 8
 """Bytes of text that one byte of a compressed file or of a binary format counts as."""
 _TEXT = frozenset({"json", "csv", "text"})
 _COMPRESSED = (".gz", ".bz2", ".zst", ".xz", ".lz4", ".snappy", ".deflate")
-_MOST_FILES = 1_000
+_MAX_FILES = 1_000
 _LOCAL = ("file:///", "/")
 
 
@@ -89,8 +89,8 @@ def _text_bytes(source: AnySourceSpec) -> float:
     """Return the size of a source as bytes of text, infinite if it is unknown or has many files."""
     if not isinstance(source, SourceSpec) or not all(path.startswith(_LOCAL) for path in source.path):
         return inf
-    files = list(islice(_files(source.path), _MOST_FILES + 1))
-    if len(files) > _MOST_FILES:
+    files = list(islice(_files(source.path), _MAX_FILES + 1))
+    if len(files) > _MAX_FILES:
         return inf
     is_text = source.format.value in _TEXT
     return sum(size if is_text and not name.endswith(_COMPRESSED) else _EXPANSION * size for name, size in files)

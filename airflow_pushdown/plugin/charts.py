@@ -18,7 +18,7 @@ SLOT = 10
 """The width of a bar with the space around it."""
 HEIGHT = 100
 """The height of a chart."""
-_MOST_DATES = 6
+_MAX_DATES = 6
 """The number of dates that fit under a chart on a telephone."""
 
 
@@ -185,7 +185,7 @@ def _height(value: float, largest: float) -> float:
 
 def _dates(dates: Sequence[str]) -> tuple[str, ...]:
     """Return all of a few dates, or else the first, the middle and the last one."""
-    return tuple(dates) if len(dates) <= _MOST_DATES else (dates[0], dates[len(dates) // 2], dates[-1])
+    return tuple(dates) if len(dates) <= _MAX_DATES else (dates[0], dates[len(dates) // 2], dates[-1])
 
 
 def _date(run: PastRun) -> str:

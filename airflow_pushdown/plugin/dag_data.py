@@ -21,7 +21,7 @@ from pushdown_spark.contract import SPARK_REQUESTED, JobResult, SourceReport, kn
 
 DAYS = 30
 """The number of days whose runs are listed."""
-MOST_REPORTS = 1_000
+MAX_REPORTS = 1_000
 """The largest number of reports of a DAG that a page reads."""
 
 _AMOUNT = re.compile(r"([<>] )?\d[\d.,]*( ([KMGTPE]i)?B\b)?")
@@ -224,10 +224,10 @@ def dag_reports(session: Session, dag_id: str, until: datetime) -> DagReports:
             DagRun.run_after > until - timedelta(days=DAYS),
         )
         .order_by(DagRun.run_after.desc(), DagRun.id.desc(), XComModel.task_id, XComModel.map_index)
-        .limit(MOST_REPORTS + 1)
+        .limit(MAX_REPORTS + 1)
     ).all()
     runs = []
-    for (run_id, run_after, state), group in groupby(rows[:MOST_REPORTS], _run_of):
+    for (run_id, run_after, state), group in groupby(rows[:MAX_REPORTS], _run_of):
         values = ((row, report_of(XComModel.deserialize_value(row))) for row in group)
         reports = tuple(
             TaskReport(TaskKey(dag_id, row.task_id, run_id, row.map_index), result)
@@ -236,9 +236,9 @@ def dag_reports(session: Session, dag_id: str, until: datetime) -> DagReports:
         )
         if reports:
             runs.append(DagRunReports(run_id, run_after, str(state), reports))
-    is_cut = len(rows) > MOST_REPORTS
+    is_cut = len(rows) > MAX_REPORTS
     # The sums of a run without all of its reports would be too small.
-    if is_cut and len(runs) > 1 and runs[-1].run_id == rows[MOST_REPORTS].run_id:
+    if is_cut and len(runs) > 1 and runs[-1].run_id == rows[MAX_REPORTS].run_id:
         runs.pop()
     return DagReports(dag_id, until, tuple(runs), is_cut)
 

@@ -17,7 +17,7 @@ PADDING = 10
 """The space around the text of a box."""
 LEVEL_GAP = 54
 """The space between two levels, which the conditions share with the edges."""
-MOST_CHARACTERS = 34
+MAX_CHARACTERS = 34
 """The length from which a line is shortened. The whole text is in the tree as text."""
 _GAP = 22.0
 
@@ -61,7 +61,7 @@ def layout(tree: JoinTree, *, has_run: bool) -> tuple[Box, float, float]:
     return root, right - left, max(box.top + box.height for box in root.boxes())
 
 
-def shorten(text: str, longest: int = MOST_CHARACTERS) -> str:
+def shorten(text: str, longest: int = MAX_CHARACTERS) -> str:
     """Return a string that is at most `longest` characters wide.
 
     >>> shorten("a_rather_long_name", 10)
@@ -90,7 +90,7 @@ def _place(tree: JoinTree, *, has_run: bool) -> Box:
     lines = tuple(map(shorten, _lines(tree, has_run=has_run)))
     width = max(map(cells, lines)) * CHARACTER + 2 * PADDING
     height = len(lines) * LINE + PADDING
-    condition = shorten(tree.condition or "", MOST_CHARACTERS + 6)
+    condition = shorten(tree.condition or "", MAX_CHARACTERS + 6)
     sides = [_place(side, has_run=has_run).move(0.0, height + LEVEL_GAP) for side in tree.sides]
     if len(sides) == 2:
         distance = _distance(sides[0], sides[1])

@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from airflow_pushdown.plugin import charts, links, model
-from airflow_pushdown.plugin.dag_data import DAYS, MOST_REPORTS, DagReports
+from airflow_pushdown.plugin.dag_data import DAYS, MAX_REPORTS, DagReports
 from airflow_pushdown.plugin.join_drawing import TreeDrawing, drawing_size, tree_drawings
 from airflow_pushdown.plugin.task_data import TaskKey, TaskRun
 from pushdown_spark.contract import Exactness
@@ -92,7 +92,7 @@ def render_runs(reports: DagReports, *, in_airflow: bool = False) -> str:
         charts=charts.day_charts(reports.days) if len(reports.runs) >= charts.LEAST_RUNS else (),
         dag_page=links.airflow_dag_path(reports.dag_id),
         days=DAYS,
-        most_reports=MOST_REPORTS,
+        most_reports=MAX_REPORTS,
     )
 
 
@@ -108,7 +108,7 @@ def render_overview(dags: Sequence[DagReports], number: int, pages: int, *, in_a
         links=Links(in_airflow=in_airflow),
         airflow_page=links.root_path() or "/",
         days=DAYS,
-        most_reports=MOST_REPORTS,
+        most_reports=MAX_REPORTS,
     )
 
 

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions
-from pushdown_spark.expressions.parser import read_alike
+from pushdown_spark.expressions.parser import has_same_tokens
 from pushdown_spark.expressions.session_settings import hides_names, is_enabled
 from pushdown_spark.optimizer.catalyst import SessionVariables
 from pushdown_spark.optimizer.optimizer import QueryOptimizer
@@ -99,7 +99,7 @@ class SqlPlanner:
             tree.find(exp.TableSample, exp.Pivot, exp.Lateral, exp.Join) is None
             and len(list(tree.find_all(exp.Table))) == len(list(tree.find_all(exp.Select))) == 1
         )
-        if where is None or not is_simple or "\\" in sql or quotes_names or not read_alike(sql):
+        if where is None or not is_simple or "\\" in sql or quotes_names or not has_same_tokens(sql):
             return None
         (table,) = tree.find_all(exp.Table)
         predicate = where.this.transform(relation.unqualify, table.alias_or_name)

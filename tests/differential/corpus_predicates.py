@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 from random_predicates import Leaf, leaves, predicate, quote
 from spark_results import SPARK_ERRORS
 
-_MOST_ROWS = 4_000
+_MAX_ROWS = 4_000
 _SAMPLE = 60
 """The number of rows whose values the predicates have."""
 
@@ -34,9 +34,7 @@ def _values(frame: DataFrame, operands: Sequence[Leaf]) -> dict[str, list[str]]:
         return {}
     try:
         rows = (
-            frame.selectExpr(*(f"{text} AS `v{n}`" for n, text in enumerate(items.values())))
-            .limit(_MOST_ROWS)
-            .collect()
+            frame.selectExpr(*(f"{text} AS `v{n}`" for n, text in enumerate(items.values()))).limit(_MAX_ROWS).collect()
         )
     except SPARK_ERRORS:
         return {}

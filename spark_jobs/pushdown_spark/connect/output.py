@@ -22,7 +22,7 @@ from pushdown_spark.output.layout import OutputPaths
 from pushdown_spark.output.moves import staged_files
 from pushdown_spark.output.writer import FileOutput
 from pushdown_spark.relations.listing import decode_uri, escape_glob
-from pushdown_spark.runtime.file_paths import one_spelling
+from pushdown_spark.runtime.file_paths import canonical_path
 from pushdown_spark.runtime.local_files import LocalFiles
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ class _ReadFilesGuard:
 
     def check(self, name: str, partitions: Sequence[str] = ("",)) -> None:
         """Raise BadSpecError if replacing partitions of the output would delete a file that the job reads."""
-        replaced = [f"{one_spelling(f'{self._output}/{partition}')}/" for partition in partitions]
+        replaced = [f"{canonical_path(f'{self._output}/{partition}')}/" for partition in partitions]
         for uri in self._read_files():
-            file = one_spelling(decode_uri(uri))
+            file = canonical_path(decode_uri(uri))
             if any(file.startswith(directory) for directory in replaced):
                 raise BadSpecError(
                     f"output: overwriting {name} would delete {file.removeprefix('file:')}, which the job reads; write "

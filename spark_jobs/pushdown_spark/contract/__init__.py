@@ -7,7 +7,7 @@ as data, follows dagster-pipes.
 
 from pushdown_spark.contract.connections import DatabaseKind, RemoteConnection, SecretValues, Tls, TlsMode
 from pushdown_spark.contract.job_result import (
-    MOST_PARTITIONS,
+    MAX_PARTITIONS,
     SPARK_REQUESTED,
     CheckReport,
     ConjunctReport,
@@ -56,7 +56,7 @@ __all__ = [
     "CONNECTOR_FORMATS",
     "CONTRACT_VERSION",
     "FORMATS_WITHOUT_FILES",
-    "MOST_PARTITIONS",
+    "MAX_PARTITIONS",
     "ONLY_SOURCE",
     "SPARK_REQUESTED",
     "AnyOutputSpec",

@@ -17,7 +17,7 @@ from pushdown_spark.errors import ErrorCode
 
 LONGEST_CONJUNCT = 1_000
 """Maximum length of a conjunct in a report, in characters."""
-MOST_PARTITIONS = 100
+MAX_PARTITIONS = 100
 """Maximum number of output partitions in a result."""
 SPARK_REQUESTED = "asked for with reader='spark'"
 """The reason for Spark's reader if the user has chosen it. Every other reason explains a fallback."""

@@ -39,7 +39,7 @@ _SQL_MODE = reduce(_remove_mode, _REMOVED_MODES, "@@SESSION.sql_mode")
 MYSQL_SESSION = f"SET SESSION time_zone = '+00:00', SESSION net_write_timeout = 600, SESSION sql_mode = {_SQL_MODE}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DatabaseAddress:
     """The connection parameters of a database.
 
@@ -118,18 +118,18 @@ def address_of(connection: RemoteConnection) -> DatabaseAddress:
     """Return the connection parameters as plain values."""
     tls = connection.tls
     return DatabaseAddress(
-        connection.kind.value,
-        connection.database,
-        connection.host or "",
-        connection.port,
-        connection.user,
-        connection.password,
-        tls.mode.value,
-        tls.ca_file,
-        tls.cert_file,
-        tls.key_file,
-        connection.options,
-        connection.connect_timeout,
+        kind=connection.kind.value,
+        database=connection.database,
+        host=connection.host or "",
+        port=connection.port,
+        user=connection.user,
+        password=connection.password,
+        tls_mode=tls.mode.value,
+        ca_file=tls.ca_file,
+        cert_file=tls.cert_file,
+        key_file=tls.key_file,
+        options=connection.options,
+        connect_timeout=connection.connect_timeout,
     )
 
 

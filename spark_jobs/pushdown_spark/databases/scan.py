@@ -34,7 +34,7 @@ _MAX_SAMPLED_ROWS = 20_000
 _LIMITED = single_partition("a limited result is one partition")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RemoteScanPlan:
     """A planned scan: the columns of a table, and the predicate that its database evaluates.
 

@@ -33,7 +33,7 @@ _NAME_BYTES = 63
 """The length at which PostgreSQL cuts off values of the type name."""
 _MYSQL_TIMESTAMPS = (1_000_000, (2**31) * 1_000_000 - 1)
 
-_ALIKE: tuple[tuple[type[t.DataType], type[t.DataType]], ...] = (
+_COMPATIBLE_TYPES: tuple[tuple[type[t.DataType], type[t.DataType]], ...] = (
     (t.BooleanType, t.BooleanType),
     (t.BooleanType, t.ByteType),
     *((source, target) for source in _INTEGER_BITS for target in _INTEGER_BITS),
@@ -130,7 +130,7 @@ def _takes(source: t.DataType, target: t.DataType) -> bool:
         return True
     if isinstance(source, t.ArrayType) and isinstance(target, t.ArrayType):
         return not isinstance(source.elementType, t.ArrayType) and _takes(source.elementType, target.elementType)
-    return any(isinstance(source, left) and isinstance(target, right) for left, right in _ALIKE)
+    return any(isinstance(source, left) and isinstance(target, right) for left, right in _COMPATIBLE_TYPES)
 
 
 def _is_geometry(source: t.DataType, declared: str) -> bool:

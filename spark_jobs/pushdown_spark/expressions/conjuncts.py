@@ -61,10 +61,10 @@ def nodes_of(tree: exp.Expr, *kinds: type[Node]) -> Iterator[Node]:
         node = pending.popleft()
         if isinstance(node, kinds):
             yield node
-        pending.extend(parts(node))
+        pending.extend(children(node))
 
 
-def parts(node: exp.Expr) -> Iterator[exp.Expr]:
+def children(node: exp.Expr) -> Iterator[exp.Expr]:
     """Yield a node's children in order, except literals."""
     for value in node.args.values():
         for child in value if isinstance(value, list) else (value,):

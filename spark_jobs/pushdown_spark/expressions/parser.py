@@ -41,7 +41,7 @@ def parse_predicate(text: str) -> exp.Expr | None:
     """
     lists = LongLists(text)
     try:
-        if not read_alike(text):
+        if not has_same_tokens(text):
             return None
         tree = sqlglot.parse_one(lists.text, dialect="spark", into=exp.Condition)
         if not lists.restore(tree):
@@ -66,7 +66,7 @@ def with_intervals_grouped(tree: Tree) -> Tree:
     return tree
 
 
-def read_alike(text: str) -> bool:
+def has_same_tokens(text: str) -> bool:
     """Return whether Spark and sqlglot split SQL into the same tokens. May raise SqlglotError for invalid SQL.
 
     Spark differs from sqlglot in five ways. It reads SYMMETRIC and ASYMMETRIC after BETWEEN as names. It replaces

@@ -14,7 +14,7 @@ from sqlglot import exp
 from pushdown_spark.contract import FORMATS_WITHOUT_FILES, JoinOptions, JoinReport
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.conjuncts import without_relation
-from pushdown_spark.expressions.parser import read_alike
+from pushdown_spark.expressions.parser import has_same_tokens
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.optimizer.column_names import ColumnNameResolver
 from pushdown_spark.optimizer.private_views import PrivateViews
@@ -129,7 +129,7 @@ class QueryContext:
     @cached_property
     def has_plain_literals(self) -> bool:
         """Whether predicates can be written again. It would hide backslashes from later checks."""
-        return "\\" not in self.sql and read_alike(self.sql)
+        return "\\" not in self.sql and has_same_tokens(self.sql)
 
     @cached_property
     def by_view(self) -> dict[str, SourceReference]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _STAGED = "staged"
-_MOST_FILES = 8
+_MAX_FILES = 8
 """SQLite attaches at most ten files, unless it was compiled with another limit."""
 
 
@@ -94,7 +94,7 @@ class DatabaseOutput(Output):
         ]
         rows = frame.select(*columns)
         if self._attempt.target.dialect is Dialect.SQLITE:
-            rows = rows.coalesce(_MOST_FILES)
+            rows = rows.coalesce(_MAX_FILES)
         loaded = rows.mapInArrow(writer, LOADED).collect()
         accepted = {row["partition"]: row["suffix"] for row in loaded}
         self._partitions = len(accepted)

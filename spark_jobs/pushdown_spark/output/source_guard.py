@@ -20,7 +20,7 @@ from py4j.protocol import Py4JJavaError
 
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.output.layout import LOCK, OutputPaths
-from pushdown_spark.runtime.file_paths import local_path, one_spelling
+from pushdown_spark.runtime.file_paths import canonical_path, local_path
 from pushdown_spark.runtime.filesystem import HadoopFiles
 
 _LITERAL_PART = re.compile(r"(?:[^*?\[{\\]|\\.)*")
@@ -126,7 +126,7 @@ class SourceGuard:
         store = _store_of(qualified)
         if store and self._leads_to_output(store):
             return self._store + qualified.removeprefix(store).rstrip("/")
-        return one_spelling(qualified)
+        return canonical_path(qualified)
 
     def _may_share_store(self, pattern: str) -> bool:
         """Return whether a pattern may lead to the store of the output. Other stores are not asked for their files."""
@@ -140,7 +140,7 @@ class SourceGuard:
         """
         if store not in self._is_store:
             names = (store, self._store)
-            is_same = one_spelling(store) == one_spelling(self._store)
+            is_same = canonical_path(store) == canonical_path(self._store)
             self._is_store[store] = is_same or (
                 all(name.startswith(_NAME_NODES) for name in names) and self._share_lock(*names)
             )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from pushdown_spark.contract import MOST_PARTITIONS, OutputMode, OutputSpec, OutputSummary
+from pushdown_spark.contract import MAX_PARTITIONS, OutputMode, OutputSpec, OutputSummary
 from pushdown_spark.errors import (
     BadSpecError,
     OutputConflictError,
@@ -32,7 +32,7 @@ from pushdown_spark.runtime.filesystem import HadoopFiles, open_files
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_WHOLE = ""
+_WHOLE_OUTPUT = ""
 """The partition that stands for the whole output."""
 
 
@@ -241,7 +241,7 @@ class FileOutput(Output):
     def _check_conflicts(self, partitions: list[str]) -> None:
         """Raise OutputConflictError if this run would replace rows that another run committed after this one began."""
         others = {} if self._mode is OutputMode.APPEND else self._log.commits_of_others()
-        replaced = {_WHOLE, *partitions} if self._mode is OutputMode.OVERWRITE_PARTITIONS else others.keys()
+        replaced = {_WHOLE_OUTPUT, *partitions} if self._mode is OutputMode.OVERWRITE_PARTITIONS else others.keys()
         for partition in sorted(replaced & others.keys()):
             where = f"partition {partition} of {self.name}" if partition else self.name
             raise OutputConflictError(
@@ -286,7 +286,7 @@ class FileOutput(Output):
             rows=self.paths.rows,
             aside=self.paths.aside,
             moves=tuple(moves),
-            partitions=tuple(partitions) if self._keeps_partitions else (_WHOLE,),
+            partitions=tuple(partitions) if self._keeps_partitions else (_WHOLE_OUTPUT,),
             change=change,
         )
 
@@ -304,7 +304,7 @@ class FileOutput(Output):
             columns={} if self._frame is None else column_types(self._frame.schema),
             files=len(staged),
             bytes=sum(entry.length for entry in staged),
-            partitions=tuple(names[:MOST_PARTITIONS]),
+            partitions=tuple(names[:MAX_PARTITIONS]),
             partitions_total=len(names),
         ).model_copy(update=self._target.place)
 

@@ -27,7 +27,7 @@ from pushdown_spark.projection.field_names import FieldIndex, unknown_column
 from pushdown_spark.projection.metadata_columns import BuiltInColumns
 from pushdown_spark.projection.paths import parse_paths
 
-_MOST_DIRECTORIES = 10_000
+_MAX_DIRECTORIES = 10_000
 """Larger trees are not searched for partition columns, and every name may be one of them."""
 _URI = re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*:")
 _UNCERTAIN_TEXT = re.compile(r"\\|\$\{|--|/\*")
@@ -142,9 +142,7 @@ def _is_partition_column(name: str, paths: Iterable[str]) -> bool:
         if not local.exists():
             return True
         for number, (_, directories, _) in enumerate(walk(local, followlinks=True)):
-            if number >= _MOST_DIRECTORIES or any(
-                unquote(child).lower().startswith(directory) for child in directories
-            ):
+            if number >= _MAX_DIRECTORIES or any(unquote(child).lower().startswith(directory) for child in directories):
                 return True
     return False
 

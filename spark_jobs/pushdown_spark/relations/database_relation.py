@@ -99,9 +99,17 @@ class DatabaseRelation(RelationWithoutFiles):
         # Without columns, the batches of a statement would have no rows.
         columns = request.columns or tuple(self.schema.fieldNames()[:1])
         is_exact = request.predicate is None or (bool(predicate.conjuncts) and predicate.is_exact)
-        reports = predicate.reports or _unsupported_conjuncts(request)
-        spec, address, transport = self._remote.spec, self._address, self._transport
-        plan = RemoteScanPlan(self._table, columns, predicate, reports, is_exact, spec, address, notes, transport)
+        plan = RemoteScanPlan(
+            table=self._table,
+            columns=columns,
+            predicate=predicate,
+            conjuncts=predicate.reports or _unsupported_conjuncts(request),
+            is_exact=is_exact,
+            spec=self._remote.spec,
+            address=self._address,
+            notes=notes,
+            transport=self._transport,
+        )
         return RemoteScan(self._spark, plan)
 
     def full_pushdown(

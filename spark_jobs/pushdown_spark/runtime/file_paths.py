@@ -26,12 +26,12 @@ _STORE_NAMES = {
 """Schemes that lead to the same files as another one."""
 
 
-def one_spelling(path: str) -> str:
+def canonical_path(path: str) -> str:
     """Return a qualified path with one name for each store, and without links of the local disk.
 
-    >>> one_spelling("s3://lake/raw/"), one_spelling("wasb://lake@store.blob.core.windows.net/raw")
+    >>> canonical_path("s3://lake/raw/"), canonical_path("wasb://lake@store.blob.core.windows.net/raw")
     ('s3a://lake/raw', 'abfss://lake@store.dfs.core.windows.net/raw')
-    >>> one_spelling("file:///"), one_spelling("hdfs://node:8020/")
+    >>> canonical_path("file:///"), canonical_path("hdfs://node:8020/")
     ('file:', 'hdfs://node')
     """
     local = local_path(path)

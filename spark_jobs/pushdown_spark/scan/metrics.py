@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     # Workers import this module too, and importing the contract takes a quarter of a second.
     from pushdown_spark.contract import FileReport
 
-MOST_FILES = 50
+MAX_FILES = 50
 """Maximum number of files that a source report lists."""
 WHOLE_SCAN = 0
 """The number of the batch with all tasks. The batches of an incremental scan have higher numbers."""
@@ -50,5 +50,5 @@ def by_file(tasks: Iterable[Mapping[str, Count]]) -> dict[str, list[Count]]:
 
 
 def most_read_files(files: Iterable[FileReport]) -> tuple[FileReport, ...]:
-    """Return the files with the most bytes read, at most `MOST_FILES`, because a result must stay small."""
-    return tuple(sorted(files, key=lambda file: (-file.bytes_read, file.path))[:MOST_FILES])
+    """Return the files with the most bytes read, at most `MAX_FILES`, because a result must stay small."""
+    return tuple(sorted(files, key=lambda file: (-file.bytes_read, file.path))[:MAX_FILES])

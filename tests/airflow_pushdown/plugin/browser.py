@@ -20,7 +20,7 @@ AXE = Path(__file__).resolve().parents[3] / ".cache" / "axe" / "node_modules" / 
 """The accessibility rules, which `make` installs if there is npm."""
 
 
-_MOST_STOPS = 300
+_MAX_STOPS = 300
 _FOCUSED_LINK = """() => {
     const tab = document.querySelector("iframe[title^=Pushdown]");
     const outer = document.activeElement;
@@ -140,7 +140,7 @@ def follow_by_keyboard(page: Page, text: str) -> None:
 
     In Airflow's UI, links of the plugin are those within its tab.
     """
-    for _ in range(_MOST_STOPS):
+    for _ in range(_MAX_STOPS):
         page.keyboard.press("Tab")
         if page.evaluate(_FOCUSED_LINK) == text:
             page.keyboard.press("Enter")

@@ -467,7 +467,7 @@ def test_a_user_sees_a_dag_with_both_permissions_for_it(
 
 
 def test_each_dag_has_its_own_limit_of_reports(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dag_data, "MOST_REPORTS", 3)
+    monkeypatch.setattr(dag_data, "MAX_REPORTS", 3)
     with create_session() as session:
         reports, gallery = (dag_reports(session, dag_id, datetime.now(UTC)) for dag_id in ("reports", "gallery"))
     assert (len(gallery.runs[0].reports), gallery.is_cut) == (len(GALLERY), False)

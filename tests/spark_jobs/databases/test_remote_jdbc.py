@@ -216,7 +216,17 @@ class TestOverJdbc:
         choice = choose_transport(spark, client, replace(address, password="hush-2"), spec, table)
         client.close()
         everything = PushedPredicate(table.dialect, ())
-        scan = RemoteScan(spark, RemoteScanPlan(table, ("k",), everything, (), True, spec, address, transport=choice))
+        plan = RemoteScanPlan(
+            table=table,
+            columns=("k",),
+            predicate=everything,
+            conjuncts=(),
+            is_exact=True,
+            spec=spec,
+            address=address,
+            transport=choice,
+        )
+        scan = RemoteScan(spark, plan)
         if transport is Transport.JDBC:
             with pytest.raises(RemoteFailedError, match="cannot open it") as caught:
                 scan.frame()

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import FileReport
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
-from pushdown_spark.scan.metrics import MOST_FILES, by_file, most_read_files
+from pushdown_spark.scan.metrics import MAX_FILES, by_file, most_read_files
 from pushdown_spark.session import PushdownSession
 
 _SPARK_S = {"avro": FILE_FORMAT}
@@ -46,5 +46,5 @@ def test_counts_of_splits_are_summed_by_file() -> None:
 def test_the_report_lists_the_files_with_the_most_bytes_read() -> None:
     files = [FileReport(path=f"{number:03}", bytes_read=number // 2, rows_decoded=1) for number in range(200)]
     listed = most_read_files(files)
-    assert len(listed) == MOST_FILES
+    assert len(listed) == MAX_FILES
     assert [file.path for file in listed[:3]] == ["198", "199", "196"]
