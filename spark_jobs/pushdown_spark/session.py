@@ -239,6 +239,7 @@ def _whole_predicate(spark: SparkSession, query: QuerySpec) -> str | None:
 
 def _plan(spark: SparkSession, relation: Relation, query: QuerySpec) -> PushdownResult:
     """Resolve the columns, choose a reader, and select its rows."""
+    relation = relation.wide_enough_for(query.columns)
     projection = relation.projection(query.columns)
 
     def select(frame: DataFrame) -> DataFrame:

@@ -74,6 +74,10 @@ class Relation(ABC):
     def projection(self, columns: Sequence[str] | None) -> Projection:
         """Resolve the columns of a query, all with None. Raises UnknownColumnError and KindMismatchError."""
 
+    def wide_enough_for(self, columns: Sequence[str] | None) -> Relation:
+        """Return a relation that has all fields which `columns` needs, for lines whose fields have no names."""
+        return self
+
     @abstractmethod
     def request(self, projection: Projection, where: str | None) -> ScanRequest:
         """Return the scan request for a projection and a predicate."""

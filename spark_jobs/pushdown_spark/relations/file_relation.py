@@ -174,8 +174,6 @@ class FileRelation(Relation):
     def projection(self, columns: Sequence[str] | None) -> Projection:
         """Resolve the columns of a query, all with None. Raises UnknownColumnError and KindMismatchError."""
         source = self.source
-        if has_unnamed_fields(source) and columns is not None:
-            self._widen(columns)
         resolve_to_depth = partial(
             resolve,
             columns,
@@ -190,17 +188,22 @@ class FileRelation(Relation):
             return projection
         return resolve_to_depth(max_depth(map(decode_uri, self.uris), self.roots))
 
-    def _widen(self, columns: Sequence[str]) -> None:
-        """Load lines with as many fields as `columns` needs; Spark takes the number from the first line."""
+    def wide_enough_for(self, columns: Sequence[str] | None) -> FileRelation:
+        """Return a relation with all fields that `columns` needs. Spark takes their number from the first line."""
+        if columns is None or not has_unnamed_fields(self.source):
+            return self
         paths = [path for path in parse_paths(columns) if not path.is_wildcard and path.head.lower() == FIELDS_COLUMN]
         data = self.data_schema
         if not paths or any(not isinstance(field.dataType, StringType) for field in data.fields):
-            return
+            return self
         width = required_field_count(self._spark, self.source, self.uris, paths)
-        if width > len(data):
-            self._schema_to_load = StructType([StructField(f"_c{position}", StringType()) for position in range(width)])
-            self.table_schema = TableSchema(self.table_schema.rules, notes=self.table_schema.notes)
-            self._listing = Listing(self.load())
+        if width <= len(data):
+            return self
+        wide = FileRelation(self._spark, self.source)
+        wide._schema_to_load = StructType([StructField(f"_c{position}", StringType()) for position in range(width)])
+        wide.table_schema = TableSchema(self.table_schema.rules, notes=self.table_schema.notes)
+        wide._listing = Listing(wide.load())
+        return wide
 
     def _origin(self, column: str) -> str:
         """Return where a column's type comes from, for error messages."""

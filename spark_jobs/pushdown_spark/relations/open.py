@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pushdown_spark.contract import FORMATS_WITHOUT_FILES, SourceFormat
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, Source
-from pushdown_spark.relations.file_relation import FileRelation, has_unnamed_fields
+from pushdown_spark.relations.file_relation import FileRelation
 from pushdown_spark.relations.listing import decode_uri
 from pushdown_spark.relations.tables import open_table
 from pushdown_spark.runtime.file_paths import local_path
@@ -88,7 +88,7 @@ class RelationCache:
 
     def _version(self, source: AnySource) -> _Version | None:
         """Return the state of the files that a relation depends on, None if it is unknown."""
-        if not isinstance(source, Source) or source.format not in _CACHED_FORMATS or has_unnamed_fields(source):
+        if not isinstance(source, Source) or source.format not in _CACHED_FORMATS:
             return None
         files = _file_versions(source.paths)
         if files is None:

@@ -84,3 +84,13 @@ def test_dropmalformed_keeps_the_width_of_the_first_line(
 ) -> None:
     (tmp_path / "a.csv").write_text(LINES)
     assert {len(row) for row in _read(spark, tmp_path, ["columns"], "spark", mode=mode)} == {width}
+
+
+def test_wide_and_narrow_queries_of_a_session_do_not_change_each_other(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1\n2,b\n")
+    session = PushdownSession(spark)
+    session.add_source("data", path=str(tmp_path), format="csv", reader="spark")
+    for _ in range(2):
+        assert session.scan("data").df.columns == ["_c0"]
+        wide = session.scan("data", columns=["columns[1] AS second"]).run(lambda frame: frame.toArrow())
+        assert wide["second"].to_pylist() == [None, "b"]
