@@ -29,8 +29,7 @@ from pushdown_spark.relations.malformed_lines import CORRUPT_OPTION, MalformedLi
 from pushdown_spark.relations.partition_directories import with_directories
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.tables import SparkRelation
-from pushdown_spark.runtime.fallback import recoverable_error
-from pushdown_spark.runtime.worker import unexpected_errors_as_unsafe_input
+from pushdown_spark.runtime.fallback import Refusal, plan_or_refuse
 from pushdown_spark.scan.base import ProjectedScan, Scan
 from pushdown_spark.scan.union import GroupScan, UnionScan, file_groups
 
@@ -160,21 +159,13 @@ def _plan_format(spark: SparkSession, request: ScanRequest, notes: tuple[str, ..
     describe a mistake of the user, or a missing file, are raised.
     """
     native = partial(NativeScan, request, notes=notes)
-    problem: PushdownError | None = None
-    try:
-        with unexpected_errors_as_unsafe_input(UnsupportedError):
-            return PlannedScan(_plan_pushdown(spark, request, notes), native)
-    except UnsupportedError as exc:
-        unsupported = exc
-    except PushdownError as exc:
-        problem = recoverable_error(exc)
-        if problem is None:
-            raise
-        unsupported = UnsupportedError(f"the pushdown reader failed while it planned the scan: {problem}")
-    native = partial(NativeScan, request, notes=notes, predicted=unsupported.predicted)
+    outcome = plan_or_refuse(lambda: _plan_pushdown(spark, request, notes))
+    if not isinstance(outcome, Refusal):
+        return PlannedScan(outcome, native)
+    native = partial(NativeScan, request, notes=notes, predicted=outcome.reason.predicted)
     if request.source.format is SourceFormat.ORC:
-        native = _native_orc(request, unsupported, notes, load)
-    return PlannedScan(native(str(unsupported)), native, problem=problem)
+        native = _native_orc(request, outcome.reason, notes, load)
+    return PlannedScan(native(str(outcome.reason)), native, problem=outcome.problem)
 
 
 def _plan_pushdown(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> Scan:

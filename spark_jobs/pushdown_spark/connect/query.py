@@ -25,8 +25,7 @@ from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.result import PushdownResult, plan_lines
 from pushdown_spark.runtime.error_classification import typed_error
-from pushdown_spark.runtime.fallback import recoverable_error
-from pushdown_spark.runtime.worker import unexpected_errors_as_unsafe_input
+from pushdown_spark.runtime.fallback import Refusal, plan_or_refuse
 from pushdown_spark.scan.base import Scan
 
 T = TypeVar("T")
@@ -157,17 +156,10 @@ def _plan_scan(spark: SparkSession, source: Source, query: QuerySpec) -> Connect
         return result(ServerScan(request, reason, projection.notes), problem=problem)
 
     _analyze(plan_by_server("check").df, "where")
-    try:
-        with unexpected_errors_as_unsafe_input(UnsupportedError):
-            scan = _plan_pushdown(spark, request, projection.notes)
-    except UnsupportedError as unsupported:
-        return plan_by_server(str(unsupported))
-    except PushdownError as exc:
-        problem = recoverable_error(exc)
-        if problem is None:
-            raise
-        return plan_by_server(f"the pushdown reader failed while it planned the scan: {problem}", problem)
-    return result(scan, plan_by_server)
+    outcome = plan_or_refuse(lambda: _plan_pushdown(spark, request, projection.notes))
+    if isinstance(outcome, Refusal):
+        return plan_by_server(str(outcome.reason), outcome.problem)
+    return result(outcome, plan_by_server)
 
 
 def _plan_pushdown(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> Scan:

@@ -6,11 +6,16 @@ Spark's reader fails as well. It is raised instead of Spark's error, because it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
 
-from pushdown_spark.errors import AccessDeniedError, ErrorCode, PushdownError
+from pushdown_spark.errors import AccessDeniedError, ErrorCode, PushdownError, UnsupportedError
 from pushdown_spark.runtime.error_classification import classify, pushdown_error
+from pushdown_spark.runtime.worker import unexpected_errors_as_unsafe_input
+
+T = TypeVar("T")
 
 _ABOUT_FILES = frozenset({ErrorCode.UNREADABLE_FILE, ErrorCode.SCHEMA_CONFLICT, ErrorCode.BAD_SCHEMA})
 """Codes of errors about the content of a file."""
@@ -23,6 +28,31 @@ def recoverable_error(exc: BaseException) -> PushdownError | None:
         return None
     is_recoverable = isinstance(problem, AccessDeniedError) or problem.code in _ABOUT_FILES | {ErrorCode.UNSAFE_INPUT}
     return problem if is_recoverable else None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why Spark's reader scans a source, and the error of the pushdown reader if there was one."""
+
+    reason: UnsupportedError
+    problem: PushdownError | None = None
+
+
+def plan_or_refuse(plan: Callable[[], T]) -> T | Refusal:
+    """Plan a scan by the pushdown reader. If it fails with any error, Spark's reader is used.
+
+    Raises errors that describe a mistake of the user, or a missing file.
+    """
+    try:
+        with unexpected_errors_as_unsafe_input(UnsupportedError):
+            return plan()
+    except UnsupportedError as unsupported:
+        return Refusal(unsupported)
+    except PushdownError as exc:
+        problem = recoverable_error(exc)
+        if problem is None:
+            raise
+        return Refusal(UnsupportedError(f"the pushdown reader failed while it planned the scan: {problem}"), problem)
 
 
 @contextmanager
