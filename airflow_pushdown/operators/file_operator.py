@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.operators.base import JobRequest, PushdownBaseOperator
-from airflow_pushdown.operators.values import entries, naming_parameters, row_query, sequence_as_list, switch
+from airflow_pushdown.operators.values import entries, naming_parameters, query_of_rows, sequence_as_list, switch
 from airflow_pushdown.spark_settings import effective_value
 from pushdown_spark.contract import ONLY_SOURCE, OrcOptions, SourceFormat, SourceSpec, TableSourceSpec
 
@@ -105,7 +105,7 @@ class PushdownFilesOperator(PushdownBaseOperator):
 
     def job_request(self) -> JobRequest:
         """Return one file source, and columns, predicate and limit over it."""
-        query = row_query(self.columns, self.where, self._interval, self.limit)
+        query = query_of_rows(self.columns, self.where, self._interval, self.limit)
         with naming_parameters({}):
             source = self._source()
         if not isinstance(source, SourceSpec) or source.format is SourceFormat.ORC:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from airflow_pushdown.hooks.credentials import airflow_connection
 from airflow_pushdown.hooks.database_connections import database_connection
 from airflow_pushdown.operators.base import JobRequest, PushdownBaseOperator, all_renderers, all_template_fields
-from airflow_pushdown.operators.values import naming_parameters, row_query, switch
+from airflow_pushdown.operators.values import naming_parameters, query_of_rows, switch
 from airflow_pushdown.parameters import DEFAULT_FETCH_SIZE, REMOTE
 from pushdown_spark.contract import ONLY_SOURCE, RemoteSourceSpec, SecretValues
 
@@ -106,7 +106,7 @@ class RemoteScanOperator(PushdownBaseOperator):
 
     def job_request(self) -> JobRequest:
         """Return one database source, and columns, predicate and limit over it."""
-        query = row_query(self.columns, self.where, self._interval, self.limit)
+        query = query_of_rows(self.columns, self.where, self._interval, self.limit)
         with naming_parameters({}):
             source = RemoteSourceSpec.model_validate(
                 {

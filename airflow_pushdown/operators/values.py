@@ -33,7 +33,7 @@ def switch(name: str, value: object) -> bool | None:
         return TypeAdapter(bool | None).validate_python(value)
 
 
-def row_query(columns: object, where: object, interval: IntervalSpec | None, limit: object) -> QuerySpec:
+def query_of_rows(columns: object, where: object, interval: IntervalSpec | None, limit: object) -> QuerySpec:
     """Return the query for columns and rows of the only source."""
     with naming_parameters({}):
         return QuerySpec.model_validate(

@@ -15,7 +15,7 @@ from schema_change import NO_CHANGE
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
 from pushdown_spark.formats.orc.metrics import OrcMetrics, OrcOutcome
-from pushdown_spark.formats.orc.planner import arrow_schema
+from pushdown_spark.formats.orc.planner import orc_arrow_schema
 
 PARTIAL_READS = (None, 0, 1, 2)
 
@@ -44,7 +44,7 @@ class OrcComparison(ReaderComparison[OrcMetrics]):
     ) -> OrcQuery:
         partial, seek = rng.choice(PARTIAL_READS), rng.choice((0, 100, 16_384))
         positions = tuple(schema.fieldNames().index(field.name) for field in fields)
-        return OrcQuery(arrow_schema(fields), positions, kept, partial, seek, case_sensitive=False)
+        return OrcQuery(orc_arrow_schema(fields), positions, kept, partial, seek, case_sensitive=False)
 
     def session_options(self, rng: random.Random, case: ColumnarCase, reader: str) -> dict[str, Any]:
         options = {

@@ -30,7 +30,7 @@ from tally import Tally
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.orc.file_reader import OrcQuery
-from pushdown_spark.formats.orc.planner import arrow_schema
+from pushdown_spark.formats.orc.planner import orc_arrow_schema
 
 CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
 ROWS = 400
@@ -56,7 +56,7 @@ SCHEMA = t.StructType(
 
 
 def queries() -> dict[str, OrcQuery]:
-    schema, places = arrow_schema(SCHEMA.fields), tuple(range(len(SCHEMA)))
+    schema, places = orc_arrow_schema(SCHEMA.fields), tuple(range(len(SCHEMA)))
     filters: tuple[tuple[str, ArrowFilter | None, int | None], ...] = (
         ("all", None, None),
         ("filter", FILTER, None),

@@ -32,7 +32,7 @@ from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.orc.file_reader import OrcQuery
 from pushdown_spark.formats.orc.metrics import OrcMetrics, OrcOutcome
-from pushdown_spark.formats.orc.planner import arrow_schema, jvm_zone
+from pushdown_spark.formats.orc.planner import jvm_zone, orc_arrow_schema
 from pushdown_spark.formats.scan_task import sum_metrics
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.session import PushdownSession
@@ -174,7 +174,7 @@ def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -
         if bound.artifact is None:
             continue
         compiled = ArrowFilter(bound.artifact)
-        query = OrcQuery(arrow_schema(schema.fields), tuple(range(5)), compiled, None, 0, False, jvm_zone(spark))
+        query = OrcQuery(orc_arrow_schema(schema.fields), tuple(range(5)), compiled, None, 0, False, jvm_zone(spark))
         found = rows_of(query, directory, 1 << 27, counts)
         expected = [row for row, kept in zip(values, whole[text].to_pylist(), strict=True) if kept]
         compare(found, expected, f"{name}: {text}", exact=bound.is_exact)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from pushdown_spark.connect.relation import ConnectRelation
-from pushdown_spark.connect.text_scan import plan_text
+from pushdown_spark.connect.text_scan import plan_connect_text
 from pushdown_spark.contract import IntervalSpec, OutputChecks, QuerySpec, SourceFormat, SourceReport
 from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
 from pushdown_spark.expressions.names import name_key
@@ -167,7 +167,7 @@ def _plan_pushdown(spark: SparkSession, request: ScanRequest, notes: tuple[str, 
     request.check_allowed()
     if request.source.format not in _TEXT or request.source.table is not None:
         raise UnsupportedError(_NO_GATEWAY)
-    return plan_text(spark, request, notes)
+    return plan_connect_text(spark, request, notes)
 
 
 def _interval_condition(relation: ConnectRelation, interval: IntervalSpec) -> str:

@@ -73,7 +73,7 @@ class ConnectTextScan(JvmTextScan):
         return self._plan.report(self._request, self._notes, "jvm")
 
 
-def plan_text(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> ConnectTextScan:
+def plan_connect_text(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> ConnectTextScan:
     """Return a scan that searches lines before Spark parses them.
 
     Raises UnsupportedError if the search is unsound or not asked for.

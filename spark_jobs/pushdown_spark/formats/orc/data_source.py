@@ -13,7 +13,7 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.columnar_source import ColumnarSource, drop_counts
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
 from pushdown_spark.formats.orc.file_schema import read_schema
-from pushdown_spark.formats.orc.planner import arrow_schema, has_times
+from pushdown_spark.formats.orc.planner import has_times, orc_arrow_schema
 from pushdown_spark.formats.orc.time_zones import UTC_ZONES
 from pushdown_spark.relations.packing import Task
 
@@ -55,7 +55,7 @@ class PushdownOrcSource(ColumnarSource):
         """Return a function that reads the columns of a schema."""
         orc = self._orc_options()
         query = OrcQuery(
-            arrow_schema(schema.fields),
+            orc_arrow_schema(schema.fields),
             tuple(range(len(schema.fields))),
             combined,
             orc.partial_reads,

@@ -140,7 +140,7 @@ def has_times(data_type: t.DataType) -> bool:
     return first_type(data_type, lambda part: isinstance(part, t.TimestampType)) is not None
 
 
-def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
+def orc_arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
     """Return the Arrow schema that Spark expects for some columns, with a mark for char(n), whose values are padded."""
     return pa.schema(
         [
@@ -154,7 +154,7 @@ def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilt
     fields = request.read_schema.fields
     positions = {name: position for position, name in enumerate(request.schema.fieldNames())}
     return OrcQuery(
-        arrow_schema(fields),
+        orc_arrow_schema(fields),
         tuple(positions[field.name] for field in fields),
         combined_filter,
         request.source.orc.partial_reads,
