@@ -38,10 +38,14 @@ class PushdownResult(ABC):
 
     rows: int | None = None
     """Rows of the result after run(), None before."""
-    _can_fall_back: bool
-    """Whether Spark's readers can replace the pushdown readers."""
-    _problem: PushdownError | None
-    """The error that ruled out the pushdown reader, during planning or in the first run."""
+
+    def __init__(self, *, can_fall_back: bool, problem: PushdownError | None) -> None:
+        """`can_fall_back` is whether Spark's readers can replace the pushdown readers.
+
+        `problem` is the error that ruled out the pushdown reader during planning.
+        """
+        self._can_fall_back = can_fall_back
+        self._problem = problem
 
     @property
     @abstractmethod
@@ -114,16 +118,14 @@ class ScanResult(PushdownResult):
     ) -> None:
         """`fallback` makes Spark's own scan, given a reason, if the scan fails during a run.
 
-        With `takes_scan_count`, the rows that the scan counts are the rows of the result. `problem` is the error that
-        ruled out the pushdown reader during planning.
+        With `takes_scan_count`, the rows that the scan counts are the rows of the result.
         """
-        self._problem = problem
+        super().__init__(can_fall_back=fallback is not None, problem=problem)
         self._takes_scan_count = takes_scan_count
         self._spark = spark
         self._name = name
         self._scan = scan
         self._fallback = fallback
-        self._can_fall_back = fallback is not None
         self._limit = limit
         self._report_after_run: Callable[[], SourceReport] | None = None
 

@@ -79,8 +79,7 @@ class ConnectResult(PushdownResult):
         self._reports = reports
         self._frame = frame
         self._fallback = fallback
-        self._can_fall_back = fallback is not None
-        self._problem = problem
+        super().__init__(can_fall_back=fallback is not None, problem=problem)
 
     @property
     def df(self) -> DataFrame:

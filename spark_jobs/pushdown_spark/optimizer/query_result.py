@@ -54,8 +54,10 @@ class QueryResult(PushdownResult):
         self._scans = tuple(scans)
         self._joins = tuple(joins)
         self._reports_after_run: Callable[[], dict[str, SourceReport]] | None = None
-        self._can_fall_back = any(scan.planned.has_fallback for scan in scans)
-        self._problem = next((scan.planned.problem for scan in scans if scan.planned.problem is not None), None)
+        super().__init__(
+            can_fall_back=any(scan.planned.has_fallback for scan in scans),
+            problem=next((scan.planned.problem for scan in scans if scan.planned.problem is not None), None),
+        )
 
     @property
     def df(self) -> DataFrame:
