@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_pushdown.version_compat import AirflowFailException
@@ -40,6 +42,9 @@ class RetryablePushdownError(PushdownTaskError):
 
 class ConfigError(FinalPushdownError):
     """A parameter, a connection or a setting is wrong; the message names it."""
+
+    problems: Sequence[str] = ()
+    """The problems that the message joins, if it is about several parameters."""
 
 
 class ColumnError(FinalPushdownError):

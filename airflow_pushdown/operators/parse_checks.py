@@ -92,9 +92,9 @@ def _error(operator: JobOperator, values: Mapping[str, object]) -> ConfigError |
     return None
 
 
-def _problems(error: ConfigError) -> list[str]:
+def _problems(error: ConfigError) -> Sequence[str]:
     """Return the problems of an error, which may be about several parameters."""
-    return error.job_error.message.split("; ")
+    return error.problems or [error.job_error.message]
 
 
 def _parameter(problem: str) -> str:

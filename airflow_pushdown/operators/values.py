@@ -71,7 +71,9 @@ def naming_parameters(names: Mapping[str, str]) -> Iterator[None]:
             name = f"{parameter.lstrip('.')}: " if parameter.strip(".") else ""
             lines.append(f"{name}{message}{input_note(details['input'])}")
         # `from None`: a chained pydantic error would add model names and documentation URLs to the log.
-        raise config_error("; ".join(lines)) from None
+        problem = config_error("; ".join(lines))
+        problem.problems = lines
+        raise problem from None
 
 
 def input_note(value: object) -> str:

@@ -14,6 +14,8 @@ from airflow_pushdown.operators import (
     PushdownScanOperator,
     RemoteScanOperator,
 )
+from airflow_pushdown.operators.values import naming_parameters
+from pushdown_spark.contract import JobSpec
 
 FILES = {"path": "/data/{{ ds }}", "format": "json"}
 TABLE = {"source_conn_id": "shop"}
@@ -105,3 +107,16 @@ def test_subclasses_with_their_own_parameters_are_not_checked_too_early() -> Non
             return {**super().file_fields(), "path": (self.day,)}
 
     assert Scan(task_id="scan", day="/1", **FILES).build_spec("k").sources["source"].path == ("/1",)
+
+
+def test_the_problems_of_an_error_are_not_taken_apart() -> None:
+    with pytest.raises(ConfigError) as caught, naming_parameters({}):
+        JobSpec.model_validate({"run_key": "k", "sources": {}, "query": {"limit": -1}, "conf": 5})
+    assert len(caught.value.problems) == 3
+    assert str(caught.value) == "; ".join(caught.value.problems)
+    with pytest.raises(ConfigError) as caught, naming_parameters({}):
+        JobSpec.model_validate(
+            {"run_key": "k", "sources": {"a b": {"path": ["/in"], "format": "json"}}, "scans": {"a b": {}}}
+        )
+    (problem,) = caught.value.problems
+    assert problem.startswith("scans: 'a b' cannot be the name of a scan; use letters")
