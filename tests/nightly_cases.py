@@ -12,7 +12,7 @@ import pytest
 SHARE = 3
 """A slow test with more cases than this runs a third of them by default. `make nightly` runs the others."""
 STARTING = frozenset(
-    {"spark", "spark_python", "local_spark", "drivers", "database", "register_dag", "store"}
+    {"spark", "spark_python", "local_spark", "drivers", "database", "server", "register_dag", "store"}
     | {f"{product}_server" for product in ("postgresql", "mariadb", "mysql")}
 )
 """Fixtures that start a program. `make check` leaves out the tests that use them."""

@@ -44,5 +44,5 @@ def test_a_line_has_no_line_ends() -> None:
         ("KEYBOARD", False),
     ],
 )
-def test_names_that_suggest_a_credential(name: str, is_secret: bool) -> None:
+def test_only_names_that_suggest_a_credential_are_secret(name: str, is_secret: bool) -> None:
     assert (SECRET_NAME.search(name) is not None) is is_secret
