@@ -226,12 +226,13 @@ class Data:
         options = {"header": "true"} if name == "csv" else {}
         return Bench(self._spark, Table(f"{home}/{name}", name, schema, options, ()))
 
-    def queries(self, name: str) -> dict[Query, int]:
-        """Return the queries of a format with their numbers of rows. The JVM has compiled their code afterward."""
+    def queries(self, name: str, only: Sequence[str]) -> dict[Query, int]:
+        """Return queries of a format with their numbers of rows. The JVM has compiled their code afterward."""
         bench, few = self.bench(name, self.home.absolute()), self.bench(name, self._few.absolute())
         rows = bench.table.load(self._spark).where("l_orderkey = 100 AND l_linenumber = 1")
         comment = rows.select("l_comment").collect()[0][0]
-        found = queries(name, int(_PARTS * self.scales[name]), comment)
+        drawn = queries(name, int(_PARTS * self.scales[name]), comment)
+        found = [query for query in drawn if is_chosen(query.name, only)]
         for query in found:
             small = few.engines(query, forced=True)
             repeat(small, small, _SETTLE)
@@ -249,16 +250,15 @@ def run(arguments: Namespace, found: Mapping[str, Server]) -> None:
         "Above 1, the pushdown reader takes less than Spark's."
     )
     table = ResultTable(arguments.results / "stores.md", "Scans of object stores and HDFS", about, _TITLES)
-    found_rows = {name: data.queries(name) for name in arguments.formats}
+    chosen = {name: data.queries(name, arguments.only) for name in arguments.formats}
     cells = []
     for store, server in found.items():
         with upload(spark, server, data.home.absolute()) as home:
             for name in arguments.formats:
-                for query, rows in found_rows[name].items():
-                    if is_chosen(query.name, arguments.only):
-                        cell = measure_query(store, data.bench(name, home), query, rows, arguments.rounds)
-                        table.add(cell.name, cell.values, cell.measured)
-                        cells.append(cell)
+                for query, rows in chosen[name].items():
+                    cell = measure_query(store, data.bench(name, home), query, rows, arguments.rounds)
+                    table.add(cell.name, cell.values, cell.measured)
+                    cells.append(cell)
     table.add_lines(summary(cells))
     spark.stop()
 
