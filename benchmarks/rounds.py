@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -59,9 +60,14 @@ def repeat(engines: Mapping[str, Callable[[], int]], names: Iterable[str], times
 
 
 def ratio(measured: Mapping[str, Measured], other: str, ours: str, kind: str) -> float:
-    """Return the median over rounds of another engine's value relative to ours. Above 1, ours is less."""
+    """Return the median over rounds of another engine's value relative to ours. Above 1, ours is less.
+
+    A round in which a process of either engine ended has no CPU time, because that of the process is lost. Without
+    other rounds, the ratio is not a number.
+    """
     pairs = zip(getattr(measured[other], kind), getattr(measured[ours], kind), strict=True)
-    return statistics.median(theirs / max(mine, 1e-3) for theirs, mine in pairs)
+    ratios = [theirs / max(mine, 1e-3) for theirs, mine in pairs if theirs >= 0 and mine >= 0]
+    return statistics.median(ratios) if ratios else math.nan
 
 
 def seconds(measured: Mapping[str, Measured], engine: str, kind: str = "cpu") -> str:

@@ -35,7 +35,7 @@ TEXT = (
     "pushdown_spark.formats.text.planner.check_settings",
     "pushdown_spark.formats.text.patterns.facts_of",
     "pushdown_spark.formats.text.planner.Searcher",
-    "pushdown_spark.formats.text.planner.sample_lines",
+    "pushdown_spark.formats.text.planner.LineSampler",
     "pushdown_spark.formats.worker_scan.WorkerScan.__init__",
     "pushdown_spark.formats.worker_scan.with_constants",
 )

@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.contract.report_text import human_bytes
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.formats.text.line_filter import LineSyntax
-from pushdown_spark.formats.text.line_sample import LineMarks, LineSample, sample_lines
+from pushdown_spark.formats.text.line_sample import LineSample, LineSampler
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.listing import Compression, InputFile
 from pushdown_spark.runtime.worker_startup import startup_cost
@@ -108,9 +107,7 @@ _MAX_COST_RATIO = 0.9
 """Maximum estimated cost of the pushdown reader, relative to Spark's reader."""
 
 
-def check_size(
-    spark: SparkSession, source: Source, files: Sequence[InputFile], syntax: LineSyntax, marks: LineMarks
-) -> None:
+def check_size(spark: SparkSession, source: Source, files: Sequence[InputFile], sampler: LineSampler) -> None:
     """Raise UnsupportedError if no reader but Spark's pays for any predicate.
 
     This uses the sizes of the files and one block of them. Compressed files may have any size after decompression.
@@ -118,7 +115,7 @@ def check_size(
     stored = sum(file.size for file in files)
     if any(file.compression is not Compression.NONE for file in files):
         return
-    sampled = sample_lines(files, syntax, marks, blocks=1)
+    sampled = sampler.sample(blocks=1)
     costs = TextCosts(spark, source, stored, sampled, needed=sampled.values)
     cheapest = min(costs.workers(0.0, hits=0.0), costs.jvm(0.0, searches=1))
     costs.check(cheapest, "even if no line matches")

@@ -66,26 +66,35 @@ class LineSearches:
     keys: Sequence[str] = ()
 
 
-def sample_lines(
-    files: Sequence[InputFile],
-    syntax: LineSyntax,
-    marks: LineMarks,
-    searches: LineSearches = LineSearches(),
-    *,
-    blocks: int = _MAX_BLOCKS,
-) -> LineSample:
-    """Read a sample of the files at `blocks` positions.
+class LineSampler:
+    """Samples of the lines of files. Each block is read once, however many samples need it."""
 
-    Raises PushdownError if a block shows that the files cannot be searched.
-    """
-    counter = _LineCounter(syntax, marks, searches)
-    splits = _sampled_blocks(files, blocks)
-    for some in (splits[:_FIRST_BLOCKS], splits[_FIRST_BLOCKS:]):
-        for block in map_files(partial(_read_block, carriage_returns=syntax.carriage_returns), some):
-            counter.add(block)
-        if counter.matches_most_lines:
-            break
-    return counter.sample()
+    def __init__(self, files: Sequence[InputFile], syntax: LineSyntax, marks: LineMarks) -> None:
+        self._files = files
+        self._syntax = syntax
+        self._marks = marks
+        self._read: dict[Split, _Block] = {}
+
+    def sample(self, searches: LineSearches = LineSearches(), *, blocks: int = _MAX_BLOCKS) -> LineSample:
+        """Count what the searches match at `blocks` positions.
+
+        Raises PushdownError if a block shows that the files cannot be searched.
+        """
+        counter = _LineCounter(self._syntax, self._marks, searches)
+        splits = _sampled_blocks(self._files, blocks)
+        for some in (splits[:_FIRST_BLOCKS], splits[_FIRST_BLOCKS:]):
+            for block in self._blocks(some):
+                counter.add(block)
+            if counter.matches_most_lines:
+                break
+        return counter.sample()
+
+    def _blocks(self, splits: Sequence[Split]) -> list[_Block]:
+        read = partial(_read_block, carriage_returns=self._syntax.carriage_returns)
+        missing = dict.fromkeys(split for split in splits if split not in self._read)
+        for block in map_files(read, list(missing)):
+            self._read[block.split] = block
+        return [self._read[split] for split in splits]
 
 
 @dataclass(frozen=True)

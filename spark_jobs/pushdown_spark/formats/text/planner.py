@@ -25,7 +25,7 @@ from pushdown_spark.formats.text.cost import TextCosts, check_size
 from pushdown_spark.formats.text.line_filter import LineQuery, LineSyntax
 from pushdown_spark.formats.text.line_parser import parsed_schema
 from pushdown_spark.formats.text.line_reader import header_lines
-from pushdown_spark.formats.text.line_sample import LineMarks, LineSample, LineSearches, sample_lines
+from pushdown_spark.formats.text.line_sample import LineMarks, LineSample, LineSampler, LineSearches
 from pushdown_spark.formats.text.patterns import LinePatterns, line_patterns
 from pushdown_spark.formats.text.text_options import (
     TextOptions,
@@ -92,10 +92,11 @@ def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan
     check_request(spark, request)
     inputs = _open_input(spark, request)
     options = request_options(spark, request)
+    sampler = LineSampler(inputs.files, options.lines, _marks(request, options))
     if request.source.reader is ReaderChoice.AUTO and inputs.files:
-        check_size(spark, request.source, inputs.files, options.lines, _marks(request, options))
+        check_size(spark, request.source, inputs.files, sampler)
     patterns = line_patterns(spark, request, fold, options)
-    return _CarrierChoice(spark, request, inputs, patterns, options).plan()
+    return _CarrierChoice(spark, request, inputs, patterns, options, sampler).plan()
 
 
 def check_request(spark: SparkSession, request: ScanRequest) -> None:
@@ -186,8 +187,10 @@ class _CarrierChoice:
         inputs: _Input,
         patterns: LinePatterns,
         options: TextOptions,
+        sampler: LineSampler,
     ) -> None:
         self._request = request
+        self._sampler = sampler
         self._inputs = inputs
         self._patterns = patterns
         self._options = options
@@ -288,8 +291,7 @@ class _CarrierChoice:
     def _sample(self, searchers: Sequence[Searcher], filters: Sequence[StringFilter]) -> LineSample:
         keys = [key for key in self._patterns.early_keys if key is not None]
         searches = LineSearches(searchers, Searcher(self._ambiguous), filters, keys)
-        marks = _marks(self._request, self._options)
-        return sample_lines(self._inputs.files, self._options.lines, marks, searches)
+        return self._sampler.sample(searches)
 
     def _parsed_by_spark(self, spark: SparkSession) -> float:
         """Return the share of the bytes that Spark's reader parses before its own pushdown rejects a line.
