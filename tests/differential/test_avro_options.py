@@ -137,22 +137,30 @@ def _write(path: Path, first: int, day: int, metadata: Mapping[str, str]) -> Non
         fastavro.writer(file, schema, records, codec="deflate", sync_interval=1_000, metadata=dict(metadata))
 
 
-def scan(spark: SparkSession, files: Path, case: OptionsCase, reader: str) -> tuple[DataFrame, PushdownResult]:
-    """Return the rows of Spark's Avro source and a scan with a reader."""
-    options = {key: text.replace("READER", (files / "reader.avsc").as_uri()) for key, text in case.options.items()}
-    path = str(files / case.data)
-    native = spark.read.format(AVRO).options(**options)
-    frame = (native.schema(case.schema) if case.schema else native).load(path)
+def options_of(files: Path, case: OptionsCase) -> dict[str, str]:
+    return {key: text.replace("READER", (files / "reader.avsc").as_uri()) for key, text in case.options.items()}
+
+
+def native(spark: SparkSession, files: Path, case: OptionsCase) -> DataFrame:
+    """Return the rows of Spark's Avro source."""
+    reader = spark.read.format(AVRO).options(**options_of(files, case))
+    return (reader.schema(case.schema) if case.schema else reader).load(str(files / case.data))
+
+
+def scan(spark: SparkSession, files: Path, case: OptionsCase, reader: str) -> PushdownResult:
     session = PushdownSession(spark)
-    session.add_source("t", path=path, format="avro", schema=case.schema, options=options, reader=reader)
-    return frame.where(case.where) if case.where else frame, session.scan("t", where=case.where)
+    source = {"path": str(files / case.data), "schema": case.schema, "options": options_of(files, case)}
+    session.add_source("t", format="avro", reader=reader, **source)
+    return session.scan("t", where=case.where)
 
 
 def compare(spark: SparkSession, files: Path, case: OptionsCase, reader: str) -> SourceReport:
     """Assert that a reader returns the rows of Spark's Avro source. Return its report."""
     with pushdown_off(spark, "avro"):
-        frame, result = scan(spark, files, case, reader)
-        expected, actual = frame.toArrow(), result.run(lambda frame: frame.toArrow())
+        frame = native(spark, files, case)
+        expected = (frame.where(case.where) if case.where else frame).toArrow()
+        result = scan(spark, files, case, reader)
+        actual = result.run(lambda frame: frame.toArrow())
     assert count_rows(actual) == count_rows(expected)
     assert actual.num_rows > 0
     report = result.report()["t"]
@@ -187,6 +195,6 @@ def test_files_that_spark_rejects_with_these_options_fail(
 ) -> None:
     with pushdown_off(spark, "avro"):
         with pytest.raises(SPARK_ERRORS):
-            scan(spark, files, FAILING[name], "spark")[0].toArrow()
+            native(spark, files, FAILING[name]).toArrow()
         with pytest.raises((*SPARK_ERRORS, PushdownError)):
-            scan(spark, files, FAILING[name], reader)[1].run(lambda frame: frame.toArrow())
+            scan(spark, files, FAILING[name], reader).run(lambda frame: frame.toArrow())

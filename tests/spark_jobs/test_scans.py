@@ -72,7 +72,7 @@ class Try:
     @classmethod
     def run(cls, spec: dict[str, Any], directory: Path) -> Try:
         result, log = run(spec, directory)
-        outputs = sorted((directory / "out").iterdir())
+        outputs = [path for path in (directory / "out").iterdir() if not path.name.startswith(".")]
         files = {output.name: sorted(path.name for path in output.iterdir()) for output in outputs}
         return cls(result, log, {output.name: rows(output) for output in outputs}, files)
 
