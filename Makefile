@@ -36,7 +36,7 @@ SPARK_TESTS := $(wildcard tests/spark_jobs tests/differential tests/demo)
 AIRFLOW_TESTS := $(wildcard tests/airflow_pushdown tests/dags tests/e2e)
 
 # Hadoop's S3 file system, with the 18 MB of Amazon's library that it uses instead of the 600 MB that it depends on.
-S3A_TESTS := tests/spark_jobs/relations/test_s3_scan.py tests/spark_jobs/output/test_s3_output.py \
+S3A_TESTS := tests/spark_jobs/relations/stores/test_s3_scan.py tests/spark_jobs/output/files/test_s3_output.py \
 	tests/spark_jobs/runtime/test_s3_exchange.py
 S3A_PACKAGES = $(shell paste -sd, requirements/s3a.txt)
 S3A = --packages $(S3A_PACKAGES) --exclude-packages software.amazon.awssdk:bundle --conf spark.jars.ivy=$(CURDIR)/.cache/ivy
@@ -48,7 +48,7 @@ SERVERS := .cache/servers/.unpacked
 CONNECTORS := .cache/connectors
 CONNECTORS_SPARK := 4.1.4
 CONNECTORS_TESTS := tests/spark_jobs/relations/test_connectors.py tests/spark_jobs/relations/test_one_query.py \
-	tests/spark_jobs/output/connectors
+	tests/spark_jobs/output/catalog/connectors
 CONNECTORS_EXTENSIONS := org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,io.delta.sql.DeltaSparkSessionExtension
 CONNECTORS_CONF = --packages $(shell paste -sd, requirements/connectors.txt) --conf spark.jars.ivy=$(CURDIR)/.cache/ivy \
 	--conf spark.sql.extensions=$(CONNECTORS_EXTENSIONS) \
@@ -79,7 +79,7 @@ SPARK_SLICE := tests/spark_jobs/test_session.py tests/spark_jobs/test_job.py tes
 	tests/spark_jobs/databases/test_remote_tables.py tests/spark_jobs/databases/test_remote_values.py \
 	tests/spark_jobs/databases/test_remote_partitions.py tests/spark_jobs/databases/test_remote_errors.py \
 	tests/spark_jobs/optimizer/test_optimizer.py \
-	tests/spark_jobs/output/test_file_output.py
+	tests/spark_jobs/output/files/test_file_output.py
 AIRFLOW_SLICE := tests/airflow_pushdown/operators tests/airflow_pushdown/plugin/test_report_model.py \
 	tests/dags/test_integrity.py tests/e2e/test_dags_test.py
 

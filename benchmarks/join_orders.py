@@ -26,12 +26,12 @@ from benchmarks.result_files import command_line, is_chosen, table_head, table_l
 from benchmarks.sessions import benchmark_session
 from benchmarks.tpch_joins import QUERIES, TABLES, JoinQuery
 from pushdown_spark.contract import JoinOptions, JoinReport, JoinTree
-from pushdown_spark.optimizer.column_names import ColumnNameResolver
 from pushdown_spark.optimizer.join_order.enumeration import connected_components
-from pushdown_spark.optimizer.logical_plan import JoinChain, JoinKind, column_equality, extract_chain, owner
-from pushdown_spark.optimizer.push_predicates import implied_predicates
-from pushdown_spark.optimizer.select_block import SelectBlock, select_blocks
-from pushdown_spark.optimizer.sql_reader import parse_query
+from pushdown_spark.optimizer.passes.push_predicates import implied_predicates
+from pushdown_spark.optimizer.plans.column_names import ColumnNameResolver
+from pushdown_spark.optimizer.plans.logical_plan import JoinChain, JoinKind, column_equality, extract_chain, owner
+from pushdown_spark.optimizer.plans.select_block import SelectBlock, select_blocks
+from pushdown_spark.optimizer.plans.sql_reader import parse_query
 from pushdown_spark.session import PushdownSession
 
 Names = frozenset[str]

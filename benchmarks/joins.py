@@ -40,8 +40,8 @@ from benchmarks.tpch_joins import QUERIES, TABLES
 from benchmarks.workloads import TPCDS, PermutedQuery, Workload, most_relations, without_limit
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.optimizer.executed_joins import JoinWatch, is_join
-from pushdown_spark.optimizer.sql_dialect import to_sql
-from pushdown_spark.optimizer.sql_reader import named_tables, parse_query
+from pushdown_spark.optimizer.plans.sql_dialect import to_sql
+from pushdown_spark.optimizer.plans.sql_reader import named_tables, parse_query
 from pushdown_spark.session import PushdownSession
 
 _CATALOG_DATABASE = "analyzed"

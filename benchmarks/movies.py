@@ -19,7 +19,7 @@ import duckdb
 from sqlglot import exp
 
 from benchmarks.workloads import Workload
-from pushdown_spark.optimizer.sql_reader import parse_query
+from pushdown_spark.optimizer.plans.sql_reader import parse_query
 
 _REFERENCES = {
     "movie_id": "title",

@@ -28,8 +28,8 @@ from benchmarks.result_files import ResultTable, command_line, is_chosen, table_
 from benchmarks.rounds import Comparison, Engines, Measured, cpu_and_wall, measure, repeat, seconds
 from benchmarks.scans import Query, save, select
 from benchmarks.sessions import jdbc_session
-from pushdown_spark.databases.jdbc import DRIVERS
-from pushdown_spark.databases.remote_table import Dialect
+from pushdown_spark.databases.read.jdbc import DRIVERS
+from pushdown_spark.databases.sql.remote_table import Dialect
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
 

@@ -28,8 +28,8 @@ from benchmarks.rounds import Engines, cpu_and_wall, measure, seconds
 from benchmarks.sessions import jdbc_session
 from pushdown_spark.contract import DatabaseKind, OutputMode, RemoteConnection, TableOutputSpec
 from pushdown_spark.databases.client import address_of
-from pushdown_spark.databases.write_connection import connect_to_write
-from pushdown_spark.output.database_output import open_database_output
+from pushdown_spark.databases.write.write_connection import connect_to_write
+from pushdown_spark.output.database.database_output import open_database_output
 
 _DRIVERS = {
     "postgresql": "org.postgresql.Driver",

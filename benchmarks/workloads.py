@@ -11,8 +11,8 @@ from random import Random
 import duckdb
 from sqlglot import exp
 
-from pushdown_spark.optimizer.sql_dialect import to_sql
-from pushdown_spark.optimizer.sql_reader import parse_query
+from pushdown_spark.optimizer.plans.sql_dialect import to_sql
+from pushdown_spark.optimizer.plans.sql_reader import parse_query
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputSpec, ReaderChoice, SourceFormat
 from pushdown_spark.formats.avro.spark_source import spark_format
-from pushdown_spark.output.writer import open_output
+from pushdown_spark.output.files.writer import open_output
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
 

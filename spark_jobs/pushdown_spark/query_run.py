@@ -29,12 +29,12 @@ from pushdown_spark.contract.progress import Progress
 from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.expressions.session_settings import is_option_on
 from pushdown_spark.output.base import Output
-from pushdown_spark.output.catalog_targets import open_catalog_output
+from pushdown_spark.output.catalog.catalog_targets import open_catalog_output
 from pushdown_spark.output.checks import raise_failures
-from pushdown_spark.output.database_output import open_database_output
+from pushdown_spark.output.database.database_output import open_database_output
+from pushdown_spark.output.files.writer import open_output
 from pushdown_spark.output.source_guard import OTHER_OUTPUT, OTHER_SOURCE, OWN_SOURCE, ReadPath
-from pushdown_spark.output.writer import open_output
-from pushdown_spark.relations.listing import escape_glob
+from pushdown_spark.relations.stores.listing import escape_glob
 from pushdown_spark.relations.tables import table_directories
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.preflight import needs_python, start_check

@@ -12,9 +12,9 @@ from pushdown_spark.expressions.parser import has_same_tokens
 from pushdown_spark.expressions.session_settings import hides_names, is_enabled
 from pushdown_spark.optimizer.catalyst import SessionVariables
 from pushdown_spark.optimizer.optimizer import QueryOptimizer
+from pushdown_spark.optimizer.plans.sql_dialect import to_sql
+from pushdown_spark.optimizer.plans.sql_reader import UnreadableQueryError, as_spec_error, parse_query
 from pushdown_spark.optimizer.private_views import PrivateViews
-from pushdown_spark.optimizer.sql_dialect import to_sql
-from pushdown_spark.optimizer.sql_reader import UnreadableQueryError, as_spec_error, parse_query
 from pushdown_spark.planner import plan_full_pushdown, plan_scan
 from pushdown_spark.projection.required_columns import words_outside_names
 from pushdown_spark.relations.base import Relation

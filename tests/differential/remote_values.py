@@ -14,7 +14,7 @@ from random_predicates import Leaf, quote
 from typed_rows import BYTES, FLOATS, LONG_DECIMALS, LONGS
 from values import DATES, DECIMALS, INTEGERS, text
 
-from pushdown_spark.databases.remote_table import Dialect, RemoteColumn
+from pushdown_spark.databases.sql.remote_table import Dialect, RemoteColumn
 
 ENUM = ("abc", "ABC", "it's", "")
 ODD_WORDS = ("abc ", "ABC", "abc", "a_b", "a%b", "a\\b", "it's", "é", "E", "e", "ss", "ß", "a\nb", "!", "*", "[a]", "")

@@ -39,9 +39,9 @@ from sqlglot import exp
 from tally import Tally
 from typed_rows import ROW, random_predicate
 
-from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
-from pushdown_spark.databases.remote_query import row_query
-from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
+from pushdown_spark.databases.sql.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
+from pushdown_spark.databases.sql.remote_query import row_query
+from pushdown_spark.databases.sql.remote_table import Dialect, RemoteColumn, RemoteTable
 from pushdown_spark.expressions.conjuncts import conjuncts
 from pushdown_spark.expressions.parser import parse_predicate
 

@@ -20,11 +20,11 @@ from s3_server import ROOT as ROOT_KEYS
 from store_servers import AZURE_ACCOUNT, AZURE_KEY, azurite, create_google_bucket, google_server, run_program
 
 from e2e.ports import free_port
-from pushdown_spark.relations.azure_settings import AzureSettings
-from pushdown_spark.relations.google_settings import GoogleSettings
-from pushdown_spark.relations.object_store import StoreSettings
-from pushdown_spark.relations.s3_settings import S3Settings
-from pushdown_spark.relations.storage import Storage
+from pushdown_spark.relations.stores.azure_settings import AzureSettings
+from pushdown_spark.relations.stores.google_settings import GoogleSettings
+from pushdown_spark.relations.stores.object_store import StoreSettings
+from pushdown_spark.relations.stores.s3_settings import S3Settings
+from pushdown_spark.relations.stores.storage import Storage
 from pushdown_spark.runtime.filesystem import HadoopFiles
 
 

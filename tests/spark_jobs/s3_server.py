@@ -19,8 +19,8 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyspark.sql import SparkSession
 
-from pushdown_spark.relations.s3_settings import KeyPair, S3Settings
-from pushdown_spark.relations.storage import Storage
+from pushdown_spark.relations.stores.s3_settings import KeyPair, S3Settings
+from pushdown_spark.relations.stores.storage import Storage
 from pushdown_spark.runtime.jvm_gateway import has_class
 
 HOST = "127.0.0.1"

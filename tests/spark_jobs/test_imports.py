@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -32,12 +33,17 @@ LAYERS = (
 """Packages and modules of pushdown_spark. Relations know their formats, whose scans read files of relations."""
 
 
-def imports_in(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the module and the name of each import in a file, except those for type checkers."""
+def imports_in(path: Path, *, functions: bool = True) -> Iterator[tuple[str, str]]:
+    """Yield the module and the name of each import in a file, except those for type checkers.
+
+    `functions` is whether the imports in functions are included.
+    """
     pending: list[ast.AST] = [ast.parse(path.read_text())]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.FunctionDef) and not functions:
             continue
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
@@ -95,6 +101,17 @@ def test_packages_import_no_private_names_of_others() -> None:
             if package(module) not in (None, own) and name.startswith("_") and not name.startswith("__"):
                 private.append(f"{path.relative_to(ROOT)} imports {name} of {module}")
     assert private == []
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """Functions may import later, as `databases/client.py` does for the client that it opens."""
+    modules = ((path, ".".join(path.relative_to(SPARK.parent).with_suffix("").parts)) for path in SPARK.rglob("*.py"))
+    names = {name.removesuffix(".__init__"): path for path, name in modules}
+    earlier: dict[str, set[str]] = {}
+    for own, path in names.items():
+        found = imports_in(path, functions=False)
+        earlier[own] = {used for module, name in found for used in (module, f"{module}.{name}") if used in names}
+    assert set(TopologicalSorter(earlier).static_order()) == set(names)
 
 
 def test_no_two_classes_share_a_name() -> None:

@@ -15,13 +15,13 @@ from pyspark.errors import AnalysisException
 
 from pushdown_spark.contract import OutputSpec
 from pushdown_spark.errors import BadSpecError, PushdownError
-from pushdown_spark.output.commit_log import CommitLog
-from pushdown_spark.output.commit_record import CommitRecord
-from pushdown_spark.output.file_target import DirectoryTarget
-from pushdown_spark.output.layout import OutputPaths
-from pushdown_spark.output.moves import staged_files
-from pushdown_spark.output.writer import FileOutput
-from pushdown_spark.relations.listing import decode_uri, escape_glob
+from pushdown_spark.output.files.commit_log import CommitLog
+from pushdown_spark.output.files.commit_record import CommitRecord
+from pushdown_spark.output.files.file_target import DirectoryTarget
+from pushdown_spark.output.files.layout import OutputPaths
+from pushdown_spark.output.files.moves import staged_files
+from pushdown_spark.output.files.writer import FileOutput
+from pushdown_spark.relations.stores.listing import decode_uri, escape_glob
 from pushdown_spark.runtime.file_paths import canonical_path
 from pushdown_spark.runtime.local_files import LocalFiles
 

@@ -17,7 +17,7 @@ from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
 from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.formats.native.scan import FILTER_SETTINGS
-from pushdown_spark.optimizer.sql_reader import named_tables, parse_query
+from pushdown_spark.optimizer.plans.sql_reader import named_tables, parse_query
 from pushdown_spark.output.checks import RowObserver
 from pushdown_spark.planner import refuse_lost_columns
 from pushdown_spark.projection.paths import quote_name

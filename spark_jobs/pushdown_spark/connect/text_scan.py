@@ -33,8 +33,8 @@ from pushdown_spark.formats.text.planner import (
     string_filters,
 )
 from pushdown_spark.projection.file_locations import location
-from pushdown_spark.relations.listing import decode_uri, escape_glob
 from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.relations.stores.listing import decode_uri, escape_glob
 from pushdown_spark.scan.plan import Choice
 
 _SAMPLE_FILES = 4

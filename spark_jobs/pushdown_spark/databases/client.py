@@ -18,7 +18,7 @@ from pushdown_spark.secret_text import redact_line
 
 if TYPE_CHECKING:
     from pushdown_spark.contract import DatabaseKind, RemoteConnection, RemoteSourceSpec
-    from pushdown_spark.databases.remote_table import RemoteTable
+    from pushdown_spark.databases.sql.remote_table import RemoteTable
 
 Row = tuple[object, ...]
 _POSTGRESQL_OPTIONS = (
@@ -152,14 +152,14 @@ def mysql_timeout(seconds: float, *, is_mariadb: bool) -> str:
 def connect(address: DatabaseAddress, settings: ConnectionSettings) -> Client:
     """Open a connection. Raises RemoteRefusedError and LostConnectionError."""
     if address.kind == "sqlite":
-        from pushdown_spark.databases.sqlite import SqliteClient
+        from pushdown_spark.databases.clients.sqlite import SqliteClient
 
         return SqliteClient(address, settings)
     if address.kind == "postgresql":
-        from pushdown_spark.databases.postgresql import PostgresqlClient
+        from pushdown_spark.databases.clients.postgresql import PostgresqlClient
 
         return PostgresqlClient(address, settings)
-    from pushdown_spark.databases.mysql import MysqlClient
+    from pushdown_spark.databases.clients.mysql import MysqlClient
 
     return MysqlClient(address, settings)
 
@@ -170,17 +170,17 @@ def describe_table(client: Client, kind: DatabaseKind, spec: RemoteSourceSpec) -
     if query is not None and ";" in query:
         raise BadSpecError("query: give one statement without a semicolon inside")
     if kind == "sqlite":
-        from pushdown_spark.databases.sqlite_catalog import sqlite_table
+        from pushdown_spark.databases.clients.sqlite_catalog import sqlite_table
 
         return sqlite_table(client, spec.table, query)
     if kind == "postgresql":
-        from pushdown_spark.databases.postgresql import PostgresqlClient
-        from pushdown_spark.databases.postgresql_catalog import postgresql_table
+        from pushdown_spark.databases.clients.postgresql import PostgresqlClient
+        from pushdown_spark.databases.clients.postgresql_catalog import postgresql_table
 
         assert isinstance(client, PostgresqlClient)
         return postgresql_table(client, spec.table, query, spec.wide_numbers)
-    from pushdown_spark.databases.mysql import MysqlClient
-    from pushdown_spark.databases.mysql_catalog import mysql_table
+    from pushdown_spark.databases.clients.mysql import MysqlClient
+    from pushdown_spark.databases.clients.mysql_catalog import mysql_table
 
     assert isinstance(client, MysqlClient)
     return mysql_table(

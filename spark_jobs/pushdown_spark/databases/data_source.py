@@ -27,17 +27,17 @@ from sqlglot import exp
 from pushdown_spark.contract import DatabaseKind, RemoteConnection, RemoteSourceSpec
 from pushdown_spark.contract.message import problems_of
 from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress, address_of, connect, describe_table
-from pushdown_spark.databases.partition_reader import PartitionReader
-from pushdown_spark.databases.partition_splits import (
+from pushdown_spark.databases.read.partition_reader import PartitionReader
+from pushdown_spark.databases.read.partition_splits import (
     PartitionSplits,
     indivisible_scan,
     plan_splits,
     single_partition,
 )
-from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
-from pushdown_spark.databases.remote_query import row_query
-from pushdown_spark.databases.remote_table import RemoteTable
-from pushdown_spark.databases.transport import arrow_fields
+from pushdown_spark.databases.read.transport import arrow_fields
+from pushdown_spark.databases.sql.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
+from pushdown_spark.databases.sql.remote_query import row_query
+from pushdown_spark.databases.sql.remote_table import RemoteTable
 from pushdown_spark.errors import BadSpecError, UnknownColumnError
 from pushdown_spark.expressions.conjuncts import conjuncts
 from pushdown_spark.expressions.pushdown import Pushdown

@@ -14,9 +14,11 @@ from sqlglot import exp
 
 from pushdown_spark.contract import RemoteSourceSpec, SourceReport
 from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress, connect
-from pushdown_spark.databases.database_statistics import MAX_FEW_ROWS
-from pushdown_spark.databases.predicate_pushdown import PushedPredicate
-from pushdown_spark.databases.remote_query import (
+from pushdown_spark.databases.read.database_statistics import MAX_FEW_ROWS
+from pushdown_spark.databases.read.transport import QueryExecution
+from pushdown_spark.databases.sql.builder import has_other_arguments
+from pushdown_spark.databases.sql.predicate_pushdown import PushedPredicate
+from pushdown_spark.databases.sql.remote_query import (
     Aggregate,
     AggregateFunction,
     Ordering,
@@ -24,9 +26,7 @@ from pushdown_spark.databases.remote_query import (
     aggregate_query,
     row_query,
 )
-from pushdown_spark.databases.remote_table import Dialect, RemoteTable
-from pushdown_spark.databases.sql_builder import has_other_arguments
-from pushdown_spark.databases.transport import QueryExecution
+from pushdown_spark.databases.sql.remote_table import Dialect, RemoteTable
 from pushdown_spark.errors import LostConnectionError, UnsupportedError
 from pushdown_spark.expressions.names import name_key
 from pushdown_spark.projection.paths import quote_name

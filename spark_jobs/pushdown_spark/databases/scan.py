@@ -13,19 +13,19 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, RemoteSourceSpec, SourceReport, Transport
 from pushdown_spark.databases.client import Client, ConnectionSettings, DatabaseAddress, SupportsSnapshots, connect
-from pushdown_spark.databases.database_statistics import MAX_FEW_ROWS, expects_few_rows
-from pushdown_spark.databases.jdbc import ARROW, TransportChoice
-from pushdown_spark.databases.mysql_selectivity import is_key_lookup_faster, key_lookup_query, sample_selectivity
-from pushdown_spark.databases.partition_splits import (
+from pushdown_spark.databases.read.database_statistics import MAX_FEW_ROWS, expects_few_rows
+from pushdown_spark.databases.read.jdbc import ARROW, TransportChoice
+from pushdown_spark.databases.read.mysql_selectivity import is_key_lookup_faster, key_lookup_query, sample_selectivity
+from pushdown_spark.databases.read.partition_splits import (
     PartitionSplits,
     indivisible_scan,
     plan_splits,
     single_partition,
 )
-from pushdown_spark.databases.predicate_pushdown import PushedPredicate
-from pushdown_spark.databases.remote_query import RemoteQuery, row_query
-from pushdown_spark.databases.remote_table import Dialect, RemoteTable
-from pushdown_spark.databases.transport import QueryExecution
+from pushdown_spark.databases.read.transport import QueryExecution
+from pushdown_spark.databases.sql.predicate_pushdown import PushedPredicate
+from pushdown_spark.databases.sql.remote_query import RemoteQuery, row_query
+from pushdown_spark.databases.sql.remote_table import Dialect, RemoteTable
 from pushdown_spark.errors import BadSpecError, LostConnectionError, RemoteFailedError, UnsupportedError
 from pushdown_spark.scan.base import IncrementalScan, OnePiece, Scan
 

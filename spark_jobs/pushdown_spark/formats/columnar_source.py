@@ -29,8 +29,8 @@ from pushdown_spark.formats.data_source_base import (
 )
 from pushdown_spark.formats.readable_types import unknown_type
 from pushdown_spark.formats.scan_task import ScanTask
-from pushdown_spark.relations.listing import InputFile
 from pushdown_spark.relations.packing import Packing, Task, pack
+from pushdown_spark.relations.stores.listing import InputFile
 
 _PACKING = Packing(128 << 20, 4 << 20, 2)
 

@@ -15,7 +15,7 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.scope import Scope
-from pushdown_spark.relations.listing import InputFile
+from pushdown_spark.relations.stores.listing import InputFile
 
 try:
     from pyspark.sql.datasource import InputPartition

@@ -11,8 +11,8 @@ from typing import Generic, Self, TypeVar
 
 import pyarrow as pa
 
-from pushdown_spark.relations.listing import Split
 from pushdown_spark.relations.packing import Task
+from pushdown_spark.relations.stores.listing import Split
 from pushdown_spark.runtime.worker import freeze_imports, unexpected_errors_as_unsafe_input
 
 Query = TypeVar("Query")

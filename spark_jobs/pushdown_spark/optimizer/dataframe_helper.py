@@ -12,14 +12,14 @@ from sqlglot import exp
 from pushdown_spark.contract import JoinOptions, JoinReport
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.optimizer.catalyst import is_query
-from pushdown_spark.optimizer.column_names import ColumnNameResolver
 from pushdown_spark.optimizer.dataframe_joins import DataFrameJoins
 from pushdown_spark.optimizer.join_order.decision import ReorderSettings
+from pushdown_spark.optimizer.join_order.reorder_safety import ColumnTypes
+from pushdown_spark.optimizer.passes.reorder_joins import JoinReordering
+from pushdown_spark.optimizer.plans.column_names import ColumnNameResolver
+from pushdown_spark.optimizer.plans.select_block import SelectBlock
+from pushdown_spark.optimizer.plans.sql_reader import ParsedQuery, UnreadableQueryError, as_spec_error, named_tables
 from pushdown_spark.optimizer.query_result import explained_joins
-from pushdown_spark.optimizer.reorder_joins import JoinReordering
-from pushdown_spark.optimizer.reorder_safety import ColumnTypes
-from pushdown_spark.optimizer.select_block import SelectBlock
-from pushdown_spark.optimizer.sql_reader import ParsedQuery, UnreadableQueryError, as_spec_error, named_tables
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics, StatisticsRequest
 from pushdown_spark.optimizer.statistics.session_statistics import SessionTableStatistics
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, SourceStatistics

@@ -14,7 +14,6 @@ from sqlglot.errors import SqlglotError
 from pushdown_spark.contract import JoinOptions, JoinReport
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.session_settings import is_enabled
-from pushdown_spark.optimizer.add_broadcast_hints import broadcast_hint
 from pushdown_spark.optimizer.catalyst import CATALYST, LOGICAL
 from pushdown_spark.optimizer.dataframe_plan import (
     CatalystChain,
@@ -23,11 +22,17 @@ from pushdown_spark.optimizer.dataframe_plan import (
     conjuncts_of,
 )
 from pushdown_spark.optimizer.join_order.decision import ReorderDecision, ReorderSettings, order_chain
-from pushdown_spark.optimizer.logical_plan import ChainTree
-from pushdown_spark.optimizer.reorder_joins import unchanged_report
-from pushdown_spark.optimizer.reorder_safety import NO_CROSS_JOINS, OTHER_COLUMNS, ColumnTypes, casts_may_fail
-from pushdown_spark.optimizer.select_block import SelectBlock
-from pushdown_spark.optimizer.sql_dialect import parse_sql
+from pushdown_spark.optimizer.join_order.reorder_safety import (
+    NO_CROSS_JOINS,
+    OTHER_COLUMNS,
+    ColumnTypes,
+    casts_may_fail,
+)
+from pushdown_spark.optimizer.passes.add_broadcast_hints import broadcast_hint
+from pushdown_spark.optimizer.passes.reorder_joins import unchanged_report
+from pushdown_spark.optimizer.plans.logical_plan import ChainTree
+from pushdown_spark.optimizer.plans.select_block import SelectBlock
+from pushdown_spark.optimizer.plans.sql_dialect import parse_sql
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics, StatisticsRequest
 from pushdown_spark.optimizer.statistics.session_statistics import SessionTableStatistics
 from pushdown_spark.runtime.jvm_gateway import elements, java_class, plan_dataframe, scala_seq

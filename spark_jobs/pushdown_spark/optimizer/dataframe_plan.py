@@ -11,9 +11,9 @@ from sqlglot import exp
 
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.optimizer.catalyst import CATALYST
-from pushdown_spark.optimizer.logical_plan import ChainItem, Conjunct, JoinChain, JoinKind, RelationLeaf
-from pushdown_spark.optimizer.reorder_safety import MAY_FAIL, NONDETERMINISTIC
-from pushdown_spark.optimizer.select_block import SelectBlock
+from pushdown_spark.optimizer.join_order.reorder_safety import MAY_FAIL, NONDETERMINISTIC
+from pushdown_spark.optimizer.plans.logical_plan import ChainItem, Conjunct, JoinChain, JoinKind, RelationLeaf
+from pushdown_spark.optimizer.plans.select_block import SelectBlock
 from pushdown_spark.runtime.jvm_gateway import class_name, elements, java_class, tree_nodes
 
 _KINDS = {"Inner$": JoinKind.INNER, "Cross$": JoinKind.CROSS}

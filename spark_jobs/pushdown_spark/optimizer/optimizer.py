@@ -21,47 +21,33 @@ from sqlglot import exp
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.session_settings import is_case_sensitive
-from pushdown_spark.optimizer.add_broadcast_hints import add_broadcast_hints
-from pushdown_spark.optimizer.catalyst import is_lossless, relation_names_in
-from pushdown_spark.optimizer.private_views import PrivateViews
-from pushdown_spark.optimizer.prune_columns import prune_columns
-from pushdown_spark.optimizer.push_predicates import push_predicates
-from pushdown_spark.optimizer.query_context import (
-    QueryContext,
-    QueryScan,
-    source_references,
-)
-from pushdown_spark.optimizer.query_result import AnalyzedQuery, QueryResult
-from pushdown_spark.optimizer.reduce_semi_joins import reduce_semi_joins
-from pushdown_spark.optimizer.reorder_joins import reorder_joins
-from pushdown_spark.optimizer.sql_reader import (
+from pushdown_spark.optimizer.catalyst import relation_names_in
+from pushdown_spark.optimizer.passes.add_broadcast_hints import add_broadcast_hints
+from pushdown_spark.optimizer.passes.prune_columns import prune_columns
+from pushdown_spark.optimizer.passes.push_predicates import push_predicates
+from pushdown_spark.optimizer.passes.reduce_semi_joins import reduce_semi_joins
+from pushdown_spark.optimizer.passes.reorder_joins import reorder_joins
+from pushdown_spark.optimizer.passes.verify_reading import verify_reading
+from pushdown_spark.optimizer.plans.sql_reader import (
     ParsedQuery,
     UnreadableQueryError,
     named_tables,
     referenced_cte,
     replace_table_names,
 )
+from pushdown_spark.optimizer.private_views import PrivateViews
+from pushdown_spark.optimizer.query_context import (
+    QueryContext,
+    QueryScan,
+    source_references,
+)
+from pushdown_spark.optimizer.query_result import AnalyzedQuery, QueryResult
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
 from pushdown_spark.planner import plan_scan
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource
 from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.runtime.error_classification import typed_error
-
-
-def verify_reading(context: QueryContext) -> None:
-    """Withdraw all predicates if Spark does not read the query as sqlglot does.
-
-    This has Spark analyze the query. Raises typed errors for mistakes that Spark finds in it.
-    """
-    try:
-        original = context.analyze(context.query.sql)
-    except (AnalysisException, ParseException) as problem:
-        raise typed_error(problem, about="query") from problem
-    if not is_lossless(original, context.query.generated_sql, context.analyze):
-        context.predicates = {}
-        context.plan_scans()
-
 
 PASSES: tuple[Callable[[QueryContext], None], ...] = (
     prune_columns,

@@ -16,11 +16,11 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.conjuncts import without_relation
 from pushdown_spark.expressions.parser import has_same_tokens
 from pushdown_spark.expressions.session_settings import is_case_sensitive
-from pushdown_spark.optimizer.column_names import ColumnNameResolver
+from pushdown_spark.optimizer.join_order.reorder_safety import ColumnTypes
+from pushdown_spark.optimizer.plans.column_names import ColumnNameResolver
+from pushdown_spark.optimizer.plans.select_block import SelectBlock, select_blocks
+from pushdown_spark.optimizer.plans.sql_reader import ParsedQuery, named_tables
 from pushdown_spark.optimizer.private_views import PrivateViews
-from pushdown_spark.optimizer.reorder_safety import ColumnTypes
-from pushdown_spark.optimizer.select_block import SelectBlock, select_blocks
-from pushdown_spark.optimizer.sql_reader import ParsedQuery, named_tables
 from pushdown_spark.optimizer.statistics.collection_time import check_statistics_time
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, SourceStatistics
 from pushdown_spark.planner import PlannedScan, plan_scan

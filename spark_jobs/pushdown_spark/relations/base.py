@@ -23,8 +23,8 @@ from pushdown_spark.projection.paths import ColumnPath, Member, quote_name
 from pushdown_spark.projection.required_columns import function_names, required_columns, selects_all
 from pushdown_spark.projection.resolver import Projection, resolve
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.listing import Listing
 from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.relations.stores.listing import Listing
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pushdown_spark.expressions.scope import is_char
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT as AVRO_FILE_FORMAT
 from pushdown_spark.projection.nested_types import types_in
-from pushdown_spark.relations.listing import CATALOG_INDEX, all_partitions, decode_uri
+from pushdown_spark.relations.stores.listing import CATALOG_INDEX, all_partitions, decode_uri
 from pushdown_spark.runtime.jvm_gateway import class_name, elements, scala_object, string_map
 
 MEMORY_INDEX = "org.apache.spark.sql.execution.datasources.InMemoryFileIndex"

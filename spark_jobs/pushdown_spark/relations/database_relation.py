@@ -14,12 +14,12 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, SourceReport
 from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress, address_of, connect, describe_table
-from pushdown_spark.databases.database_statistics import table_statistics
 from pushdown_spark.databases.full_pushdown import FullPushdownScan, PushedQuery, push_query
-from pushdown_spark.databases.jdbc import TransportChoice, choose_transport
-from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
-from pushdown_spark.databases.remote_table import RemoteTable
+from pushdown_spark.databases.read.database_statistics import table_statistics
+from pushdown_spark.databases.read.jdbc import TransportChoice, choose_transport
 from pushdown_spark.databases.scan import RemoteScan, RemoteScanPlan, allows_local_fetch
+from pushdown_spark.databases.sql.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
+from pushdown_spark.databases.sql.remote_table import RemoteTable
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError
 from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.predicate import EVERY_ROW, UNPARSED, Predicate

@@ -27,12 +27,12 @@ from pushdown_spark.projection.required_columns import required_columns
 from pushdown_spark.projection.resolver import FIELDS_COLUMN, ColumnKind, Projection, resolve
 from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.base import Relation
-from pushdown_spark.relations.csv_fields import required_field_count
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.listing import Listing, decode_uri, file_columns, list_entries
-from pushdown_spark.relations.parquet_schema import footer_schema
 from pushdown_spark.relations.request import ScanRequest, check_predicate
-from pushdown_spark.relations.schema_discovery import TYPED_FORMATS, TableSchema, discover_schema
+from pushdown_spark.relations.schemas.csv_fields import required_field_count
+from pushdown_spark.relations.schemas.discovery import TYPED_FORMATS, TableSchema, discover_schema
+from pushdown_spark.relations.schemas.parquet_schema import footer_schema
+from pushdown_spark.relations.stores.listing import Listing, decode_uri, file_columns, list_entries
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.filesystem import HadoopFiles
 from pushdown_spark.runtime.jvm_gateway import scala_object

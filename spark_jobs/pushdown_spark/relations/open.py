@@ -18,7 +18,7 @@ from pushdown_spark.contract import FORMATS_WITHOUT_FILES, SourceFormat
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, Source
 from pushdown_spark.relations.file_relation import FileRelation
-from pushdown_spark.relations.listing import decode_uri
+from pushdown_spark.relations.stores.listing import decode_uri
 from pushdown_spark.relations.tables import open_table
 from pushdown_spark.runtime.file_paths import local_path
 

@@ -18,9 +18,9 @@ from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.metadata_values import LINE_LOCATION
 from pushdown_spark.projection.path_tree import same_name
 from pushdown_spark.projection.paths import quote_name, sql_text, sql_type
-from pushdown_spark.relations.listing import InputFile, decode_uri
 from pushdown_spark.relations.request import Directories, ScanRequest
-from pushdown_spark.relations.storage import Storage
+from pushdown_spark.relations.stores.listing import InputFile, decode_uri
+from pushdown_spark.relations.stores.storage import Storage
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject

@@ -13,8 +13,8 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.predicate import EVERY_ROW, FILE_METADATA, UNPARSED, Predicate, reads_file_metadata
 from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.listing import Listing
 from pushdown_spark.relations.malformed_lines import MalformedLines
+from pushdown_spark.relations.stores.listing import Listing
 
 
 @dataclass(frozen=True)

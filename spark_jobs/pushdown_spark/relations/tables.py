@@ -39,9 +39,9 @@ from pushdown_spark.relations.catalog import (
 )
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.file_relation import FileRelation
-from pushdown_spark.relations.listing import Listing, is_local, listing_bytes
 from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.schema_discovery import TableSchema
+from pushdown_spark.relations.schemas.discovery import TableSchema
+from pushdown_spark.relations.stores.listing import Listing, is_local, listing_bytes
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.jvm_gateway import class_name, elements, plan_dataframe
 

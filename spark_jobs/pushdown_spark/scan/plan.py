@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pushdown_spark.contract import ConjunctReport, CostReport, SourceReport
-from pushdown_spark.relations.listing import InputFile
 from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.relations.stores.listing import InputFile
 
 _READER = "pushdown"
 

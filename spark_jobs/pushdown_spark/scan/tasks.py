@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.listing import InputFile, decode_uri
 from pushdown_spark.relations.packing import Packing, Task, pack
 from pushdown_spark.relations.partition_directories import columns_by_line, constant_columns, directory_of
 from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.relations.stores.listing import InputFile, decode_uri
 
 _LEAST_SHARE = 1 / 16
 """Lower bound for the share of columns that enlarges splits, because columns differ in width."""

@@ -17,8 +17,8 @@ from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.projection.schema_alignment import SchemaGroup, aligned_columns, ddl, select_columns
 from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.listing import escape_glob
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
+from pushdown_spark.relations.stores.listing import escape_glob
 from pushdown_spark.scan.base import Scan
 
 

@@ -12,8 +12,8 @@ from jdbc_drivers import KINDS, OWN_DRIVER
 from pyspark.sql import SparkSession
 from remote_scans import Connection
 
-from pushdown_spark.databases.jdbc import DRIVERS
-from pushdown_spark.databases.remote_table import Dialect
+from pushdown_spark.databases.read.jdbc import DRIVERS
+from pushdown_spark.databases.sql.remote_table import Dialect
 from pushdown_spark.runtime.jvm_gateway import has_class
 
 

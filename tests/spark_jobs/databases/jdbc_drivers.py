@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from pushdown_spark.contract import ErrorCode
-from pushdown_spark.databases.jdbc import DRIVERS
-from pushdown_spark.databases.remote_table import Dialect
+from pushdown_spark.databases.read.jdbc import DRIVERS
+from pushdown_spark.databases.sql.remote_table import Dialect
 from pushdown_spark.runtime.error_classification import classify
 
 KINDS = ("postgresql", "mariadb", "mysql", "mysql by its own driver")

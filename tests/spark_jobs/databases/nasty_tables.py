@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pushdown_spark.databases.remote_table import Dialect, RemoteColumn, RemoteTable
+from pushdown_spark.databases.sql.remote_table import Dialect, RemoteColumn, RemoteTable
 
 Record = tuple[object, ...]
 INTS = (1, 2, 5, 7, -7, 10, 0, -1, 2147483647, -2147483648, None, 3, 100, -8)

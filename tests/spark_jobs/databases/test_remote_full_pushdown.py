@@ -12,7 +12,7 @@ from nasty_tables import NAMES, NastyTable, local_frame, mysql_table, postgres_t
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from pushdown_spark.databases.remote_query import (
+from pushdown_spark.databases.sql.remote_query import (
     Aggregate,
     AggregateFunction,
     Ordering,

@@ -16,7 +16,7 @@ from every_type import sqlite_file
 
 from pushdown_spark.contract import DatabaseKind, RemoteConnection, RemoteSourceSpec
 from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress, address_of, connect, describe_table
-from pushdown_spark.databases.partition_splits import MAX_CONNECTIONS, plan_splits
+from pushdown_spark.databases.read.partition_splits import MAX_CONNECTIONS, plan_splits
 
 ROWS, WIDTH = 30_000, 1000
 FIELDS = (pa.field("k", pa.int64()), pa.field("s", pa.string()))

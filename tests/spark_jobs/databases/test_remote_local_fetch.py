@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from pushdown_spark.databases import transport
-from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
-from pushdown_spark.databases.remote_table import RemoteTable
+from pushdown_spark.databases.read import transport
+from pushdown_spark.databases.sql.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
+from pushdown_spark.databases.sql.remote_table import RemoteTable
 from pushdown_spark.errors import PushdownError, RemoteFailedError
 from pushdown_spark.relations import database_relation
 from pushdown_spark.relations.database_relation import AnalysisScan

@@ -14,8 +14,8 @@ from pyspark.sql import functions as f
 from semantics_rows import COLLATIONS, GROUPS, TRANSLATED_WRONGLY, Group, as_markdown
 
 from pushdown_spark.contract import Exactness
-from pushdown_spark.databases.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
-from pushdown_spark.databases.remote_query import row_query
+from pushdown_spark.databases.sql.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
+from pushdown_spark.databases.sql.remote_query import row_query
 from pushdown_spark.expressions.conjuncts import conjuncts
 from pushdown_spark.expressions.parser import parse_predicate
 

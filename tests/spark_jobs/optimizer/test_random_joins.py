@@ -14,12 +14,12 @@ from random_joins import TABLES, RandomQueries, rows_of
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions, JoinReport
-from pushdown_spark.optimizer.column_names import ColumnNameResolver
 from pushdown_spark.optimizer.join_order import static_semi_joins
 from pushdown_spark.optimizer.join_order.decision import ReorderSettings
-from pushdown_spark.optimizer.reorder_joins import JoinReordering
-from pushdown_spark.optimizer.reorder_safety import ColumnTypes
-from pushdown_spark.optimizer.sql_reader import ParsedQuery
+from pushdown_spark.optimizer.join_order.reorder_safety import ColumnTypes
+from pushdown_spark.optimizer.passes.reorder_joins import JoinReordering
+from pushdown_spark.optimizer.plans.column_names import ColumnNameResolver
+from pushdown_spark.optimizer.plans.sql_reader import ParsedQuery
 from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, RelationStatistics
 from pushdown_spark.session import PushdownSession
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import OutputChecks, OutputMode, OutputSpec
 from pushdown_spark.errors import CheckFailedError, UnknownColumnError
-from pushdown_spark.output.writer import FileOutput, open_output
+from pushdown_spark.output.files.writer import FileOutput, open_output
 
 ROWS = """SELECT * FROM VALUES
     (1, 'a', struct(1 AS y), DATE'2026-01-01'), (2, 'a', struct(2 AS y), DATE'2026-01-01'),

@@ -12,7 +12,7 @@ from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import BlockSample, DecoderCache, open_avro
 from pushdown_spark.formats.avro.metrics import AvroMetrics
 from pushdown_spark.formats.scan_task import spread
-from pushdown_spark.relations.listing import InputFile
+from pushdown_spark.relations.stores.listing import InputFile
 from pushdown_spark.runtime.worker_startup import startup_note
 from pushdown_spark.scan.plan import Choice
 

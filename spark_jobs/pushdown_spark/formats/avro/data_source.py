@@ -16,9 +16,9 @@ from pushdown_spark.formats.avro.file_reader import AvroScanTask
 from pushdown_spark.formats.avro.planner import container_files
 from pushdown_spark.formats.columnar_source import ColumnarSource, drop_counts
 from pushdown_spark.formats.readable_types import arrow_schema
-from pushdown_spark.relations.listing import InputFile
 from pushdown_spark.relations.packing import Task
-from pushdown_spark.relations.storage import LOCAL
+from pushdown_spark.relations.stores.listing import InputFile
+from pushdown_spark.relations.stores.storage import LOCAL
 
 FORMAT = "pushdown_avro"
 _READER_SCHEMA = "avroSchema"

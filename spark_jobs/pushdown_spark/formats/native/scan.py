@@ -13,9 +13,9 @@ from pushdown_spark.expressions.predicate import EVERY_ROW
 from pushdown_spark.formats.calendars import DATETIMES
 from pushdown_spark.formats.native.file_filters import file_filters
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.listing import decode_uri, list_entries
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
-from pushdown_spark.relations.storage import LOCAL
+from pushdown_spark.relations.stores.listing import decode_uri, list_entries
+from pushdown_spark.relations.stores.storage import LOCAL
 from pushdown_spark.scan.base import Scan
 
 MAX_PLANNED_LENGTH = 10_000

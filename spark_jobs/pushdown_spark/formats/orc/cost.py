@@ -13,7 +13,7 @@ from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery, open_orc
 from pushdown_spark.formats.orc.lazy_reader import RowWidth
 from pushdown_spark.formats.orc.metrics import OrcMetrics
 from pushdown_spark.formats.scan_task import spread
-from pushdown_spark.relations.listing import InputFile
+from pushdown_spark.relations.stores.listing import InputFile
 from pushdown_spark.runtime.worker_startup import startup_note
 from pushdown_spark.scan.plan import Choice
 

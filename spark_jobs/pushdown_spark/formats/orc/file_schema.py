@@ -9,7 +9,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.errors import BadSchemaError, UnreadableFileError, UnsafeInputError
 from pushdown_spark.expressions.types import DECLARED_TYPE
-from pushdown_spark.relations.storage import REMEDY, Storage, name_storage_errors
+from pushdown_spark.relations.stores.storage import REMEDY, Storage, name_storage_errors
 
 if TYPE_CHECKING:
     from pyorc.typedescription import TypeDescription

@@ -19,7 +19,7 @@ from pushdown_spark.expressions.types import Path
 from pushdown_spark.formats.parquet.column_mapping import FileColumns
 from pushdown_spark.formats.parquet.file_reader import OpenParquet, ParquetQuery, open_parquet
 from pushdown_spark.formats.scan_task import spread
-from pushdown_spark.relations.listing import InputFile
+from pushdown_spark.relations.stores.listing import InputFile
 from pushdown_spark.runtime.worker_startup import startup_note
 from pushdown_spark.scan.plan import Choice
 

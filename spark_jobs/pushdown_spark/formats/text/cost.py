@@ -12,7 +12,7 @@ from pushdown_spark.contract.report_text import human_bytes
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.formats.text.line_sample import LineSample, LineSampler
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.listing import Compression, InputFile
+from pushdown_spark.relations.stores.listing import Compression, InputFile
 from pushdown_spark.runtime.worker_startup import startup_cost
 
 

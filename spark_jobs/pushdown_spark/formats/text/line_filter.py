@@ -13,7 +13,7 @@ from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.scan_task import FileMetrics, ScanTask
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_reader import JAVA_BLANKS, LineReader, Window, is_row
-from pushdown_spark.relations.listing import Split
+from pushdown_spark.relations.stores.listing import Split
 
 _BOM = b"\xef\xbb\xbf"
 _BATCH_BYTES = 2 << 20

@@ -38,11 +38,11 @@ from pushdown_spark.formats.text.text_options import (
     zone_offsets,
 )
 from pushdown_spark.projection.nested_types import count_leaves
-from pushdown_spark.relations.hadoop_storage import HadoopStorage
-from pushdown_spark.relations.listing import InputFile
 from pushdown_spark.relations.partition_directories import listed_files
 from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.storage import storage_for
+from pushdown_spark.relations.stores.hadoop_storage import HadoopStorage
+from pushdown_spark.relations.stores.listing import InputFile
+from pushdown_spark.relations.stores.storage import storage_for
 from pushdown_spark.scan.plan import Choice, ScanPlan
 
 CARRIER_SETTING = "spark.airflow_pushdown.carrier"

@@ -13,11 +13,6 @@ from sqlglot import exp
 from pushdown_spark.contract import JoinOptions, JoinReport, JoinTree
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.session_settings import is_enabled
-from pushdown_spark.optimizer.add_broadcast_hints import (
-    MAX_BROADCAST_BYTES,
-    fits_broadcast,
-    supports_join_hints,
-)
 from pushdown_spark.optimizer.join_order.enumeration import (
     CostModel,
     SearchResult,
@@ -29,9 +24,15 @@ from pushdown_spark.optimizer.join_order.enumeration import (
 )
 from pushdown_spark.optimizer.join_order.equalities import ChainEqualities
 from pushdown_spark.optimizer.join_order.output_columns import RequiredOutputColumns
+from pushdown_spark.optimizer.join_order.reorder_safety import ColumnTypes
 from pushdown_spark.optimizer.join_order.star_detection import detect_star, star_first
 from pushdown_spark.optimizer.join_order.static_semi_joins import KeyPredicate, reduce_statically
-from pushdown_spark.optimizer.logical_plan import (
+from pushdown_spark.optimizer.passes.add_broadcast_hints import (
+    MAX_BROADCAST_BYTES,
+    fits_broadcast,
+    supports_join_hints,
+)
+from pushdown_spark.optimizer.plans.logical_plan import (
     ChainItem,
     ChainTree,
     Conjunct,
@@ -45,9 +46,8 @@ from pushdown_spark.optimizer.logical_plan import (
     heuristic_order,
     relation_names,
 )
-from pushdown_spark.optimizer.reorder_safety import ColumnTypes
-from pushdown_spark.optimizer.select_block import SelectBlock
-from pushdown_spark.optimizer.sql_dialect import to_sql
+from pushdown_spark.optimizer.plans.select_block import SelectBlock
+from pushdown_spark.optimizer.plans.sql_dialect import to_sql
 from pushdown_spark.optimizer.statistics.derived_statistics import StatisticsOf, chain_estimator, item_statistics
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 

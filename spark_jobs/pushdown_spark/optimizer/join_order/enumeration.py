@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from pushdown_spark.optimizer.logical_plan import ChainTree, JoinNode
+from pushdown_spark.optimizer.plans.logical_plan import ChainTree, JoinNode
 
 MAX_PAIRS = 50_000
 """Maximum number of pairs of sets that dynamic programming visits, to limit its time."""

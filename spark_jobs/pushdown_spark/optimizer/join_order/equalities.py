@@ -9,7 +9,8 @@ from itertools import combinations
 from sqlglot import exp
 
 from pushdown_spark.optimizer.join_order.enumeration import bits
-from pushdown_spark.optimizer.logical_plan import (
+from pushdown_spark.optimizer.join_order.reorder_safety import ColumnTypes
+from pushdown_spark.optimizer.plans.logical_plan import (
     ChainTree,
     Conjunct,
     JoinChain,
@@ -20,8 +21,7 @@ from pushdown_spark.optimizer.logical_plan import (
     item_numbers,
     owner,
 )
-from pushdown_spark.optimizer.reorder_safety import ColumnTypes
-from pushdown_spark.optimizer.select_block import SelectBlock
+from pushdown_spark.optimizer.plans.select_block import SelectBlock
 
 ColumnKey = tuple[str, str]
 """A column: the name of its relation and its own, both in lower case."""

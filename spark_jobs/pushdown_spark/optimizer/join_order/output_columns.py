@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from sqlglot import exp
 
 from pushdown_spark.optimizer.join_order.equalities import JoinColumn
-from pushdown_spark.optimizer.logical_plan import JoinChain, RelationLeaf, owner
-from pushdown_spark.optimizer.select_block import SelectBlock, merges_columns
+from pushdown_spark.optimizer.plans.logical_plan import JoinChain, RelationLeaf, owner
+from pushdown_spark.optimizer.plans.select_block import SelectBlock, merges_columns
 
 
 class RequiredOutputColumns:

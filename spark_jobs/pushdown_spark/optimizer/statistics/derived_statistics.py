@@ -9,7 +9,14 @@ from dataclasses import replace
 from sqlglot import exp
 
 from pushdown_spark.optimizer.join_order.equalities import ChainEqualities
-from pushdown_spark.optimizer.logical_plan import (
+from pushdown_spark.optimizer.join_order.reorder_safety import ColumnTypes
+from pushdown_spark.optimizer.passes.push_predicates import (
+    Predicates,
+    implied_predicates,
+    inner_join_conjuncts,
+    pushdown_predicates,
+)
+from pushdown_spark.optimizer.plans.logical_plan import (
     Conjunct,
     Filter,
     Join,
@@ -20,16 +27,9 @@ from pushdown_spark.optimizer.logical_plan import (
     extract_chain,
     owner,
 )
-from pushdown_spark.optimizer.push_predicates import (
-    Predicates,
-    implied_predicates,
-    inner_join_conjuncts,
-    pushdown_predicates,
-)
+from pushdown_spark.optimizer.plans.select_block import SelectBlock
+from pushdown_spark.optimizer.plans.sql_reader import referenced_cte
 from pushdown_spark.optimizer.query_context import remove_qualifier
-from pushdown_spark.optimizer.reorder_safety import ColumnTypes
-from pushdown_spark.optimizer.select_block import SelectBlock
-from pushdown_spark.optimizer.sql_reader import referenced_cte
 from pushdown_spark.optimizer.statistics.cardinality import (
     CardinalityEstimator,
     JoinFilter,

@@ -29,7 +29,7 @@ from pushdown_spark.optimizer.statistics.relation_statistics import (
 )
 from pushdown_spark.optimizer.statistics.sampling import SourceSample
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.listing import InputFile
+from pushdown_spark.relations.stores.listing import InputFile
 
 _TEXT_EXPANSION = 4
 """Maximum bytes in memory per byte of a text file."""

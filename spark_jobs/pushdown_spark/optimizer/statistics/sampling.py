@@ -20,7 +20,7 @@ from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.session_settings import is_option_on
 from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.optimizer.statistics.distinct_values import estimate_distinct
-from pushdown_spark.relations.listing import Compression, InputFile
+from pushdown_spark.relations.stores.listing import Compression, InputFile
 
 MAX_WHOLE_ROWS = 200_000
 """Columnar sources with at most this number of rows are read completely."""

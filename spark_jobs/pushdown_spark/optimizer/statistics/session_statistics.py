@@ -12,7 +12,7 @@ from pushdown_spark.contract import ReaderChoice, SourceFormat
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics, StatisticsRequest
 from pushdown_spark.optimizer.statistics.source_statistics import FileTable, SourceStatistics
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.listing import decode_uri, input_uris, is_local
+from pushdown_spark.relations.stores.listing import decode_uri, input_uris, is_local
 from pushdown_spark.runtime.jvm_gateway import class_name, string_map
 
 _FORMATS_BY_NAME = {

@@ -20,7 +20,7 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.constant_folding import value_of
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.expressions.session_settings import is_case_sensitive
-from pushdown_spark.optimizer.sql_dialect import to_sql
+from pushdown_spark.optimizer.plans.sql_dialect import to_sql
 from pushdown_spark.optimizer.statistics.cardinality import guess_selectivity
 from pushdown_spark.optimizer.statistics.collection_time import AnalysisCosts
 from pushdown_spark.optimizer.statistics.relation_statistics import (
@@ -38,8 +38,8 @@ from pushdown_spark.optimizer.statistics.sampling import SourceSample, sample_fi
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.file_relation import FileRelation
-from pushdown_spark.relations.listing import InputFile, Listing
-from pushdown_spark.relations.storage import storage_for
+from pushdown_spark.relations.stores.listing import InputFile, Listing
+from pushdown_spark.relations.stores.storage import storage_for
 
 _FOLDING_SETTINGS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
 """Settings that change the values of constant expressions."""

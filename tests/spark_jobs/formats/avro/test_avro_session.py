@@ -12,7 +12,7 @@ from pyspark.sql import Row, SparkSession
 from pushdown_spark.contract import ErrorCode, OutputSpec, SourceReport
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
-from pushdown_spark.output.writer import open_output
+from pushdown_spark.output.files.writer import open_output
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.session import PushdownSession

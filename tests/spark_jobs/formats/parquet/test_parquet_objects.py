@@ -19,11 +19,11 @@ from pushdown_spark.formats.parquet.address import Address, check_store
 from pushdown_spark.formats.parquet.file_parts import ParquetInput
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics, UnitOutcome
-from pushdown_spark.relations.azure_settings import AzureSettings, ServicePrincipal
-from pushdown_spark.relations.google_settings import GoogleSettings
-from pushdown_spark.relations.object_store import StoreSettings
-from pushdown_spark.relations.s3_settings import KeyPair, Proxy, S3Settings
-from pushdown_spark.relations.storage import Storage
+from pushdown_spark.relations.stores.azure_settings import AzureSettings, ServicePrincipal
+from pushdown_spark.relations.stores.google_settings import GoogleSettings
+from pushdown_spark.relations.stores.object_store import StoreSettings
+from pushdown_spark.relations.stores.s3_settings import KeyPair, Proxy, S3Settings
+from pushdown_spark.relations.stores.storage import Storage
 
 ROWS, EACH = 40_000, 5_000
 TABLE = pa.table({"id": range(ROWS), "text": [f"row {number}" for number in range(ROWS)]})

@@ -15,7 +15,7 @@ from pushdown_spark.optimizer.join_order.enumeration import (
     find_cheapest_tree,
     relation_mask,
 )
-from pushdown_spark.optimizer.logical_plan import ChainTree, JoinNode
+from pushdown_spark.optimizer.plans.logical_plan import ChainTree, JoinNode
 
 Edges = list[int]
 

@@ -20,7 +20,7 @@ from pushdown_spark.optimizer.statistics.collection_time import (
 )
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.listing import InputFile, local_files
+from pushdown_spark.relations.stores.listing import InputFile, local_files
 
 TABLE = Source("t", SourceFormat.PARQUET)
 SCHEMA = t.StructType([t.StructField("k", t.LongType()), t.StructField("v", t.LongType())])

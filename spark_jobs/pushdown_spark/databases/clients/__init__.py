@@ -1,0 +1,1 @@
+"""The clients of PostgreSQL, MySQL, MariaDB and SQLite, and the types of the columns in their tables."""

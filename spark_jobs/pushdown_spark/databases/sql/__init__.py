@@ -1,0 +1,1 @@
+"""Remote SQL: tables and queries, and the conditions and expressions that mean the same in Spark."""

@@ -1,0 +1,148 @@
+"""What differs between the databases that take rows: their types of new columns, and their statements about tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql import types as t
+
+from pushdown_spark.databases.sql.identifiers import quote_ansi, quote_mysql
+from pushdown_spark.databases.sql.remote_table import Dialect
+from pushdown_spark.errors import BadSpecError
+
+
+@dataclass(frozen=True)
+class WriteDialect:
+    """The names, types and statements of one database.
+
+    Statements take schema and table, in this order. `tables_with_prefix` takes the schema and a prefix of 17
+    characters. `relation` returns kind, storage engine and comment of a table or view. `generated_columns` returns the
+    columns that the database computes. `record` adds a row with three columns, unless the table has its key.
+    """
+
+    product: str
+    types: Mapping[type[t.DataType], str]
+    decimal: str
+    has_arrays: bool
+    quote: Callable[[str], str]
+    tables_with_prefix: str
+    relation: str
+    generated_columns: str
+    record: str
+
+    def declared_type(self, field: t.StructField) -> str:
+        """Return the type of a new column. Raises BadSpecError if the database has none for the Spark type."""
+        kind = field.dataType
+        is_array = isinstance(kind, t.ArrayType) and self.has_arrays
+        name = self._scalar_type(kind.elementType if isinstance(kind, t.ArrayType) and is_array else kind)
+        if name is None:
+            advice = (
+                "cast it in the query" if isinstance(kind, t.NullType) else "use to_json(...) or cast it in the query"
+            )
+            raise BadSpecError(
+                f"output_table: column {field.name} is {kind.simpleString()}, for which {self.product} has no type; "
+                f"{advice}"
+            )
+        return f"{name}[]" if is_array else name
+
+    def _scalar_type(self, kind: t.DataType) -> str | None:
+        if isinstance(kind, t.DecimalType):
+            return f"{self.decimal}({kind.precision},{kind.scale})"
+        return self.types.get(type(kind))
+
+
+_POSTGRESQL_TYPES: Mapping[type[t.DataType], str] = {
+    t.BooleanType: "boolean",
+    t.ByteType: "smallint",
+    t.ShortType: "smallint",
+    t.IntegerType: "integer",
+    t.LongType: "bigint",
+    t.FloatType: "real",
+    t.DoubleType: "double precision",
+    t.StringType: "text",
+    t.BinaryType: "bytea",
+    t.DateType: "date",
+    t.TimestampType: "timestamptz",
+    t.TimestampNTZType: "timestamp",
+}
+_MYSQL_TYPES: Mapping[type[t.DataType], str] = {
+    t.BooleanType: "bit(1)",
+    t.ByteType: "tinyint",
+    t.ShortType: "smallint",
+    t.IntegerType: "int",
+    t.LongType: "bigint",
+    t.FloatType: "float",
+    t.DoubleType: "double",
+    # Strings are equal only if their bytes are, as in Spark.
+    t.StringType: "longtext CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+    t.BinaryType: "longblob",
+    t.DateType: "date",
+    # Without NULL, older servers fill in the current time.
+    t.TimestampType: "timestamp(6) NULL",
+    t.TimestampNTZType: "datetime(6)",
+}
+_SQLITE_TYPES: Mapping[type[t.DataType], str] = {
+    t.BooleanType: "boolean",
+    **dict.fromkeys((t.ByteType, t.ShortType, t.IntegerType, t.LongType), "bigint"),
+    t.FloatType: "real",
+    t.DoubleType: "double",
+    t.StringType: "text",
+    t.BinaryType: "blob",
+    t.DateType: "date",
+    **dict.fromkeys((t.TimestampType, t.TimestampNTZType), "timestamp"),
+}
+_MYSQL = WriteDialect(
+    "MySQL",
+    _MYSQL_TYPES,
+    decimal="decimal",
+    has_arrays=False,
+    quote=quote_mysql,
+    tables_with_prefix=(
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = %s AND left(table_name, 17) = %s"
+    ),
+    relation="""
+SELECT table_type, coalesce(engine, ''), coalesce(table_comment, '') FROM information_schema.tables
+WHERE table_schema = %s AND table_name = %s
+""",
+    generated_columns="""
+SELECT column_name FROM information_schema.columns
+WHERE table_schema = %s AND table_name = %s AND generation_expression <> ''
+""",
+    record="INSERT IGNORE INTO {table} VALUES (%s, %s, %s)",
+)
+WRITE_DIALECTS = {
+    Dialect.POSTGRES: WriteDialect(
+        "PostgreSQL",
+        _POSTGRESQL_TYPES,
+        decimal="numeric",
+        has_arrays=True,
+        quote=quote_ansi,
+        tables_with_prefix=(
+            "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = %s AND left(tablename, 17) = %s"
+        ),
+        relation="""
+SELECT c.relkind::text, '', '' FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname = %s
+""",
+        generated_columns="""
+SELECT attname FROM pg_catalog.pg_attribute WHERE attgenerated <> '' AND attrelid = (
+    SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %s AND c.relname = %s)
+""",
+        record="INSERT INTO {table} VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+    ),
+    Dialect.MYSQL: _MYSQL,
+    Dialect.MARIADB: replace(_MYSQL, product="MariaDB"),
+    Dialect.SQLITE: WriteDialect(
+        "SQLite",
+        _SQLITE_TYPES,
+        decimal="decimal",
+        has_arrays=False,
+        quote=quote_ansi,
+        tables_with_prefix='SELECT name FROM pragma_table_list WHERE "schema" = %s AND substr(name, 1, 17) = %s',
+        relation="SELECT type, '', '' FROM pragma_table_list WHERE \"schema\" = %s AND name = %s",
+        generated_columns="SELECT name FROM pragma_table_xinfo(?2, ?1) WHERE hidden IN (2, 3)",
+        record="INSERT OR IGNORE INTO {table} VALUES (%s, %s, %s)",
+    ),
+}

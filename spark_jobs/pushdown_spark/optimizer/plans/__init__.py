@@ -1,0 +1,1 @@
+"""SQL queries as syntax trees, and their SELECTs as logical plans."""

@@ -1,0 +1,1 @@
+"""Tables of Spark's catalogs as outputs: tables of files, and tables of connectors."""

@@ -1,0 +1,238 @@
+"""The entry of a table in Spark's session catalog: its description and its partitions, and changes of them.
+
+Changes go through the commands that Spark itself runs after an insert, so that they mean the same in the built-in
+catalog and in a Hive metastore. None of them touches files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from pydantic import JsonValue
+from pyspark.sql import types as t
+
+from pushdown_spark.errors import MissingPathError
+from pushdown_spark.expressions.session_settings import is_enabled
+from pushdown_spark.projection.paths import quote_name
+from pushdown_spark.relations.stores.listing import decode_uri
+from pushdown_spark.runtime.jvm_gateway import (
+    java_class,
+    java_string,
+    scala_map,
+    scala_object,
+    scala_seq,
+)
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+    from pyspark.sql import SparkSession
+
+PROPERTY = "airflow_pushdown."
+"""The prefix of the properties of a table that a run has created."""
+_COMMANDS = "org.apache.spark.sql.execution.command"
+_TRACKS_PARTITIONS = "spark.sql.hive.manageFilesourcePartitions"
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    """A table as the catalog describes it. `location` has no percent-encoding."""
+
+    location: str
+    provider: str
+    kind: str
+    schema: t.StructType
+    partition_by: tuple[str, ...]
+    options: Mapping[str, str]
+    properties: Mapping[str, str]
+    is_bucketed: bool
+    is_clustered: bool
+    tracks_partitions: bool
+    created: int
+
+    @property
+    def partition_schema(self) -> t.StructType:
+        """The partition columns with their types."""
+        return t.StructType([self.schema[name] for name in self.partition_by])
+
+    def has_same_rows_as(self, other: TableDefinition) -> bool:
+        """Return whether files that were written for the other definition have the right rows for this one."""
+
+        def relevant_fields(table: TableDefinition) -> tuple[object, ...]:
+            return (table.location, table.provider, table.kind, table.schema, table.partition_by, table.options)
+
+        return relevant_fields(self) == relevant_fields(other) and self.created == other.created
+
+
+class CatalogEntry:
+    """The entry of one table. Each method asks the catalog again."""
+
+    def __init__(self, spark: SparkSession, database: str, table: str) -> None:
+        self._spark = spark
+        self.database = database
+        self.table = table
+
+    @property
+    def name(self) -> str:
+        """The qualified name for messages."""
+        return f"{self.database}.{self.table}"
+
+    @property
+    def sql(self) -> str:
+        """The qualified name in SQL. A temporary view of that name does not hide the table."""
+        return f"spark_catalog.{quote_name(self.database)}.{quote_name(self.table)}"
+
+    def definition(self) -> TableDefinition | None:
+        """Return the description of the table, None if there is no table. Raises typed errors of the catalog."""
+        if not self._catalog.tableExists(self._identifier):
+            return None
+        table = self._catalog.getTableMetadata(self._identifier)
+        raw, schema = json.loads(self._json(table)), json.loads(java_string(self._spark, table.schema().json()))
+        storage = raw["storage"]
+        return TableDefinition(
+            location=decode_uri(storage["locationUri"] or ""),
+            provider=raw["provider"] or "",
+            kind=raw["tableType"]["name"],
+            schema=t.StructType.fromJson(schema),
+            partition_by=tuple(raw["partitionColumnNames"]),
+            options=storage["properties"],
+            properties=raw["properties"],
+            is_bucketed=raw["bucketSpec"] is not None,
+            is_clustered=raw.get("clusterBySpec") is not None,
+            tracks_partitions=raw["tracksPartitionsInCatalog"],
+            created=raw["createTime"],
+        )
+
+    def default_location(self) -> str:
+        """Return the directory of a new table. Raises MissingPathError if there is no such database."""
+        if not self._catalog.databaseExists(self.database):
+            raise MissingPathError(f"output_table: the catalog has no database {self.database}; create it first")
+        return decode_uri(str(self._catalog.defaultTablePath(self._identifier).toString()))
+
+    def partitions(self) -> set[str]:
+        """Return the directories of all partitions, as they are below the directory of the table."""
+        names = self._catalog.listPartitionNames(self._identifier, self._none)
+        text = java_string(self._spark, names.mkString("\n"))
+        return set(text.split("\n")) if text else set()
+
+    def partitions_elsewhere(self, table: TableDefinition, partitions: Iterable[str] | None) -> list[str]:
+        """Return the given partitions, or all, whose directory is not the one that Spark would choose."""
+        locations = []
+        for spec, location in self._locations(partitions):
+            directory = decode_uri(location).removeprefix(f"{table.location}/")
+            if list(partition_spec(directory).items()) != [(key, spec.get(key)) for key in table.partition_by]:
+                locations.append(location)
+        return locations
+
+    def _locations(self, partitions: Iterable[str] | None) -> list[tuple[dict[str, str], str]]:
+        """Return values and location of partitions."""
+        if partitions is None:
+            entries = self._catalog.listPartitions(self._identifier, self._none)
+        else:
+            specs = [scala_map(self._spark, partition_spec(name)) for name in partitions]
+            entries = scala_seq(self._spark, [self._catalog.getPartition(self._identifier, spec) for spec in specs])
+        return [(entry["spec"], entry["storage"]["locationUri"] or "") for entry in json.loads(self._json(entries))]
+
+    def create(self, statement: str, location: str) -> None:
+        """Create a table whose directory exists, as Spark does after CREATE TABLE AS SELECT has written the files.
+
+        `statement` is CREATE TABLE without a location. Nothing happens if the table exists.
+        """
+        state = self._spark._jsparkSession.sessionState()
+        command = state.analyzer().execute(state.sqlParser().parsePlan(statement))
+        state.analyzer().checkAnalysis(command)
+        table = command.table()
+        uri = java_class(self._spark, "org.apache.hadoop.fs.Path")(location).toUri()
+        option = java_class(self._spark, "scala.Option")
+        is_partitioned = not table.partitionColumnNames().isEmpty()
+        located_table = _copy_with(
+            table,
+            storage=_copy_with(table.storage(), locationUri=option.apply(uri)),
+            tracksPartitionsInCatalog=is_partitioned and is_enabled(self._spark, _TRACKS_PARTITIONS, default=True),
+        )
+        # Spark's own check of the directory would reject the files.
+        self._catalog.createTable(located_table, True, False)
+
+    def drop(self) -> None:
+        """Remove the entry of a table without files."""
+        self._spark.sql(f"DROP TABLE IF EXISTS {self.sql}")
+
+    def add_partitions(self, partitions: Sequence[str]) -> None:
+        """Add those of the partitions that are missing, at their default directories."""
+        entry = java_class(self._spark, "scala.Tuple2")
+        specs = [entry(scala_map(self._spark, partition_spec(name)), self._none) for name in partitions]
+        add = java_class(self._spark, f"{_COMMANDS}.AlterTableAddPartitionCommand")
+        add(self._identifier, scala_seq(self._spark, specs), True).run(self._spark._jsparkSession)
+
+    def remove_partitions(self, partitions: Sequence[str]) -> None:
+        """Remove the entries of partitions that exist, and keep their files."""
+        specs = [scala_map(self._spark, partition_spec(name)) for name in partitions]
+        drop = java_class(self._spark, f"{_COMMANDS}.AlterTableDropPartitionCommand")
+        if_exists, purge, keep_files = True, False, True
+        command = drop(self._identifier, scala_seq(self._spark, specs), if_exists, purge, keep_files)
+        command.run(self._spark._jsparkSession)
+
+    def refresh(self) -> None:
+        """Forget statistics and listings of files that are older than a change of the files."""
+        self._spark.catalog.refreshTable(self.sql)
+        table = self._catalog.getTableMetadata(self._identifier)
+        java_class(self._spark, f"{_COMMANDS}.CommandUtils").updateTableStats(self._spark._jsparkSession, table)
+
+    @property
+    def _catalog(self) -> JavaObject:
+        return self._spark._jsparkSession.sessionState().catalog()
+
+    @cached_property
+    def _identifier(self) -> JavaObject:
+        option = java_class(self._spark, "scala.Option")
+        identifier = java_class(self._spark, "org.apache.spark.sql.catalyst.TableIdentifier")
+        return identifier(self.table, option.apply(self.database))
+
+    @cached_property
+    def _none(self) -> JavaObject:
+        return scala_object(self._spark, "scala.None")
+
+    @cached_property
+    def _mapper(self) -> JavaObject:
+        mapper = java_class(self._spark, "com.fasterxml.jackson.databind.ObjectMapper")()
+        return mapper.registerModule(scala_object(self._spark, "com.fasterxml.jackson.module.scala.DefaultScalaModule"))
+
+    def _json(self, value: JavaObject) -> str:
+        """Return an object of the catalog as JSON, which needs one call instead of one for each field."""
+        writer = java_class(self._spark, "java.io.StringWriter")()
+        self._mapper.writeValue(writer, value)
+        return java_string(self._spark, writer)
+
+
+def partition_spec(directory: str) -> dict[str, str]:
+    """Return the values of a partition by its directory, as the catalog stores them.
+
+    >>> partition_spec("day=2026-01-01/name=a%2Fb")
+    {'day': '2026-01-01', 'name': 'a/b'}
+    """
+    steps = (step.partition("=") for step in directory.split("/"))
+    return {unquote(key): unquote(value) for key, _, value in steps}
+
+
+def property_text(values: Mapping[str, str]) -> str:
+    """Return properties or options in SQL.
+
+    >>> property_text({"sep": "'"})
+    "'sep' = '\\\\''"
+    """
+    return ", ".join(f"{_literal(key)} = {_literal(value)}" for key, value in values.items())
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _copy_with(instance: JavaObject, **values: JsonValue | JavaObject) -> JavaObject:
+    """Return a copy of an instance of a case class with other values of some fields."""
+    names = [str(instance.productElementName(number)) for number in range(instance.productArity())]
+    return instance.copy(*(values.get(name, instance.productElement(number)) for number, name in enumerate(names)))

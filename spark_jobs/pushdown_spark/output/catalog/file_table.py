@@ -1,0 +1,350 @@
+"""Tables of files in Spark's catalog as targets: files are staged and moved, and the catalog follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from pushdown_spark.contract import (
+    CatalogOutputSpec,
+    ErrorCode,
+    OutputMode,
+    OutputSummary,
+)
+from pushdown_spark.errors import (
+    BadPredicateError,
+    BadSpecError,
+    CheckFailedError,
+    PushdownError,
+)
+from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.formats.avro.spark_source import spark_format
+from pushdown_spark.output.base import column_types
+from pushdown_spark.output.catalog.catalog_entry import (
+    PROPERTY,
+    CatalogEntry,
+    TableDefinition,
+    partition_spec,
+    property_text,
+)
+from pushdown_spark.output.catalog.catalog_layout import check_writable, file_spec
+from pushdown_spark.output.catalog.stored_rows import stored_rows
+from pushdown_spark.output.files.commit_log import PATIENCE_SECONDS, CommitLog
+from pushdown_spark.output.files.file_target import FileTarget, with_effective_mode
+from pushdown_spark.output.files.journal import CatalogChange, has_files
+from pushdown_spark.output.files.layout import OutputPaths
+from pushdown_spark.output.files.moves import partitions_of, staged_files
+from pushdown_spark.output.files.writer import FileOutput
+from pushdown_spark.output.source_guard import ReadPath, SourceGuard
+from pushdown_spark.output.target_checks import check_column_names
+from pushdown_spark.projection.paths import quote_name
+from pushdown_spark.projection.schema_alignment import ddl
+from pushdown_spark.runtime.error_classification import typed_error
+from pushdown_spark.runtime.files import Files
+from pushdown_spark.runtime.filesystem import HadoopFiles, open_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+"""The value of a partition column in the catalog that stands for NULL."""
+_DIRECTORY = "directory of the partition"
+"""A column for a predicate over partitions. No partition column has this name."""
+_RUN, _ATTEMPT, _ROWS = (f"{PROPERTY}{name}" for name in ("run", "attempt", "rows"))
+
+
+class EntryFollower:
+    """Makes the catalog follow the files of a table."""
+
+    def __init__(self, entry: CatalogEntry, files: Files, location: str) -> None:
+        self._entry = entry
+        self._files = files
+        self._location = location
+
+    def follow(self, change: CatalogChange) -> None:
+        """Create the table if the commit has created its files, then add and remove partitions."""
+        if change.statement is not None:
+            self._entry.create(change.statement, self._location)
+        if change.added:
+            self._entry.add_partitions(change.added)
+        if change.dropped:
+            self._entry.remove_partitions(change.dropped)
+        self._entry.refresh()
+
+    def revert(self, change: CatalogChange) -> None:
+        """Undo a change after its files were moved back."""
+        table = self._entry.definition()
+        if table is None:
+            return
+        if change.statement is not None:
+            is_own = table.properties.get(_ATTEMPT) == change.attempt
+            # Dropping a table deletes its files.
+            if is_own and not has_files(self._files, self._location):
+                self._entry.drop()
+            return
+        if change.added:
+            self._entry.remove_partitions(change.added)
+        if change.dropped:
+            self._entry.add_partitions(change.dropped)
+        self._entry.refresh()
+
+
+class FileTableTarget(FileTarget):
+    """A table of files. The files of a commit are moved before the catalog follows."""
+
+    def __init__(
+        self, spark: SparkSession, output: CatalogOutputSpec, entry: CatalogEntry, paths: OutputPaths, files: Files
+    ) -> None:
+        """`paths` and `files` belong to the directory of the table. Use `open_file_table`."""
+        self._spark = spark
+        self._output = output
+        self._entry = entry
+        self._paths = paths
+        self._files = files
+        self._rows: t.StructType | None = None
+        """The columns of the rows to write, None before `stored_rows`."""
+        self._set_table(entry.definition())
+
+    def _set_table(self, table: TableDefinition | None) -> None:
+        self._table = table
+        spec = file_spec(self._spark, self._output, self._entry, table, self._paths.output)
+        self.spec = with_effective_mode(self._spark, spec)
+
+    @property
+    def _schema(self) -> t.StructType | None:
+        """The columns of the table, or of the rows for a new table."""
+        return self._rows if self._table is None else self._table.schema
+
+    @property
+    def name(self) -> str:
+        """The table, as the user gave it."""
+        return self._output.catalog_table
+
+    @property
+    def place(self) -> Mapping[str, str]:
+        """The qualified name of the table, and its directory."""
+        return {"table": self._entry.name, "location": self._paths.output}
+
+    def stored_rows(self, frame: DataFrame) -> DataFrame:
+        """Return the rows as Spark's INSERT would store them in the table."""
+        if self._table is not None:
+            check_column_names(frame.schema, self._table.schema, case_sensitive=is_case_sensitive(self._spark))
+            frame = stored_rows(self._spark, frame, self._entry.sql)
+        self._rows = frame.schema
+        return frame
+
+    def check_partitions(self) -> None:
+        """Raise CheckFailedError if staged rows have a partition for which `replace_where` is not true.
+
+        Raises BadPredicateError for a wrong predicate, also before the rows are staged.
+        """
+        where = self._output.replace_where
+        if where is None or self._schema is None:
+            return
+        staged: list[str] = []
+        if self._files.exists(self._paths.rows):
+            staged = partitions_of(staged_files(self._files, self._paths), self._paths)
+        selected = self._select_partitions(staged)
+        if others := [name for name in staged if name not in selected]:
+            raise CheckFailedError(
+                f"replace_where: the rows have partition {others[0]}, for which {where!r} is not true. Nothing was "
+                "committed and the output is unchanged"
+            )
+
+    def find_commit(self) -> tuple[int | None, OutputSummary] | None:
+        """Return rows and summary of an earlier attempt of this run that has created the table.
+
+        Only then does the run leave a table as it is. In the other modes, a retry replaces what the earlier attempt
+        wrote.
+        """
+        self._read_table()
+        if self._table is None or self.spec.mode not in (OutputMode.ERROR_IF_EXISTS, OutputMode.IGNORE):
+            return None
+        if self._table.properties.get(_RUN) != self._paths.run:
+            return None
+        rows = self._table.properties.get(_ROWS, "")
+        summary = OutputSummary(mode=self.spec.mode, columns=column_types(self._table.schema))
+        return int(rows) if rows.isdigit() else None, summary.model_copy(update=self.place)
+
+    def _read_table(self) -> None:
+        """Read the table again, because a repair of an interrupted commit may have created it."""
+        table = self._entry.definition()
+        if table == self._table:
+            return
+        self._set_table(table)
+        if table is not None and HadoopFiles(self._spark).qualify(table.location) != self._paths.output:
+            raise self._change_error()
+
+    def check_existing(self) -> bool:
+        """Return whether the catalog has the table. An empty directory in the place of a new table is deleted."""
+        exists = self._entry.definition() is not None
+        if self._table is not None:
+            if self.spec.mode is OutputMode.OVERWRITE:
+                self._check_places(self._table, None)
+        elif exists:
+            if self.spec.mode not in (OutputMode.ERROR_IF_EXISTS, OutputMode.IGNORE):
+                raise self._change_error()
+        elif has_files(self._files, self._paths.output):
+            raise BadSpecError(
+                f"output_table: {self._paths.output} has files, but the catalog has no table {self._entry.name}; "
+                "delete the files, or create the table for them"
+            )
+        elif self._files.exists(self._paths.output):
+            self._files.delete(self._paths.output)
+        return exists
+
+    def existing_partition_columns(self) -> list[str] | None:
+        """Return None: the catalog knows the partition columns."""
+        return None
+
+    def catalog_change(self, partitions: Sequence[str], emptied: Sequence[str], rows: int | None) -> CatalogChange:
+        """Return how the catalog follows. Raises BadSpecError if the files are not the rows of a partition."""
+        table = self._entry.definition()
+        if (table is None) != (self._table is None):
+            raise self._change_error()
+        if table is not None and self._table is not None and not table.has_same_rows_as(self._table):
+            raise self._change_error()
+        written = [name for name in partitions if name]
+        change = CatalogChange(database=self._entry.database, table=self._entry.table, attempt=self._paths.attempt)
+        if table is None:
+            return change.model_copy(update={"statement": self._statement(rows), "added": tuple(written)})
+        if not table.partition_by or not table.tracks_partitions:
+            return change
+        known = self._entry.partitions()
+        added = [name for name in written if name not in known]
+        self._check_places(table, [name for name in written if name in known])
+        self._check_unknown_files(added)
+        dropped: Sequence[str] = ()
+        if self.spec.mode is OutputMode.OVERWRITE:
+            dropped = sorted(known.difference(written))
+        elif self.spec.mode is OutputMode.OVERWRITE_PARTITIONS:
+            dropped = emptied
+        return change.model_copy(update={"added": tuple(added), "dropped": tuple(dropped)})
+
+    def _check_places(self, table: TableDefinition, partitions: Sequence[str] | None) -> None:
+        """Raise BadSpecError if the files of a partition to change are outside the directory of the table."""
+        if not table.partition_by or not table.tracks_partitions:
+            return
+        if elsewhere := self._entry.partitions_elsewhere(table, partitions):
+            raise BadSpecError(
+                f"output_table: a partition of {self._entry.name} has a directory of its own, {elsewhere[0]}. Its "
+                "files cannot be replaced all or nothing; write to another table, or move the partition"
+            )
+
+    def _check_unknown_files(self, partitions: Sequence[str]) -> None:
+        """Raise BadSpecError if an append would make files visible that do not belong to the table."""
+        if self.spec.mode is not OutputMode.APPEND:
+            return
+        for partition in partitions:
+            if has_files(self._files, f"{self._paths.output}/{partition}"):
+                raise BadSpecError(
+                    f"output_table: {self._paths.output}/{partition} has files, but the catalog has no such partition "
+                    f"of {self._entry.name}. Appended rows would bring back theirs; delete the files, or add the "
+                    "partition"
+                )
+
+    def emptied_partitions(self, partitions: Sequence[str]) -> Sequence[str]:
+        """Return the partitions for which `replace_where` is true and which get no rows."""
+        table = self._table
+        if table is None or self._output.replace_where is None:
+            return ()
+        known = self._entry.partitions() if table.tracks_partitions else self._directories(table)
+        others = known.difference(partitions)
+        emptied = self._select_partitions(sorted(others))
+        self._check_places(table, emptied)
+        return emptied
+
+    def _directories(self, table: TableDefinition) -> set[str]:
+        """Return the partitions of a table whose partitions only the directories show."""
+        directories = self._files.glob(self._paths.output, "/".join("*=*" for _ in table.partition_by))
+        return {path.removeprefix(f"{self._paths.output}/") for path in directories}
+
+    def _partition_fields(self) -> list[t.StructField]:
+        """Return the partition columns with their types."""
+        assert self._schema is not None
+        fields = {field.name.lower(): field for field in self._schema.fields}
+        return [fields[name.lower()] for name in self.spec.partition_by]
+
+    def _select_partitions(self, partitions: Sequence[str]) -> list[str]:
+        """Return those of the partitions for which `replace_where` is true, with the types of the table.
+
+        Raises BadPredicateError if the predicate needs other columns than those of the partitions.
+        """
+        where = self._output.replace_where
+        assert where is not None
+        fields = self._partition_fields()
+        rows = [(name, *(partition_spec(name).get(field.name) for field in fields)) for name in partitions]
+        strings = ", ".join(f"v{number} string" for number in range(len(fields)))
+        frame = self._spark.createDataFrame(rows, f"{quote_name(_DIRECTORY)} string, {strings}")
+        values = [
+            f.when(f.col(f"v{number}") != _NULL, f.col(f"v{number}")).cast(field.dataType).alias(field.name)
+            for number, field in enumerate(fields)
+        ]
+        try:
+            typed = frame.select(f.col(quote_name(_DIRECTORY)), *values)
+            is_selected = typed.select(*(quote_name(field.name) for field in fields)).where(where)
+            is_selected.schema  # noqa: B018 - analyzes the predicate with the partition columns alone
+            return [row[0] for row in typed.where(where).select(f.col(quote_name(_DIRECTORY))).collect()]
+        except (AnalysisException, ParseException) as problem:
+            error = typed_error(problem, about="replace_where")
+            raise BadPredicateError(
+                f"{error}. In a table of files, replace_where can use the partition columns "
+                f"({', '.join(field.name for field in fields)})"
+            ) from problem
+
+    def _statement(self, rows: int | None) -> str:
+        """Return the statement that creates the table with `rows` rows, with its directory left out."""
+        assert self._rows is not None
+        fields = {field.name.lower(): field for field in self._rows.fields}
+        last = [fields.pop(name.lower()) for name in self.spec.partition_by]
+        columns = ddl(t.StructType([*fields.values(), *last]))
+        count = "" if rows is None else str(rows)
+        properties = {_RUN: self._paths.run, _ATTEMPT: self._paths.attempt, _ROWS: count}
+        source = quote_name(spark_format(self.spec.format.value))
+        statement = f"CREATE TABLE {self._entry.sql} ({columns}) USING {source}"
+        if self.spec.options:
+            statement += f" OPTIONS ({property_text(self.spec.options)})"
+        if last:
+            statement += f" PARTITIONED BY ({', '.join(quote_name(field.name) for field in last)})"
+        return f"{statement} TBLPROPERTIES ({property_text(properties)})"
+
+    def _change_error(self) -> PushdownError:
+        return PushdownError(
+            f"output_table: another program has changed or replaced {self._entry.name} while its rows were written; "
+            "run the task again",
+            code=ErrorCode.SPARK,
+        )
+
+
+def open_file_table(
+    spark: SparkSession,
+    output: CatalogOutputSpec,
+    entry: CatalogEntry,
+    run_key: str,
+    *,
+    sources: Iterable[ReadPath] = (),
+    files: Files | None = None,
+    patience: float = PATIENCE_SECONDS,
+) -> FileOutput:
+    """Return a new attempt of the run with this key to write a table of files. See `open_output` for the arguments.
+
+    Raises BadSpecError for tables whose files cannot be replaced all or nothing, with the reason.
+    """
+    hadoop = HadoopFiles(spark)
+    table = entry.definition()
+    if table is not None:
+        # A view has no directory.
+        check_writable(entry, table)
+    location = hadoop.qualify(entry.default_location() if table is None else table.location)
+    parent, name = hadoop.split(location)
+    if not name:
+        raise BadSpecError(f"output_table: {entry.name} has the root of a file system as its directory")
+    files = files or open_files(spark, location)
+    paths = OutputPaths.of(parent, name, run_key)
+    log = CommitLog(files, paths, f"run {run_key}", patience, EntryFollower(entry, files, paths.output))
+    target = FileTableTarget(spark, output, entry, paths, files)
+    return FileOutput(spark, target, paths, files, log, SourceGuard(hadoop, paths, sources))

@@ -1,0 +1,1 @@
+"""Tables of databases as outputs: rows are loaded into staging tables, and one transaction moves them."""

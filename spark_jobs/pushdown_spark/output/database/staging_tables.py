@@ -1,0 +1,225 @@
+"""The tables that hold the rows of one attempt until its commit, in the schema of the target.
+
+Their names have the run, the time and the attempt:
+
+    airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER      rows that tasks load
+    airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER_p    the partitions whose rows are complete
+
+In MySQL, MariaDB and SQLite, each attempt of a task loads a part of its own, a table like the empty table of rows. So
+the commit need not wait for the locks of an attempt that still loads. In SQLite, a part is a file next to the database:
+
+    airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER_TASK
+
+`gather` copies the parts to the table of rows if a check reads one table, or if that table becomes the target.
+
+A retry deletes the tables of earlier attempts of its run. Any run deletes tables that are older than `MAX_AGE_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pyspark.sql import types as t
+
+from pushdown_spark.databases.clients.sqlite_catalog import UNKNOWN_COLLATION
+from pushdown_spark.databases.sql.identifiers import with_suffix
+from pushdown_spark.databases.sql.remote_table import Dialect, RemoteColumn, RemoteTable
+from pushdown_spark.databases.write.write_connection import LOCK_SECONDS, WriteConnection
+from pushdown_spark.errors import PushdownError, RemoteFailedError
+from pushdown_spark.output.database.target_table import TargetTable
+
+MAX_AGE_SECONDS = 2 * 86_400
+_USE_SECONDS = 5
+"""How long the deletion of a table waits for tasks that use it."""
+_PREFIX = "airflow_pushdown_"
+_NAME = re.compile(rf"{_PREFIX}(?P<run>[0-9a-f]{{12}})_(?P<time>[0-9a-f]{{8}})_[0-9a-f]{{8}}_\d+(?:_p|_[0-9a-f]{{8}})?")
+
+
+@dataclass(frozen=True)
+class StagingTables:
+    """The tables of one attempt. `is_split` is whether the rows stay in the parts that tasks have loaded."""
+
+    target: TargetTable
+    name: str
+    marker: str
+    is_split: bool
+
+    @classmethod
+    def of(cls, target: TargetTable, run: str, attempt: str, number: int, *, reads_one: bool) -> StagingTables:
+        """Return the tables for call number `number` of `stage`. `reads_one` is whether a step needs one table."""
+        name = f"{_PREFIX}{run[:12]}_{int(time.time()):08x}_{attempt[:8]}_{number}"
+        return cls(target, name, marker_of(attempt), is_split=target.has_parts and not reads_one)
+
+    @property
+    def rows(self) -> str:
+        """The quoted name of the table of rows."""
+        return self.target.sibling(self.name)
+
+    @property
+    def source_name(self) -> str:
+        """The name of the table of rows for a database source."""
+        return self.target.source_name(self.name)
+
+    @property
+    def partitions(self) -> str:
+        """The quoted name of the table of partitions."""
+        return with_suffix(self.rows, "_p")
+
+    @property
+    def record(self) -> str:
+        """The statement that records a partition, its number of rows and its table, unless it is recorded."""
+        return self.target.statements.record.format(table=self.partitions)
+
+    def create_like(self, connection: WriteConnection, table: RemoteTable) -> None:
+        """Create the tables with the columns of an existing target, without its constraints."""
+        if self.target.dialect is Dialect.SQLITE:
+            columns = [_sqlite_column(self.target, column) for column in table.columns]
+            self._create(connection, columns, self._create_table)
+            return
+        names = ", ".join(self.target.quote(column.name) for column in table.columns)
+        query = f"SELECT {names} FROM {self.target.sql} LIMIT 0"  # noqa: S608
+        connection.rows(f"{self._create_table} {self.rows}{self._options} AS {query}")
+        self._create_partitions(connection)
+
+    def create_new(self, connection: WriteConnection, schema: t.StructType) -> None:
+        """Create the tables for a missing target, with columns for Spark's types.
+
+        Raises BadSpecError for a type without an equivalent.
+        """
+        target = self.target
+        columns = [f"{target.quote(field.name)} {target.statements.declared_type(field)}" for field in schema.fields]
+        # This table becomes the target, so that it must survive a crash of the database.
+        self._create(connection, columns, "CREATE TABLE")
+
+    def drop(self, connection: WriteConnection) -> None:
+        """Delete the tables. A table that a task still uses stays, until a later run deletes it."""
+        # Without the table of rows, no task can create one like it.
+        _drop_unused(connection, self.target, [self.name, f"{self.name}_p"])
+        names = [name for name in _names(connection, self.target) if name.startswith(self.name)]
+        _drop_unused(connection, self.target, names)
+
+    def suffixes(self, connection: WriteConnection) -> dict[int, str]:
+        """Return the ends of the names of the recorded attempts by partition."""
+        rows = connection.rows(f"SELECT partition_id, suffix FROM {self.partitions}")  # noqa: S608
+        return {int(str(partition)): str(suffix) for partition, suffix in rows}
+
+    def gather(self, connection: WriteConnection) -> None:
+        """Copy the rows of all parts to the table of rows."""
+        parts = self._parts(connection)
+        with connection.transaction(self.name):
+            for part in parts:
+                connection.change(f"INSERT INTO {self.rows} SELECT * FROM {part}")  # noqa: S608
+
+    def row_tables(self, connection: WriteConnection) -> list[str]:
+        """Return the quoted names of the tables that have the rows.
+
+        The first call for a connection has to be outside of a transaction.
+        """
+        return self._parts(connection) if self.is_split else [self.rows]
+
+    def _parts(self, connection: WriteConnection) -> list[str]:
+        return [
+            connection.attach(with_suffix(self.rows, suffix)) for _, suffix in sorted(self.suffixes(connection).items())
+        ]
+
+    def require_partitions(self, connection: WriteConnection, partitions: int) -> int:
+        """Return the number of rows. Raises RemoteFailedError unless this number of partitions was loaded.
+
+        It also raises if the tables have other rows than the tasks loaded. A crash of the database empties unlogged
+        tables.
+        """
+        statement = f"SELECT count(*), coalesce(sum(row_count), 0) FROM {self.partitions}"  # noqa: S608
+        ((recorded, loaded),) = connection.rows(statement)
+        count = sum(count_rows(connection, f"SELECT count(*) FROM {table}") for table in self.row_tables(connection))  # noqa: S608
+        if count != int(str(loaded)):
+            raise RemoteFailedError(f"{self.rows} has {count} rows, but the tasks loaded {loaded}; run the task again")
+        if int(str(recorded)) != partitions:
+            raise RemoteFailedError(f"{recorded} of {partitions} partitions were loaded; run the task again")
+        return count
+
+    def _create(self, connection: WriteConnection, columns: Sequence[str], create_table: str) -> None:
+        connection.rows(f"{create_table} {self.rows} ({', '.join(columns)}){self._options}")
+        self._create_partitions(connection)
+
+    def _create_partitions(self, connection: WriteConnection) -> None:
+        columns = "partition_id int NOT NULL PRIMARY KEY, row_count bigint NOT NULL, suffix varchar(9) NOT NULL"
+        options = " ENGINE=InnoDB" if self.target.dialect.is_mysql else ""
+        connection.rows(f"{self._create_table} {self.partitions} ({columns}){options}")
+
+    @property
+    def _create_table(self) -> str:
+        return "CREATE UNLOGGED TABLE" if self.target.dialect is Dialect.POSTGRES else "CREATE TABLE"
+
+    @property
+    def _options(self) -> str:
+        """The options of a table in MySQL. The comment shows which attempt has created the target by a rename."""
+        if not self.target.dialect.is_mysql:
+            return ""
+        return f" ENGINE=InnoDB COMMENT '{self.marker}'"
+
+
+def count_rows(connection: WriteConnection, statement: str) -> int:
+    """Return the result of a query that counts."""
+    ((count,),) = connection.rows(statement)
+    return int(str(count))
+
+
+def marker_of(attempt: str) -> str:
+    """Return the comment of the tables of an attempt."""
+    return f"created by airflow_pushdown, attempt {attempt}"
+
+
+def drop_leftovers(connection: WriteConnection, target: TargetTable, run: str) -> None:
+    """Delete the tables of earlier attempts of a run, and old tables of all runs.
+
+    A table that a task still uses stays. Its attempt can no longer commit.
+    """
+    _drop_unused(connection, target, list(_leftovers(connection, target, run)))
+
+
+def drop_tables_of(connection: WriteConnection, target: TargetTable, run: str) -> None:
+    """Delete all tables of a run. Raises RemoteFailedError if one of them is in use."""
+    for name in _names(connection, target):
+        match = _NAME.fullmatch(name)
+        if match and match["run"] == run[:12]:
+            connection.drop(target.sibling(name))
+
+
+def _drop_unused(connection: WriteConnection, target: TargetTable, names: Sequence[str]) -> None:
+    """Delete tables. One that a transaction uses for longer than some seconds stays."""
+    _limit_waits(connection, target, _USE_SECONDS)
+    for name in names:
+        with suppress(PushdownError):
+            connection.drop(target.sibling(name))
+    _limit_waits(connection, target, LOCK_SECONDS)
+
+
+def _limit_waits(connection: WriteConnection, target: TargetTable, seconds: int) -> None:
+    """Limit how long a statement waits for other transactions on a table. SQLite has one lock for all tables."""
+    if target.dialect is Dialect.POSTGRES:
+        connection.rows(f"SET lock_timeout = '{seconds}s'")
+    elif target.dialect.is_mysql:
+        connection.rows(f"SET SESSION lock_wait_timeout = {seconds}")
+
+
+def _leftovers(connection: WriteConnection, target: TargetTable, run: str) -> Iterator[str]:
+    oldest = time.time() - MAX_AGE_SECONDS
+    for name in _names(connection, target):
+        match = _NAME.fullmatch(name)
+        if match and (match["run"] == run[:12] or int(match["time"], 16) < oldest):
+            yield name
+
+
+def _names(connection: WriteConnection, target: TargetTable) -> list[str]:
+    tables = connection.rows(target.statements.tables_with_prefix, target.schema, _PREFIX)
+    return [*(str(name) for (name,) in tables), *connection.parts(_PREFIX)]
+
+
+def _sqlite_column(target: TargetTable, column: RemoteColumn) -> str:
+    is_known = column.collation not in (None, UNKNOWN_COLLATION)
+    collation = f" COLLATE {target.quote(str(column.collation))}" if is_known else ""
+    return f"{target.quote(column.name)} {column.remote_type}{collation}"

@@ -1,0 +1,276 @@
+"""One attempt of one run to change a table of a database. It needs no Spark session.
+
+    prepare    claims the run in the ledger, and deletes the staging tables of earlier attempts
+    stage      creates the staging tables, which tasks fill
+    check      checks the staged rows
+    commit     in one transaction: requires the claim, moves the rows, and marks the run as committed
+    abort      deletes the staging tables and the claim
+
+If the table is missing, the staging table is renamed to it: within the transaction, or as in `table_rename`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from dataclasses import replace
+
+from pyspark.sql import types as t
+
+from pushdown_spark.contract import OutputMode, OutputSummary, TableOutputSpec
+from pushdown_spark.databases.client import DatabaseAddress
+from pushdown_spark.databases.sql.remote_table import RemoteTable
+from pushdown_spark.databases.write.partition_writer import PartitionWriter
+from pushdown_spark.databases.write.target_columns import target_columns
+from pushdown_spark.databases.write.write_connection import WriteConnection, connect_to_write
+from pushdown_spark.errors import PushdownError, RemoteFailedError, UnknownColumnError
+from pushdown_spark.output.database.run_ledger import RunLedger, RunRecord, RunState
+from pushdown_spark.output.database.staging_tables import StagingTables, drop_leftovers
+from pushdown_spark.output.database.table_changes import TableChange
+from pushdown_spark.output.database.table_rename import rename_to_target, settle_rename
+from pushdown_spark.output.database.target_table import (
+    TargetTable,
+    describe_sibling,
+    exists,
+    find_target,
+    generated_columns,
+)
+from pushdown_spark.output.target_checks import check_existing_table
+
+
+class TableAttempt:
+    """One attempt of one run to change a table."""
+
+    def __init__(
+        self,
+        address: DatabaseAddress,
+        output: TableOutputSpec,
+        run_key: str,
+        generation: str = "",
+        connect: Callable[[DatabaseAddress], WriteConnection] = connect_to_write,
+    ) -> None:
+        self._address = address
+        self._output = output
+        self._run_key = run_key
+        self._generation = generation
+        self._attempt = uuid.uuid4().hex[:16]
+        self._connect = connect
+        self._target: TargetTable | None = None
+        self._ledger: RunLedger | None = None
+        self._change: TableChange | None = None
+        self._table: RemoteTable | None = None
+        self._is_new = False
+        self._stages = 0
+        self.committed: tuple[int | None, OutputSummary] | None = None
+        """Rows and summary of an earlier attempt that has committed, set by `prepare`."""
+
+    @property
+    def target(self) -> TargetTable:
+        """The table, after `prepare`."""
+        assert self._target is not None
+        return self._target
+
+    @property
+    def staging(self) -> StagingTables | None:
+        """The staging tables, None before `stage`."""
+        return None if self._change is None else self._change.staging
+
+    @property
+    def table(self) -> RemoteTable:
+        """The columns of the table, or of the table to create, after `stage`."""
+        assert self._table is not None
+        return self._table
+
+    def prepare(self) -> bool:
+        """Claim the run. Return False if there is nothing to write.
+
+        That is the case if an earlier attempt has committed, and in mode `ignore` if the table exists.
+        """
+        with closing(self._connect(self._address)) as connection:
+            target = self._target = find_target(connection, self._output.table)
+            ledger = self._ledger = RunLedger(target, self._run_key, self._attempt, self._generation)
+            ledger.create(connection)
+            drop_leftovers(connection, target, ledger.run)
+            while True:
+                settle_rename(connection, ledger)
+                with connection.transaction(target.lock):
+                    record = ledger.read(connection)
+                    # An earlier attempt may have begun to rename its staging table since.
+                    if record is None or record.state is not RunState.MOVING:
+                        return self._claim(connection, record)
+
+    def existing_table(self) -> RemoteTable | None:
+        """Return the columns of the table, without those that the database computes. None if it does not exist."""
+        with closing(self._connect(self._address)) as connection:
+            if not exists(connection, self.target):
+                return None
+            generated = generated_columns(connection, self.target)
+        table = describe_sibling(self._address, self.target, self.target.name)
+        return replace(table, columns=tuple(column for column in table.columns if column.name not in generated))
+
+    def stage(self, schema: t.StructType, existing: RemoteTable | None, *, case_sensitive: bool) -> PartitionWriter:
+        """Create empty staging tables, and return the writer for tasks. Its columns have the order of the schema."""
+        with closing(self._connect(self._address)) as connection:
+            if self._change is not None:
+                self._change.staging.drop(connection)
+            # Some checks read one table, and one can become a missing table.
+            reads_one = existing is None or self._output.mode is OutputMode.MERGE or bool(self._output.checks.unique)
+            run = self._require_ledger().run
+            staging = StagingTables.of(self.target, run, self._attempt, self._stages, reads_one=reads_one)
+            self._stages += 1
+            self._change = TableChange(staging, self._output.mode, ())
+            if existing is not None:
+                target_columns(schema, existing, case_sensitive=case_sensitive)
+                staging.create_like(connection, existing)
+            else:
+                staging.create_new(connection, schema)
+        self._is_new = existing is None
+        table = self._table = existing or describe_sibling(self._address, self.target, staging.name)
+        columns = target_columns(schema, table, case_sensitive=case_sensitive)
+        keys = tuple(_key_column(key, table, case_sensitive) for key in self._output.merge_keys)
+        self._change = TableChange(staging, self._output.mode, tuple(column.name for column in columns), keys)
+        has_parts = self.target.has_parts
+        return PartitionWriter(self._address, staging.rows, staging.record, columns, has_parts, self._connect)
+
+    def require_accepted(self, accepted: Mapping[int, str]) -> None:
+        """Raise RemoteFailedError unless the rows that count are those of the task attempts that Spark has accepted.
+
+        `accepted` has the ends of their names by partition.
+        """
+        with closing(self._connect(self._address)) as connection:
+            recorded = self._require_change().staging.suffixes(connection)
+        if lost := [partition for partition, suffix in accepted.items() if recorded.get(partition) != suffix]:
+            raise RemoteFailedError(
+                f"an executor was lost after it had loaded partition {lost[0]}, whose rows may differ from those of "
+                "the next attempt; run the task again"
+            )
+
+    def gather(self) -> None:
+        """Collect the rows of all tasks in one table, if a later step reads one and tasks have loaded parts."""
+        staging = self._require_change().staging
+        if self.target.has_parts and not staging.is_split:
+            with closing(self._connect(self._address)) as connection:
+                staging.gather(connection)
+
+    def check(self, condition: str = "") -> None:
+        """Check the staged rows. `condition` is `replace_where` in the SQL of the database."""
+        change = self._change = replace(self._require_change(), condition=condition)
+        if change.condition or change.keys:
+            with closing(self._connect(self._address)) as connection:
+                change.check(connection)
+
+    def commit(self, partitions: int, summary: OutputSummary) -> OutputSummary | None:
+        """Move the rows of a number of partitions. Return None if mode `ignore` found a table that exists now."""
+        staging, ledger = self._require_change().staging, self._require_ledger()
+        summary = summary.model_copy(update={"table": self.target.display_name})
+        text = summary.model_dump_json()
+        with closing(self._connect(self._address)) as connection:
+            renames = self._is_new and self.target.dialect.is_mysql
+            is_renamed = renames and rename_to_target(connection, ledger, staging, partitions, text)
+            is_written = is_renamed or self._move_rows(connection, partitions, text)
+            with suppress(PushdownError):
+                # The run is committed. A later run deletes the tables.
+                staging.drop(connection)
+        return summary if is_written else None
+
+    def _move_rows(self, connection: WriteConnection, partitions: int, summary: str) -> bool:
+        """Move the rows in one transaction. Return False if mode `ignore` found a table that exists now."""
+        change, ledger = self._require_change(), self._require_ledger()
+        if change.staging.is_split:
+            # SQLite attaches no file within the transaction.
+            ledger.require_claim(connection)
+            change.staging.row_tables(connection)
+        with connection.transaction(self.target.lock):
+            ledger.require_claim(connection)
+            row_count = change.staging.require_partitions(connection, partitions)
+            table_exists = exists(connection, self.target)
+            if not self._may_write(table_exists):
+                ledger.forget(connection)
+                return False
+            if table_exists:
+                self._require_expected_columns(connection)
+                change.make(connection, row_count)
+            else:
+                self._create_table(connection)
+            ledger.enter(connection, RunState.COMMITTED, summary, row_count)
+        return True
+
+    def abort(self) -> None:
+        """Delete the staging tables and the claim of this attempt."""
+        with closing(self._connect(self._address)) as connection:
+            if self._change is not None:
+                self._change.staging.drop(connection)
+            if self._ledger is not None:
+                with connection.transaction(self.target.lock):
+                    self._ledger.release(connection)
+
+    def _claim(self, connection: WriteConnection, record: RunRecord | None) -> bool:
+        """Make this attempt the only one that may commit. Return False if there is nothing to write."""
+        if self._is_committed(record) or not self._may_write(exists(connection, self.target)):
+            return False
+        ledger = self._require_ledger()
+        if record is not None:
+            # In MySQL, the deletion of a missing row locks a gap, so that runs on two tables could deadlock.
+            ledger.forget(connection)
+        ledger.claim(connection)
+        return True
+
+    def _is_committed(self, record: RunRecord | None) -> bool:
+        """Return whether an earlier attempt has committed, so that this one has nothing to write."""
+        if record is None or record.state is not RunState.COMMITTED or record.summary is None:
+            return False
+        is_repeated = record.generation != self._generation
+        if is_repeated and self._output.mode.is_repeatable:
+            return False
+        summary = OutputSummary.model_validate_json(record.summary)
+        self.committed = record.row_count, summary.model_copy(update={"is_from_earlier_try": True})
+        return True
+
+    def _may_write(self, table_exists: bool) -> bool:
+        """Return False if mode `ignore` keeps the table. Raises OutputExistsError if it must not exist."""
+        if table_exists:
+            check_existing_table(self._output.mode, self.target.display_name)
+        return not table_exists or self._output.mode is not OutputMode.IGNORE
+
+    def _create_table(self, connection: WriteConnection) -> None:
+        """Make the staging table the missing table. Raises RemoteFailedError if the table was there before."""
+        if not self._is_new or self.target.dialect.is_mysql:
+            # The staging table lacks constraints of the table. In MySQL and MariaDB, `rename_to_target` has seen the
+            # table.
+            raise RemoteFailedError(
+                f"{self.target.display_name} was dropped while its rows were loaded; run the task again"
+            )
+        rows = self._require_change().staging.rows
+        connection.end_writers(rows)
+        connection.rows(f"ALTER TABLE {rows} RENAME TO {self.target.quote(self.target.name)}")
+
+    def _require_expected_columns(self, connection: WriteConnection) -> None:
+        """Raise RemoteFailedError if the columns have changed since the rows were checked against their types."""
+        # The lock of a query keeps other programs from changing the table until the end of the transaction.
+        connection.rows(f"SELECT 1 FROM {self.target.sql} LIMIT 0")  # noqa: S608
+        generated = generated_columns(connection, self.target)
+        columns = [
+            (column.name, column.remote_type)
+            for column in describe_sibling(self._address, self.target, self.target.name).columns
+            if column.name not in generated
+        ]
+        if columns != [(column.name, column.remote_type) for column in self.table.columns]:
+            raise RemoteFailedError(
+                f"the columns of {self.target.display_name} have changed while the rows were loaded; run the task again"
+            )
+
+    def _require_ledger(self) -> RunLedger:
+        assert self._ledger is not None
+        return self._ledger
+
+    def _require_change(self) -> TableChange:
+        assert self._change is not None
+        return self._change
+
+
+def _key_column(name: str, table: RemoteTable, case_sensitive: bool) -> str:
+    column = table.column(name, case_sensitive=True) or table.column(name, case_sensitive)
+    if column is None:
+        raise UnknownColumnError(f"merge_keys: the table has no column {name!r}")
+    return column.name

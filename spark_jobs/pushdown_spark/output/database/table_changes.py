@@ -1,0 +1,101 @@
+"""The statements that check staged rows and move them to their table, for each mode."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pushdown_spark.contract import OutputMode
+from pushdown_spark.databases.sql.remote_table import Dialect
+from pushdown_spark.databases.write.write_connection import WriteConnection
+from pushdown_spark.errors import CheckFailedError, RemoteFailedError
+from pushdown_spark.output.database.staging_tables import StagingTables, count_rows
+
+_UNCHANGED = "Nothing was committed and the table is unchanged"
+
+
+@dataclass(frozen=True)
+class TableChange:
+    """The change of a table by the rows of a staging table.
+
+    `condition` is SQL of the database that selects the rows to replace. `keys` are the columns of the merge key.
+    """
+
+    staging: StagingTables
+    mode: OutputMode
+    columns: tuple[str, ...]
+    keys: tuple[str, ...] = ()
+    condition: str = ""
+
+    def check(self, connection: WriteConnection) -> None:
+        """Raise CheckFailedError if staged rows do not satisfy `condition`, or do not have a unique merge key."""
+        rows = self.staging.rows
+        if self.condition:
+            outside = [
+                f"SELECT count(*) FROM {table} WHERE ({self.condition}) IS NOT TRUE"  # noqa: S608
+                for table in self.staging.row_tables(connection)
+            ]
+            _require_none(connection, outside, "replace_where: {count} rows to write do not satisfy the predicate")
+        if self.keys:
+            names = ", ".join(self.keys)
+            nulls = " OR ".join(f"{key} IS NULL" for key in self._quote(self.keys))
+            with_null = f"SELECT count(*) FROM {rows} WHERE {nulls}"  # noqa: S608
+            _require_none(connection, [with_null], f"merge_keys: {{count}} rows to write have NULL in {names}")
+            keys = ", ".join(self._quote(self.keys))
+            groups = f"SELECT {keys} FROM {rows} GROUP BY {keys} HAVING count(*) > 1"  # noqa: S608
+            repeated = f"SELECT count(*) FROM ({groups}) AS repeated"  # noqa: S608
+            _require_none(connection, [repeated], f"merge_keys: {{count}} values of {names} are repeated in the rows")
+
+    def make(self, connection: WriteConnection, row_count: int) -> None:
+        """Move the rows, within a transaction. Raises RemoteFailedError if the table would not get all of them."""
+        target = self.staging.target.sql
+        if self.mode is OutputMode.MERGE:
+            self._merge(connection)
+            return
+        if self.mode in (OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS):
+            self._lock(connection)
+            # After a TRUNCATE, PostgreSQL's readers with an older snapshot find no row: those that read several times,
+            # and every COPY that waits for the TRUNCATE. In MySQL and MariaDB, TRUNCATE would commit.
+            where = "" if self.mode is OutputMode.OVERWRITE else f" WHERE {self.condition}"
+            connection.change(f"DELETE FROM {target}{where}")  # noqa: S608
+        names = ", ".join(self._quote(self.columns))
+        # SQLite copies records as they are if no columns are named. The staged columns have the order of the table.
+        source, names = ("*", "") if self.staging.target.dialect is Dialect.SQLITE else (names, f" ({names})")
+        added = sum(
+            connection.change(f"INSERT INTO {target}{names} SELECT {source} FROM {table}")  # noqa: S608
+            for table in self.staging.row_tables(connection)
+        )
+        if added != row_count:
+            raise RemoteFailedError(f"{target} got {added} of {row_count} rows, for example because of a trigger")
+
+    def _merge(self, connection: WriteConnection) -> None:
+        """Update rows with the same key, and add the others. Nothing is deleted, because that could cascade."""
+        target, rows = self.staging.target.sql, self.staging.rows
+        self._lock(connection)
+        same_key = " AND ".join(f"target.{key} = staged.{key}" for key in self._quote(self.keys))
+        values = self._quote([name for name in self.columns if name not in self.keys])
+        if values and self.staging.target.dialect.is_mysql:
+            changes = ", ".join(f"target.{name} = staged.{name}" for name in values)
+            connection.change(f"UPDATE {target} AS target JOIN {rows} AS staged ON {same_key} SET {changes}")  # noqa: S608
+        elif values:
+            changes = ", ".join(f"{name} = staged.{name}" for name in values)
+            connection.change(f"UPDATE {target} AS target SET {changes} FROM {rows} AS staged WHERE {same_key}")  # noqa: S608
+        names = ", ".join(self._quote(self.columns))
+        existing = f"SELECT 1 FROM {target} AS target WHERE {same_key}"  # noqa: S608
+        connection.change(
+            f"INSERT INTO {target} ({names}) SELECT {names} FROM {rows} AS staged WHERE NOT EXISTS ({existing})"  # noqa: S608
+        )
+
+    def _lock(self, connection: WriteConnection) -> None:
+        """Keep other programs from changing the table. MySQL locks the rows that it reads, SQLite the file."""
+        if self.staging.target.dialect is Dialect.POSTGRES:
+            connection.rows(f"LOCK TABLE {self.staging.target.sql} IN SHARE ROW EXCLUSIVE MODE")
+
+    def _quote(self, names: Sequence[str]) -> list[str]:
+        return [self.staging.target.quote(name) for name in names]
+
+
+def _require_none(connection: WriteConnection, statements: Sequence[str], problem: str) -> None:
+    count = sum(count_rows(connection, statement) for statement in statements)
+    if count:
+        raise CheckFailedError(f"{problem.format(count=count)}. {_UNCHANGED}")

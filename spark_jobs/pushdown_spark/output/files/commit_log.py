@@ -1,0 +1,305 @@
+"""One commit at a time for an output, and the repair of commits whose process was killed.
+
+The lock is a file `NUMBER.lock` that only one process can create. Other processes wait until it is deleted. The holder
+rewrites a heartbeat every few seconds. The holder counts as dead if all locks and heartbeats are unchanged for
+`patience` seconds on the clock of the waiting process, or if the lock belongs to an earlier attempt of the same
+run. The waiting process then creates the lock with the next number, which names the attempt that it follows. If
+that attempt still has its lock, the new lock is valid. Its holder undoes the journal of the dead commit (or completes
+it, if all moves were made) and deletes the lower numbers. If this process is killed too, the next one repeats the
+procedure.
+
+The files of a table belong to it only if the catalog knows the table and its partitions. The catalog follows after the
+last move, and before the journal is deleted. A commit is therefore completed in the catalog by the next process, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from pushdown_spark.errors import BadSpecError, OutputTakenError
+from pushdown_spark.output.files.journal import CatalogChange, Journal, Moves, fence, has_files
+from pushdown_spark.output.files.layout import CLAIMS_OF_ALL_RUNS, LOCK, OutputPaths, others_path
+from pushdown_spark.runtime.files import DRAFT, Files
+
+PATIENCE_SECONDS = 60.0
+"""The time without a heartbeat after which a commit is undone."""
+_BEATS = 12
+"""The number of heartbeats within that time."""
+_PROGRESS = ".progress"
+_MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.02, 1.0
+"""The pause between two checks of a lock of another process."""
+
+
+@dataclass(frozen=True)
+class _Lock:
+    """The content of a lock: the hash of the run that holds it, its attempt, and the attempt that it follows.
+
+    All are empty between the creation of the file and the write of its text.
+    """
+
+    run: str = ""
+    attempt: str = ""
+    follows: str = ""
+
+
+class Catalog(Protocol):
+    """The catalog of a table. Both methods can be repeated."""
+
+    def follow(self, change: CatalogChange) -> None:
+        """Make a change of the catalog after the last move."""
+
+    def revert(self, change: CatalogChange) -> None:
+        """Undo a change of the catalog, as far as it was made."""
+
+
+class _NoCatalog:
+    """The catalog of an output that is not a table."""
+
+    def follow(self, change: CatalogChange) -> None:
+        raise BadSpecError(
+            f"output.path: the directory belongs to the table {change.database}.{change.table}, whose last commit was "
+            "interrupted; write to it with output_table"
+        )
+
+    revert = follow
+
+
+class CommitLog:
+    """The commits of one output, for one attempt of one run. `writer` names the run in errors of other runs."""
+
+    def __init__(
+        self,
+        files: Files,
+        paths: OutputPaths,
+        writer: str,
+        patience: float = PATIENCE_SECONDS,
+        catalog: Catalog | None = None,
+    ) -> None:
+        self._files = files
+        self._paths = paths
+        self.writer = writer
+        self._patience = patience
+        self._catalog: Catalog = catalog or _NoCatalog()
+        self._number = 0
+
+    @contextlib.contextmanager
+    def lock(self, require_claim: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Hold the lock. Within the block, no other process commits and all earlier commits are complete or undone.
+
+        `require_claim` raises if a later attempt of the same run has begun, whose lock this attempt must not take. A
+        commit that the block cannot undo keeps its lock, so that the next process undoes it.
+        """
+        self._number = self._acquire_lock(require_claim)
+        ended = threading.Event()
+        heartbeat = threading.Thread(target=self._send_heartbeats, args=(self._number, ended), daemon=True)
+        heartbeat.start()
+        try:
+            self._repair()
+            yield
+        finally:
+            ended.set()
+            heartbeat.join()
+            self._release_lock()
+
+    def commit(self, journal: Journal) -> None:
+        """Make the moves of a journal, within `lock`. If one fails, undo all of them and raise.
+
+        Raises OutputTakenError if another process has taken the lock and has undone this commit.
+        """
+        self._files.write_text(self._journal, journal.model_dump_json())
+        try:
+            self._moves(journal, self._journal).make(self._require_lock)
+            self._follow(journal)
+        except BaseException:
+            try:
+                self._require_lock()
+            except OutputTakenError:
+                # The process that took the lock has undone the moves.
+                self._files.delete_empty(journal.aside)
+                raise
+            self._undo(journal, self._journal)
+            raise
+        self._complete(journal, self._journal)
+
+    def is_unfinished(self) -> bool:
+        """Return whether a commit of this attempt is neither complete nor undone."""
+        return bool(self._files.glob(self._paths.commits, f"*-{self._paths.attempt}.journal"))
+
+    def commits_of_others(self) -> dict[str, str]:
+        """Return the partitions that other runs have committed during this attempt, with the names of these runs."""
+        return _read_others(self._files, self._paths.others)
+
+    def _follow(self, journal: Journal) -> None:
+        if journal.change is not None:
+            self._catalog.follow(journal.change)
+
+    def _complete(self, journal: Journal, path: str) -> None:
+        """Complete a commit after its last move: notify the other attempts, and delete the replaced files."""
+        for claim in self._files.glob(self._paths.control, CLAIMS_OF_ALL_RUNS):
+            if f"/staging-{journal.run}/" not in claim:
+                note = others_path(claim)
+                commits = _read_others(self._files, note) | dict.fromkeys(journal.partitions, journal.writer)
+                self._files.write_text(note, json.dumps(commits))
+        self._files.delete(journal.aside)
+        self._files.delete(journal.rows)
+        self._delete_journal(path)
+
+    def _repair(self) -> None:
+        """Undo the commits of lower locks, or complete them if all their moves were made."""
+        for path in self._files.glob(self._paths.commits, "*.journal"):
+            text = self._files.read_text(path)
+            if text is not None:
+                self._undo_or_complete(fence(self._files, Journal.model_validate_json(text), self._number), path)
+        for number in self._read_locks():
+            if number < self._number:
+                self._delete_lock(number)
+        for name in self._files.names(self._paths.commits):
+            if name.endswith((DRAFT, _PROGRESS)):
+                self._files.delete(f"{self._paths.commits}/{name}")
+
+    def _undo_or_complete(self, journal: Journal, path: str) -> None:
+        moves = self._moves(journal, path)
+        if moves.are_complete():
+            # The process that made the last move may have ended before it could record that.
+            moves.record_end()
+            self._follow(journal)
+            self._complete(journal, path)
+        else:
+            self._undo(journal, path)
+            self._files.delete(journal.rows)
+            self._files.delete_empty(journal.rows.rpartition("/")[0])
+
+    def _undo(self, journal: Journal, path: str) -> None:
+        self._moves(journal, path).undo()
+        if has_files(self._files, journal.aside):
+            raise OSError(f"{journal.aside} still has files of {self._paths.output}; move them back manually")
+        if journal.change is not None:
+            self._catalog.revert(journal.change)
+        self._files.delete(journal.aside)
+        self._delete_journal(path)
+
+    def _moves(self, journal: Journal, path: str) -> Moves:
+        return Moves(self._files, journal, path + _PROGRESS)
+
+    def _delete_journal(self, path: str) -> None:
+        """Delete the journal of a complete or undone commit."""
+        self._files.delete(path)
+        # Last, because it shows that the commit is complete.
+        self._files.delete(path + _PROGRESS)
+
+    def _acquire_lock(self, require_claim: Callable[[], None]) -> int:
+        """Wait for the lock, and return its number. The lock of a dead process is followed by the next number."""
+        observed: object = None
+        since = time.monotonic()
+        pause = _MIN_PAUSE_SECONDS
+        while True:
+            require_claim()
+            locks = self._read_locks()
+            if not locks:
+                if self._create_lock(1, _Lock()):
+                    return 1
+                continue
+            state = (locks, [self._files.read_text(self._path("heartbeat", number)) for number in locks])
+            if state != observed:
+                observed, since = state, time.monotonic()
+            is_dead = time.monotonic() - since >= self._patience
+            if is_dead or all(map(self._is_earlier_attempt, locks.values())):
+                number = self._take_over(locks)
+                if number is not None:
+                    return number
+            else:
+                time.sleep(pause)
+                pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+
+    def _take_over(self, locks: Mapping[int, _Lock]) -> int | None:
+        """Create the lock after the newest one, and return its number. None if another process was faster."""
+        newest = max(locks)
+        number = newest + 1
+        if not self._create_lock(number, locks[newest]):
+            return None
+        if self._read_lock(newest) == locks[newest]:
+            return number
+        # Another process has completed the repair in the meantime.
+        self._files.delete(self._path("lock", number))
+        return None
+
+    def _create_lock(self, number: int, before: _Lock) -> bool:
+        lock = {
+            "run": self._paths.run,
+            "attempt": self._paths.attempt,
+            "follows": before.attempt,
+            "writer": self.writer,
+        }
+        return self._files.create(self._path("lock", number), json.dumps(lock))
+
+    def _is_earlier_attempt(self, lock: _Lock) -> bool:
+        return lock.run == self._paths.run and lock.attempt != self._paths.attempt
+
+    def _read_locks(self) -> dict[int, _Lock]:
+        """Return all locks by their numbers."""
+        stems = (name.removesuffix(LOCK) for name in self._files.names(self._paths.commits) if name.endswith(LOCK))
+        locks = {int(stem): self._read_lock(int(stem)) for stem in stems}
+        return {number: lock for number, lock in locks.items() if lock is not None}
+
+    def _read_lock(self, number: int) -> _Lock | None:
+        """Return a lock, None if there is no lock with this number."""
+        text = self._files.read_text(self._path("lock", number))
+        if text is None:
+            return None
+        try:
+            content = json.loads(text)
+        except ValueError:
+            return _Lock()
+        return _Lock(content["run"], content["attempt"], content["follows"])
+
+    def _require_lock(self) -> None:
+        locks = self._read_locks()
+        own_lock = locks.get(self._number)
+        later = locks.get(self._number + 1)
+        is_held = own_lock is not None and own_lock.attempt == self._paths.attempt
+        if not is_held or (later is not None and later.follows == self._paths.attempt):
+            raise OutputTakenError(
+                f"output: another process has undone this commit of {self._paths.output}: a later attempt of the run "
+                f"has begun, or this process did not respond for {self._patience:.0f} seconds. No row of it was kept"
+            )
+
+    def _release_lock(self) -> None:
+        """Delete the lock, unless a commit that could not be undone needs it."""
+        if not self._files.exists(self._journal):
+            self._delete_lock(self._number)
+        self._files.delete_empty(self._paths.commits)
+        self._files.delete_empty(self._paths.control)
+
+    def _delete_lock(self, number: int) -> None:
+        """Delete a lock of a dead process or of this attempt, but not a newer lock of another process."""
+        lock = self._read_lock(number)
+        if lock is not None and (number < self._number or lock.attempt == self._paths.attempt):
+            self._files.delete(self._path("heartbeat", number))
+            self._files.delete(self._path("lock", number))
+
+    def _send_heartbeats(self, number: int, ended: threading.Event) -> None:
+        beat = 0
+        while not ended.wait(self._patience / _BEATS):
+            beat += 1
+            # The next heartbeat makes up for a failed one.
+            with contextlib.suppress(Exception):
+                self._files.write_text(self._path("heartbeat", number), f"{self._paths.attempt} {beat}")
+
+    @property
+    def _journal(self) -> str:
+        # The name has the attempt, so that a process that resumes cannot delete the journal of a later lock.
+        return f"{self._paths.commits}/{self._number}-{self._paths.attempt}.journal"
+
+    def _path(self, kind: str, number: int) -> str:
+        return f"{self._paths.commits}/{number}.{kind}"
+
+
+def _read_others(files: Files, path: str) -> dict[str, str]:
+    commits: dict[str, str] = json.loads(files.read_text(path) or "{}")
+    return commits

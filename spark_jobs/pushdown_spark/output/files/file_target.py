@@ -1,0 +1,107 @@
+"""What a file output writes: a directory, or a table of files in Spark's catalog."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pushdown_spark.contract import OutputMode, OutputSpec, OutputSummary
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.output.files.journal import CatalogChange
+from pushdown_spark.output.target_checks import partition_keys
+from pushdown_spark.runtime.files import Files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OVERWRITE_OPTION = "partitionoverwritemode"
+_OVERWRITE_SETTING = "spark.sql.sources.partitionOverwriteMode"
+
+
+class FileTarget(ABC):
+    """The decisions in which a directory and a table differ. The defaults are those of a directory.
+
+    `FileOutput` holds the lock of the output when it prepares and when it commits.
+    """
+
+    spec: OutputSpec
+    """How the files are written, with the effective mode. `find_commit` may change it."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The path or the table, as the user gave it."""
+
+    @property
+    def place(self) -> Mapping[str, str]:
+        """The fields of the summary that name the table and its directory."""
+        return {}
+
+    def find_commit(self) -> tuple[int | None, OutputSummary] | None:
+        """Return rows and summary of an earlier attempt of the run that this one must not replace, None if none has.
+
+        This is the first call of `prepare`, after the repair of an interrupted commit.
+        """
+        return None
+
+    @abstractmethod
+    def check_existing(self) -> bool:
+        """Return whether the target exists. Raises a typed error if it cannot take rows."""
+
+    @abstractmethod
+    def existing_partition_columns(self) -> list[str] | None:
+        """Return the partition columns as existing directories spell them, None if there are none to follow."""
+
+    def stored_rows(self, frame: DataFrame) -> DataFrame:
+        """Return the rows to stage, as the target stores them. Raises SchemaConflictError if it cannot."""
+        return frame
+
+    def check_partitions(self) -> None:  # noqa: B027 - a directory has nothing to check
+        """Raise CheckFailedError if the staged rows have partitions that the run must not replace."""
+
+    def emptied_partitions(self, _partitions: Sequence[str]) -> Sequence[str]:
+        """Return the partitions that a commit replaces although it has no rows for them."""
+        return ()
+
+    def catalog_change(
+        self, _partitions: Sequence[str], _emptied: Sequence[str], _rows: int | None
+    ) -> CatalogChange | None:
+        """Return how the catalog follows the moves of a commit, None if there is no table.
+
+        Raises a typed error if the target has changed since `prepare`.
+        """
+        return None
+
+
+class DirectoryTarget(FileTarget):
+    """A directory that no catalog knows."""
+
+    def __init__(self, spark: SparkSession, spec: OutputSpec, files: Files, location: str) -> None:
+        self.spec = with_effective_mode(spark, spec)
+        self._files = files
+        self._location = location
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return self.spec.path
+
+    def check_existing(self) -> bool:
+        """Return whether the directory exists."""
+        return self._files.exists(self._location)
+
+    def existing_partition_columns(self) -> list[str] | None:
+        """Return the keys of the directories, outermost first, None if the directory is empty."""
+        return partition_keys(self._files, self._location)
+
+
+def with_effective_mode(spark: SparkSession, spec: OutputSpec) -> OutputSpec:
+    """Return a spec with its effective mode: Spark's dynamic overwrite, by option or setting, replaces partitions."""
+    setting = spark.conf.get(_OVERWRITE_SETTING, None) or "static"
+    given = {key.lower(): value for key, value in spec.options.items()}.get(OVERWRITE_OPTION, setting).lower()
+    if given not in ("static", "dynamic"):
+        raise BadSpecError(f"output.options: partitionOverwriteMode must be 'static' or 'dynamic', not {given!r}")
+    if spec.mode is OutputMode.OVERWRITE and spec.partition_by and given == "dynamic":
+        return spec.model_copy(update={"mode": OutputMode.OVERWRITE_PARTITIONS})
+    return spec

@@ -1,0 +1,80 @@
+"""The moves of a commit: which staged files and directories take which place in the output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pushdown_spark.output.files.journal import Move
+from pushdown_spark.output.files.layout import OutputPaths
+from pushdown_spark.runtime.files import FileEntry, Files
+
+_PART = "part-"
+_UNFINISHED = "/_temporary/"
+"""The directory of files of tasks that have not ended."""
+
+
+def is_data(path: str) -> bool:
+    """Return whether a path below the staged rows is that of a file with rows.
+
+    A task that Spark has given up may still write, after the job that committed the files of the others.
+    """
+    return path.rpartition("/")[2].startswith(_PART) and not path.startswith(_UNFINISHED)
+
+
+def staged_files(files: Files, paths: OutputPaths) -> list[FileEntry]:
+    """Return the data files that an attempt has staged."""
+    return [entry for entry in files.files(paths.rows) if is_data(paths.below_rows(entry.path))]
+
+
+def partitions_of(staged: Iterable[FileEntry], paths: OutputPaths) -> list[str]:
+    """Return the sorted partitions of staged files; the only one of an output without partitions is empty."""
+    return sorted({paths.partition_of(entry.path) for entry in staged})
+
+
+@dataclass(frozen=True)
+class MovePlanner:
+    """The moves of one attempt. Files that an append adds have names with the run, by which a retry replaces them."""
+
+    files: Files
+    paths: OutputPaths
+
+    def rename_staged(self, staged: Iterable[FileEntry]) -> None:
+        """Give the staged files the names of an append."""
+        for entry in staged:
+            self.files.rename(entry.path, f"{entry.path.rpartition('/')[0]}/{self._name_in_output(entry)}")
+
+    def replace_output(self) -> Iterator[Move]:
+        """Yield the moves that replace the output by the directory of all staged rows."""
+        if self.files.exists(self.paths.output):
+            yield Move(hidden="whole", output=self.paths.output, is_inward=False)
+        yield Move(hidden="", output=self.paths.output, is_inward=True)
+
+    def replace_partitions(self, partitions: Sequence[str], emptied: Sequence[str]) -> Iterator[Move]:
+        """Yield the moves that replace the directories of partitions. The `emptied` ones have no staged rows."""
+        for number, partition in enumerate([*partitions, *emptied]):
+            target = f"{self.paths.output}/{partition}"
+            if self.files.exists(target):
+                yield Move(hidden=str(number), output=target, is_inward=False)
+            if partition not in emptied:
+                yield Move(hidden=partition, output=target, is_inward=True)
+
+    def add_files(self, staged: Iterable[FileEntry], depth: int) -> Iterator[Move]:
+        """Yield the moves of an append to an output with `depth` partition columns.
+
+        It replaces the files that an earlier attempt of the same run has added.
+        """
+        pattern = "*/" * depth + f"{self._own_prefix}*"
+        for number, path in enumerate(self.files.glob(self.paths.output, pattern)):
+            yield Move(hidden=str(number), output=path, is_inward=False)
+        for entry in staged:
+            folder = f"{self.paths.output}/{self.paths.partition_of(entry.path)}".rstrip("/")
+            hidden = self.paths.below_rows(entry.path).strip("/")
+            yield Move(hidden=hidden, output=f"{folder}/{self._name_in_output(entry)}", is_inward=True)
+
+    @property
+    def _own_prefix(self) -> str:
+        return f"{_PART}{self.paths.run}-"
+
+    def _name_in_output(self, staged: FileEntry) -> str:
+        return self._own_prefix + staged.path.rpartition("/")[2].removeprefix(_PART)

@@ -1,0 +1,340 @@
+"""The writer of file outputs: rows are staged next to the output and then moved into place, all or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from pushdown_spark.contract import MAX_PARTITIONS, OutputMode, OutputSpec, OutputSummary
+from pushdown_spark.errors import (
+    BadSpecError,
+    OutputConflictError,
+    OutputExistsError,
+    OutputTakenError,
+    UnknownColumnError,
+)
+from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.formats.avro.spark_source import spark_format
+from pushdown_spark.output.base import Output, column_types
+from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
+from pushdown_spark.output.files.commit_log import PATIENCE_SECONDS, CommitLog
+from pushdown_spark.output.files.commit_record import CommitRecord
+from pushdown_spark.output.files.file_target import OVERWRITE_OPTION, DirectoryTarget, FileTarget
+from pushdown_spark.output.files.journal import Journal
+from pushdown_spark.output.files.layout import CLAIM, OutputPaths
+from pushdown_spark.output.files.moves import MovePlanner, partitions_of, staged_files
+from pushdown_spark.output.source_guard import OutputGuard, ReadPath, SourceGuard
+from pushdown_spark.output.target_checks import check_no_table
+from pushdown_spark.runtime.files import FileEntry, Files
+from pushdown_spark.runtime.filesystem import HadoopFiles, open_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_WHOLE_OUTPUT = ""
+"""The partition that stands for the whole output."""
+
+
+class FileOutput(Output):
+    """One attempt of one run to write files. `commit` moves whole files or directories."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        target: FileTarget,
+        paths: OutputPaths,
+        files: Files,
+        log: CommitLog,
+        guard: OutputGuard,
+        record: CommitRecord | None = None,
+    ) -> None:
+        """`paths`, `files`, `log` and `record` belong to the target. Use `open_output`."""
+        super().__init__()
+        self._spark = spark
+        self._target = target
+        self.paths = paths
+        """The paths of this attempt's rows and of the hidden files of its commit."""
+        self._files = files
+        self._log = log
+        self._guard = guard
+        self._record = record
+        self._frame: DataFrame | None = None
+        self._observer: RowObserver | None = None
+
+    @property
+    def name(self) -> str:
+        """The path or the table, as the user gave it."""
+        return self._target.name
+
+    @property
+    def staging_location(self) -> str:
+        """The directory of the staged files."""
+        return self.paths.rows
+
+    def prepare(self) -> bool:
+        """Repair or delete what earlier attempts left. Return False if there is nothing to write (mode `ignore`).
+
+        An earlier attempt of the same run that is still writing can no longer commit.
+
+        Raises OutputExistsError if the output exists and the mode forbids changing it. Raises BadSpecError if the
+        output has other partition columns or is a table with a log of its own, if replacing it would delete a source,
+        or if the job may not write next to it.
+        """
+        try:
+            if not self._prepare():
+                return False
+        except (FileExistsError, NotADirectoryError, PermissionError) as problem:
+            if problem.errno is None:
+                raise
+            raise BadSpecError(
+                f"output.path: cannot write next to {self.paths.output}: {problem.strerror or problem}; choose a path "
+                "below a directory that the job may write to"
+            ) from problem
+        # A wrong predicate over partitions is an error before the rows are computed.
+        self._target.check_partitions()
+        return True
+
+    def _prepare(self) -> bool:
+        with self._log.lock():
+            # Under the lock: an earlier attempt of this run may be about to commit.
+            self._files.delete(self.paths.staging)
+            if self._is_committed():
+                return False
+            exists = self._check_existing()
+            if self._mode is OutputMode.IGNORE and exists:
+                return False
+            check_no_table(self._files, self.paths.output)
+            if self._mode is OutputMode.OVERWRITE:
+                self._guard.check(self.name)
+            if self._keeps_partitions and exists:
+                self._check_partition_columns([self._spelling(name) for name in self._spec.partition_by])
+            self._files.write_text(self.paths.claim, "")
+        return True
+
+    def stage(self, frame: DataFrame) -> None:
+        """Write all rows of a DataFrame to the staging directory. Rows that were staged before are replaced."""
+        frame = self._target.stored_rows(frame)
+        unknown = [name for name in self._spec.partition_by if name.lower() not in map(str.lower, frame.columns)]
+        if unknown:
+            raise UnknownColumnError(
+                f"output.partition_by: the result has no column {unknown[0]!r}; it has {', '.join(frame.columns)}"
+            )
+        self._frame = frame
+        if self._spec.checks:
+            require_columns(frame, self._spec.checks)
+            self._observer = RowObserver.of(frame, self._spec.checks)
+            frame = self._observer.frame
+        # The staging directory is empty, and committers of object stores reject the dynamic mode.
+        options = {**self._options, "partitionOverwriteMode": "static"}
+        writer = frame.write.format(self._format).mode("overwrite").options(**options)
+        if self._spec.partition_by:
+            writer = writer.partitionBy(*map(self._spelling, self._spec.partition_by))
+        writer.save(self.paths.rows)
+
+    def check(self) -> None:
+        """Evaluate the checks on the staged rows. Raises CheckFailedError, which names all failed checks."""
+        if self._observer is not None and self._frame is not None:
+            options = {"multiLine": "true", **self._options} if self._format == "csv" else self._options
+            reader = self._spark.read.format(self._format).schema(self._frame.schema).options(**options)
+            self.checks = check_rows(self._spec.checks, self._observer, reader.load(self.paths.rows))
+            raise_failures(self.checks)
+        self._target.check_partitions()
+
+    def commit(self) -> None:
+        """Move the staged files into place. After a failure the output is unchanged.
+
+        Raises OutputTakenError if another attempt of the run has begun since `prepare`, OutputConflictError if another
+        run has committed one of the partitions since then.
+        """
+        with self._log.lock(self._require_claim):
+            self._require_claim()
+            exists = self._check_existing()
+            if self._mode is not OutputMode.IGNORE or not exists:
+                staged = staged_files(self._files, self.paths)
+                partitions = partitions_of(staged, self.paths)
+                emptied = self._target.emptied_partitions(partitions)
+                self._check_conflicts([*partitions, *emptied])
+                if self._mode is OutputMode.OVERWRITE_PARTITIONS:
+                    self._guard.check(self.name, [*partitions, *emptied])
+                summary = self._summarize(staged, partitions)
+                names = tuple(self.paths.below_rows(entry.path) for entry in staged)
+                self._write_record(names, summary, is_complete=False)
+                self._log.commit(self._journal(staged, partitions, emptied))
+                self.summary = summary
+                self._write_record(names, summary, is_complete=True)
+        self.abort()
+
+    def finish(self) -> None:
+        """Delete the record of the commit."""
+        if self._record is not None:
+            self._record.delete()
+
+    def _write_record(self, names: tuple[str, ...], summary: OutputSummary, *, is_complete: bool) -> None:
+        if self._record is not None:
+            self._record.write(names, self.staged_rows, summary, is_complete=is_complete)
+
+    def _is_committed(self) -> bool:
+        """Return whether an earlier attempt of the run has committed an output that this one must not replace."""
+        commit = self._target.find_commit() if self._record is None else self._record.find()
+        if commit is None:
+            return False
+        self.committed_rows, summary = commit
+        self.summary = summary.model_copy(update={"is_from_earlier_try": True})
+        return True
+
+    def abort(self) -> None:
+        """Delete the staged rows of this attempt, but not those of a later attempt.
+
+        The rows of a commit that could not be undone stay, until the next run on the output undoes it.
+        """
+        self._files.delete(self.paths.others)
+        self._files.delete(self.paths.claim)
+        if self._log.is_unfinished():
+            return
+        self._files.delete(self.paths.rows)
+        names = self._files.names(self.paths.staging)
+        if not any(name.endswith(CLAIM) for name in names):
+            # Not the directory: a later attempt may have begun to use it.
+            for name in names:
+                self._files.delete(f"{self.paths.staging}/{name}")
+            self._files.delete_empty(self.paths.staging)
+        self._files.delete_empty(self.paths.control)
+
+    @property
+    def _spec(self) -> OutputSpec:
+        return self._target.spec
+
+    @property
+    def _mode(self) -> OutputMode:
+        return self._spec.mode
+
+    @property
+    def _format(self) -> str:
+        return spark_format(str(self._spec.format))
+
+    @property
+    def _options(self) -> dict[str, str]:
+        return {key: value for key, value in self._spec.options.items() if key.lower() != OVERWRITE_OPTION}
+
+    @property
+    def _keeps_partitions(self) -> bool:
+        return self._mode in (OutputMode.APPEND, OutputMode.OVERWRITE_PARTITIONS)
+
+    def _require_claim(self) -> None:
+        if not self._files.exists(self.paths.claim):
+            raise OutputTakenError(
+                f"output: another attempt of this run has begun to write {self.name}; the rows of this attempt "
+                "were deleted"
+            )
+
+    def _check_existing(self) -> bool:
+        """Return whether the output exists. Raises a typed error if it cannot take rows in this mode."""
+        exists = self._target.check_existing()
+        if exists and self._mode is OutputMode.ERROR_IF_EXISTS:
+            raise OutputExistsError(
+                f"output: {self.name} already exists; remove it, or choose another output mode "
+                "(overwrite, overwrite_partitions, append or ignore)"
+            )
+        return exists
+
+    def _check_conflicts(self, partitions: list[str]) -> None:
+        """Raise OutputConflictError if this run would replace rows that another run committed after this one began."""
+        others = {} if self._mode is OutputMode.APPEND else self._log.commits_of_others()
+        replaced = {_WHOLE_OUTPUT, *partitions} if self._mode is OutputMode.OVERWRITE_PARTITIONS else others.keys()
+        for partition in sorted(replaced & others.keys()):
+            where = f"partition {partition} of {self.name}" if partition else self.name
+            raise OutputConflictError(
+                f"output: {others[partition]} has written {where} while this run was writing it. Its rows were kept "
+                "and the rows of this run were deleted. Run the task again to replace them"
+            )
+
+    def _spelling(self, column: str) -> str:
+        """Return a partition column as the existing directories spell it. Spark would use the writer's spelling."""
+        if not self._keeps_partitions or is_case_sensitive(self._spark):
+            return column
+        keys = self._target.existing_partition_columns() or ()
+        return next((key for key in keys if key.lower() == column.lower()), column)
+
+    def _check_partition_columns(self, columns: Sequence[str]) -> None:
+        """Raise BadSpecError if the output is partitioned by other columns or in another order."""
+        existing = self._target.existing_partition_columns()
+        if existing is not None and existing != list(columns):
+            raise BadSpecError(
+                f"output.partition_by: {self._spec.path} is partitioned by {', '.join(existing) or 'no column'}, "
+                f"not by {', '.join(columns) or 'no column'}; use another directory or mode overwrite"
+            )
+
+    def _journal(self, staged: list[FileEntry], partitions: list[str], emptied: Sequence[str]) -> Journal:
+        """Return the moves that put the staged rows into the output, by its mode."""
+        change = self._target.catalog_change(partitions, emptied, self.staged_rows)
+        planner, is_append = MovePlanner(self._files, self.paths), self._mode is OutputMode.APPEND
+        if not (self._keeps_partitions and self._files.exists(self.paths.output)):
+            if is_append:
+                planner.rename_staged(staged)
+            moves = planner.replace_output()
+        elif is_append:
+            self._check_spelling(partitions)
+            moves = planner.add_files(staged, len(self._spec.partition_by))
+        else:
+            self._check_spelling(partitions)
+            moves = planner.replace_partitions(partitions, emptied)
+            partitions = sorted([*partitions, *emptied])
+        return Journal(
+            run=self.paths.run,
+            writer=self._log.writer,
+            rows=self.paths.rows,
+            aside=self.paths.aside,
+            moves=tuple(moves),
+            partitions=tuple(partitions) if self._keeps_partitions else (_WHOLE_OUTPUT,),
+            change=change,
+        )
+
+    def _check_spelling(self, partitions: list[str]) -> None:
+        if partitions:
+            self._check_partition_columns(
+                [unquote(step.partition("=")[0]) for step in partitions[0].split("/") if step]
+            )
+
+    def _summarize(self, staged: list[FileEntry], partitions: list[str]) -> OutputSummary:
+        names = [partition for partition in partitions if partition]
+        return OutputSummary(
+            mode=self._mode,
+            format=self._spec.format,
+            columns={} if self._frame is None else column_types(self._frame.schema),
+            files=len(staged),
+            bytes=sum(entry.length for entry in staged),
+            partitions=tuple(names[:MAX_PARTITIONS]),
+            partitions_total=len(names),
+        ).model_copy(update=self._target.place)
+
+
+def open_output(
+    spark: SparkSession,
+    output: OutputSpec,
+    run_key: str,
+    *,
+    generation: str | None = None,
+    sources: Iterable[ReadPath] = (),
+    files: Files | None = None,
+    patience: float = PATIENCE_SECONDS,
+) -> FileOutput:
+    """Return a new attempt of the run with this key to write an output.
+
+    With the `generation` of the job, the commit is recorded for a retry. `sources` are the paths that the job reads.
+    `files` is the file system, by default that of the path. A commit of another run without a heartbeat for `patience`
+    seconds is undone.
+
+    Raises BadSpecError for a path that cannot be an output, and for an unknown mode of Spark's partition overwrite.
+    """
+    hadoop = HadoopFiles(spark)
+    path = hadoop.qualify(output.path)
+    parent, name = hadoop.split(path)
+    if not name:
+        raise BadSpecError(f"output.path: {output.path!r} is the root of a file system; give a directory in it")
+    paths = OutputPaths.of(parent, name, run_key)
+    files = files or open_files(spark, path)
+    record = None if generation is None else CommitRecord.of(files, paths, generation, output.mode)
+    log = CommitLog(files, paths, f"run {run_key}", patience)
+    target = DirectoryTarget(spark, output, files, path)
+    return FileOutput(spark, target, paths, files, log, SourceGuard(hadoop, paths, sources), record)

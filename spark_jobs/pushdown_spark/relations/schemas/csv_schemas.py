@@ -1,0 +1,143 @@
+"""The schema of each CSV file: the names of its header, or a column for each field of its first line."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+from pyspark.sql import types as t
+
+from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.expressions.session_settings import check_broken_files, is_option_on
+from pushdown_spark.formats.text.line_reader import header_lines, is_row
+from pushdown_spark.projection.file_locations import location
+from pushdown_spark.projection.schema_merge import FileSchema
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.stores.hadoop_storage import driver_storage_for
+from pushdown_spark.relations.stores.listing import InputFile, Listing, decode_uri, escape_glob, map_files
+from pushdown_spark.runtime.jvm_gateway import read_lines
+
+_PLAIN_NAME = re.compile("[A-Za-z0-9_]([A-Za-z0-9_ .:/()%-]*[A-Za-z0-9_)%])?")
+"""Names that Spark takes from a header unchanged, with any options for spaces, quotes and empty names."""
+
+InferSchema = Callable[[Sequence[str]], t.StructType]
+"""Returns the schema that Spark infers for files (paths with escaped globs), with the options of the source."""
+
+
+def csv_schemas(
+    spark: SparkSession, source: Source, listing: Listing, infer_schema: InferSchema
+) -> tuple[FileSchema, ...]:
+    """Return the schema of each file with lines.
+
+    `infer_schema` infers the types of a file. Where only Spark can divide files into lines and fields, it infers each.
+    """
+    try:
+        check_broken_files(spark, source.options)
+        syntax = _CsvSyntax.of(source)
+        lines = _first_lines(spark, source, listing, syntax)
+    except UnsupportedError:
+        return _infer_all(spark, source, listing)
+    by_line: dict[str, t.StructType] = {}
+    schemas = []
+    for file, line in lines:
+        if syntax.infers and source.schema is None:
+            schema = infer_schema([escape_glob(decode_uri(file.uri))])
+        else:
+            if line not in by_line:
+                by_line[line] = _header(spark, source, line, syntax) if syntax.header else _fields(line, syntax)
+            schema = by_line[line]
+        schemas.append(FileSchema(location(decode_uri(file.uri)), schema))
+    return tuple(schemas)
+
+
+@dataclass(frozen=True)
+class _CsvSyntax:
+    """The options of a CSV source for lines and fields."""
+
+    header: bool
+    infers: bool
+    comment: str
+    sep: str
+    quote: str
+    escape: str
+
+    @classmethod
+    def of(cls, source: Source) -> _CsvSyntax:
+        """Return the options of a source. Raises UnsupportedError if only Spark can divide its files into fields."""
+        options = source.options
+        encoding = options.get("encoding", options.get("charset", "utf-8")).lower()
+        if encoding not in ("utf-8", "utf8") or {"linesep", "multiline"} & options.keys():
+            raise UnsupportedError("only Spark can divide the files into lines")
+        sep = options.get("sep", options.get("delimiter", ","))
+        syntax = cls(
+            is_option_on(options, "header"),
+            is_option_on(options, "inferschema"),
+            options.get("comment", ""),
+            "\t" if sep == "\\t" else sep,
+            options.get("quote", '"'),
+            options.get("escape", "\\"),
+        )
+        signs = (syntax.sep, syntax.quote or " ", syntax.escape or " ")
+        if not syntax.header and any(len(sign) != 1 for sign in signs):
+            raise UnsupportedError("only Spark can divide the lines into fields")
+        return syntax
+
+
+def _infer_all(spark: SparkSession, source: Source, listing: Listing) -> tuple[FileSchema, ...]:
+    """Return the schemas that Spark infers for CSV files, with a small job for each file."""
+    options = {key: text for key, text in source.options.items() if key != "basepath"}
+    if source.schema is not None:
+        options["inferschema"] = "false"
+    schemas = []
+    for uri in listing.uris:
+        schema = spark.read.format("csv").options(**options).load(escape_glob(decode_uri(uri))).schema
+        if schema.fields:
+            schemas.append(FileSchema(location(decode_uri(uri)), schema))
+    return tuple(schemas)
+
+
+def _first_lines(
+    spark: SparkSession, source: Source, listing: Listing, syntax: _CsvSyntax
+) -> tuple[tuple[InputFile, str], ...]:
+    """Return the first line of each file with lines. Raises UnsupportedError if only Spark can read the files."""
+    files = listing.files(driver_storage_for(spark, listing.uris, source.options))
+    if any(file.compression is None for file in files):
+        raise UnsupportedError("a file may have a compression that only Spark supports")
+    lines = map_files(lambda file: _first_line(file, syntax) if file.size else None, files)
+    return tuple((file, line) for file, line in zip(files, lines, strict=True) if line is not None)
+
+
+def _first_line(file: InputFile, syntax: _CsvSyntax) -> str | None:
+    """Return the first line that is neither blank nor a comment, None if there is none."""
+    comment = syntax.comment.encode()
+    lines = header_lines(file, comment, carriage_returns=True)
+    return next((line.decode("utf-8", "replace") for line in lines if is_row(line, comment)), None)
+
+
+def _header(spark: SparkSession, source: Source, line: str, syntax: _CsvSyntax) -> t.StructType:
+    """Return the columns of a header. Plain names are unchanged. For others, Spark runs a job."""
+    names = [
+        name[1:-1] if len(name) > 1 and name[0] == name[-1] == syntax.quote else name for name in line.split(syntax.sep)
+    ]
+    signs = {source.options.get("nullvalue"), source.options.get("emptyvalue")}
+    if (
+        all(_PLAIN_NAME.fullmatch(name) for name in names)
+        and len({name.lower() for name in names}) == len(names)
+        and signs.isdisjoint(names)
+        and not any(sign and sign in name for sign in (syntax.quote, syntax.escape) for name in names)
+        and "samplingratio" not in source.options
+    ):
+        return t.StructType([t.StructField(name, t.StringType()) for name in names])
+    options = {**source.options, "header": "true", "inferschema": "false"}
+    lines = spark.createDataFrame([(line,)], "value string")
+    return read_lines(spark.read.options(**options), source.format.value, lines).schema
+
+
+def _fields(line: str, syntax: _CsvSyntax) -> t.StructType:
+    row = next(
+        csv.reader([line], delimiter=syntax.sep, quotechar=syntax.quote or None, escapechar=syntax.escape or None)
+    )
+    return t.StructType([t.StructField(f"_c{position}", t.StringType()) for position in range(len(row))])

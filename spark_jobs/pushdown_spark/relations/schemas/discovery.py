@@ -1,0 +1,247 @@
+"""Discovery of the schema of a table whose files may have different columns."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+from pyspark.sql import SparkSession
+from pyspark.sql import types as t
+
+from pushdown_spark.contract import OnMissingColumn, OnSchemaConflict, SourceFormat
+from pushdown_spark.errors import SchemaConflictError, UnsupportedError
+from pushdown_spark.expressions.session_settings import is_option_on, setting
+from pushdown_spark.projection.schema_alignment import SchemaGroup, groups_by_name, groups_by_position, missing_column
+from pushdown_spark.projection.schema_merge import FileSchema, MergeRules, merge_schemas
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.schemas.csv_schemas import InferSchema
+from pushdown_spark.relations.schemas.file_schemas import file_schemas
+from pushdown_spark.relations.schemas.json_schemas import strings_as_variants
+from pushdown_spark.relations.stores.listing import Listing
+
+TYPED_FORMATS = frozenset({SourceFormat.ORC, SourceFormat.PARQUET, SourceFormat.AVRO})
+"""Formats whose files have the types of their columns."""
+_AVRO_SCHEMA_OPTIONS = frozenset(
+    {
+        "avroschema",
+        "avroschemaurl",
+        "positionalfieldmatching",
+        "recursivefieldmaxdepth",
+        "enablestableidentifiersforuniontype",
+    }
+)
+"""Avro options that can give a table other columns than its files."""
+_CORRUPT_RECORD = "_corrupt_record"
+"""The default name of the column of corrupt records."""
+_INTEGERS = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
+
+
+class ReadSchemas(Protocol):
+    """Returns the columns of each file. For JSON files, `strings` limits them to some columns."""
+
+    def __call__(self, strings: t.StructType | None = None) -> tuple[FileSchema, ...]:
+        """Raises UnsupportedError if the columns of single files cannot be determined."""
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """The schema of the table that consists of a source's files.
+
+    `table` are the columns without partition columns, None if Spark's schema is right. `groups` are empty if all files
+    are read with one schema. `files` are the columns of the files if they were read. `read_schemas` reads them later if
+    only an error message needs them. `notes` are lines for the report.
+    """
+
+    rules: MergeRules
+    table: t.StructType | None = None
+    groups: tuple[SchemaGroup, ...] = ()
+    files: tuple[FileSchema, ...] = ()
+    notes: tuple[str, ...] = ()
+    read_schemas: ReadSchemas | None = None
+
+    def origin(self, column: str) -> str | None:
+        """Return a file that has a column, None if no file has it or the files cannot be read one by one."""
+        key = self.rules.key(column)
+        files = self.files
+        if not files and self.read_schemas is not None:
+            try:
+                files = self.read_schemas()
+            except UnsupportedError:
+                return None
+        locations = (file.file for file in files if key in map(self.rules.key, file.schema.fieldNames()))
+        return min(locations, default=None)
+
+    def require(self, columns: t.StructType) -> None:
+        """Raise SchemaConflictError for the first column or struct member that a file lacks."""
+        for file in self.files:
+            if missing := missing_column(file.schema, columns, self.rules):
+                raise SchemaConflictError(
+                    f"column {missing} is missing in {file.file}; remove the file from `path`, or use "
+                    "on_missing_column='null'"
+                )
+
+
+def discover_schema(
+    spark: SparkSession,
+    source: Source,
+    listing: Listing,
+    infer_schema: InferSchema,
+    rules: MergeRules,
+) -> TableSchema:
+    """Read the columns of the files if they matter, and merge them.
+
+    Raises SchemaConflictError for types that the source's setting does not merge, and UnsupportedError if the columns
+    of single files cannot be determined.
+    """
+    if not _needs_file_schemas(source, listing):
+        return TableSchema(rules)
+    partitions = set(listing.partition_columns)
+    data = t.StructType([field for field in listing.frame.schema.fields if field.name not in partitions])
+    read_schemas = partial(
+        _data_schemas, partial(file_schemas, spark, source, listing, infer_schema), source.format, partitions, rules
+    )
+    if (
+        source.format is SourceFormat.JSON
+        and source.schema is None
+        and source.on_schema_conflict is OnSchemaConflict.ERROR
+        and source.on_missing_column is OnMissingColumn.NULL
+    ):
+        # Spark infers the schema, and only conflicts between the files matter.
+        corrupt = setting(spark, "spark.sql.columnNameOfCorruptRecord", _CORRUPT_RECORD)
+        return _check_conflicts(source, data, corrupt, rules, read_schemas)
+    files = read_schemas()
+    return _merge(source, files, data, rules) if files else TableSchema(rules)
+
+
+def _needs_file_schemas(source: Source, listing: Listing) -> bool:
+    """Return whether the columns of single files matter. Each costs a read of its footer, its header or all of it."""
+    if source.format in (SourceFormat.TEXT, SourceFormat.REMOTE):
+        return False
+    if source.on_missing_column is OnMissingColumn.ERROR:
+        return True
+    has_several_files = len(listing.uris) > 1
+    if source.format is SourceFormat.CSV:
+        if not is_option_on(source.options, "enforceschema", default=True):
+            return False
+        return has_several_files if source.schema is None else is_option_on(source.options, "header")
+    if source.format is SourceFormat.JSON:
+        return has_several_files and source.schema is None and source.on_schema_conflict is not OnSchemaConflict.WIDEN
+    if source.schema is None:
+        return has_several_files and _AVRO_SCHEMA_OPTIONS.isdisjoint(source.options)
+    return source.on_schema_conflict is not OnSchemaConflict.ERROR
+
+
+def _check_conflicts(
+    source: Source, data: t.StructType, corrupt: str, rules: MergeRules, read_schemas: ReadSchemas
+) -> TableSchema:
+    """Check that JSON files have no conflicting types. Raises SchemaConflictError.
+
+    Spark's inference turns conflicting types into strings, so only the columns with strings are read once more.
+    """
+    strings = strings_as_variants(data, source.options.get("columnnameofcorruptrecord", corrupt))
+    if not strings.fields:
+        return TableSchema(rules, read_schemas=read_schemas)
+    merge_schemas(read_schemas(strings), rules)
+    note = "no schema is declared, so the strings of all files were read once more to compare the types of the files"
+    return TableSchema(rules, read_schemas=read_schemas, notes=(note,))
+
+
+def _data_schemas(
+    read_schemas: ReadSchemas,
+    source_format: SourceFormat,
+    partitions: AbstractSet[str],
+    rules: MergeRules,
+    strings: t.StructType | None = None,
+) -> tuple[FileSchema, ...]:
+    """Return the columns of each file without partition columns, as Spark reads them.
+
+    CSV files keep all columns, because their columns go by position.
+    """
+    files = read_schemas(strings)
+    if source_format is SourceFormat.CSV or not partitions:
+        return files
+    partition_keys = {rules.key(name) for name in partitions}
+
+    def data_schema(schema: t.StructType) -> t.StructType:
+        return t.StructType([field for field in schema.fields if rules.key(field.name) not in partition_keys])
+
+    return tuple(replace(file, schema=data_schema(file.schema)) for file in files)
+
+
+def _merge(source: Source, files: tuple[FileSchema, ...], data: t.StructType, rules: MergeRules) -> TableSchema:
+    is_declared = source.schema is not None
+    if source.format is SourceFormat.JSON:
+        merged = _merge_json(files, data, rules, is_declared=is_declared)
+        note = "all records were read once more, to determine the columns of each file"
+        return replace(merged, notes=(*merged.notes, note))
+    if source.format is SourceFormat.CSV:
+        return _merge_csv(files, data if is_declared else merge_schemas(files, rules), rules, is_declared=is_declared)
+    table = data if is_declared else merge_schemas(files, rules)
+    if [(field.name, field.dataType) for field in table] == [(field.name, field.dataType) for field in data]:
+        # The metadata of Spark's schema has more, such as the lengths of strings.
+        table = data
+    return _with_groups(files, table, groups_by_name(files, table, rules, _widens_integers), rules)
+
+
+def _merge_json(
+    files: tuple[FileSchema, ...], data: t.StructType, rules: MergeRules, *, is_declared: bool
+) -> TableSchema:
+    """Merge the schemas of JSON files. Spark's inference has merged the types if the settings accept its result."""
+    if is_declared or rules.on_conflict is OnSchemaConflict.WIDEN:
+        return TableSchema(rules, files=files)
+    files = tuple(replace(file, schema=_with_inferred_types(file.schema, data, rules)) for file in files)
+    merged = merge_schemas(files, rules)
+    if rules.on_conflict is OnSchemaConflict.ERROR:
+        return TableSchema(rules, files=files)
+    keys = {rules.key(name) for name in merged.fieldNames()}
+    # Spark's inference adds a column for corrupt records.
+    table = t.StructType([*merged.fields, *(field for field in data.fields if rules.key(field.name) not in keys)])
+    # Text is parsed as any type.
+    return _with_groups(files, table, groups_by_name(files, table, rules, lambda *_: True), rules)
+
+
+def _with_inferred_types(file: t.StructType, table: t.StructType, rules: MergeRules) -> t.StructType:
+    """Return a schema with the types that Spark inferred for all files, except strings: they may be conflicts."""
+    inferred = {rules.key(field.name): field.dataType for field in table.fields}
+
+    def merged_type(own: t.DataType, spark: t.DataType | None) -> t.DataType:
+        match own, spark:
+            case t.StructType(), t.StructType():
+                return _with_inferred_types(own, spark, rules)
+            case t.ArrayType(), t.ArrayType():
+                return t.ArrayType(merged_type(own.elementType, spark.elementType), True)
+            case _, t.AtomicType() if not isinstance(spark, t.StringType) and not isinstance(own, t.NullType):
+                return spark
+        return own
+
+    return t.StructType(
+        [t.StructField(f.name, merged_type(f.dataType, inferred.get(rules.key(f.name)))) for f in file.fields]
+    )
+
+
+def _merge_csv(
+    files: tuple[FileSchema, ...], table: t.StructType, rules: MergeRules, *, is_declared: bool
+) -> TableSchema:
+    """Match columns by the names in headers; by position, as Spark does, if no header has a name of the schema."""
+    names = {rules.key(name) for name in table.fieldNames()}
+    if is_declared and not any(names & {rules.key(name) for name in file.schema.fieldNames()} for file in files):
+        note = "no header has a name of the declared schema, so columns are matched by position"
+        return TableSchema(rules, notes=(note,))
+    return _with_groups(files, table, groups_by_position(files, table, rules), rules)
+
+
+def _with_groups(
+    files: tuple[FileSchema, ...], table: t.StructType, groups: tuple[SchemaGroup, ...], rules: MergeRules
+) -> TableSchema:
+    if len(groups) == 1 and groups[0].schema == table:
+        return TableSchema(rules, table, files=files)
+    different = sum(len(group.files) for group in groups if group.schema != table)
+    note = f"{different} of {len(files)} files have other columns or types than the table and are read separately"
+    return TableSchema(rules, table, groups, files, (note,))
+
+
+def _widens_integers(file: t.DataType, table: t.DataType) -> bool:
+    """Return whether the readers of ORC, Parquet and Avro convert the type: all of them widen integers."""
+    return file == table or (isinstance(file, _INTEGERS) and isinstance(table, _INTEGERS))

@@ -1,0 +1,121 @@
+"""Schemas of single files: those of their footers, and those of text files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import types as t
+
+from pushdown_spark.contract import SourceFormat
+from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError
+from pushdown_spark.expressions.session_settings import check_broken_files
+from pushdown_spark.formats.avro.avro_schema import parse_schema
+from pushdown_spark.formats.avro.avro_schema import spark_schema as to_spark_schema
+from pushdown_spark.formats.avro.container_file import read_header
+from pushdown_spark.formats.avro.spark_source import avro_settings
+from pushdown_spark.formats.orc.file_schema import read_schema
+from pushdown_spark.projection.file_locations import location
+from pushdown_spark.projection.schema_merge import FileSchema
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.schemas.csv_schemas import InferSchema, csv_schemas
+from pushdown_spark.relations.schemas.json_schemas import json_schemas
+from pushdown_spark.relations.stores.listing import InputFile, Listing, decode_uri, escape_glob, map_files
+from pushdown_spark.relations.stores.storage import REMEDY, storage_for
+
+T = TypeVar("T")
+
+
+def file_schemas(
+    spark: SparkSession,
+    source: Source,
+    listing: Listing,
+    infer_schema: InferSchema,
+    variants: t.StructType | None = None,
+) -> tuple[FileSchema, ...]:
+    """Return the schema of each file with rows, without partition columns.
+
+    For JSON files, only the columns of `variants` if given. Raises UnsupportedError if options or the storage do not
+    allow an inference, and typed errors for damaged files.
+    """
+    if source.format is SourceFormat.CSV:
+        return csv_schemas(spark, source, listing, infer_schema)
+    check_broken_files(spark, source.options)
+    if source.format is SourceFormat.JSON:
+        return json_schemas(spark, source, variants)
+    storage = storage_for(spark, listing.uris, source.options)
+    files = [file for file in listing.files(storage) if file.size]
+    if source.format is SourceFormat.AVRO:
+        any_extension = avro_settings(spark, source.options).any_extension
+        files = [file for file in files if any_extension or file.uri.endswith(".avro")]
+    readers: dict[SourceFormat, Callable[[InputFile], t.StructType | str]] = {
+        SourceFormat.ORC: lambda file: read_schema(file.path, file.storage)[0],
+        SourceFormat.AVRO: partial(_avro_schema, {}),
+        SourceFormat.PARQUET: _parquet_footer,
+    }
+    return _footer_schemas(files, readers[source.format], infer_schema)
+
+
+def _footer_schemas(
+    files: Sequence[InputFile], read: Callable[[InputFile], t.StructType | str], infer_schema: InferSchema
+) -> tuple[FileSchema, ...]:
+    """Return the schemas of files with a schema of their own. For a string, Spark infers it once for all equal ones."""
+    results = map_files(partial(_read_or_error, read), files)
+    by_footer: dict[str, t.StructType] = {}
+    schemas: list[FileSchema] = []
+    for file, result in zip(files, results, strict=True):
+        if isinstance(result, Exception):
+            schema = _infer_by_spark(file, infer_schema, result)
+        elif isinstance(result, str):
+            if result not in by_footer:
+                by_footer[result] = _infer_by_spark(file, infer_schema)
+            schema = by_footer[result]
+        else:
+            # Equal schemas become one object: schemas are merged once for each object.
+            schema = schemas[-1].schema if schemas and schemas[-1].schema == result else result
+        schemas.append(FileSchema(location(decode_uri(file.uri)), schema))
+    return tuple(schemas)
+
+
+def _read_or_error(read: Callable[[InputFile], T], file: InputFile) -> T | Exception:
+    """Return the schema of a file, or the error of reading it. Files come from unknown writers."""
+    try:
+        return read(file)
+    except Exception as problem:
+        return problem
+
+
+def _infer_by_spark(file: InputFile, infer_schema: InferSchema, problem: Exception | None = None) -> t.StructType:
+    """Return the schema that Spark infers for a file. Raises the first error if Spark cannot read the file either."""
+    try:
+        return infer_schema([escape_glob(decode_uri(file.uri))])
+    except (PushdownError, PySparkException, Py4JError) as spark_problem:
+        if problem is None or isinstance(problem, UnsafeInputError):
+            raise
+        if not isinstance(problem, PushdownError):
+            first = str(problem).partition("\n")[0]
+            problem = UnreadableFileError(f"cannot read {file.path}: {first}; {REMEDY}")
+        raise problem from spark_problem
+
+
+def _avro_schema(cache: dict[str, t.StructType], file: InputFile) -> t.StructType:
+    """Return the schema of a file. `cache` has the schema of each JSON string, which many files share."""
+    text = read_header(file.path, file.storage).schema
+    if text not in cache:
+        cache[text] = to_spark_schema(parse_schema(text))
+    return cache[text]
+
+
+def _parquet_footer(file: InputFile) -> str:
+    """Return the schema of a footer as a string. Spark infers each distinct schema once."""
+    with file.storage.open(file.path, ahead=0) as raw:
+        footer = pq.read_metadata(pa.PythonFile(raw, "r"))
+    # The first line of the schema has the address of the object in memory.
+    _, _, fields = str(footer.schema).partition("\n")
+    return f"{fields}{sorted((footer.metadata or {}).items())}"

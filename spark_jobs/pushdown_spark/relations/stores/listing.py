@@ -1,0 +1,227 @@
+"""File listing: the input files of a scan, and their splits."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+from py4j.java_gateway import JavaObject
+from pyspark.sql import DataFrame, SparkSession
+
+from pushdown_spark.relations.stores.storage import LOCAL, Storage
+from pushdown_spark.runtime.files import FileEntry
+from pushdown_spark.runtime.jvm_gateway import java_strings, scala_seq
+
+T = TypeVar("T")
+F = TypeVar("F", "InputFile", "Split")
+
+
+class Compression(StrEnum):
+    """Compression of a file, by its suffix as in Hadoop."""
+
+    NONE = ""
+    GZIP = ".gz"
+    BZIP2 = ".bz2"
+    ZSTD = ".zst"
+
+
+_COMPRESSIONS = {str(compression): compression for compression in Compression}
+CATALOG_INDEX = "org.apache.spark.sql.execution.datasources.CatalogFileIndex"
+"""The file index of a table whose partitions the catalog knows."""
+_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
+_FOREIGN_SUFFIXES = frozenset({".deflate", ".lz4", ".snappy", ".lzo", ".xz", ".br"})
+_SETTING_DECIDES = frozenset({".gzip", ".zstd"})
+"""Suffixes that Spark 4.3 decompresses unless a setting selects Hadoop's line reader."""
+_MAX_OPEN_FILES = 8
+"""Number of files that are opened at the same time. Requests to an object store have a high latency."""
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file of a scan: its URI as Spark prints it, its path in `storage`, its size in bytes and its modification time.
+
+    The path of an object is its URI without percent-encoding. Modification times only show whether a file has changed,
+    because their unit depends on the storage.
+    """
+
+    uri: str
+    path: str
+    size: int
+    storage: Storage = field(default=LOCAL, compare=False)
+    modified: int = field(default=0, compare=False)
+
+    @property
+    def suffix(self) -> str:
+        """The last suffix in lower case. Hadoop ignores its case."""
+        name = self.path.rpartition("/")[2]
+        dot = name.rfind(".")
+        return name[dot:].lower() if 0 < dot < len(name) - 1 else ""
+
+    @property
+    def compression(self) -> Compression | None:
+        """The compression, or None if only Spark knows it or has the codec."""
+        suffix = self.suffix
+        if suffix in _FOREIGN_SUFFIXES or suffix in _SETTING_DECIDES:
+            return None
+        return _COMPRESSIONS.get(suffix, Compression.NONE)
+
+    def split_size(self, limit: int) -> int:
+        """Return the size of the file's splits, except the last, given the maximum size."""
+        return limit
+
+    def split(self, start: int, end: int) -> Split:
+        """Return the split of the lines that begin in a byte range. A compressed file has one split with all lines."""
+        compression = self.compression or Compression.NONE
+        if compression is not Compression.NONE:
+            start, end = 0, self.size
+        return Split(self.path, start, end, compression, self.storage)
+
+
+@dataclass(frozen=True)
+class Split:
+    """The lines of a file that begin in the byte range start..end. A compressed file has one split."""
+
+    path: str
+    start: int
+    end: int
+    compression: Compression
+    storage: Storage = field(default=LOCAL, compare=False)
+
+
+class Listing:
+    """The files that Spark's own reader has listed for a DataFrame. Each property asks the JVM once."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.frame = frame
+
+    @cached_property
+    def uris(self) -> tuple[str, ...]:
+        """URIs of the files."""
+        return input_uris(self.frame)
+
+    @cached_property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The partition columns, which Spark takes from directory names."""
+        table, is_v2 = _table(self.frame)
+        schema = table.fileIndex().partitionSchema() if is_v2 else table.partitionSchema()
+        return tuple(str(name) for name in schema.fieldNames())
+
+    @cached_property
+    def local_files(self) -> tuple[InputFile, ...]:
+        """The local files with their sizes. Raises OSError if a file was deleted."""
+        return local_files([uri for uri in self.uris if is_local(uri)])
+
+    def files(self, storage: Storage) -> tuple[InputFile, ...]:
+        """Return the files with their sizes.
+
+        Sizes of objects come from Spark's listing, because a request for each object would take longer than reading it.
+        Raises OSError if a local file was deleted.
+        """
+        local = self.local_files
+        if len(local) == len(self.uris):
+            return local
+        entries = {entry.path: entry for entry in list_entries(self.frame)}
+        remote = [(uri, entries[decode_uri(uri)]) for uri in self.uris if not is_local(uri)]
+        return local + tuple(InputFile(uri, entry.path, entry.length, storage, entry.modified) for uri, entry in remote)
+
+
+def input_uris(frame: DataFrame) -> tuple[str, ...]:
+    """Return the URIs of the files that Spark's own reader reads for a DataFrame, after globs and filters.
+
+    They come from the listing, because `DataFrame.inputFiles` optimizes the DataFrame first, which takes milliseconds.
+    """
+    return tuple(dict.fromkeys(java_strings(frame.sparkSession, file_index(frame).inputFiles())))
+
+
+def decode_uri(uri: str) -> str:
+    """Return a URI without percent-encoding, as Hadoop prints paths."""
+    head = _AUTHORITY.match(uri)
+    start = head.end() if head else 0
+    return uri[:start].removesuffix("//") + unquote(uri[start:])
+
+
+def escape_glob(path: str) -> str:
+    """Return a path with its glob characters escaped."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
+
+
+def is_local(uri: str) -> bool:
+    """Return whether a URI is a local file."""
+    return uri.startswith("file:/") or urlsplit(uri).scheme in ("", "file")
+
+
+def local_files(uris: Sequence[str]) -> tuple[InputFile, ...]:
+    """Return local files with their sizes, in order. Raises OSError if a file was deleted."""
+    files = []
+    for uri in uris:
+        path = decode_uri(uri).removeprefix("file:")
+        path = "/" + path.lstrip("/")
+        status = os.stat(path)  # noqa: PTH116
+        files.append(InputFile(uri, path, status.st_size, modified=status.st_mtime_ns))
+    return tuple(files)
+
+
+def map_files(read: Callable[[F], T], files: Sequence[F]) -> list[T]:
+    """Return the result of `read` for each file or split. It runs in threads if they are not local."""
+    if all(is_local(file.path) for file in files):
+        return [read(file) for file in files]
+    # Imported here, because workers do not need it.
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_MAX_OPEN_FILES) as pool:
+        return list(pool.map(read, files))
+
+
+def list_entries(frame: DataFrame) -> Iterator[FileEntry]:
+    """Yield the entries of Spark's listing for a DataFrame."""
+    statuses = file_index(frame).allFiles().iterator()
+    while statuses.hasNext():
+        status = statuses.next()
+        yield FileEntry(str(status.getPath().toString()), int(status.getLen()), int(status.getModificationTime()))
+
+
+def file_columns(frame: DataFrame) -> tuple[str, ...]:
+    """Return the columns of the files in their order, as Spark's own reader knows them."""
+    table, _ = _table(frame)
+    return tuple(str(name) for name in table.dataSchema().fieldNames())
+
+
+def _table(frame: DataFrame) -> tuple[JavaObject, bool]:
+    """Return Spark's description of the files of a DataFrame, and whether it is a data source of version 2."""
+    # Spark pads CHAR columns in a node above the only leaf.
+    relation = frame._jdf.queryExecution().analyzed().collectLeaves().head()
+    is_v2 = relation.nodeName() == "DataSourceV2Relation"
+    return (relation.table() if is_v2 else relation.relation()), is_v2
+
+
+def listing_bytes(frame: DataFrame) -> int:
+    """Return the total size in bytes of the files when Spark listed them."""
+    return int(file_index(frame).sizeInBytes())
+
+
+def file_index(frame: DataFrame) -> JavaObject:
+    """Return Spark's file index of a DataFrame over files."""
+    table, is_v2 = _table(frame)
+    return all_partitions(frame.sparkSession, table.fileIndex() if is_v2 else table.location())
+
+
+def all_partitions(spark: SparkSession, index: JavaObject) -> JavaObject:
+    """Return the file index of all partitions, given one that asks the catalog for those that a query selects."""
+    is_lazy = index.getClass().getName() == CATALOG_INDEX
+    return index.filterPartitions(scala_seq(spark, [])) if is_lazy else index
+
+
+def has_plain_directories(path: str) -> bool:
+    """Return whether a local directory has sub-directories that Spark skips: neither partitions nor hidden."""
+    directory = Path(decode_uri(path).removeprefix("file:"))
+    if not is_local(path) or not directory.is_dir():
+        return False
+    with os.scandir(directory) as entries:
+        return any(entry.is_dir() and "=" not in entry.name and entry.name[0] not in "._" for entry in entries)

@@ -1,0 +1,82 @@
+"""The connection settings of the stores that Python can read, from Hadoop's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.relations.stores import azure_settings, google_settings, s3_settings
+from pushdown_spark.relations.stores.object_store import StoreSettings
+from pushdown_spark.runtime.jvm_gateway import java_class
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CREDENTIAL_FILES = "hadoop.security.credential.provider.path"
+
+
+def store_settings(spark: SparkSession, scheme: str, authority: str, options: Mapping[str, str]) -> StoreSettings:
+    """Return the settings that Spark's own reader would use to connect to a bucket or container.
+
+    The `options` of the source override Hadoop's settings, as in Spark. Raises UnsupportedError, with a reason that
+    names the key and never a secret, if only Hadoop can open it.
+    """
+    shown = authority
+    try:
+        if scheme in ("s3a", "s3", "s3n"):
+            # Hadoop once took a key and a secret before the @.
+            shown = authority.rpartition("@")[2]
+            hadoop = HadoopSettings(spark, options)
+            entries = hadoop.entries(scheme, s3_settings.PREFIX, s3_settings.FILE_SYSTEMS)
+            return s3_settings.s3_settings(entries, authority, hadoop.environment)
+        if scheme in ("abfs", "abfss"):
+            hadoop = HadoopSettings(spark, options)
+            entries = hadoop.entries(scheme, azure_settings.PREFIX, azure_settings.FILE_SYSTEMS)
+            return azure_settings.azure_settings(entries, scheme, authority)
+        if scheme == "gs":
+            hadoop = HadoopSettings(spark, options)
+            entries = hadoop.entries(scheme, google_settings.PREFIX, google_settings.FILE_SYSTEMS)
+            return google_settings.google_settings(entries)
+        if scheme in ("hdfs", "viewfs"):
+            raise UnsupportedError("Python needs libhdfs to read HDFS, and neither Spark nor pyarrow includes it")
+        raise UnsupportedError("only Hadoop can read this file system")
+    except UnsupportedError as problem:
+        raise UnsupportedError(f"{scheme}://{shown}: {problem}") from None
+
+
+class HadoopSettings:
+    """The Hadoop settings of a source's reader: those of the context, the session, and the options of the source."""
+
+    def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
+        self._options = options
+        self._system = java_class(spark, "java.lang.System")
+        self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
+
+    def entries(self, scheme: str, prefix: str, file_systems: frozenset[str]) -> dict[str, str]:
+        """Return the entries with a prefix that were set, without Hadoop's defaults. Their keys have the prefix.
+
+        Raises UnsupportedError if the scheme belongs to none of the `file_systems`, or if only Hadoop can read the
+        credentials.
+        """
+        if self._value(f"fs.{scheme}.impl") not in file_systems:
+            raise UnsupportedError(f"fs.{scheme}.impl is another file system")
+        if self._value(_CREDENTIAL_FILES):
+            raise UnsupportedError(f"{_CREDENTIAL_FILES} is set, and only Hadoop reads credential files")
+        settings = self._configuration.getPropsWithPrefix(prefix)
+        entries = {prefix + rest: str(settings[rest]) for rest in settings if self._is_explicit(prefix + rest)}
+        entries |= {key: value for key, value in self._options.items() if key.startswith(prefix)}
+        return {key: value.strip() for key, value in entries.items()}
+
+    def environment(self, name: str) -> str | None:
+        """Return an environment variable of the driver's JVM, None if it is not set."""
+        value = self._system.getenv(name)
+        return None if value is None else str(value)
+
+    def _value(self, key: str) -> str:
+        """Return the value of a key or its default in Hadoop, empty if it has none."""
+        return self._options.get(key, str(self._configuration.get(key) or "")).strip()
+
+    def _is_explicit(self, key: str) -> bool:
+        sources = self._configuration.getPropertySources(key)
+        return sources is None or list(sources) != ["core-default.xml"]

@@ -1,0 +1,389 @@
+"""Modes of outputs that are tables of a database, their errors, and their retries."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+from pyspark.sql import DataFrame, SparkSession
+from table_databases import KINDS, Database, open_database, output_of, write
+
+from pushdown_spark.contract import TableOutputSpec
+from pushdown_spark.databases.write.write_connection import connect_to_write
+from pushdown_spark.errors import (
+    BadPredicateError,
+    BadSpecError,
+    CheckFailedError,
+    OutputExistsError,
+    OutputTakenError,
+    RemoteFailedError,
+    RemoteRefusedError,
+    UnknownColumnError,
+)
+
+OLD = [(1, "a", "2024-01-01"), (2, "b", "2024-01-02"), (3, None, "2024-01-02")]
+NEW = [(2, "new", "2024-01-02"), (4, "four", "2024-01-02")]
+
+
+@pytest.fixture(params=KINDS)
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    return open_database(request.param, request, tmp_path)
+
+
+def frame(spark: SparkSession, rows: list[tuple[int, str | None, str]]) -> DataFrame:
+    return spark.createDataFrame(rows, "id int, x string, day string")
+
+
+def stored_rows(database: Database) -> list[tuple[object, object, str]]:
+    rows = [(number, x, str(day)) for number, x, day in database.rows("SELECT id, x, day FROM t")]
+    return sorted(rows, key=str)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"mode": "append"}, [*OLD, *NEW]),
+        ({"mode": "overwrite"}, NEW),
+        ({"mode": "overwrite_partitions", "replace_where": "day = '2024-01-02'"}, [OLD[0], *NEW]),
+        ({"mode": "overwrite_partitions", "replace_where": "id > 1 AND id < 10"}, [OLD[0], *NEW]),
+        ({"mode": "merge", "merge_keys": ["id"]}, [OLD[0], NEW[0], OLD[2], NEW[1]]),
+        ({"mode": "merge", "merge_keys": ["ID", "day"]}, [OLD[0], NEW[0], OLD[2], NEW[1]]),
+        ({"mode": "merge", "merge_keys": ["id", "x", "day"]}, [*OLD, *NEW]),
+    ],
+)
+def test_each_mode_writes_the_rows_once(
+    spark: SparkSession,
+    database: Database,
+    spec: dict[str, object],
+    expected: list[tuple[int, str | None, str]],
+) -> None:
+    assert write(output_of(spark, database, "old", mode="errorifexists"), frame(spark, OLD))
+    assert write(output_of(spark, database, **spec), frame(spark, NEW))
+    assert stored_rows(database) == sorted(expected, key=str)
+    assert database.tables() == ["t"]
+    again = output_of(spark, database, **spec)
+    assert not write(again, frame(spark, [(9, "not written", "2024-01-02")]))
+    assert (again.committed_rows, again.summary.is_from_earlier_try) == (2, True)  # type: ignore[union-attr]
+    assert stored_rows(database) == sorted(expected, key=str)
+
+
+def test_the_summary_has_mode_table_and_columns(spark: SparkSession, database: Database) -> None:
+    output = output_of(spark, database, mode="overwrite")
+    assert write(output, frame(spark, NEW))
+    assert output.summary is not None
+    assert output.summary.mode == "overwrite"
+    assert output.summary.table in ("t", "public.t", "shop.t")
+    assert output.summary.columns == {"id": "int", "x": "string", "day": "string"}
+
+
+def test_overwrite_keeps_the_old_rows_for_an_older_snapshot(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    database = open_database("postgresql", request, tmp_path)
+    assert write(output_of(spark, database, "old"), frame(spark, OLD))
+    with closing(connect_to_write(database.address)) as reader:
+        reader.rows("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        reader.rows("SELECT 1")
+        assert write(output_of(spark, database, mode="overwrite"), frame(spark, NEW))
+        assert reader.rows("SELECT count(*) FROM t") == [(len(OLD),)]
+    assert stored_rows(database) == sorted(NEW, key=str)
+
+
+REPLACE_TIMES = {
+    "mode": "overwrite_partitions",
+    "replace_where": "day = DATE '2024-01-02' AND at < TIMESTAMP_NTZ'2024-01-03 00:00:00'",
+}
+
+
+def times(spark: SparkSession) -> DataFrame:
+    return spark.sql("SELECT 1 AS id, DATE'2024-01-02' AS day, TIMESTAMP_NTZ'2024-01-02 12:00:00' AS at")
+
+
+@pytest.mark.parametrize("database", [kind for kind in KINDS if kind != "sqlite"], indirect=True)
+def test_replace_where_selects_rows_by_date_and_time(spark: SparkSession, database: Database) -> None:
+    rows = times(spark)
+    assert write(output_of(spark, database, "first", **REPLACE_TIMES), rows)
+    assert write(output_of(spark, database, "second", **REPLACE_TIMES), rows.withColumn("id", rows.id + 1))
+    assert database.rows("SELECT id FROM t") == [(2,)]
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_replace_where_by_date_is_an_error_in_sqlite_because_columns_hold_any_type(
+    spark: SparkSession, database: Database
+) -> None:
+    with pytest.raises(BadPredicateError, match="rows for which Spark may raise"):
+        write(output_of(spark, database, **REPLACE_TIMES), times(spark))
+
+
+def test_existing_tables_are_an_error_or_are_ignored(spark: SparkSession, database: Database) -> None:
+    database.execute("CREATE TABLE t (id int, x varchar(9), day varchar(10))")
+    with pytest.raises(OutputExistsError, match="already exists; drop it, or choose another output mode"):
+        write(output_of(spark, database, mode="errorifexists"), frame(spark, NEW))
+    assert not write(output_of(spark, database, mode="ignore"), frame(spark, NEW))
+    assert stored_rows(database) == []
+    database.execute("DROP TABLE t")
+    assert write(output_of(spark, database, mode="ignore"), frame(spark, NEW))
+    assert len(stored_rows(database)) == 2
+
+
+def test_a_table_that_another_run_creates_during_staging_is_treated_by_mode(
+    spark: SparkSession, database: Database
+) -> None:
+    outputs = {mode: output_of(spark, database, mode, mode=mode) for mode in ("append", "errorifexists", "ignore")}
+    for output in outputs.values():
+        assert output.prepare()
+        output.stage(frame(spark, NEW))
+    assert write(output_of(spark, database, "other"), frame(spark, OLD))
+    for output in outputs.values():
+        output.check()
+    with pytest.raises(OutputExistsError), outputs["errorifexists"].transaction():
+        pass
+    outputs["ignore"].commit()
+    assert outputs["ignore"].summary is None
+    assert len(stored_rows(database)) == len(OLD)
+    outputs["append"].commit()
+    assert stored_rows(database) == sorted([*OLD, *NEW], key=str)
+    assert database.tables() == ["t"]
+
+
+@pytest.mark.parametrize(
+    "changed", ["id int, x varchar(3), day varchar(10)", "id int, day varchar(10), x varchar(9)"], ids=["type", "order"]
+)
+def test_columns_that_change_while_rows_are_staged_are_an_error(
+    spark: SparkSession, database: Database, changed: str
+) -> None:
+    database.execute("CREATE TABLE t (id int, x varchar(9), day varchar(10))")
+    output = output_of(spark, database)
+    assert output.prepare()
+    output.stage(frame(spark, NEW))
+    database.execute("DROP TABLE t", f"CREATE TABLE t ({changed})")
+    with pytest.raises(RemoteFailedError, match="have changed while the rows were loaded"), output.transaction():
+        pass
+    assert database.rows("SELECT * FROM t") == []
+    assert database.tables() == ["t"]
+
+
+def test_table_that_is_dropped_while_rows_are_staged_is_an_error(spark: SparkSession, database: Database) -> None:
+    """The staging table lacks the constraints of the table, and may not survive a crash of the database."""
+    database.execute("CREATE TABLE t (id int, x varchar(9), day varchar(10))")
+    output = output_of(spark, database)
+    assert output.prepare()
+    output.stage(frame(spark, NEW))
+    database.execute("DROP TABLE t")
+    with pytest.raises(RemoteFailedError, match="was dropped while its rows were loaded"), output.transaction():
+        pass
+    assert database.tables() == []
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_view_of_a_table_that_does_not_exist_yet_shows_the_created_table(
+    spark: SparkSession, database: Database
+) -> None:
+    database.execute("CREATE VIEW v AS SELECT id FROM t")
+    assert write(output_of(spark, database), frame(spark, NEW))
+    assert database.rows("SELECT id FROM v ORDER BY id") == [(2,), (4,)]
+    database.execute("DROP VIEW v")
+
+
+@pytest.mark.parametrize(
+    ("database", "query", "value"),
+    [
+        ("postgresql", "SELECT relpersistence::text FROM pg_class WHERE relname = 't'", "p"),
+        *(
+            pytest.param(
+                product,
+                "SELECT engine FROM information_schema.tables WHERE table_schema = database() AND table_name = 't'",
+                "InnoDB",
+                marks=pytest.mark.nightly,
+            )
+            for product in ("mariadb", "mysql")
+        ),
+    ],
+    indirect=["database"],
+    ids=["postgresql", "mariadb", "mysql"],
+)
+def test_a_created_table_is_of_a_kind_that_survives_a_crash(
+    spark: SparkSession, database: Database, query: str, value: str
+) -> None:
+    assert write(output_of(spark, database), frame(spark, NEW))
+    assert database.rows(query) == [(value,)]
+
+
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16le", "UTF-16be"])
+def test_sqlite_tables_in_another_spelling_or_encoding_are_the_same_table(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, encoding: str
+) -> None:
+    database = open_database("sqlite", request, tmp_path)
+    database.execute(f"PRAGMA encoding = '{encoding}'", "CREATE TABLE T (id int, X varchar(9), day varchar(10))")
+    with pytest.raises(OutputExistsError):
+        write(output_of(spark, database, mode="errorifexists"), frame(spark, NEW))
+    assert not write(output_of(spark, database, mode="ignore"), frame(spark, NEW))
+    assert write(output_of(spark, database), frame(spark, [*NEW, (5, "é😀", "2024-01-02")]))
+    assert stored_rows(database) == [*NEW, (5, "é😀", "2024-01-02")]
+    assert database.tables() == ["T"]
+
+
+def test_cleared_run_replaces_its_rows(spark: SparkSession, database: Database) -> None:
+    spec = {"mode": "overwrite_partitions", "replace_where": "day = '2024-01-02'"}
+    assert write(output_of(spark, database, **spec), frame(spark, OLD[1:]))
+    assert write(output_of(spark, database, generation="cleared", **spec), frame(spark, NEW))
+    assert stored_rows(database) == sorted(NEW, key=str)
+    assert write(output_of(spark, database, "append"), frame(spark, OLD))
+    cleared = output_of(spark, database, "append", generation="cleared")
+    assert not write(cleared, frame(spark, OLD))
+    assert cleared.committed_rows == len(OLD)
+
+
+@pytest.mark.parametrize(
+    ("spec", "rows", "message"),
+    [
+        ({"mode": "merge", "merge_keys": ["id"]}, [NEW[0], NEW[0]], "merge_keys: 1 values of id are repeated"),
+        ({"mode": "merge", "merge_keys": ["x"]}, [OLD[2]], "merge_keys: 1 rows to write have NULL in x"),
+        (
+            {"mode": "overwrite_partitions", "replace_where": "day = '2024-01-03'"},
+            NEW,
+            "replace_where: 2 rows to write do not satisfy the predicate",
+        ),
+        ({"checks": {"min_rows": 3}}, NEW, "min_rows requires at least 3, found 2"),
+        ({"checks": {"not_null": ["x"]}}, OLD, "not_null: x requires no NULL, found 1 NULL"),
+        ({"checks": {"unique": ["day"]}}, NEW, "unique: day requires no repeated key, found 1 repeated"),
+    ],
+)
+def test_failed_checks_leave_the_table_unchanged(
+    spark: SparkSession,
+    database: Database,
+    spec: dict[str, object],
+    rows: list[tuple[int, str | None, str]],
+    message: str,
+) -> None:
+    assert write(output_of(spark, database, "old"), frame(spark, OLD))
+    with pytest.raises(CheckFailedError, match=message):
+        write(output_of(spark, database, **spec), frame(spark, rows))
+    assert stored_rows(database) == sorted(OLD, key=str)
+    assert database.tables() == ["t"]
+
+
+def test_passed_checks_are_reported_and_the_rows_written(spark: SparkSession, database: Database) -> None:
+    checks = {"min_rows": 2, "max_rows": 2, "not_null": ["id", "X"], "unique": ["id", ["x", "day"]]}
+    output = output_of(spark, database, checks=checks)
+    assert write(output, frame(spark, NEW))
+    assert [(check.check, check.passed) for check in output.checks] == [
+        ("min_rows", True),
+        ("max_rows", True),
+        ("not_null: id", True),
+        ("not_null: X", True),
+        ("unique: id", True),
+        ("unique: x, day", True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("upper(x) = 'A'", 'cannot select exactly the rows of "upper'),
+        ("day = ", "cannot select exactly"),
+        ("rand() > 0.5", "cannot select exactly"),
+        ("nothing = 1", "cannot select exactly"),
+    ],
+)
+def test_inexact_replace_where_is_an_error(spark: SparkSession, database: Database, where: str, message: str) -> None:
+    assert write(output_of(spark, database, "old"), frame(spark, OLD))
+    with pytest.raises(BadPredicateError, match=message):
+        write(output_of(spark, database, mode="overwrite_partitions", replace_where=where), frame(spark, NEW))
+    assert stored_rows(database) == sorted(OLD, key=str)
+    assert database.tables() == ["t"]
+
+
+def test_unknown_merge_key_is_an_error(spark: SparkSession, database: Database) -> None:
+    with pytest.raises(UnknownColumnError, match="merge_keys: the table has no column 'nothing'"):
+        write(output_of(spark, database, mode="merge", merge_keys=["nothing"]), frame(spark, NEW))
+    assert database.tables() == []
+
+
+def test_a_view_as_the_target_is_an_error(spark: SparkSession, database: Database) -> None:
+    database.execute("CREATE TABLE base (id int)", "CREATE VIEW t AS SELECT * FROM base")
+    try:
+        with pytest.raises(BadSpecError, match="is not a table"):
+            write(output_of(spark, database), frame(spark, NEW))
+    finally:
+        database.execute("DROP VIEW t")
+
+
+def test_violated_constraint_leaves_the_table_unchanged(spark: SparkSession, database: Database) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, x varchar(9), day varchar(10))")
+    assert write(output_of(spark, database, "old"), frame(spark, OLD))
+    with pytest.raises(RemoteRefusedError):
+        write(output_of(spark, database), frame(spark, NEW))
+    assert stored_rows(database) == sorted(OLD, key=str)
+    assert write(output_of(spark, database, mode="merge", merge_keys=["id"]), frame(spark, NEW))
+    assert stored_rows(database) == sorted([OLD[0], NEW[0], OLD[2], NEW[1]], key=str)
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "day varchar(10), x varchar(9), id int",
+        "day varchar(10) NOT NULL, x varchar(9) DEFAULT 'none', id int CHECK (id > 0)",
+        "day varchar(10), twice int GENERATED ALWAYS AS (id * 2) STORED, x varchar(9), id int",
+        "day varchar(10), x varchar(9), id int PRIMARY KEY",
+    ],
+    ids=["order", "constraints", "generated", "key"],
+)
+def test_values_are_written_to_the_table_columns_of_the_same_name(
+    spark: SparkSession, database: Database, mode: str, columns: str
+) -> None:
+    database.execute(f"CREATE TABLE t ({columns})", "INSERT INTO t (id, x, day) VALUES (9, 'old', '2024-01-09')")
+    assert write(output_of(spark, database, mode=mode), frame(spark, NEW))
+    old = [(9, "old", "2024-01-09")] if mode == "append" else []
+    assert stored_rows(database) == sorted([*NEW, *old], key=str)
+
+
+def test_earlier_attempt_cannot_commit_after_a_later_one_has_begun(spark: SparkSession, database: Database) -> None:
+    slow, retry = output_of(spark, database), output_of(spark, database)
+    assert slow.prepare()
+    slow.stage(frame(spark, OLD))
+    assert retry.prepare()
+    with pytest.raises((OutputTakenError, RemoteRefusedError)), slow.transaction():
+        pass
+    with retry.transaction():
+        retry.stage(frame(spark, NEW))
+    assert stored_rows(database) == sorted(NEW, key=str)
+
+
+def test_rows_staged_again_replace_the_first(spark: SparkSession, database: Database) -> None:
+    output = output_of(spark, database)
+    assert output.prepare()
+    with output.transaction():
+        output.stage(frame(spark, OLD))
+        output.stage(frame(spark, NEW))
+    assert stored_rows(database) == sorted(NEW, key=str)
+    assert database.tables() == ["t"]
+
+
+def test_tables_and_columns_with_quotes_in_their_names_are_written_without_rows(
+    spark: SparkSession, database: Database
+) -> None:
+    name = 'odd "name" `x` %s'
+    column = 'a "b" `c` %'
+    empty = spark.range(0).selectExpr("id AS ```x``` ").toDF(column)
+    quoted = '"' + name.replace('"', '""') + '"'
+    assert write(output_of(spark, database, table=quoted), empty)
+    assert write(output_of(spark, database, "second", table=quoted, mode="merge", merge_keys=[column]), empty)
+    assert database.tables() == [name]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"mode": "overwrite_partitions"}, "replace_where: give it with mode overwrite_partitions"),
+        ({"mode": "append", "replace_where": "id = 1"}, "replace_where: give it with mode overwrite_partitions"),
+        ({"mode": "merge"}, "merge_keys: give the columns of the key with mode merge"),
+        ({"merge_keys": ["id"]}, "merge_keys: give the columns of the key with mode merge"),
+    ],
+)
+def test_a_spec_without_what_its_mode_needs_is_rejected(spec: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        TableOutputSpec.model_validate({"table": "t", **spec})

@@ -1,0 +1,361 @@
+"""Attempts of Spark tasks that load a table: the rows of each partition count once."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from interrupted_tables import NEW, SCHEMA, InterruptedConnection, TableWrite, batch, write_once
+from pyspark.sql import SparkSession
+from table_databases import KINDS, Database, open_database, output_of
+
+from pushdown_spark.contract import OutputChecks, OutputMode, OutputSummary, TableOutputSpec
+from pushdown_spark.databases.client import DatabaseAddress
+from pushdown_spark.databases.sql.identifiers import with_suffix
+from pushdown_spark.databases.write.write_connection import DatabaseCursor, WriteConnection, connect_to_write
+from pushdown_spark.errors import PushdownError, RemoteFailedError
+from pushdown_spark.output.database import staging_tables
+from pushdown_spark.output.database.table_attempt import TableAttempt
+
+ROOT = Path(__file__).resolve().parents[4]
+DRIVER = """
+import os, signal, sys, time
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pushdown_spark.contract import RemoteConnection, TableOutputSpec
+from pushdown_spark.output.database.database_output import open_database_output
+
+connection, kind, mode = RemoteConnection.model_validate_json(sys.stdin.read()), *sys.argv[1:]
+spark = (SparkSession.builder.master("local[4,4]").config("spark.ui.enabled", "false")
+         .config("spark.log.level", "OFF").config("spark.speculation", "true")
+         .config("spark.speculation.interval", "50ms").config("spark.speculation.multiplier", "1.1")
+         .config("spark.speculation.quantile", "0.2").config("spark.speculation.minTaskRuntime", "50ms").getOrCreate())
+
+def disturbed(batches):
+    # Kill or delay the first attempt of some tasks after their first rows.
+    context = TaskContext.get()
+    for batch in batches:
+        yield batch
+        if context.attemptNumber() == 0 and context.partitionId() % 3 == 0:
+            if kind == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(3)
+
+frame = spark.range(0, 3000, 1, 6).mapInArrow(disturbed, "id bigint").repartition(6)
+output = open_database_output(spark, TableOutputSpec(table="t", mode=mode), connection, "run")
+assert output.prepare()
+with output.transaction():
+    output.stage(frame.mapInArrow(disturbed, "id bigint"))
+"""
+
+
+@pytest.fixture(params=KINDS)
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    return open_database(request.param, request, tmp_path)
+
+
+@pytest.mark.parametrize("mode", [OutputMode.APPEND, OutputMode.OVERWRITE])
+def test_second_attempt_of_a_partition_adds_nothing(database: Database, mode: OutputMode) -> None:
+    """Two attempts load at the same time. Only rows of the first one to finish count."""
+    case = TableWrite(mode, has_table=mode is OutputMode.OVERWRITE)
+    case.prepare(database)
+    attempt = TableAttempt(database.address, case.spec, "run")
+    assert attempt.prepare()
+    writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
+    other = [(7, "z", "other attempt")]
+
+    def slow() -> Iterator[pa.RecordBatch]:
+        yield batch(NEW[0][:1])
+        assert writer.load(0, iter([batch(other)]))[1:] == (1, True)
+        yield batch(NEW[0][1:])
+
+    assert writer.load(0, slow())[1:] == (2, False)
+    writer.load(1, iter([batch(NEW[1])]))
+    writer.load(1, iter([batch(other)]))
+    attempt.gather()
+    attempt.commit(2, OutputSummary(mode=case.mode, columns={}))
+    assert sorted(database.rows("SELECT id, day, x FROM t")) == sorted([*other, *NEW[1]])
+    assert database.tables() == ["t"]
+
+
+def test_rows_of_a_task_whose_report_was_lost_are_not_committed(database: Database) -> None:
+    """The rows of a partition may be others in the next attempt, which finds the partition recorded."""
+    case = TableWrite(OutputMode.APPEND, has_table=True)
+    case.prepare(database)
+    attempt = TableAttempt(database.address, case.spec, "run")
+    assert attempt.prepare()
+    writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
+    lost, *_ = writer.load(0, iter([batch(NEW[0])]))
+    accepted, *_ = writer.load(0, iter([batch(NEW[1])]))
+    other, *_ = writer.load(1, iter([batch(NEW[1])]))
+    with pytest.raises(RemoteFailedError, match="loaded partition 0"):
+        attempt.require_accepted({0: accepted, 1: other})
+    attempt.require_accepted({0: lost, 1: other})
+
+
+@pytest.mark.parametrize(
+    ("mode", "has_table", "checks"),
+    [
+        pytest.param(OutputMode.APPEND, True, {}, id="append"),
+        pytest.param(OutputMode.APPEND, True, {"unique": ["id"]}, id="unique"),
+        pytest.param(OutputMode.OVERWRITE, True, {}, id="overwrite"),
+        pytest.param(OutputMode.MERGE, True, {}, id="merge"),
+        pytest.param(OutputMode.APPEND, False, {}, id="missing"),
+    ],
+)
+def test_commit_does_not_wait_for_a_task_that_has_lost(
+    database: Database, monkeypatch: pytest.MonkeyPatch, mode: OutputMode, has_table: bool, checks: dict[str, object]
+) -> None:
+    """The task still loads. Its staging table may stay until a later run."""
+    monkeypatch.setattr(staging_tables, "_USE_SECONDS", 1)
+    case = TableWrite(mode, has_table)
+    case.prepare(database)
+    spec = case.spec.model_copy(update={"checks": OutputChecks.model_validate(checks)})
+    attempt = TableAttempt(database.address, spec, "run")
+    assert attempt.prepare()
+    writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
+    is_loading, is_committed = threading.Event(), threading.Event()
+
+    def slow() -> Iterator[pa.RecordBatch]:
+        yield batch(NEW[0])
+        is_loading.set()
+        is_committed.wait()
+
+    with ThreadPoolExecutor(2) as threads:
+        loser = threads.submit(writer.load, 0, slow())
+        try:
+            assert is_loading.wait(120)
+            for number, rows in enumerate(NEW):
+                writer.load(number, iter([batch(rows)]))
+            attempt.gather()
+            attempt.check()
+            commit = threads.submit(attempt.commit, len(NEW), OutputSummary(mode=case.mode, columns={}))
+            assert commit.result(timeout=120) is not None
+        finally:
+            is_committed.set()
+        with pytest.raises(PushdownError):
+            loser.result()
+    assert sorted(database.rows("SELECT id, day, x FROM t")) == case.expected()
+    assert not TableAttempt(database.address, spec, "run").prepare()
+    assert database.tables() == ["t"]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("product", ["mariadb", "mysql"])
+def test_retry_that_begins_before_the_staging_table_is_renamed_keeps_its_rows(
+    product: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The retry cannot delete the staging table, which is in use. The first attempt dies after the rename."""
+    monkeypatch.setattr(staging_tables, "_USE_SECONDS", 1)
+    database, case = open_database(product, request, tmp_path), TableWrite(OutputMode.APPEND, has_table=False)
+    case.prepare(database)
+    first = TableAttempt(database.address, case.spec, "run", connect=dying_after_rename)
+    assert first.prepare()
+    writer = first.stage(SCHEMA, None, case_sensitive=False)
+    for number, rows in enumerate(NEW):
+        writer.load(number, iter([batch(rows)]))
+    first.gather()
+    with closing(connect_to_write(database.address)) as reader:
+        reader.begin()
+        for table in (writer.table, with_suffix(writer.table, "_p")):
+            reader.rows(f"SELECT count(*) FROM {table}")
+        transactions = count(1)
+
+        def before_claim() -> None:
+            if next(transactions) == 2:
+                reader.rollback()
+                with pytest.raises(KilledError):
+                    first.commit(len(NEW), OutputSummary(mode=case.mode, columns={}))
+
+        write_once(database, case, connect=lambda address: WatchedConnection(connect_to_write(address), before_claim))
+    assert sorted(database.rows("SELECT id, day, x FROM t")) == case.expected()
+    assert database.tables() == ["t"]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("product", ["mariadb", "mysql"])
+def test_attempt_that_stalls_after_its_rename_keeps_the_claim_of_a_repeated_run(
+    product: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """A user clears the task in the meantime."""
+    database, case = open_database(product, request, tmp_path), TableWrite(OutputMode.OVERWRITE, has_table=False)
+    case.prepare(database)
+    repeated = TableAttempt(database.address, case.spec, "run", "cleared")
+
+    def connect(address: DatabaseAddress) -> WriteConnection:
+        return RenamingConnection(connect_to_write(address), lambda: repeated.prepare())
+
+    write_once(database, case, connect=connect)
+    load(repeated, NEW[1:])
+    assert repeated.commit(1, OutputSummary(mode=case.mode, columns={})) is not None
+    assert sorted(database.rows("SELECT id, day, x FROM t")) == NEW[1]
+    assert database.tables() == ["t"]
+
+
+def test_runs_on_two_tables_create_one_ledger(database: Database) -> None:
+    """The second run begins before the first one has committed the ledger."""
+    is_created, is_committed = threading.Event(), threading.Event()
+
+    def connect(address: DatabaseAddress) -> WriteConnection:
+        return SlowConnection(connect_to_write(address), is_created, is_committed)
+
+    specs = [TableOutputSpec(table=name, mode=OutputMode.APPEND) for name in ("t1", "t2")]
+    first = TableAttempt(database.address, specs[0], "run", connect=connect)
+    second = TableAttempt(database.address, specs[1], "run")
+    with ThreadPoolExecutor(2) as threads:
+        outcomes = [threads.submit(first.prepare)]
+        assert is_created.wait(120)
+        outcomes.append(threads.submit(second.prepare))
+        with pytest.raises(TimeoutError):
+            outcomes[1].result(timeout=1)
+        is_committed.set()
+        assert [outcome.result(timeout=120) for outcome in outcomes] == [True, True]
+
+
+class KilledError(BaseException):
+    """The end of an attempt."""
+
+
+class RenamingConnection(InterruptedConnection):
+    """A connection that calls a function after it has renamed a table."""
+
+    def __init__(self, connection: WriteConnection, after: Callable[[], object]) -> None:
+        super().__init__(connection, lambda: None)
+        self._after = after
+
+    def _execute(self, sql: str, values: Sequence[object]) -> DatabaseCursor:
+        cursor = super()._execute(sql, values)
+        if sql.startswith("RENAME TABLE"):
+            self._after()
+        return cursor
+
+
+class SlowConnection(InterruptedConnection):
+    """A connection that waits before its first commit."""
+
+    def __init__(self, connection: WriteConnection, begun: threading.Event, may_commit: threading.Event) -> None:
+        super().__init__(connection, lambda: None)
+        self._begun, self._may_commit = begun, may_commit
+
+    def commit(self) -> None:
+        self._begun.set()
+        assert self._may_commit.wait(120)
+        super().commit()
+
+
+class WatchedConnection(InterruptedConnection):
+    """A connection that calls a function before each transaction with a lock."""
+
+    def __init__(self, connection: WriteConnection, before: Callable[[], None]) -> None:
+        super().__init__(connection, lambda: None)
+        self._before_lock = before
+
+    def begin(self, lock: str = "") -> None:
+        if lock:
+            self._before_lock()
+        super().begin(lock)
+
+
+def dying_after_rename(address: DatabaseAddress) -> WriteConnection:
+    """Return a connection whose process dies after it has renamed a table."""
+
+    def die() -> None:
+        raise KilledError
+
+    return RenamingConnection(connect_to_write(address), die)
+
+
+def load(attempt: TableAttempt, partitions: Sequence[Sequence[tuple[object, ...]]]) -> None:
+    """Stage and load the rows of an attempt that has begun."""
+    writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
+    for number, rows in enumerate(partitions):
+        writer.load(number, iter([batch(rows)]))
+    attempt.gather()
+
+
+@pytest.mark.parametrize("has_table", [True, False], ids=["existing", "missing"])
+def test_sqlite_is_not_locked_while_tasks_load(tmp_path: Path, has_table: bool, request: pytest.FixtureRequest) -> None:
+    """The files of tasks are as readable as the database, and none of them stays."""
+    database = open_database("sqlite", request, tmp_path)
+    path = Path(str(database.connection.database))
+    path.chmod(0o600)
+    case = TableWrite(OutputMode.OVERWRITE, has_table)
+    case.prepare(database)
+    attempt = TableAttempt(database.address, case.spec, "run")
+    assert attempt.prepare()
+    writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
+
+    def loading() -> Iterator[pa.RecordBatch]:
+        yield batch(NEW[0])
+        with closing(sqlite3.connect(path, timeout=0)) as other:
+            other.execute("CREATE TABLE other (id int)")
+        (part,) = (each for each in tmp_path.iterdir() if "airflow_pushdown" in each.name)
+        assert part.stat().st_mode == path.stat().st_mode
+        yield batch(NEW[1])
+
+    assert writer.load(0, loading())[1:] == (3, True)
+    with pytest.raises(ValueError, match="disturbed"):
+        writer.load(1, slow_rows())
+    attempt.gather()
+    attempt.commit(1, OutputSummary(mode=case.mode, columns={}))
+    assert sorted(database.rows("SELECT id, day, x FROM t")) == case.expected()
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def slow_rows() -> Iterator[pa.RecordBatch]:
+    yield batch(NEW[1])
+    raise ValueError("disturbed")
+
+
+def test_rows_missing_from_the_staging_table_are_an_error(spark: SparkSession, database: Database) -> None:
+    """A database that crashes empties unlogged tables."""
+    output = output_of(spark, database)
+    assert output.prepare()
+    output.stage(spark.range(10))
+    database.execute(f"DELETE FROM {output.staging_location}")
+    with pytest.raises(RemoteFailedError, match="has 0 rows, but the tasks loaded 10"), output.transaction():
+        pass
+    assert database.tables() == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["kill", "delay"])
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_rows_of_killed_and_speculative_tasks_count_once(database: Database, kind: str, mode: str) -> None:
+    if database.product == "sqlite":
+        pytest.skip("SQLite is written by one task")
+    if mode == "overwrite":
+        database.execute("CREATE TABLE t (id bigint)", "INSERT INTO t VALUES (1)")
+    run = subprocess.run(
+        [sys.executable, "-c", DRIVER, kind, mode],
+        input=database.connection.model_dump_json(),
+        env={**os.environ, "PYTHONPATH": str(ROOT / "spark_jobs"), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert database.rows("SELECT count(*), count(DISTINCT id) FROM t") == [(3000, 3000)]
+    assert database.tables() == ["t"]
+
+
+def test_plans_and_representations_hide_the_password(spark: SparkSession, database: Database) -> None:
+    output = output_of(spark, database)
+    assert output.prepare()
+    output.stage(spark.range(3))
+    password = database.connection.password
+    plans = str(spark._jsparkSession.sharedState().statusStore().executionsList().mkString())
+    output.abort()
+    if password is not None:
+        assert password not in plans
+        assert password not in repr(output.__dict__)

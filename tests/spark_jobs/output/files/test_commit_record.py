@@ -1,0 +1,102 @@
+"""The record of a commit, by which a retry of a job with several outputs recognizes those that it has."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pushdown_spark.contract import OutputMode, OutputSpec, OutputSummary
+from pushdown_spark.errors import OutputExistsError
+from pushdown_spark.output.files.writer import FileOutput, open_output
+
+SUMMARY = OutputSummary(mode=OutputMode.ERROR_IF_EXISTS, columns={})
+
+
+@pytest.fixture
+def frame(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([(1,), (2,)], "id int").repartition(2)
+
+
+def attempt(spark: SparkSession, target: Path, generation: str = "0", **fields: object) -> FileOutput:
+    spec = OutputSpec.model_validate({"path": str(target), "format": "json", **fields})
+    return open_output(spark, spec, "run 1", generation=generation)
+
+
+def commit(output: FileOutput, frame: DataFrame, rows: int = 2) -> None:
+    assert output.prepare()
+    with output.transaction():
+        output.stage(frame)
+        output.staged_rows = rows
+
+
+@pytest.mark.parametrize("mode", [OutputMode.ERROR_IF_EXISTS, OutputMode.IGNORE])
+def test_a_retry_recognizes_its_output_until_the_job_is_complete(
+    spark: SparkSession, frame: DataFrame, tmp_path: Path, mode: OutputMode
+) -> None:
+    first = attempt(spark, tmp_path / "out", mode=mode)
+    commit(first, frame)
+    retry = attempt(spark, tmp_path / "out", mode=mode)
+    assert not retry.prepare()
+    assert first.summary is not None
+    assert (retry.committed_rows, retry.summary) == (2, first.summary.model_copy(update={"is_from_earlier_try": True}))
+    retry.finish()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_run_that_is_repeated_on_purpose_does_not_take_the_output(
+    spark: SparkSession, frame: DataFrame, tmp_path: Path
+) -> None:
+    commit(attempt(spark, tmp_path / "out"), frame)
+    with pytest.raises(OutputExistsError):
+        attempt(spark, tmp_path / "out", generation="1").prepare()
+
+
+def test_an_output_that_another_run_has_replaced_is_not_taken(
+    spark: SparkSession, frame: DataFrame, tmp_path: Path
+) -> None:
+    commit(attempt(spark, tmp_path / "out"), frame)
+    shutil.rmtree(tmp_path / "out")
+    frame.write.json(str(tmp_path / "out"))
+    with pytest.raises(OutputExistsError):
+        attempt(spark, tmp_path / "out").prepare()
+
+
+def test_a_driver_that_ends_before_its_commit_has_not_committed(
+    spark: SparkSession, frame: DataFrame, tmp_path: Path
+) -> None:
+    first = attempt(spark, tmp_path / "out")
+    assert first.prepare()
+    first.stage(frame)
+    first._write_record(("/part-0",), SUMMARY, is_complete=False)
+    assert attempt(spark, tmp_path / "out").prepare()
+
+
+def test_a_driver_that_ends_after_its_commit_has_committed(
+    spark: SparkSession, frame: DataFrame, tmp_path: Path
+) -> None:
+    first = attempt(spark, tmp_path / "out")
+    commit(first, frame)
+    files = tuple(f"/{path.name}" for path in (tmp_path / "out").glob("part-*"))
+    # As it was before the last move: the file about it is not complete.
+    first._write_record(files, SUMMARY, is_complete=False)
+    assert not attempt(spark, tmp_path / "out").prepare()
+
+
+def test_an_empty_partitioned_output_is_recognized(spark: SparkSession, frame: DataFrame, tmp_path: Path) -> None:
+    empty = frame.where("false").selectExpr("id", "id AS day")
+    commit(attempt(spark, tmp_path / "out", partition_by=["day"]), empty, rows=0)
+    retry = attempt(spark, tmp_path / "out", partition_by=["day"])
+    assert not retry.prepare()
+    assert retry.committed_rows == 0
+
+
+def test_modes_that_replace_their_own_rows_write_no_record(
+    spark: SparkSession, frame: DataFrame, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        commit(attempt(spark, tmp_path / "out", mode="append"), frame)
+    assert spark.read.schema("id int").json(str(tmp_path / "out")).count() == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

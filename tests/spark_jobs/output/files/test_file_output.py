@@ -1,0 +1,393 @@
+"""Outputs that are directories of files: modes, retries, and failures that leave the output as it was."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+
+from pushdown_spark.contract import OutputMode, OutputSpec
+from pushdown_spark.errors import BadSpecError, OutputExistsError, OutputTakenError, UnknownColumnError
+from pushdown_spark.output.files.writer import FileOutput, open_output
+
+Frame = Callable[..., DataFrame]
+
+FILE_MODES = [mode for mode in OutputMode if mode is not OutputMode.MERGE]
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "some marts" / "out%20put"
+
+
+@pytest.fixture
+def frame(spark: SparkSession) -> Frame:
+    def of(*values: int) -> DataFrame:
+        rows = [(value, value % 2) for value in values or (0,)]
+        return spark.createDataFrame(rows, "id int, odd int").repartition(2)
+
+    return of
+
+
+@pytest.fixture
+def writer(spark: SparkSession, target: Path) -> Callable[..., FileOutput]:
+    def of(mode: OutputMode, run_key: str = "run 1", **more: object) -> FileOutput:
+        if mode is OutputMode.OVERWRITE_PARTITIONS:
+            more = {"partition_by": ["odd"], **more}
+        spec = OutputSpec.model_validate({"path": str(target), "mode": mode, "format": "json", **more})
+        return open_output(spark, spec, run_key)
+
+    return of
+
+
+def write(writer: FileOutput, frame: DataFrame) -> None:
+    assert writer.prepare()
+    with writer.transaction():
+        writer.stage(frame)
+
+
+def ids(spark: SparkSession, target: Path) -> list[int]:
+    return sorted(row["id"] for row in spark.read.schema("id int").json(str(target)).collect())
+
+
+def siblings(target: Path) -> list[str]:
+    return sorted(path.name for path in target.parent.iterdir())
+
+
+@pytest.mark.parametrize("mode", FILE_MODES)
+def test_all_modes_write_a_new_output(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], mode: OutputMode
+) -> None:
+    write(writer(mode), frame(1, 2, 3))
+    assert ids(spark, target) == [1, 2, 3]
+    assert siblings(target) == [target.name]
+    assert (target / "_SUCCESS").exists()
+
+
+def test_overwrite_replaces_everything(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
+) -> None:
+    write(writer(OutputMode.OVERWRITE), frame(1, 2))
+    write(writer(OutputMode.OVERWRITE, "run 2"), frame(3))
+    assert ids(spark, target) == [3]
+    assert siblings(target) == [target.name]
+
+
+def test_output_may_be_its_own_source(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
+) -> None:
+    write(writer(OutputMode.OVERWRITE), frame(1, 2))
+    write(writer(OutputMode.OVERWRITE), spark.read.schema("id int").json(str(target)).where("id > 1"))
+    assert ids(spark, target) == [2]
+
+
+def test_errorifexists_raises_in_prepare(target: Path, frame: Frame, writer: Callable[..., FileOutput]) -> None:
+    write(writer(OutputMode.ERROR_IF_EXISTS), frame(1))
+    with pytest.raises(OutputExistsError, match="already exists; remove it"):
+        writer(OutputMode.ERROR_IF_EXISTS, "run 2").prepare()
+    assert siblings(target) == [target.name]
+
+
+def test_errorifexists_raises_in_commit(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
+) -> None:
+    late = writer(OutputMode.ERROR_IF_EXISTS, "late")
+    assert late.prepare()
+    write(writer(OutputMode.ERROR_IF_EXISTS, "early"), frame(1))
+    with pytest.raises(OutputExistsError), late.transaction():
+        late.stage(frame(2))
+    assert ids(spark, target) == [1]
+    assert siblings(target) == [target.name]
+
+
+def test_ignore_keeps_an_existing_output(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
+) -> None:
+    write(writer(OutputMode.IGNORE), frame(1))
+    assert not writer(OutputMode.IGNORE, "run 2").prepare()
+    assert ids(spark, target) == [1]
+
+
+def test_retried_append_replaces_only_its_own_rows(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
+) -> None:
+    write(writer(OutputMode.APPEND, "run 1"), frame(1, 2))
+    write(writer(OutputMode.APPEND, "run 2"), frame(3, 4))
+    assert ids(spark, target) == [1, 2, 3, 4]
+    write(writer(OutputMode.APPEND, "run 2"), frame(5))
+    write(writer(OutputMode.APPEND, "run 1"), frame(1, 6))
+    assert ids(spark, target) == [1, 5, 6]
+    assert siblings(target) == [target.name]
+
+
+def test_an_append_to_partitions_replaces_the_rows_of_the_same_run(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
+) -> None:
+    write(writer(OutputMode.APPEND, "run 1", partition_by=["odd"]), frame(1, 2))
+    write(writer(OutputMode.APPEND, "run 2", partition_by=["ODD"]), frame(3))
+    write(writer(OutputMode.APPEND, "run 1", partition_by=["odd"]), frame(1, 4, 6))
+    rows = spark.read.schema("id int, odd int").json(str(target)).collect()
+    assert sorted((row["id"], row["odd"]) for row in rows) == [(1, 1), (3, 1), (4, 0), (6, 0)]
+
+
+def days(spark: SparkSession, target: Path) -> dict[int, list[int]]:
+    """Return the ids in each partition of an output that is partitioned by `odd`."""
+    found: dict[int, list[int]] = {}
+    for row in spark.read.schema("id int, odd int").json(str(target)).collect():
+        found.setdefault(row["odd"], []).append(row["id"])
+    return {odd: sorted(ids) for odd, ids in found.items()}
+
+
+def test_overwrite_partitions_replaces_only_written_partitions(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
+) -> None:
+    write(writer(OutputMode.OVERWRITE_PARTITIONS), frame(1, 2, 3, 4))
+    second = writer(OutputMode.OVERWRITE_PARTITIONS, "run 2")
+    write(second, frame(7, 9))
+    assert days(spark, target) == {0: [2, 4], 1: [7, 9]}
+    assert siblings(target) == [target.name]
+    assert second.summary is not None
+    assert (second.summary.partitions, second.summary.partitions_total) == (("odd=1",), 1)
+    write(writer(OutputMode.OVERWRITE_PARTITIONS, "run 3"), frame().where("id > 0"))
+    assert days(spark, target) == {0: [2, 4], 1: [7, 9]}
+
+
+@pytest.mark.parametrize("by_option", [True, False])
+def test_dynamic_overwrite_keeps_other_partitions(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], by_option: bool
+) -> None:
+    """As an option or a setting. Plain Spark keeps them too."""
+    write(writer(OutputMode.OVERWRITE, partition_by=["odd"]), frame(1, 2))
+    options = {"partitionOverwriteMode": "Dynamic"} if by_option else {}
+    if not by_option:
+        spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        write(writer(OutputMode.OVERWRITE, "run 2", partition_by=["odd"], options=options), frame(3))
+        assert days(spark, target) == {0: [2], 1: [3]}
+        write(writer(OutputMode.OVERWRITE, "run 3", options=options), frame(5))
+        assert ids(spark, target) == [5], "an output without partitions is replaced as a whole"
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+
+
+def test_option_takes_precedence_over_setting(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
+) -> None:
+    write(writer(OutputMode.OVERWRITE, partition_by=["odd"]), frame(1, 2))
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        options = {"partitionOverwriteMode": "static"}
+        write(writer(OutputMode.OVERWRITE, "run 2", partition_by=["odd"], options=options), frame(3))
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert days(spark, target) == {1: [3]}
+    with pytest.raises(BadSpecError, match="partitionOverwriteMode must be 'static' or 'dynamic', not 'dynmic'"):
+        writer(OutputMode.OVERWRITE, options={"partitionOverwriteMode": "dynmic"})
+
+
+@pytest.mark.parametrize("mode", [OutputMode.APPEND, OutputMode.OVERWRITE_PARTITIONS])
+@pytest.mark.parametrize("existing", [[], ["id"], ["id", "odd"], ["odd", "id"]])
+def test_other_partition_columns_raise_in_prepare(
+    target: Path, frame: Frame, writer: Callable[..., FileOutput], mode: OutputMode, existing: list[str]
+) -> None:
+    whole = frame(1, 2).selectExpr("*", "id AS value")
+    write(writer(OutputMode.OVERWRITE, partition_by=existing), whole)
+    found = ", ".join(existing) or "no column"
+    with pytest.raises(BadSpecError, match=f"is partitioned by {found}, not by odd; use another directory"):
+        writer(mode, "run 2", partition_by=["odd"]).prepare()
+
+
+def test_partition_columns_keep_the_spelling_of_the_output(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
+) -> None:
+    write(writer(OutputMode.OVERWRITE, partition_by=["odd"]), frame(1, 2))
+    write(writer(OutputMode.OVERWRITE_PARTITIONS, "run 2", partition_by=["ODD"]), frame(3))
+    assert days(spark, target) == {0: [2], 1: [3]}
+    assert sorted(path.name for path in target.glob("[!_.]*")) == ["odd=0", "odd=1"]
+
+
+def test_the_summary_of_a_commit_has_columns_partitions_files_and_bytes(
+    target: Path, frame: Frame, writer: Callable[..., FileOutput]
+) -> None:
+    for mode in (OutputMode.OVERWRITE, OutputMode.APPEND):
+        output = writer(mode, mode, partition_by=["odd"])
+        write(output, frame(1, 2, 3))
+        assert output.summary is not None
+        files = list(target.glob(f"odd=*/part-{'' if mode is OutputMode.OVERWRITE else output.paths.run}*"))
+        assert output.summary.columns == {"id": "int", "odd": "int"}
+        assert (output.summary.mode, output.summary.format) == (mode, "json")
+        assert (output.summary.partitions, output.summary.partitions_total) == (("odd=0", "odd=1"), 2)
+        assert output.summary.files == len(files)
+        assert output.summary.bytes == sum(path.stat().st_size for path in files)
+
+
+@pytest.mark.parametrize("mode", [OutputMode.APPEND, OutputMode.OVERWRITE_PARTITIONS])
+def test_file_of_a_task_that_still_writes_is_not_committed(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], mode: OutputMode
+) -> None:
+    write(writer(OutputMode.OVERWRITE_PARTITIONS), frame(1, 2))
+    output = writer(mode, "run 2", partition_by=["odd"])
+    assert output.prepare()
+    with output.transaction():
+        output.stage(frame(3, 4))
+        unfinished = Path(output.paths.rows.removeprefix("file:")) / "_temporary" / "0" / "attempt" / "odd=1"
+        unfinished.mkdir(parents=True)
+        (unfinished / "part-00000.json").write_text('{"id":')
+    assert not list(target.rglob("_temporary"))
+    assert output.summary is not None
+    assert output.summary.partitions == ("odd=0", "odd=1")
+    assert ids(spark, target) == ([1, 2, 3, 4] if mode is OutputMode.APPEND else [3, 4])
+
+
+def test_unknown_partition_column_raises(frame: Frame, writer: Callable[..., FileOutput]) -> None:
+    with pytest.raises(UnknownColumnError, match="partition_by: the result has no column 'day'; it has id, odd"):
+        writer(OutputMode.OVERWRITE, partition_by=["day"]).stage(frame(1))
+
+
+@pytest.mark.parametrize("mode", [OutputMode.OVERWRITE, OutputMode.APPEND])
+def test_failed_write_keeps_the_output(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], mode: OutputMode
+) -> None:
+    write(writer(mode), frame(1))
+    failing = frame(1, 2, 3, 4).selectExpr("if(id = 4, raise_error('broken'), id) AS id")
+    again = writer(mode, "run 2")
+    assert again.prepare()
+    with pytest.raises(Exception, match="broken"), again.transaction():
+        again.stage(failing)
+    assert ids(spark, target) == [1]
+    assert siblings(target) == [target.name]
+
+
+def test_staging_twice_writes_the_second_dataframe(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
+) -> None:
+    once = writer(OutputMode.OVERWRITE)
+    assert once.prepare()
+    with once.transaction():
+        once.stage(frame(1, 2))
+        once.stage(frame(3))
+    assert ids(spark, target) == [3]
+
+
+def test_failed_overwrite_restores_the_output(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
+) -> None:
+    write(writer(OutputMode.OVERWRITE), frame(1))
+    again = writer(OutputMode.OVERWRITE, "run 2")
+    assert again.prepare()
+    again.stage(frame(2))
+    (staged,) = (path for path in target.parent.glob(".*.pushdown/staging-*/*") if path.is_dir())
+    shutil.rmtree(staged)
+    with pytest.raises((OSError, Py4JJavaError)), again.transaction():
+        pass
+    assert ids(spark, target) == [1]
+    assert siblings(target) == [target.name]
+
+
+def test_failed_append_adds_nothing(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
+) -> None:
+    write(writer(OutputMode.APPEND, "run 1", partition_by=["odd"]), frame(2))
+    (target / "odd=1").write_text("in the way")
+    again = writer(OutputMode.APPEND, "run 1", partition_by=["odd"])
+    assert again.prepare()
+    with pytest.raises((OSError, Py4JJavaError)), again.transaction():
+        again.stage(frame(1, 2, 4))
+    (target / "odd=1").unlink()
+    assert ids(spark, target) == [2]
+    assert siblings(target) == [target.name]
+
+
+@pytest.mark.parametrize("mode", FILE_MODES)
+def test_earlier_attempt_cannot_commit(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], mode: OutputMode
+) -> None:
+    slow, slower, retry = writer(mode), writer(mode), writer(mode)
+    for given_up in (slow, slower):
+        assert given_up.prepare()
+        given_up.stage(frame(1))
+    assert retry.prepare()
+    retry.stage(frame(2))
+    with pytest.raises(OutputTakenError, match="another attempt of this run has begun"), slow.transaction():
+        slow.stage(frame(1))
+    with retry.transaction():
+        pass
+    with pytest.raises(OutputTakenError), slower.transaction():
+        slower.stage(frame(1))
+    assert ids(spark, target) == [2]
+    assert siblings(target) == [target.name]
+
+
+@pytest.mark.parametrize("path", ["/", "file:///", "file:/"])
+def test_root_of_a_file_system_raises(spark: SparkSession, path: str) -> None:
+    with pytest.raises(BadSpecError, match="is the root of a file system"):
+        open_output(spark, OutputSpec(path=path), "run")
+
+
+def test_file_in_place_of_the_parent_directory_raises(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    output = open_output(spark, OutputSpec(path=str(tmp_path / "file" / "below" / "out")), "run")
+    with pytest.raises(
+        BadSpecError, match=r"output.path: cannot write next to .*file/below/out: .*; choose a path below"
+    ):
+        output.prepare()
+
+
+SLOW_JOB = """
+import sys, time
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+from pushdown_spark.contract import OutputSpec
+from pushdown_spark.output.files.writer import FileOutput, open_output
+
+spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+         .config("spark.log.level", "ERROR").getOrCreate())
+
+@udf("int")
+def slow(value):
+    if value >= 2:
+        time.sleep(600)
+    return value
+
+writer = open_output(spark, OutputSpec(path=sys.argv[1], format="json", mode="overwrite"), "run 2")
+writer.prepare()
+with writer.transaction():
+    writer.stage(spark.range(0, 4, numPartitions=4).select(slow("id").alias("id")))
+"""
+
+
+def test_retry_cleans_up_after_a_killed_driver(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
+) -> None:
+    write(writer(OutputMode.OVERWRITE), frame(1))
+    root = str(Path(__file__).resolve().parents[4] / "spark_jobs")
+    job = subprocess.Popen(
+        [sys.executable, "-c", SLOW_JOB, str(target)],
+        env={**os.environ, "PYTHONPATH": root, "PYSPARK_PYTHON": sys.executable},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not any(target.parent.glob(".*.pushdown/staging-*/*/_temporary/**/part-*")):
+            assert job.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    finally:
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+    assert ids(spark, target) == [1]
+    assert len(siblings(target)) == 2
+    write(writer(OutputMode.OVERWRITE, "run 2"), frame(2))
+    assert ids(spark, target) == [2]
+    assert siblings(target) == [target.name]

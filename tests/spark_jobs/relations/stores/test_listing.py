@@ -1,0 +1,81 @@
+"""Listed files, their compression by suffix, and their division into splits and tasks."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from pushdown_spark.relations.packing import Packing, pack
+from pushdown_spark.relations.stores.listing import Compression, InputFile, decode_uri, is_local, local_files
+
+
+@pytest.mark.parametrize(
+    ("name", "compression"),
+    [
+        ("a.json", Compression.NONE),
+        ("a.json.gz", Compression.GZIP),
+        ("a.bz2", Compression.BZIP2),
+        ("a.zst", Compression.ZSTD),
+        ("a.json.GZ", Compression.GZIP),
+        ("a.Bz2", Compression.BZIP2),
+        ("a.LZ4", None),
+        ("a.snappy", None),
+        ("a.gzip", None),
+        ("a.json.ZSTD", None),
+        ("gz", Compression.NONE),
+    ],
+)
+def test_the_suffix_determines_the_compression(name: str, compression: Compression | None) -> None:
+    assert InputFile(f"file:///d/{name}", f"/d/{name}", 5).compression is compression
+
+
+def test_uris_of_files_with_special_characters_are_decoded(tmp_path: Path) -> None:
+    path = tmp_path / "a b%20#?ü.json"
+    path.write_bytes(b"12345")
+    found = local_files([path.as_uri()])
+    assert [(file.path, file.size) for file in found] == [(str(path), 5)]
+    assert decode_uri(path.as_uri()).endswith("a b%20#?ü.json")
+
+
+def test_only_the_local_file_system_is_local() -> None:
+    assert is_local("file:///a/b")
+    assert is_local("/a/b")
+    assert not is_local("s3a://bucket/a")
+
+
+def _files(*sizes: int) -> list[InputFile]:
+    return [InputFile(f"file:///d/{n}", f"/d/{n}", size) for n, size in enumerate(sizes)]
+
+
+@pytest.mark.parametrize("sizes", [(1000,), (10, 0, 25, 7), (100,) * 30, (1,)])
+def test_every_byte_is_in_one_split(sizes: tuple[int, ...]) -> None:
+    tasks = pack(_files(*sizes), Packing(64, 4, 2))
+    spans = sorted((split.path, split.start, split.end) for task in tasks for split in task.splits)
+    for number, size in enumerate(sizes):
+        mine = [(start, end) for path, start, end in spans if path == f"/d/{number}"]
+        assert sum(end - start for start, end in mine) == size
+        assert all(one[1] == two[0] for one, two in itertools.pairwise(mine))
+
+
+def test_small_files_share_a_task_unless_rows_need_their_file_name() -> None:
+    files = _files(*([10] * 20))
+    packing = Packing(1000, 1, 1)
+    assert len(pack(files, packing)) < 20
+    apart = pack(files, packing, groups=range(len(files)))
+    assert [task.file for task in apart] == list(range(20))
+
+
+def test_a_task_has_files_of_one_group() -> None:
+    tasks = pack(_files(*([10] * 9)), Packing(1000, 1, 1), groups=[number // 4 for number in range(9)])
+    assert [(task.file, len(task.splits)) for task in tasks] == [(0, 4), (4, 4), (8, 1)]
+
+
+def test_compressed_files_are_one_split() -> None:
+    (task,) = pack([InputFile("file:///d/a.gz", "/d/a.gz", 1000)], Packing(64, 4, 2))
+    assert [(split.start, split.end) for split in task.splits] == [(0, 1000)]
+
+
+def test_without_files_there_are_no_tasks() -> None:
+    assert pack([], Packing(64, 4, 2)) == ()
