@@ -196,6 +196,7 @@ def test_units_of_a_source_are_folded_until_their_summary_is_clicked(needle: Pag
 
 
 def test_the_file_table_shows_bytes_rows_and_outcomes_of_each_file(needle: Page) -> None:
+    needle.locator("details.units summary").click()
     assert needle.locator("table.files tr").nth(1).inner_text().split("\t")[1:] == [
         "683.6 KiB",
         "9,000",
