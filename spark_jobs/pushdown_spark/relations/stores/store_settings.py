@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pushdown_spark.errors import UnsupportedError
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CREDENTIAL_FILES = "hadoop.security.credential.provider.path"
+_DEFAULTS = "core-default.xml"
+"""The file of Hadoop's own defaults."""
 
 
 def store_settings(spark: SparkSession, scheme: str, authority: str, options: Mapping[str, str]) -> StoreSettings:
@@ -51,6 +54,7 @@ class HadoopSettings:
     def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
         self._options = options
         self._system = java_class(spark, "java.lang.System")
+        self._new_writer = java_class(spark, "java.io.StringWriter")
         self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
 
     def entries(self, scheme: str, prefix: str, file_systems: frozenset[str]) -> dict[str, str]:
@@ -63,8 +67,7 @@ class HadoopSettings:
             raise UnsupportedError(f"fs.{scheme}.impl is another file system")
         if self._value(_CREDENTIAL_FILES):
             raise UnsupportedError(f"{_CREDENTIAL_FILES} is set, and only Hadoop reads credential files")
-        settings = self._configuration.getPropsWithPrefix(prefix)
-        entries = {prefix + rest: str(settings[rest]) for rest in settings if self._is_explicit(prefix + rest)}
+        entries = {key: str(self._configuration.get(key)) for key in self._explicit_keys() if key.startswith(prefix)}
         entries |= {key: value for key, value in self._options.items() if key.startswith(prefix)}
         return {key: value.strip() for key, value in entries.items()}
 
@@ -77,6 +80,10 @@ class HadoopSettings:
         """Return the value of a key or its default in Hadoop, empty if it has none."""
         return self._options.get(key, str(self._configuration.get(key) or "")).strip()
 
-    def _is_explicit(self, key: str) -> bool:
-        sources = self._configuration.getPropertySources(key)
-        return sources is None or list(sources) != ["core-default.xml"]
+    def _explicit_keys(self) -> Iterator[str]:
+        """Yield the keys that were set. In one call, Hadoop's dump names the origins of all values, without secrets."""
+        writer = self._new_writer()
+        self._configuration.dumpConfiguration(self._configuration, writer)
+        for entry in json.loads(str(writer.toString()))["properties"]:
+            if entry["resource"] != _DEFAULTS:
+                yield str(entry["key"])
