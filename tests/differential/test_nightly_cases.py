@@ -36,7 +36,7 @@ def test_numbers(spark, number): ...
 def run(pytester: pytest.Pytester) -> Run:
     """Return a function that runs pytest with some arguments over a slow test of twelve cases."""
     pytester.makeconftest(CONFTEST)
-    pytester.makeini("[pytest]\nmarkers = nightly: slow")
+    pytester.makeini("[pytest]\nmarkers =\n    nightly: slow\n    starts: starts a program\n    smoke: always")
     pytester.makepyfile(test_slow=SLOW_TEST)
     return pytester.runpytest_subprocess
 

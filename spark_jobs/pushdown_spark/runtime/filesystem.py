@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
 
 from pushdown_spark.runtime.file_paths import local_path, moves_directories
 from pushdown_spark.runtime.files import DRAFT, FileEntry, Files
@@ -15,7 +16,7 @@ from pushdown_spark.runtime.jvm_gateway import class_name, java_class, java_stri
 from pushdown_spark.runtime.local_files import LocalFiles
 
 if TYPE_CHECKING:
-    from py4j.java_gateway import JavaObject
+    from py4j.java_gateway import JavaClass, JavaObject
     from pyspark.sql import SparkSession
 
 _CREATE_IF_ABSENT = "fs.option.create.conditional.overwrite"
@@ -155,7 +156,7 @@ class HadoopFiles:
     def _replace(self, source: str, target: str) -> None:
         """Move a file to the path of another one. HDFS does that in one step."""
         try:
-            context = java_class(self._spark, "org.apache.hadoop.fs.FileContext").getFileContext(
+            context = self._java_class("org.apache.hadoop.fs.FileContext").getFileContext(
                 self._path(target).toUri(), self._configuration
             )
         except Py4JJavaError as problem:
@@ -164,8 +165,8 @@ class HadoopFiles:
             self.delete(target)
             self.rename(source, target)
             return
-        rename_option = java_class(self._spark, "org.apache.hadoop.fs.Options$Rename")
-        gateway = self._spark.sparkContext._gateway
+        rename_option = self._java_class("org.apache.hadoop.fs.Options$Rename")
+        gateway = SparkContext._gateway
         assert gateway is not None
         options = gateway.new_array(rename_option, 1)
         options[0] = rename_option.OVERWRITE
@@ -196,6 +197,9 @@ class HadoopFiles:
 
     def _system(self, path: str) -> JavaObject:
         return self._path(path).getFileSystem(self._configuration)
+
+    def _java_class(self, name: str) -> JavaClass:
+        return java_class(self._spark, name)
 
 
 def _write(stream: JavaObject, text: str) -> None:
