@@ -1,4 +1,4 @@
-"""Credentials in texts: the names that suggest one, and what is shown in its place."""
+"""Credentials in text: the names that suggest one, and what is shown in its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Credentials in texts."""
+"""Credentials in text."""
 
 from __future__ import annotations
 
