@@ -50,7 +50,7 @@ class NameNode:
             raise config_error(f"{this} needs the host of the name node")
         if "," in host:
             raise config_error(
-                f"{this} names several name nodes, whose addresses belong into Hadoop's configuration; set the host "
+                f"{this} names several name nodes, whose addresses belong in Hadoop's configuration; set the host "
                 "to their name service (dfs.nameservices)"
             )
         if connection.password:

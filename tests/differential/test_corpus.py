@@ -54,7 +54,7 @@ def _generate_files(spark: SparkSession, source_format: SourceFormat, first: int
         seed += 1
 
 
-def _given_files(directory: Path, source_format: SourceFormat) -> Iterator[CorpusFile]:
+def _files_in_turn(directory: Path, source_format: SourceFormat) -> Iterator[CorpusFile]:
     """Yield the files of a format in a directory repeatedly. Yield nothing if there are none."""
     found = [file for file in corpus_files(directory) if file.source_format is source_format]
     while found:
@@ -94,7 +94,7 @@ def test_the_external_corpus_returns_sparks_rows(
 ) -> None:
     if CORPUS is None:
         pytest.skip("set PUSHDOWN_CORPUS to a directory of files; another test of this module generates files")
-    files = _given_files(Path(CORPUS), source_format)
+    files = _files_in_turn(Path(CORPUS), source_format)
     tally = _compare(spark, files, source_format, WANTED)
     show(tally)
 
