@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.relations.stores import azure_settings, google_settings, s3_settings
 from pushdown_spark.relations.stores.object_store import StoreSettings
-from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.runtime.jvm_gateway import java_class, java_strings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,13 +51,13 @@ class HadoopSettings:
     """The Hadoop settings of a source's reader: those of the context, the session, and the options of the source."""
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
+        self._spark = spark
         self._options = options
         self._system = java_class(spark, "java.lang.System")
-        self._new_writer = java_class(spark, "java.io.StringWriter")
         self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
 
     def entries(self, scheme: str, prefix: str, file_systems: frozenset[str]) -> dict[str, str]:
-        """Return the entries with a prefix that were set, without Hadoop's defaults. Their keys have the prefix.
+        """Return the entries with a prefix whose values are not Hadoop's defaults. Their keys have the prefix.
 
         Raises UnsupportedError if the scheme belongs to none of the `file_systems`, or if only Hadoop can read the
         credentials.
@@ -67,7 +66,7 @@ class HadoopSettings:
             raise UnsupportedError(f"fs.{scheme}.impl is another file system")
         if self._value(_CREDENTIAL_FILES):
             raise UnsupportedError(f"{_CREDENTIAL_FILES} is set, and only Hadoop reads credential files")
-        entries = {key: str(self._configuration.get(key)) for key in self._explicit_keys() if key.startswith(prefix)}
+        entries = {key: str(self._configuration.get(key)) for key in self._keys(prefix)}
         entries |= {key: value for key, value in self._options.items() if key.startswith(prefix)}
         return {key: value.strip() for key, value in entries.items()}
 
@@ -80,10 +79,11 @@ class HadoopSettings:
         """Return the value of a key or its default in Hadoop, empty if it has none."""
         return self._options.get(key, str(self._configuration.get(key) or "")).strip()
 
-    def _explicit_keys(self) -> Iterator[str]:
-        """Yield the keys that were set. In one call, Hadoop's dump names the origins of all values, without secrets."""
-        writer = self._new_writer()
-        self._configuration.dumpConfiguration(self._configuration, writer)
-        for entry in json.loads(str(writer.toString()))["properties"]:
-            if entry["resource"] != _DEFAULTS:
-                yield str(entry["key"])
+    def _keys(self, prefix: str) -> Iterator[str]:
+        """Yield the keys with a prefix whose values are not Hadoop's defaults. The JVM compares them in one call."""
+        defaults = java_class(self._spark, "org.apache.hadoop.conf.Configuration")(False)
+        defaults.addResource(_DEFAULTS)
+        entries = self._configuration.getPropsWithPrefix(prefix)
+        entries.entrySet().removeAll(defaults.getPropsWithPrefix(prefix).entrySet())
+        for name in java_strings(self._spark, entries.keySet().toArray()):
+            yield f"{prefix}{name}"
