@@ -50,8 +50,17 @@ _AZURE = {
 }
 _SERVERS = {"S3": S3Server, "Azure": Azurite, "Google": GoogleServer}
 _HDFS = "HDFS"
-Server = CloudStore | str
-"""A server of objects, or the URI of the root of HDFS."""
+
+
+@dataclass(frozen=True)
+class Hdfs:
+    """An HDFS: the URI of its root, and the settings of its clients."""
+
+    root: str
+    hadoop: Mapping[str, str]
+
+
+Server = CloudStore | Hdfs
 
 
 def queries(source_format: str, parts: int, comment: str) -> list[Query]:
@@ -86,7 +95,8 @@ def servers(names: Sequence[str]) -> Iterator[dict[str, Server]]:
         for name in names:
             directory = Path(stack.enter_context(TemporaryDirectory()))
             if name == _HDFS:
-                found[name] = stack.enter_context(hdfs_server.run_server(directory))
+                root = stack.enter_context(hdfs_server.run_server(directory))
+                found[name] = Hdfs(root, {"dfs.namenode.http-address": hdfs_server.http_address(directory)})
             else:
                 found[name] = stack.enter_context(run_server(_SERVERS[name], directory))
         yield found
@@ -95,12 +105,12 @@ def servers(names: Sequence[str]) -> Iterator[dict[str, Server]]:
 @contextmanager
 def upload(spark: SparkSession, server: Server, data: Path) -> Iterator[str]:
     """Copy a directory to a store, and yield its URI there. It remains readable during the block."""
-    if isinstance(server, str):
+    if isinstance(server, Hdfs):
         path = java_class(spark, "org.apache.hadoop.fs.Path")
-        target = path(f"{server}/data")
+        target = path(f"{server.root}/data")
         system = target.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
         system.copyFromLocalFile(path(data.as_uri()), target)
-        yield f"{server}/data"
+        yield f"{server.root}/data"
         return
     for file in data.rglob("[!._]*"):
         if file.is_file():
@@ -116,7 +126,7 @@ def session(found: Mapping[str, Server], packages: str) -> SparkSession:
     """Start a session with Hadoop's drivers and the settings of the servers."""
     hadoop = dict(_AZURE)
     for server in found.values():
-        if isinstance(server, (S3Server, Azurite)):
+        if isinstance(server, (S3Server, Azurite, Hdfs)):
             hadoop |= server.hadoop
     return benchmark_session(
         {
@@ -185,7 +195,7 @@ def summary(cells: Sequence[Cell]) -> list[str]:
     return ["", *lines]
 
 
-def engines_of(store: str, query: Query, source_format: str) -> list[str]:
+def engines_of(query: Query, source_format: str) -> list[str]:
     """Return the engines to compare for a query. Needles in lines also run where `auto` does not run them.
 
     Spark without its pushdown can only be the better one for queries that keep many rows.
@@ -194,13 +204,13 @@ def engines_of(store: str, query: Query, source_format: str) -> list[str]:
     if not query.name.startswith("needle"):
         return [*names, "off"]
     if source_format in ("json", "csv"):
-        names += ["jvm"] if store == _HDFS else ["workers", "jvm"]
+        names += ["workers", "jvm"]
     return names
 
 
 def measure_query(store: str, bench: Bench, query: Query, rows: int, rounds: int) -> Cell:
     """Compare the engines for one query, which must return a number of rows."""
-    names, engines = engines_of(store, query, bench.table.format), bench.engines(query, forced=True)
+    names, engines = engines_of(query, bench.table.format), bench.engines(query, forced=True)
     measured = measure({name: engines[name] for name in names}, rounds)
     sparks = [name for name in ("on", "off") if name in measured]
     best = min(sparks, key=lambda name: statistics.median(measured[name].cpu))

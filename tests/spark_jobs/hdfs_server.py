@@ -9,12 +9,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pyspark as installed
 from hadoop_jars import hadoop_jars
 
 PYSPARK = Path(installed.__file__).parent
 _MAIN = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
+_CONFIGURATION = "configuration.xml"
 _SECONDS = 120
 
 
@@ -28,7 +30,8 @@ def run_server(directory: Path, pyspark: Path = PYSPARK) -> Iterator[str]:
     jars = [*map(str, hadoop_jars(pyspark.parents[3])), str(pyspark / "jars" / "*")]
     java = str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if "JAVA_HOME" in os.environ else "java"
     options = ("-Xmx512m", f"-Dtest.build.data={directory}", "-cp", os.pathsep.join(jars))
-    servers = ("-nomr", "-format", "-datanodes", "1", "-writeDetails", str(details))
+    files = ("-writeDetails", str(details), "-writeConfig", str(directory / _CONFIGURATION))
+    servers = ("-nomr", "-format", "-datanodes", "1", *files)
     with (directory / "log.txt").open("w") as log:
         process = subprocess.Popen([java, *options, _MAIN, *servers], cwd=directory, stdout=log, stderr=log)
     try:
@@ -36,6 +39,14 @@ def run_server(directory: Path, pyspark: Path = PYSPARK) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(300)
+
+
+def http_address(directory: Path) -> str:
+    """Return the host and port of the name node's HTTP server. `directory` is that of the running servers."""
+    for entry in ElementTree.parse(directory / _CONFIGURATION).getroot().iter("property"):
+        if entry.findtext("name") == "dfs.namenode.http-address":
+            return str(entry.findtext("value"))
+    raise RuntimeError("the servers have no HTTP address")
 
 
 def _port(process: subprocess.Popen[bytes], details: Path) -> int:

@@ -138,7 +138,8 @@ def check_store(settings: StoreSettings) -> None:
     if isinstance(settings, GoogleSettings):
         _check_google(settings)
         return
-    assert isinstance(settings, S3Settings)
+    if not isinstance(settings, S3Settings):
+        raise UnsupportedError("DataFusion does not read HDFS")
     if settings.keys is None:
         raise UnsupportedError("DataFusion needs an access key for S3")
     if settings.proxy is not None:

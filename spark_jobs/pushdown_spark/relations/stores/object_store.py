@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from io import SEEK_CUR, SEEK_END, SEEK_SET, RawIOBase
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -27,6 +27,29 @@ _UNLIKELY_BYTE = 0xFF
 """A byte that never occurs in UTF-8."""
 
 
+class ClientFile(Protocol):
+    """An open object of a client. pyarrow's files have these methods."""
+
+    def size(self) -> int:
+        """Return the size in bytes."""
+
+    def seek(self, position: int, /) -> int:
+        """Move to a position."""
+
+    def readinto(self, target: WriteableBuffer, /) -> int:
+        """Fill the target with the bytes from the position on. Return their number."""
+
+    def close(self) -> None:
+        """Close the object."""
+
+
+class StoreClient(Protocol):
+    """A client of a store. pyarrow's file systems have this method."""
+
+    def open_input_file(self, path: str, /) -> ClientFile:
+        """Open an object."""
+
+
 class StoreSettings(ABC):
     """The connection settings of a bucket. Subclasses are frozen dataclasses whose repr has no secrets."""
 
@@ -36,7 +59,7 @@ class StoreSettings(ABC):
     """Parts of the store's messages that it denies access, perhaps because the credentials have expired."""
 
     @abstractmethod
-    def connect(self) -> pa.fs.FileSystem:
+    def connect(self) -> StoreClient:
         """Return a new client of the store."""
 
     @abstractmethod
@@ -73,7 +96,9 @@ def check_keys(
 
 
 class Bucket:
-    """A connection to a bucket. It opens on first use and is never pickled. Keys are object names in the bucket.
+    """A connection to a bucket, which opens on first use and is never pickled. Keys are object names in the bucket.
+
+    An HDFS is a bucket whose keys are paths.
 
     Errors are OSError: FileNotFoundError for a missing object, PermissionError if the store denies access. Their
     messages have no secrets.
@@ -82,7 +107,7 @@ class Bucket:
     def __init__(self, name: str, settings: StoreSettings) -> None:
         self.name = name
         self.settings = settings
-        self._file_system: pa.fs.FileSystem | None = None
+        self._file_system: StoreClient | None = None
 
     def __getstate__(self) -> tuple[str, StoreSettings]:
         return self.name, self.settings
@@ -91,7 +116,7 @@ class Bucket:
         self.name, self.settings = state
         self._file_system = None
 
-    def open(self, key: str) -> pa.NativeFile:
+    def open(self, key: str) -> ClientFile:
         """Open an object. This requests its size and version, but no content.
 
         A file that nothing was read from need not be closed. For Google's store, pyarrow would request the content.
@@ -99,7 +124,7 @@ class Bucket:
         path = self.settings.object_path(self.name, key)
         return self.request(lambda: self._client().open_input_file(path))
 
-    def version(self, file: pa.NativeFile) -> bytes:
+    def version(self, file: ClientFile) -> bytes:
         """Return an identifier of the version of an open object."""
         return self.request(lambda: self.settings.version(file))
 
@@ -123,7 +148,7 @@ class Bucket:
             return PermissionError(f"access denied: {message}")
         return OSError(message)
 
-    def _client(self) -> pa.fs.FileSystem:
+    def _client(self) -> StoreClient:
         if self._file_system is None:
             self._file_system = self.settings.connect()
         return self._file_system
@@ -137,7 +162,7 @@ class ObjectFile(RawIOBase):
     task must not succeed with lines of two versions. Raises OSError as `Bucket` does.
     """
 
-    def __init__(self, bucket: Bucket, key: str, file: pa.NativeFile, start: int, stop: int | None, ahead: int) -> None:
+    def __init__(self, bucket: Bucket, key: str, file: ClientFile, start: int, stop: int | None, ahead: int) -> None:
         self._bucket = bucket
         self._key = key
         self._file = file

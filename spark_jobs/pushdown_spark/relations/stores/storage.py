@@ -1,4 +1,4 @@
-"""Storage of files: local files, and objects of S3, Azure and Google stores with Hadoop's settings."""
+"""Storage of files: local files, HDFS, and objects of S3, Azure and Google stores, with Hadoop's settings."""
 
 from __future__ import annotations
 
@@ -105,13 +105,17 @@ def storage_for(spark: SparkSession, uris: Sequence[str], options: Mapping[str, 
     `uris` are as in `DataFrame.inputFiles`. The `options` of the source override Hadoop's settings, as in Spark. The
     reason names the key and never a secret.
     """
-    locations = {(parts.scheme, parts.netloc) for parts in map(urlsplit, uris) if parts.scheme not in ("", "file")}
-    if not locations:
+    examples = {
+        (parts.scheme, parts.netloc): uri for uri in uris if (parts := urlsplit(uri)).scheme not in ("", "file")
+    }
+    if not examples:
         return LOCAL
     # Imported here, because workers do not need it.
     from pushdown_spark.relations.stores.store_settings import store_settings
 
-    settings = {netloc: store_settings(spark, scheme, netloc, options or {}) for scheme, netloc in sorted(locations)}
+    settings = {
+        netloc: store_settings(spark, examples[scheme, netloc], options or {}) for scheme, netloc in sorted(examples)
+    }
     return Storage(settings)
 
 

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations.stores import azure_settings, google_settings, s3_settings
+from pushdown_spark.relations.stores import azure_settings, google_settings, hdfs_settings, s3_settings
 from pushdown_spark.relations.stores.object_store import StoreSettings
-from pushdown_spark.runtime.jvm_gateway import java_class, java_strings
+from pushdown_spark.runtime.jvm_gateway import java_class, java_strings, scala_map
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CREDENTIAL_FILES = "hadoop.security.credential.provider.path"
+_USERS = "org.apache.hadoop.security.UserGroupInformation"
 _DEFAULTS = "core-default.xml"
 """The file of Hadoop's own defaults."""
 
 
-def store_settings(spark: SparkSession, scheme: str, authority: str, options: Mapping[str, str]) -> StoreSettings:
-    """Return the settings that Spark's own reader would use to connect to a bucket or container.
+def store_settings(spark: SparkSession, uri: str, options: Mapping[str, str]) -> StoreSettings:
+    """Return the settings that Spark's own reader would use to connect to the store of a file.
 
     The `options` of the source override Hadoop's settings, as in Spark. Raises UnsupportedError, with a reason that
     names the key and never a secret, if only Hadoop can open it.
     """
+    parts = urlsplit(uri)
+    scheme, authority = parts.scheme, parts.netloc
     shown = authority
     try:
         if scheme in ("s3a", "s3", "s3n"):
@@ -40,8 +47,11 @@ def store_settings(spark: SparkSession, scheme: str, authority: str, options: Ma
             hadoop = HadoopSettings(spark, options)
             entries = hadoop.entries(scheme, google_settings.PREFIX, google_settings.FILE_SYSTEMS)
             return google_settings.google_settings(entries)
-        if scheme in ("hdfs", "viewfs"):
-            raise UnsupportedError("Python needs libhdfs to read HDFS, and neither Spark nor pyarrow includes it")
+        if scheme == "hdfs":
+            hadoop = HadoopSettings(spark, options)
+            hdfs = hdfs_settings.hdfs_settings(authority, hadoop.value, hadoop.user())
+            hdfs_settings.check_same_file(hdfs, unquote(parts.path), hadoop.attributes(uri))
+            return hdfs
         raise UnsupportedError("only Hadoop can read this file system")
     except UnsupportedError as problem:
         raise UnsupportedError(f"{scheme}://{shown}: {problem}") from None
@@ -52,9 +62,8 @@ class HadoopSettings:
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
         self._spark = spark
-        self._options = options
         self._system = java_class(spark, "java.lang.System")
-        self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
+        self._configuration = spark._jsparkSession.sessionState().newHadoopConfWithOptions(scala_map(spark, options))
 
     def entries(self, scheme: str, prefix: str, file_systems: frozenset[str]) -> dict[str, str]:
         """Return the entries with a prefix whose values are not Hadoop's defaults. Their keys have the prefix.
@@ -62,12 +71,11 @@ class HadoopSettings:
         Raises UnsupportedError if the scheme belongs to none of the `file_systems`, or if only Hadoop can read the
         credentials.
         """
-        if self._value(f"fs.{scheme}.impl") not in file_systems:
+        if self.value(f"fs.{scheme}.impl") not in file_systems:
             raise UnsupportedError(f"fs.{scheme}.impl is another file system")
-        if self._value(_CREDENTIAL_FILES):
+        if self.value(_CREDENTIAL_FILES):
             raise UnsupportedError(f"{_CREDENTIAL_FILES} is set, and only Hadoop reads credential files")
         entries = {key: str(self._configuration.get(key)) for key in self._keys(prefix)}
-        entries |= {key: value for key, value in self._options.items() if key.startswith(prefix)}
         return {key: value.strip() for key, value in entries.items()}
 
     def environment(self, name: str) -> str | None:
@@ -75,9 +83,22 @@ class HadoopSettings:
         value = self._system.getenv(name)
         return None if value is None else str(value)
 
-    def _value(self, key: str) -> str:
+    def value(self, key: str) -> str:
         """Return the value of a key or its default in Hadoop, empty if it has none."""
-        return self._options.get(key, str(self._configuration.get(key) or "")).strip()
+        return str(self._configuration.get(key) or "").strip()
+
+    def user(self) -> str:
+        """Return the name of the user that Hadoop signs in."""
+        return str(java_class(self._spark, _USERS).getCurrentUser().getShortUserName())
+
+    def attributes(self, uri: str) -> dict[str, int]:
+        """Return `length` and `modificationTime` of a file. Raises UnsupportedError if Hadoop cannot say."""
+        path = java_class(self._spark, "org.apache.hadoop.fs.Path")(java_class(self._spark, "java.net.URI")(uri))
+        try:
+            status = path.getFileSystem(self._configuration).getFileStatus(path)
+        except (Py4JJavaError, PySparkException) as problem:
+            raise UnsupportedError(f"Hadoop cannot open {uri}") from problem
+        return {"length": int(status.getLen()), "modificationTime": int(status.getModificationTime())}
 
     def _keys(self, prefix: str) -> Iterator[str]:
         """Yield the keys with a prefix whose values are not Hadoop's defaults. The JVM compares them in one call."""

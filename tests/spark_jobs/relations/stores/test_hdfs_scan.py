@@ -1,19 +1,25 @@
-"""Scans of files in HDFS return the rows of Spark's own reader. Lines of JSON and CSV are searched inside the JVM."""
+"""Scans of files in HDFS return the rows of Spark's own reader, over WebHDFS in workers and without it in the JVM."""
 
 from __future__ import annotations
 
+import getpass
 import gzip
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hdfs_server import run_server
+from hdfs_server import http_address, run_server
 from pyspark.sql import SparkSession
-from session_settings import pushdown_off
+from session_settings import pushdown_off, session_settings
 from spark_rows import sorted_rows
 
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.formats.avro.spark_source import spark_format
+from pushdown_spark.relations.stores.hdfs_settings import HdfsSettings, check_same_file
+from pushdown_spark.relations.stores.object_store import Bucket, ObjectFile
+from pushdown_spark.relations.stores.storage import storage_for
 from pushdown_spark.runtime.filesystem import HadoopFiles
 from pushdown_spark.session import PushdownSession
 
@@ -22,15 +28,25 @@ pytestmark = pytest.mark.nightly
 SCHEMA = "id bigint, name string, at struct<place:string>"
 FLAT = "id bigint, name string, day date"
 ROWS = 5_000
+HTTP_ADDRESS = "dfs.namenode.http-address"
 COLUMNS = ["id", "filename", "filepath", "fqn", "suffix", "size", "modified", "dir0"]
 
 
 @pytest.fixture(scope="module")
 def hdfs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return a directory of HDFS with files of every format."""
-    with run_server(tmp_path_factory.mktemp("hdfs")) as root:
+    directory = tmp_path_factory.mktemp("hdfs")
+    with run_server(directory) as root:
         _write(spark, f"{root}/data", tmp_path_factory.mktemp("local"))
-        yield f"{root}/data"
+        with session_settings(spark, {HTTP_ADDRESS: http_address(directory)}):
+            yield f"{root}/data"
+
+
+@pytest.fixture
+def no_web(spark: SparkSession, hdfs: str) -> Iterator[str]:
+    """Return the directory, while Hadoop's settings say that there is no WebHDFS."""
+    with session_settings(spark, {"dfs.webhdfs.enabled": "false"}):
+        yield hdfs
 
 
 def _write(spark: SparkSession, home: str, local: Path) -> None:
@@ -64,34 +80,41 @@ def _session(spark: SparkSession, path: str, source_format: str, schema: str | N
 
 
 @pytest.mark.parametrize("where", ["at.place = 'needle'", "name = 'name 42' AND id > 100", "id IN (11, 4711)"])
-@pytest.mark.parametrize("folder", ["json/2024", "deflate"])
-def test_json_lines_are_searched_inside_the_jvm(spark: SparkSession, hdfs: str, folder: str, where: str) -> None:
-    path = f"{hdfs}/{folder}"
+@pytest.mark.parametrize(("folder", "carrier"), [("json/2024", "workers"), ("json/2024", "jvm"), ("deflate", "jvm")])
+def test_json_lines_are_searched(
+    request: pytest.FixtureRequest, spark: SparkSession, folder: str, where: str, carrier: str
+) -> None:
+    path = f"{_home(request, carrier)}/{folder}"
     with pushdown_off(spark):
         result = _session(spark, path, "json", SCHEMA, "pushdown").scan("data", where=where)
         assert result.run(sorted_rows) == sorted_rows(spark.read.schema(SCHEMA).json(path).where(where))
     report = result.report()["data"]
-    assert (report.reader, report.carrier) == ("pushdown", "jvm"), report.reason
-    assert "HDFS" in report.reason
+    assert (report.reader, report.carrier) == ("pushdown", carrier), report.reason
     assert report.bytes_read
 
 
+@pytest.mark.parametrize("carrier", ["workers", "jvm"])
 @pytest.mark.parametrize("where", ["name = 'name 42'", "k = 1 AND id = 4711", "day = DATE'2024-02-03' AND k < 2"])
-def test_csv_files_with_headers_in_partitions_are_searched(spark: SparkSession, hdfs: str, where: str) -> None:
-    path, schema = f"{hdfs}/csv", f"{FLAT}, k int"
+def test_csv_files_with_headers_in_partitions_are_searched(
+    request: pytest.FixtureRequest, spark: SparkSession, where: str, carrier: str
+) -> None:
+    path, schema = f"{_home(request, carrier)}/csv", f"{FLAT}, k int"
     with pushdown_off(spark):
         result = _session(spark, path, "csv", schema, "pushdown").scan("data", where=where)
         native = spark.read.schema(schema).option("header", "true").csv(path)
         assert result.run(sorted_rows) == sorted_rows(native.where(where))
-    assert result.report()["data"].carrier == "jvm", result.report()["data"].reason
+    assert result.report()["data"].carrier == carrier, result.report()["data"].reason
 
 
-def test_file_columns_equal_those_of_sparks_reader(spark: SparkSession, hdfs: str) -> None:
+@pytest.mark.parametrize("carrier", ["workers", "jvm"])
+def test_file_columns_equal_those_of_sparks_reader(
+    request: pytest.FixtureRequest, spark: SparkSession, carrier: str
+) -> None:
     found = {}
     for reader in ("pushdown", "spark"):
         session = PushdownSession(spark)
-        options = {"recursiveFileLookup": "true"}
-        session.add_source("data", path=f"{hdfs}/json", format="json", schema=SCHEMA, options=options, reader=reader)
+        path, options = f"{_home(request, carrier)}/json", {"recursiveFileLookup": "true"}
+        session.add_source("data", path=path, format="json", schema=SCHEMA, options=options, reader=reader)
         result = session.scan("data", columns=COLUMNS, where="at.place = 'needle'")
         found[reader] = result.run(sorted_rows)
         assert result.report()["data"].reader == reader
@@ -99,13 +122,87 @@ def test_file_columns_equal_those_of_sparks_reader(spark: SparkSession, hdfs: st
     assert any("a b+c%20ü#.json" in row for row in found["spark"])
 
 
-@pytest.mark.parametrize("source_format", ["orc", "avro", "parquet"])
-def test_other_formats_use_sparks_reader(spark: SparkSession, hdfs: str, source_format: str) -> None:
-    result = _session(spark, f"{hdfs}/{source_format}", source_format, None, "pushdown").scan("data", where="id = 4711")
-    assert [row.id for row in result.run(lambda frame: frame.collect())] == [4711]
+@pytest.mark.parametrize("where", ["id = 4711", "name = 'name 42' AND id > 100", "day >= DATE'2024-02-28'", None])
+@pytest.mark.parametrize("source_format", ["orc", "avro"])
+def test_orc_and_avro_are_read_over_http(spark: SparkSession, hdfs: str, source_format: str, where: str | None) -> None:
+    path = f"{hdfs}/{source_format}"
+    with pushdown_off(spark):
+        result = _session(spark, path, source_format, None, "pushdown").scan("data", where=where)
+        native = spark.read.format(spark_format(source_format)).load(path)
+        assert result.run(sorted_rows) == sorted_rows(native.where(where or "true"))
+    report = result.report()["data"]
+    assert report.reader == "pushdown", report.reason
+    assert report.bytes_read
+
+
+@pytest.mark.parametrize(
+    ("source_format", "settings", "reason"),
+    [
+        ("orc", {"dfs.webhdfs.enabled": "false"}, "dfs.webhdfs.enabled is false"),
+        ("avro", {HTTP_ADDRESS: "localhost:1"}, "localhost:1 does not serve it"),
+        ("parquet", {}, "DataFusion does not read HDFS"),
+    ],
+)
+def test_sparks_reader_reads_what_python_cannot(
+    spark: SparkSession, hdfs: str, source_format: str, settings: dict[str, str], reason: str
+) -> None:
+    with session_settings(spark, settings):
+        session = _session(spark, f"{hdfs}/{source_format}", source_format, None, "pushdown")
+        result = session.scan("data", where="id = 4711")
+        assert [row.id for row in result.run(lambda frame: frame.collect())] == [4711]
     report = result.report()["data"]
     assert report.reader == "spark"
-    assert "HDFS" in report.reason
+    assert reason in report.reason
+
+
+def test_files_of_another_hdfs_are_not_read(spark: SparkSession, hdfs: str) -> None:
+    settings = _settings(spark)
+    check_same_file(settings, "/data/json/2024/zipped.json.gz", {"length": _length(settings)})
+    with pytest.raises(UnsupportedError, match="has another version of /data"):
+        check_same_file(settings, "/data/json/2024/zipped.json.gz", {"length": _length(settings) + 1})
+
+
+def test_a_file_that_is_overwritten_while_it_is_read_is_an_error(spark: SparkSession, hdfs: str) -> None:
+    path = f"{hdfs}/changing.txt"
+    HadoopFiles(spark).write_text(path, "first")
+    storage = storage_for(spark, [path])
+    with pytest.raises(OSError, match="was overwritten while it was read"), storage.open(path) as file:  # noqa: PT012
+        assert file.read() == b"first"
+        HadoopFiles(spark).write_text(path, "other")
+
+
+def test_missing_and_forbidden_files_have_typed_errors(spark: SparkSession, hdfs: str) -> None:
+    missing = Bucket("hdfs", _settings(spark))
+    with pytest.raises(FileNotFoundError):
+        missing.open("data/missing")
+    path = f"{hdfs}/forbidden.txt"
+    HadoopFiles(spark).write_text(path, "secret")
+    java_path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
+    permission = spark.sparkContext._jvm.org.apache.hadoop.fs.permission.FsPermission("600")
+    java_path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).setPermission(java_path, permission)
+    stranger = Bucket("hdfs", replace(_settings(spark), user="stranger"))
+    with pytest.raises(PermissionError, match="AccessControlException"):
+        ObjectFile(stranger, "data/forbidden.txt", stranger.open("data/forbidden.txt"), 0, None, 0).read()
+
+
+def test_the_active_name_node_answers(spark: SparkSession, hdfs: str) -> None:
+    (address,) = _settings(spark).name_nodes
+    client = HdfsSettings(("localhost:1", address), "anybody").connect()
+    for _ in range(2):
+        assert client.open_input_file("/data/json/2024/zipped.json.gz").size() > 0
+
+
+def _home(request: pytest.FixtureRequest, carrier: str) -> str:
+    """Return the directory in HDFS, with WebHDFS for workers and without it for the JVM."""
+    return str(request.getfixturevalue("hdfs" if carrier == "workers" else "no_web"))
+
+
+def _settings(spark: SparkSession) -> HdfsSettings:
+    return HdfsSettings((spark.conf.get(HTTP_ADDRESS),), getpass.getuser())
+
+
+def _length(settings: HdfsSettings) -> int:
+    return settings.connect().open_input_file("/data/json/2024/zipped.json.gz").size()
 
 
 def test_a_limit_stops_the_scan(spark: SparkSession, hdfs: str) -> None:
