@@ -24,7 +24,7 @@ _FINAL = frozenset({"AccessControlException", "FileNotFoundException", "Security
 
 
 class WebHdfs:
-    """A client of one HDFS. Of its name nodes, one is active at a time.
+    """A client of one HDFS. One of its name nodes is active at a time.
 
     `seconds` is the time limit of a connection and of each wait for bytes. Each name node is asked up to `attempts`
     times, because the data node that it chooses may be down.
