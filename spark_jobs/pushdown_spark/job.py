@@ -13,7 +13,7 @@ from importlib import import_module
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf
 from pyspark import __version__ as pyspark_version
 from pyspark.sql import SparkSession
 
@@ -32,10 +32,11 @@ from pushdown_spark.runtime.exchange import (
     write_progress,
     write_result,
 )
-from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class
+from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class, start_jvm
 from pushdown_spark.runtime.parent_watch import watch_parent
 from pushdown_spark.runtime.progress_thread import publish_progress
 from pushdown_spark.runtime.spark_connect import connect_session
+from pushdown_spark.runtime.spark_internals import hadoop_configuration, java_context
 from pushdown_spark.secret_text import SECRET_NAME, redact
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class JobRun:
             queries.result()
             context = spark.sparkContext
             self._announce(context.applicationId, context.uiWebUrl)
-            configuration = context._jsc.hadoopConfiguration()
+            configuration = hadoop_configuration(spark)
             for key, value in self._secrets.hadoop.items():
                 configuration.set(key, value)
             yield spark
@@ -188,7 +189,7 @@ class JobRun:
         """Send the progress to the task: in the output of this process, or in a file if the task cannot read that."""
         if self._spec.result_path is None:
             return
-        if spark.sparkContext._jsc.sc().deployMode() == "cluster":
+        if java_context(spark).deployMode() == "cluster":
             write_progress(self._spec.result_path, progress, self._path)
         else:
             # One write, because the JVM writes to the same stream.
@@ -274,7 +275,7 @@ def explain(spec_path: str) -> int:
 def _start_spark(conf: dict[str, str]) -> SparkSession:
     """Start Spark with the settings of the job. Settings of the submission replace the defaults."""
     # Only the JVM knows the settings of spark-submit, so it starts before the defaults are applied.
-    SparkContext._ensure_initialized()
+    start_jvm()
     submitted = SparkConf()
     builder = SparkSession.builder
     for key, value in _QUIET.items():

@@ -20,8 +20,9 @@ from pushdown_spark.expressions.parser import shorten_lists
 from pushdown_spark.expressions.session_settings import temporary_settings
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
-from pushdown_spark.runtime.jvm_gateway import java_class, java_list, local_dataframe
+from pushdown_spark.runtime.jvm_gateway import java_class, java_list
 from pushdown_spark.runtime.query_metrics import RowCount, StageCounts, count_stages
+from pushdown_spark.runtime.spark_internals import collect_rows, local_dataframe, sql_parser
 from pushdown_spark.scan.advice import with_advice
 from pushdown_spark.scan.base import ProjectedScan, report_of_run, run_context
 
@@ -239,11 +240,11 @@ def _collect_rows(spark: SparkSession, scan: ProjectedScan, limit: int) -> tuple
     pieces = scan.scan.incremental(limit)
     if pieces is None:
         frame = scan.limit(limit)
-        return frame._jdf.collectAsList(), frame
+        return collect_rows(frame), frame
     rows, last = java_list(spark), None
     while rows.size() < limit and (piece := pieces.next_frame()) is not None:
         last = scan.project(piece)
-        rows.addAll(last._jdf.collectAsList())
+        rows.addAll(collect_rows(last))
     return rows.subList(0, min(limit, rows.size())), scan.limit(limit) if last is None else last
 
 
@@ -271,7 +272,7 @@ def parses(spark: SparkSession, where: str | None) -> bool:
     """Return whether Spark parses a predicate as an expression without an alias: `k ISNULL` is `k AS ISNULL`."""
     if where is None:
         return True
-    parser = spark._jsparkSession.sessionState().sqlParser()
+    parser = sql_parser(spark)
     try:
         return str(parser.parseExpression(shorten_lists(where)).getClass().getSimpleName()) != "Alias"
     except ParseException:

@@ -31,6 +31,7 @@ from pushdown_spark.relations.declaration import AnySource, RemoteSource, Source
 from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.result import PushdownResult, ScanResult, analyze, parses
 from pushdown_spark.runtime.error_classification import typed_error
+from pushdown_spark.runtime.spark_internals import sql_parser
 from pushdown_spark.scan.base import ProjectedScan, Scan
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ def _whole_predicate(spark: SparkSession, query: QuerySpec) -> str | None:
     """
     if query.interval is None:
         return query.where
-    parser = spark._jsparkSession.sessionState().sqlParser()
+    parser = sql_parser(spark)
     column = query.interval.column
     try:
         parser.parseMultipartIdentifier(column)

@@ -31,6 +31,8 @@ LAYERS = (
     {"class_loading", "__main__"},
 )
 """Packages and modules of pushdown_spark. Relations know their formats, whose scans read files of relations."""
+PRIVATE = re.compile(r"\b_(ensure_initialized|gateway|gateway_client|jc|jdf|jo|jreader|jsc|jsparkSession|jvm|jwrite)\b")
+"""The private attributes of PySpark that lead to the JVM."""
 
 
 def imports_in(path: Path, *, functions: bool = True) -> Iterator[tuple[str, str]]:
@@ -101,6 +103,12 @@ def test_packages_import_no_private_names_of_others() -> None:
             if package(module) not in (None, own) and name.startswith("_") and not name.startswith("__"):
                 private.append(f"{path.relative_to(ROOT)} imports {name} of {module}")
     assert private == []
+
+
+def test_only_two_modules_use_private_attributes_of_pyspark() -> None:
+    """A new release of Spark is then compared with these two, and with the table in ARCHITECTURE.md."""
+    found = {str(path.relative_to(SPARK)) for path in SPARK.rglob("*.py") if PRIVATE.search(path.read_text())}
+    assert found == {"runtime/jvm_gateway.py", "runtime/spark_internals.py"}
 
 
 def test_no_module_imports_itself_through_others() -> None:

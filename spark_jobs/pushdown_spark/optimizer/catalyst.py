@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.runtime.jvm_gateway import elements, has_class, java_class, scala_seq
+from pushdown_spark.runtime.spark_internals import analyzed_plan, session_state, sql_parser
 
 CATALYST = "org.apache.spark.sql.catalyst"
 LOGICAL = f"{CATALYST}.plans.logical"
@@ -95,14 +96,14 @@ def is_same_query(left: DataFrame, right: DataFrame) -> bool:
     if left.sameSemantics(right):
         return True
     session = left.sparkSession
-    if not isinstance(session, SparkSession) or "CTERelation" not in str(left._jdf.queryExecution().analyzed()):
+    if not isinstance(session, SparkSession) or "CTERelation" not in str(analyzed_plan(left)):
         return False
     # Each analysis gives common table expressions new ids. Without this class (Spark 4.0), plans cannot be compared.
     normalizer_name = f"{CATALYST}.normalizer.NormalizeCTEIds"
     if not has_class(session, normalizer_name):
         return False
     normalizer = java_class(session, normalizer_name)
-    plans = [normalizer.apply(frame._jdf.queryExecution().analyzed()) for frame in (left, right)]
+    plans = [normalizer.apply(analyzed_plan(frame)) for frame in (left, right)]
     return bool(plans[0].sameResult(plans[1]))
 
 
@@ -140,7 +141,7 @@ def relation_names_in(spark: SparkSession, sql: str, *, case_sensitive: bool) ->
 
 def _parsed_query(spark: SparkSession, sql: str) -> JavaObject | None:
     try:
-        return spark._jsparkSession.sessionState().sqlParser().parseQuery(sql)
+        return sql_parser(spark).parseQuery(sql)
     except ParseException:
         return None
 
@@ -167,7 +168,7 @@ class SessionVariables:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._variables = spark._jsparkSession.sessionState().catalogManager().tempVariableManager()
+        self._variables = session_state(spark).catalogManager().tempVariableManager()
         self._is_empty = bool(self._variables.isEmpty())
 
     def has(self, name: str) -> bool:

@@ -35,7 +35,8 @@ from pushdown_spark.optimizer.plans.select_block import SelectBlock
 from pushdown_spark.optimizer.plans.sql_dialect import parse_sql
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics, StatisticsRequest
 from pushdown_spark.optimizer.statistics.session_statistics import SessionTableStatistics
-from pushdown_spark.runtime.jvm_gateway import elements, java_class, plan_dataframe, scala_seq
+from pushdown_spark.runtime.jvm_gateway import elements, java_class, scala_seq
+from pushdown_spark.runtime.spark_internals import plan_dataframe, query_execution
 
 _TRANSPARENT = frozenset({"Filter", "SubqueryAlias", "View", "Project"})
 """Nodes between an item of a chain and the relation that it reads."""
@@ -56,7 +57,7 @@ class DataFrameJoins:
 
     def reorder(self, frame: DataFrame) -> tuple[DataFrame, tuple[JoinReport, ...]]:
         """Return a DataFrame with its joins in order, or the same object if nothing changes, and the joins."""
-        plan = frame._jdf.queryExecution().withCachedData()
+        plan = query_execution(frame).withCachedData()
         if plan.isStreaming() or (self._settings.ansi and casts_may_fail(frame)):
             return frame, ()
         try:

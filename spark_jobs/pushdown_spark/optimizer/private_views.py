@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.optimizer.catalyst import CATALYST
 from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.runtime.spark_internals import analyzed_plan, session_catalog
 
 
 class PrivateViews:
@@ -22,7 +23,7 @@ class PrivateViews:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._catalog = spark._jsparkSession.sessionState().catalog()
+        self._catalog = session_catalog(spark)
         self._factory: _ViewFactory | None = None
 
     @contextmanager
@@ -81,4 +82,4 @@ class _ViewFactory:
     def view(self, name: str, frame: DataFrame) -> JavaObject:
         """Return the representation of a view over a DataFrame."""
         table = self._table(self._identifier(name), *self._metadata)
-        return self._view(table, self._some(frame._jdf.queryExecution().analyzed()))
+        return self._view(table, self._some(analyzed_plan(frame)))

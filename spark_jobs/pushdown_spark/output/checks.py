@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from pushdown_spark.contract import CheckReport, OutputChecks
 from pushdown_spark.errors import CheckFailedError, PushdownError
 from pushdown_spark.runtime.error_classification import typed_error
-from pushdown_spark.runtime.jvm_gateway import observation_counts
+from pushdown_spark.runtime.spark_internals import observation_counts
 
 _ROWS = "rows"
 

@@ -17,6 +17,7 @@ from pushdown_spark.formats.avro.spark_source import FILE_FORMAT as AVRO_FILE_FO
 from pushdown_spark.projection.nested_types import types_in
 from pushdown_spark.relations.stores.listing import CATALOG_INDEX, all_partitions, decode_uri
 from pushdown_spark.runtime.jvm_gateway import class_name, elements, scala_object, string_map
+from pushdown_spark.runtime.spark_internals import analyzed_plan, session_catalog
 
 MEMORY_INDEX = "org.apache.spark.sql.execution.datasources.InMemoryFileIndex"
 """The file index of a table without partitions, or whose partitions Spark finds in the directory of the table."""
@@ -89,7 +90,7 @@ def _hive_directories(spark: SparkSession, table: JavaObject) -> Iterator[str]:
     """Yield the directories of a table of Hive and of its partitions, which may be elsewhere."""
     yield decode_uri(str(table.location().toString()))
     if not table.partitionColumnNames().isEmpty():
-        catalog = spark._jsparkSession.sessionState().catalog()
+        catalog = session_catalog(spark)
         for partition in elements(catalog.listPartitions(table.identifier(), scala_object(spark, "scala.None"))):
             yield decode_uri(str(partition.location().toString()))
 
@@ -113,7 +114,7 @@ def _provider(node: JavaObject) -> str | None:
 
 def plan_below_names(frame: DataFrame) -> JavaObject:
     """Return the analyzed plan of a DataFrame without the nodes that only name it."""
-    node = frame._jdf.queryExecution().analyzed()
+    node = analyzed_plan(frame)
     while class_name(node) == "SubqueryAlias":
         node = node.child()
     return node
@@ -143,7 +144,7 @@ def tables_in_plan(frame: DataFrame) -> tuple[str, ...]:
 
     A table without a name has the start of its path, because Spark cuts off long ones.
     """
-    return tuple(_name_in_plan(leaf) for leaf in elements(frame._jdf.queryExecution().analyzed().collectLeaves()))
+    return tuple(_name_in_plan(leaf) for leaf in elements(analyzed_plan(frame).collectLeaves()))
 
 
 def _name_in_plan(leaf: JavaObject) -> str:
@@ -165,7 +166,7 @@ def source_directories(frame: DataFrame) -> set[str]:
     They have no percent-encoding. Tables of data sources without files have none.
     """
     directories: set[str] = set()
-    plan = frame._jdf.queryExecution().analyzed()
+    plan = analyzed_plan(frame)
     for leaf in (leaf for part in (plan, *elements(plan.subqueriesAll())) for leaf in elements(part.collectLeaves())):
         match class_name(leaf):
             case "LogicalRelation" if _has_files(leaf.relation()):

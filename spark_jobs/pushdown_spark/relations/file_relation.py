@@ -36,6 +36,7 @@ from pushdown_spark.relations.stores.listing import Listing, decode_uri, file_co
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.filesystem import HadoopFiles
 from pushdown_spark.runtime.jvm_gateway import scala_object
+from pushdown_spark.runtime.spark_internals import set_schema
 
 SCHEMA_CONDITIONS = frozenset({"UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "UNABLE_TO_INFER_SCHEMA"})
 """Spark's error conditions for a schema that the format does not support, and for files without a schema."""
@@ -131,7 +132,7 @@ class FileRelation(Relation):
             elif source.schema is not None:
                 reader = reader.schema(source.schema)
             elif (known := footer_schema(self._spark, source)) is not None:
-                reader._jreader.schema(known)
+                set_schema(reader, known)
         except (AnalysisException, ParseException) as problem:
             raise typed_error(problem, about=source.parameter("schema"), text_error=ErrorCode.BAD_SCHEMA) from problem
         try:

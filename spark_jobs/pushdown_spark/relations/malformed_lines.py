@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.runtime.jvm_gateway import observation_counts
+from pushdown_spark.runtime.spark_internals import observation_counts
 
 CORRUPT_OPTION = "columnnameofcorruptrecord"
 """Spark's option for the column that gets the text of a malformed line."""

@@ -21,6 +21,7 @@ from pushdown_spark.relations.file_relation import FileRelation
 from pushdown_spark.relations.stores.listing import decode_uri
 from pushdown_spark.relations.tables import open_table
 from pushdown_spark.runtime.file_paths import local_path
+from pushdown_spark.runtime.spark_internals import session_state
 
 _MAX_THREADS = 4
 """File relations that are opened at the same time. Opening mostly waits for listings, footers and small Spark jobs."""
@@ -98,7 +99,7 @@ class RelationCache:
     @cached_property
     def _settings(self) -> JavaObject:
         """The session's settings, which change in place."""
-        return self._spark._jsparkSession.sessionState().conf().settings()
+        return session_state(self._spark).conf().settings()
 
 
 @dataclass(frozen=True)

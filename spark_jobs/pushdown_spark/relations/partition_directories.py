@@ -21,6 +21,7 @@ from pushdown_spark.projection.paths import quote_name, sql_text, sql_type
 from pushdown_spark.relations.request import Directories, ScanRequest
 from pushdown_spark.relations.stores.listing import InputFile, decode_uri
 from pushdown_spark.relations.stores.storage import Storage
+from pushdown_spark.runtime.spark_internals import physical_plan
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -109,7 +110,7 @@ def _directory_values(
     """
     frame = NativeScan(request, "").frame()
     pruned = frame if request.predicate is None else frame.where(request.predicate.sql)
-    leaf = pruned._jdf.queryExecution().sparkPlan().collectLeaves().head()
+    leaf = physical_plan(pruned).collectLeaves().head()
     if not str(leaf.nodeName()).startswith("Scan "):
         raise UnsupportedError("Spark does not report which directories it reads")
     values: dict[str, tuple[str, ...]] = {}

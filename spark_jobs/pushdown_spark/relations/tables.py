@@ -43,7 +43,8 @@ from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.schemas.discovery import TableSchema
 from pushdown_spark.relations.stores.listing import Listing, is_local, listing_bytes
 from pushdown_spark.runtime.error_classification import typed_error
-from pushdown_spark.runtime.jvm_gateway import class_name, elements, plan_dataframe
+from pushdown_spark.runtime.jvm_gateway import class_name, elements
+from pushdown_spark.runtime.spark_internals import optimized_plan, physical_plan, plan_dataframe
 
 _STALE = "Spark's listing of the table is older than its files; run REFRESH TABLE"
 
@@ -135,7 +136,7 @@ class TableRelation(FileRelation):
         if predicate is None or not self._table.is_listed_by_catalog or self._table.pads:
             return self.native
         try:
-            plan = self.native.where(predicate.sql)._jdf.queryExecution().optimizedPlan()
+            plan = optimized_plan(self.native.where(predicate.sql))
         except (PySparkException, Py4JJavaError):
             # Spark's reader raises the error of the query.
             return self.native
@@ -152,7 +153,7 @@ class TableRelation(FileRelation):
         if not self._table.is_bucketed or predicate is None or self.source.reader is not ReaderChoice.AUTO:
             return
         try:
-            plan = request.native.where(predicate.sql)._jdf.queryExecution().sparkPlan()
+            plan = physical_plan(request.native.where(predicate.sql))
         except (PySparkException, Py4JJavaError):
             return
         leaf = plan.collectLeaves().head()

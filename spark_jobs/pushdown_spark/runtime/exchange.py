@@ -11,7 +11,6 @@ from pathlib import Path
 from py4j.java_gateway import JavaClass, JavaObject
 from py4j.protocol import Py4JJavaError
 from pydantic import ValidationError
-from pyspark import SparkContext
 
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues
 from pushdown_spark.contract.driver_claim import claim
@@ -24,10 +23,11 @@ from pushdown_spark.contract.encryption import (
     is_encrypted,
 )
 from pushdown_spark.contract.progress import Progress, progress_path
-from pushdown_spark.errors import BadSpecError, PushdownError
+from pushdown_spark.errors import BadSpecError
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.file_paths import moves_directories
 from pushdown_spark.runtime.filesystem import HadoopFiles
+from pushdown_spark.runtime.jvm_gateway import class_of_process, start_jvm
 
 _LOCAL_SCHEME = re.compile(r"^file:/+")
 _REMOTE = re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
@@ -178,11 +178,7 @@ class SubmittedFiles(HadoopFiles):
 
     def __init__(self, path: str) -> None:
         """Open the file system of a URI."""
-        SparkContext._ensure_initialized()
-        view = SparkContext._jvm
-        if view is None:
-            raise PushdownError("this Python has no JVM of its own; submit the job with spark-submit")
-        self._client = view._gateway_client
+        start_jvm()
         self._path_class = self._java_class("org.apache.hadoop.fs.Path")
         settings = self._java_class("org.apache.spark.SparkConf")()
         utilities = self._java_class("org.apache.spark.deploy.SparkHadoopUtil").get()
@@ -201,4 +197,4 @@ class SubmittedFiles(HadoopFiles):
         return self._system(path).createFile(self._path(path)).overwrite(True).build()
 
     def _java_class(self, name: str) -> JavaClass:
-        return JavaClass(name, self._client)
+        return class_of_process(name)

@@ -8,12 +8,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
-from pyspark import SparkContext
 
 from pushdown_spark.runtime.file_paths import local_path, moves_directories
 from pushdown_spark.runtime.files import DRAFT, FileEntry, Files
-from pushdown_spark.runtime.jvm_gateway import class_name, java_class, java_string
+from pushdown_spark.runtime.jvm_gateway import class_name, java_array, java_class, java_string
 from pushdown_spark.runtime.local_files import LocalFiles
+from pushdown_spark.runtime.spark_internals import hadoop_configuration
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaClass, JavaObject
@@ -38,7 +38,7 @@ class HadoopFiles:
         self._moves_directories = moves_directories
         self._spark = spark
         self._path_class = java_class(spark, "org.apache.hadoop.fs.Path")
-        self._configuration = spark.sparkContext._jsc.hadoopConfiguration()
+        self._configuration = hadoop_configuration(spark)
 
     @property
     def moves_directories(self) -> bool:
@@ -166,10 +166,7 @@ class HadoopFiles:
             self.rename(source, target)
             return
         rename_option = self._java_class("org.apache.hadoop.fs.Options$Rename")
-        gateway = SparkContext._gateway
-        assert gateway is not None
-        options = gateway.new_array(rename_option, 1)
-        options[0] = rename_option.OVERWRITE
+        options = java_array(rename_option, [rename_option.OVERWRITE])
         context.rename(self._path(source), self._path(target), options)
 
     def read_text(self, path: str) -> str | None:

@@ -1,24 +1,17 @@
-"""Access to the JVM of a Spark session, for operations that PySpark does not offer."""
+"""Classes and objects of the JVM of a Spark session, for operations that PySpark does not offer."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from py4j.java_gateway import JavaClass, JavaObject
+from py4j.java_gateway import JavaClass, JavaObject, is_instance_of
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame, DataFrameReader, Observation, SparkSession
-from pyspark.sql.types import StructType
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.expressions.session_settings import is_enabled
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-_MAX_ARGUMENT_BYTES = 256 << 10
-"""The size limit of an argument, which py4j transfers as text."""
 _CHUNK_CHARACTERS = 2000
 """The number of characters that always fit into one write of the JVM."""
 
@@ -37,6 +30,19 @@ def java_class(spark: SparkSession, name: str) -> JavaClass:
     view = spark.sparkContext._jvm
     if view is None:
         raise PushdownError("this session has no JVM of its own; use a classic Spark session, not Spark Connect")
+    return JavaClass(name, view._gateway_client)
+
+
+def start_jvm() -> None:
+    """Start a JVM for this process, unless spark-submit or a session has started one."""
+    SparkContext._ensure_initialized()
+
+
+def class_of_process(name: str) -> JavaClass:
+    """Return a class of the JVM of this process, for which no session has to run."""
+    view = SparkContext._jvm
+    if view is None:
+        raise PushdownError("this Python has no JVM of its own; submit the job with spark-submit")
     return JavaClass(name, view._gateway_client)
 
 
@@ -83,6 +89,11 @@ def class_name(instance: JavaObject) -> str:
     return str(instance.getClass().getSimpleName())
 
 
+def is_instance(instance: JavaObject, name: str) -> bool:
+    """Return whether a JVM object has a class or interface by its full name."""
+    return bool(is_instance_of(SparkContext._gateway, instance, name))
+
+
 def string_map(mapping: JavaObject) -> dict[str, str]:
     """Return a Scala map of strings."""
     return {str(entry._1()): str(entry._2()) for entry in elements(mapping)}
@@ -118,72 +129,24 @@ def scala_value(spark: SparkSession, value: JavaObject) -> object:
     return json.loads(java_string(spark, writer))
 
 
+def java_list(spark: SparkSession) -> JavaObject:
+    """Return an empty Java list."""
+    return java_class(spark, "java.util.ArrayList")()
+
+
+def java_array(kind: JavaClass, items: Sequence[object]) -> JavaObject:
+    """Return a Java array of a class."""
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    array = gateway.new_array(kind, len(items))
+    for place, item in enumerate(items):
+        array[place] = item
+    return array
+
+
 def scala_seq(spark: SparkSession, objects: Sequence[JavaObject]) -> JavaObject:
     """Return a Scala sequence of objects."""
     java_objects = java_list(spark)
     for item in objects:
         java_objects.add(item)
     return java_class(spark, "scala.jdk.javaapi.CollectionConverters").asScala(java_objects).toIndexedSeq()
-
-
-def read_lines(reader: DataFrameReader, file_format: str, lines: DataFrame) -> DataFrame:
-    """Return lines of JSON or CSV as a reader of Spark parses them. PySpark 4.0 cannot pass it a DataFrame of lines."""
-    spark = reader._spark
-    strings = getattr(lines._jdf, "as")(java_class(spark, "org.apache.spark.sql.Encoders").STRING())
-    return DataFrame(getattr(reader._jreader, file_format)(strings), spark)
-
-
-def plan_dataframe(spark: SparkSession, plan: JavaObject) -> DataFrame:
-    """Return a DataFrame of one of Spark's logical plans."""
-    dataset = java_class(spark, "org.apache.spark.sql.classic.Dataset").ofRows(spark._jsparkSession, plan)
-    return DataFrame(dataset, spark)
-
-
-def arrow_dataframe(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
-    """Return a DataFrame of an Arrow table whose types are those of the schema, with few calls to the JVM.
-
-    PySpark's `createDataFrame` needs forty calls. It is used for tables above the size limit of an argument.
-    """
-    large = is_enabled(spark, "spark.sql.execution.arrow.useLargeVarTypes")
-    if large or not rows.num_rows or rows.nbytes > _MAX_ARGUMENT_BYTES:
-        # PySpark cannot convert the arrays of a table without any batch.
-        return spark.createDataFrame(rows if rows.num_rows else rows.schema.empty_table(), schema)
-    batches = java_list(spark)
-    for batch in rows.combine_chunks().to_batches():
-        batches.add(batch.serialize().to_pybytes())
-    iterator = java_class(spark, "scala.jdk.javaapi.CollectionConverters").asScala(batches.iterator())
-    utils = java_class(spark, "org.apache.spark.sql.api.python.PythonSQLUtils")
-    frame = DataFrame(utils.toDataFrame(iterator, schema.json(), spark._jsparkSession), spark)
-    # The schema is known, so PySpark need not ask the JVM for it.
-    frame._schema = schema
-    return frame
-
-
-def wait_for_events(spark: SparkSession) -> None:
-    """Wait until Spark's status stores have processed all events, at most ten seconds."""
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(10_000)
-
-
-def observation_counts(spark: SparkSession, observation: Observation) -> dict[str, int] | None:
-    """Return the counts of an observation, None if no action over its DataFrame has completed.
-
-    `Observation.get` would wait forever for such an action, and after Spark has replaced the plan at run time.
-    """
-    if not has_jvm(spark):
-        return dict(observation.get) or None
-    wait_for_events(spark)
-    java_observation = observation._jo
-    if java_observation is None or not java_observation.future().isCompleted():
-        return None
-    counts: dict[str, int] = observation.get
-    return counts
-
-
-def java_list(spark: SparkSession) -> JavaObject:
-    """Return an empty Java list."""
-    return java_class(spark, "java.util.ArrayList")()
-
-
-def local_dataframe(spark: SparkSession, rows: JavaObject, like: DataFrame) -> DataFrame:
-    """Return a DataFrame of a Java list of rows, with the schema of another DataFrame."""
-    return DataFrame(spark._jsparkSession.createDataFrame(rows, like._jdf.schema()), spark)

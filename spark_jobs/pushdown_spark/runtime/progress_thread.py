@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract.progress import Progress, SourceProgress
 from pushdown_spark.runtime.query_metrics import stages_with_tag
+from pushdown_spark.runtime.spark_internals import java_context
 
 INTERVAL_SECONDS = 5.0
 """The time between two measurements."""
@@ -97,7 +98,7 @@ class QueryProgress:
 
     def _running_stages(self) -> list[JavaObject]:
         """Return the stages of the query that have running tasks. Those that start Python workers are not its own."""
-        tracker = self._spark.sparkContext._jsc.sc().statusTracker()
+        tracker = java_context(self._spark).statusTracker()
         stages = stages_with_tag(self._spark, self._tag)
         active = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds() if int(stage) in stages]
         return [stage.get() for stage in active if stage.isDefined()]

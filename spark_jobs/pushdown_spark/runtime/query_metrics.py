@@ -16,7 +16,8 @@ from pyspark.sql import functions as f
 
 from pushdown_spark.contract import SourceReport
 from pushdown_spark.runtime.executed_plan import ROW_METRIC, PlanGraph, PlanNode, plan_roots
-from pushdown_spark.runtime.jvm_gateway import class_name, elements, scala_value, wait_for_events
+from pushdown_spark.runtime.jvm_gateway import class_name, elements, scala_value
+from pushdown_spark.runtime.spark_internals import java_context, java_session, optimized_plan, wait_for_events
 
 _ALWAYS_TRUE = "monotonically_increasing_id() >= 0 OR concat('{}', monotonically_increasing_id()) = ''"
 """A condition that every row meets. The OR keeps Spark from evaluating the marker string for each row."""
@@ -30,7 +31,7 @@ class QueryWatch:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self.store: JavaObject = spark._jsparkSession.sharedState().statusStore()
+        self.store: JavaObject = java_session(spark).sharedState().statusStore()
         """Spark's `SQLAppStatusStore`."""
         # The store registers a query shortly after its start.
         wait_for_events(spark)
@@ -100,7 +101,7 @@ class RowCount:
 
     def _count_planned(self) -> int | None:
         """Return the number of rows that Spark has when it plans, None if it has the filter instead."""
-        plan = self.frame._jdf.queryExecution().optimizedPlan()
+        plan = optimized_plan(self.frame)
         if self._marker in str(plan.toString()):
             return None
         return int(plan.data().size()) if plan.nodeName() == "LocalRelation" else self.frame.count()
@@ -144,7 +145,7 @@ def job_tag(spark: SparkSession) -> Iterator[str]:
 
 def stages_with_tag(spark: SparkSession, tag: str) -> set[int]:
     """Return the numbers of the stages of the jobs with a tag."""
-    tracker = spark.sparkContext._jsc.sc().statusTracker()
+    tracker = java_context(spark).statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForTag(tag)]
     return {int(stage) for job in jobs if job.isDefined() for stage in job.get().stageIds()}
 
@@ -158,7 +159,7 @@ def count_stages(spark: SparkSession) -> Iterator[Callable[[], StageCounts]]:
 
 def _stage_counts(spark: SparkSession, tag: str) -> StageCounts:
     wait_for_events(spark)
-    store = spark.sparkContext._jsc.sc().statusStore()
+    store = java_context(spark).statusStore()
     known = [_last_attempt(store, stage) for stage in stages_with_tag(spark, tag)]
     attempts = [attempt for attempt in known if attempt is not None]
     return StageCounts(

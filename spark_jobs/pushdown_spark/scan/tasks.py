@@ -13,6 +13,7 @@ from pushdown_spark.relations.packing import Packing, Task, pack
 from pushdown_spark.relations.partition_directories import columns_by_line, constant_columns, directory_of
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.listing import InputFile, decode_uri
+from pushdown_spark.runtime.spark_internals import session_state
 
 _LEAST_SHARE = 1 / 16
 """Lower bound for the share of columns that enlarges splits, because columns differ in width."""
@@ -21,7 +22,7 @@ _LEAST_SHARE = 1 / 16
 def packing(spark: SparkSession) -> Packing:
     """Return Spark's settings for splits."""
     # Spark's getters, because a lookup of one of its classes by name searches all jars.
-    conf = spark._jsparkSession.sessionState().conf()
+    conf = session_state(spark).conf()
     return Packing(
         int(conf.filesMaxPartitionBytes()), int(conf.filesOpenCostInBytes()), spark.sparkContext.defaultParallelism
     )

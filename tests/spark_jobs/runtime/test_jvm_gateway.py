@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
-from decimal import Decimal
-
-import pyarrow as pa
 import pytest
-from arrow_schemas import utc_arrow_schema
 from pyspark.sql import SparkSession
-from pyspark.sql import types as t
 
-from pushdown_spark.runtime.jvm_gateway import arrow_dataframe, java_class, java_string, java_strings
+from pushdown_spark.runtime.jvm_gateway import java_array, java_class, java_string, java_strings
 
 
 @pytest.mark.parametrize(("letter", "count"), [("a", 3), ("é", 5000), ("🙂", 4001), ("x", 1995)])
@@ -24,40 +18,4 @@ def test_java_strings_of_any_length_are_complete(spark: SparkSession, letter: st
 @pytest.mark.parametrize("count", [0, 1, 3000])
 def test_java_arrays_of_any_length_become_lists_of_strings(spark: SparkSession, count: int) -> None:
     strings = [f'{number} "é" \\ 🙂 \n' for number in range(count)]
-    array = spark.sparkContext._gateway.new_array(java_class(spark, "java.lang.String"), count)
-    for number, text in enumerate(strings):
-        array[number] = text
-    assert java_strings(spark, array) == strings
-
-
-KINDS = (
-    "i int, l bigint, f float, d double, n decimal(20,3), b boolean, s string, y binary, day date, at timestamp, "
-    "clock timestamp_ntz, a array<int>"
-)
-ROW = (
-    *(7, -(2**63), 1.5, float("-inf"), Decimal("12345678901234567.125"), True, "é 🙂", b"\x00\xff", date(1500, 3, 1)),
-    *(datetime(2024, 5, 15, 10, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999), [1, None]),
-)
-
-
-@pytest.mark.parametrize("count", [0, 1, 50, 5000])
-@pytest.mark.parametrize("large", ["false", "true"])
-def test_arrow_dataframe_equals_create_dataframe(spark: SparkSession, count: int, large: str) -> None:
-    """The last count is above the size limit of an argument."""
-    rows = [ROW if number % 3 else (None,) * len(ROW) for number in range(count)]
-    schema = t.StructType.fromDDL(KINDS)
-    columns = list(zip(*rows, strict=True)) or [()] * len(ROW)
-    kinds = utc_arrow_schema(schema)
-    arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds.types, strict=True)]
-    table = pa.Table.from_arrays(arrays, schema=kinds)
-    setting = "spark.sql.execution.arrow.useLargeVarTypes"
-    before = spark.conf.get(setting)
-    spark.conf.set(setting, large)
-    try:
-        # A reader yields no batch if there are no rows.
-        fetched = table if count else pa.Table.from_batches([], kinds)
-        ours, theirs = arrow_dataframe(spark, fetched, schema), spark.createDataFrame(table, schema)
-        assert ours.collect() == theirs.collect()
-        assert (ours.schema, ours._jdf.schema().json()) == (theirs.schema, theirs._jdf.schema().json())
-    finally:
-        spark.conf.set(setting, str(before))
+    assert java_strings(spark, java_array(java_class(spark, "java.lang.String"), strings)) == strings

@@ -14,7 +14,7 @@ from pushdown_spark.databases.clients.arrow_conversion import REMOTE_TYPE, spark
 from pushdown_spark.databases.read.partition_reader import PartitionMetrics, PartitionReader
 from pushdown_spark.databases.sql.remote_table import RemoteTable
 from pushdown_spark.expressions.arrow_types import utc_arrow_type
-from pushdown_spark.runtime.jvm_gateway import arrow_dataframe
+from pushdown_spark.runtime.spark_internals import arrow_dataframe
 from pushdown_spark.scan.metrics import TaskCounts
 
 _MAX_SHOWN_STATEMENTS = 3

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pushdown_spark.contract import ConjunctReport, Exactness
 from pushdown_spark.relations.request import unsupported_conjunct
 from pushdown_spark.runtime.jvm_gateway import class_name, elements, scala_object, scala_seq
+from pushdown_spark.runtime.spark_internals import optimized_plan
 
 _DATA_SOURCES = "org.apache.spark.sql.execution.datasources"
 _ATTRIBUTE_SET = "org.apache.spark.sql.catalyst.expressions.AttributeSet"
@@ -38,7 +39,7 @@ def file_filters(
     try:
         # The line break before the parenthesis ends a comment at the end of a conjunct.
         columns = [f"(\n{sql}\n) AS c{number}" for number, sql in enumerate(conjuncts)]
-        plan = frame.selectExpr(*columns)._jdf.queryExecution().optimizedPlan()
+        plan = optimized_plan(frame.selectExpr(*columns))
         if class_name(plan) == "Project":
             relation = plan.collectLeaves().head()
             conditions = [alias.child() for alias in elements(plan.projectList())]

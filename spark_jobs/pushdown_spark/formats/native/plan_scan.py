@@ -19,6 +19,7 @@ from pushdown_spark.relations.catalog import is_plain_table, tables_in_plan
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.runtime.jvm_gateway import class_name, java_string
 from pushdown_spark.runtime.query_metrics import QueryWatch
+from pushdown_spark.runtime.spark_internals import analyzed_plan, physical_plan
 from pushdown_spark.scan.base import Scan
 
 _MAX_PLANNED_CONJUNCTS = 8
@@ -52,7 +53,7 @@ class _PlannedFilters:
     @classmethod
     def of(cls, frame: DataFrame) -> _PlannedFilters:
         """Plan a DataFrame."""
-        plan = java_string(frame.sparkSession, frame._jdf.queryExecution().sparkPlan())
+        plan = java_string(frame.sparkSession, physical_plan(frame))
         filters = (text for match in _PUSHED.finditer(plan) for text in match.groups() if text)
         return cls(frozenset(_IDENTIFIER.sub("", text) for text in filters), len(_FILTER.findall(plan)))
 
@@ -72,7 +73,7 @@ class SparkPlanScan(Scan):
     def counts_bytes_in_spark(self) -> bool:
         """Whether Spark's metrics have the bytes. They omit vectored reads, which are most reads of ORC and Parquet."""
         native = self._request.native
-        return _VECTORED.search(java_string(native.sparkSession, native._jdf.queryExecution().sparkPlan())) is None
+        return _VECTORED.search(java_string(native.sparkSession, physical_plan(native))) is None
 
     @property
     def session_conf(self) -> Mapping[str, str]:
@@ -168,7 +169,7 @@ class SparkPlanScan(Scan):
 
 def _delta_files(frame: DataFrame) -> tuple[int, int]:
     """Return the number and the bytes of the files of a Delta table, 0 if its log has no sums of them."""
-    leaf = frame._jdf.queryExecution().analyzed().collectLeaves().head()
+    leaf = analyzed_plan(frame).collectLeaves().head()
     # The classes are internals of the connector. A missing count must not fail the query.
     with suppress(Py4JError):
         if class_name(leaf) == "LogicalRelation" and class_name(leaf.relation().location()) == "TahoeLogFileIndex":

@@ -25,6 +25,7 @@ from pushdown_spark.formats.orc.time_zones import UTC, Zone
 from pushdown_spark.projection.nested_types import count_leaves, first_type, has_map
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.runtime.spark_internals import hadoop_configuration
 from pushdown_spark.runtime.worker_startup import startup_cost
 from pushdown_spark.scan.plan import Choice
 
@@ -88,7 +89,7 @@ def _lists_null(predicate: exp.Expr | None) -> bool:
 
 def _refuse_use_selected(spark: SparkSession, request: ScanRequest) -> None:
     """Raise PushdownError for a setting that makes Spark's reader lose rows."""
-    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop = hadoop_configuration(spark)
     if "true" in (str(hadoop.get(_USE_SELECTED)).lower(), request.source.options.get(_USE_SELECTED, "").lower()):
         raise PushdownError(
             f"{_USE_SELECTED}=true makes Spark's ORC reader return no rows at all; take it out of the configuration, "
@@ -129,7 +130,7 @@ def _check_settings(spark: SparkSession, request: ScanRequest) -> None:
     check_broken_files(spark, options)
     if setting(spark, "spark.sql.orc.impl", "native") != "native":
         raise UnsupportedError("spark.sql.orc.impl is not native")
-    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop = hadoop_configuration(spark)
     for key in ("orc.force.positional.evolution", "orc.schema.evolution.case.sensitive", "orc.tolerate.missing.schema"):
         if hadoop.get(key) is not None or key in options:
             raise UnsupportedError(f"{key} is set, and only Spark's reader follows it")

@@ -28,6 +28,7 @@ from pushdown_spark.formats.parquet.file_reader import ParquetQuery, ParquetScan
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.runtime.spark_internals import hadoop_configuration
 from pushdown_spark.runtime.worker_startup import startup_cost
 from pushdown_spark.scan.plan import Choice
 
@@ -90,7 +91,7 @@ def _check_settings(spark: SparkSession, request: ScanRequest) -> None:
     options = request.source.options
     check_broken_files(spark, options)
     check_required(spark, _SPARK_SETTINGS)
-    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop = hadoop_configuration(spark)
     for key, meaning in _HADOOP_SETTINGS.items():
         value = options.get(key, spark.conf.get(key, None)) or hadoop.get(key)
         if value is not None and str(value).lower() != "false":

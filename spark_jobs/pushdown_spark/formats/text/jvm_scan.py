@@ -24,6 +24,13 @@ from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.request import Directories, ScanRequest
 from pushdown_spark.relations.stores.listing import file_index
 from pushdown_spark.runtime.jvm_gateway import java_class, scala_map, scala_object, tree_nodes
+from pushdown_spark.runtime.spark_internals import (
+    executed_dataframe,
+    java_session,
+    java_type,
+    query_execution,
+    relation_dataframe,
+)
 from pushdown_spark.scan.base import Scan
 from pushdown_spark.scan.tasks import with_constants_of_lines
 
@@ -63,10 +70,7 @@ class JvmTextScan(Scan):
     @cached_property
     def _rows(self) -> DataFrame:
         # Spark's parser takes the lines out of their plan. This plan has their metrics.
-        execution = self._candidates._jdf.queryExecution()
-        session = self._spark._jsparkSession
-        schema = self._candidates._jdf.schema()
-        lines = DataFrame(session.internalCreateDataFrame(execution.toRdd(), schema, False), self._spark)
+        lines = executed_dataframe(self._candidates)
         uris = [file.uri for file in self._plan.files]
         return with_constants_of_lines(parse_lines(self._spark, self._request, lines), self._request, uris)
 
@@ -127,7 +131,7 @@ class JvmTextScan(Scan):
         """Return the number of lines that were read, and of candidates. Both are 0 before a run."""
         if "_candidates" not in self.__dict__:
             return 0, 0
-        nodes = list(tree_nodes(self._candidates._jdf.queryExecution().executedPlan()))
+        nodes = list(tree_nodes(query_execution(self._candidates).executedPlan()))
         filters = [node for node in nodes if node.nodeName() == "Filter"]
         return _rows_of(nodes[-1]), _rows_of(filters[-1]) if filters else 0
 
@@ -138,17 +142,16 @@ def _text_lines(spark: SparkSession, request: ScanRequest, column: str) -> DataF
     The DataFrame shares the listing of Spark's own DataFrame over the source, so that nothing is listed again and both
     read the same files.
     """
-    session = spark._jsparkSession
     index = file_index(request.native)
-    schema = session.parseDataType(StructType([StructField(column, StringType())]).json())
+    schema = java_type(spark, StructType([StructField(column, StringType())]))
     # They include Hadoop's settings of the file system.
     options = scala_map(spark, request.source.options)
     source = java_class(spark, f"{_DATASOURCES}.text.TextFileFormat")()
     no_buckets = scala_object(spark, "scala.None")
     relation = java_class(spark, f"{_DATASOURCES}.HadoopFsRelation")(
-        index, index.partitionSchema(), schema, no_buckets, source, options, session
+        index, index.partitionSchema(), schema, no_buckets, source, options, java_session(spark)
     )
-    lines = DataFrame(session.baseRelationToDataFrame(relation), spark)
+    lines = relation_dataframe(spark, relation)
     if request.directories is not None and request.directories.conjuncts:
         lines = lines.where(_in_directories(request.directories))
     return lines.select(quote_name(column))

@@ -19,6 +19,7 @@ from pyspark.sql import functions as f
 from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 from pushdown_spark.expressions.byte_patterns.text import BytePattern
 from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class, scala_object, scala_seq
+from pushdown_spark.runtime.spark_internals import expression_column, java_expression
 
 _CATALYST = "org.apache.spark.sql.catalyst.expressions"
 _TYPES = "org.apache.spark.sql.types"
@@ -110,20 +111,19 @@ class _JavaText:
     def __init__(self, spark: SparkSession, column: Column) -> None:
         self._spark = spark
         self._column = column
-        utils = java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils")
-        self._to_column = utils.column
         string_type = self._object_type("java.lang.String")
-        self._text = self._invoke(utils.expression(column._jc), "toString", string_type, [])
+        self._text = self._invoke(java_expression(spark, column), "toString", string_type, [])
 
     def contains(self, string: str) -> Column:
         literal = scala_object(self._spark, f"{_CATALYST}.Literal")
         argument = literal.fromObject(string, self._object_type("java.lang.CharSequence"))
         boolean = scala_object(self._spark, f"{_TYPES}.BooleanType")
-        return Column(self._to_column(self._invoke(self._text, "contains", boolean, [argument])))
+        return expression_column(self._spark, self._invoke(self._text, "contains", boolean, [argument]))
 
     def is_not_ascii(self) -> Column:
         integer = scala_object(self._spark, f"{_TYPES}.IntegerType")
-        return Column(self._to_column(self._invoke(self._text, "length", integer, []))) < f.octet_length(self._column)
+        characters = expression_column(self._spark, self._invoke(self._text, "length", integer, []))
+        return characters < f.octet_length(self._column)
 
     def may_be_invalid(self) -> Column:
         return self.contains(_REPLACEMENT)

@@ -211,7 +211,7 @@ class _CarrierChoice:
 
         Raises UnsupportedError if there is no such plan.
         """
-        candidates = [*self._workers(), *self._jvm()]
+        candidates = [*self._worker_plans(), *self._jvm_plans()]
         is_auto = self._request.source.reader is ReaderChoice.AUTO
         if is_auto:
             candidates.sort(key=attrgetter("seconds"))
@@ -229,7 +229,7 @@ class _CarrierChoice:
             problems = [*filter(None, [self._inputs.only_jvm]), NO_STRING]
         raise UnsupportedError("; ".join(problems), predicted)
 
-    def _workers(self) -> Iterator[_Candidate]:
+    def _worker_plans(self) -> Iterator[_Candidate]:
         """Yield the plan with the cheapest pattern, unless workers cannot run."""
         if not self._searchers:
             return
@@ -257,7 +257,7 @@ class _CarrierChoice:
 
         yield _Candidate("workers", cost(share, hits=hits), reason, build)
 
-    def _jvm(self) -> Iterator[_Candidate]:
+    def _jvm_plans(self) -> Iterator[_Candidate]:
         """Yield the plan with the string filter of the lowest cost, if there is one."""
         shares = dict(zip(self._filters, self._sampled.filter_shares, strict=True))
         if not shares:

@@ -38,6 +38,7 @@ from pushdown_spark.formats.text.line_filter import LineSyntax
 from pushdown_spark.projection.nested_types import types_in
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class
+from pushdown_spark.runtime.spark_internals import session_state
 
 _UTF8 = frozenset({"utf-8", "utf8"})
 _LISTING = frozenset(
@@ -125,7 +126,7 @@ def check_settings(spark: SparkSession, request: ScanRequest) -> None:
 
 
 def _check_hadoop(spark: SparkSession) -> None:
-    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+    hadoop = session_state(spark).newHadoopConf()
     for key, effect in _HADOOP.items():
         if hadoop.get(key):
             raise UnsupportedError(f"{key} is {hadoop.get(key)}: {effect}")

@@ -50,6 +50,7 @@ from pushdown_spark.optimizer.plans.select_block import SelectBlock
 from pushdown_spark.optimizer.plans.sql_dialect import to_sql
 from pushdown_spark.optimizer.statistics.derived_statistics import StatisticsOf, chain_estimator, item_statistics
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
+from pushdown_spark.runtime.spark_internals import session_state
 
 _MAX_COST_SHARE = 0.9
 """Maximum cost of another order, relative to the cost of the written order."""
@@ -85,7 +86,7 @@ class ReorderSettings:
         if not isinstance(spark, SparkSession):
             # Sizes of relations are unknown with Spark Connect, and it does not report its processors.
             return cls(options, broadcast_bytes=-1, ansi=ansi)
-        threshold = int(spark._jsparkSession.sessionState().conf().autoBroadcastJoinThreshold())
+        threshold = int(session_state(spark).conf().autoBroadcastJoinThreshold())
         hinted_bytes = -1 if threshold < 0 else MAX_BROADCAST_BYTES
         return cls(options, hinted_bytes, ansi, threshold, processors=spark.sparkContext.defaultParallelism)
 

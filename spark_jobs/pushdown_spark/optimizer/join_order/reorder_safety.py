@@ -30,6 +30,7 @@ from pushdown_spark.optimizer.plans.select_block import SelectBlock, merges_colu
 from pushdown_spark.optimizer.plans.sql_dialect import is_typed_literal
 from pushdown_spark.optimizer.plans.sql_reader import ParsedQuery
 from pushdown_spark.runtime.jvm_gateway import class_name, elements, java_class, java_string
+from pushdown_spark.runtime.spark_internals import analyzed_plan
 
 _EXACT_TYPES = (
     *(t.BooleanType, t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.DecimalType),
@@ -199,7 +200,7 @@ def casts_may_fail(frame: DataFrame) -> bool:
     session = frame.sparkSession
     if not isinstance(session, SparkSession):
         return _explained_casts_may_fail(frame)
-    plan = frame._jdf.queryExecution().analyzed()
+    plan = analyzed_plan(frame)
     can_widen = java_class(session, f"{CATALYST}.expressions.Cast").canUpCast
     return any(
         class_name(expression) == "Cast"

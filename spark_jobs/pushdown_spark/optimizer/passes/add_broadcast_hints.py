@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from py4j.java_gateway import JavaObject, is_instance_of
+from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from pushdown_spark.optimizer.catalyst import CATALYST, LOGICAL, child_numbers, subquery_numbers, tree_lines
 from pushdown_spark.optimizer.query_context import QueryContext
-from pushdown_spark.runtime.jvm_gateway import (
-    elements,
-    java_class,
-    java_string,
-    plan_dataframe,
-    scala_object,
-    scala_seq,
-)
+from pushdown_spark.runtime.jvm_gateway import elements, is_instance, java_class, java_string, scala_object, scala_seq
+from pushdown_spark.runtime.spark_internals import analyzed_plan, plan_dataframe
 
 MAX_BROADCAST_BYTES = 64 << 20
 """Maximum bytes in memory of a relation that is hinted, unless its conditions are very selective."""
@@ -79,7 +73,7 @@ def with_broadcast_hints(frame: DataFrame, broadcast: frozenset[frozenset[str]])
     if not broadcast:
         return frame
     spark = frame.sparkSession
-    return plan_dataframe(spark, _HintWriter(spark, frame._jdf.queryExecution().analyzed(), broadcast).rewrite())
+    return plan_dataframe(spark, _HintWriter(spark, analyzed_plan(frame), broadcast).rewrite())
 
 
 def broadcast_hint(spark: SparkSession) -> JavaObject:
@@ -131,7 +125,7 @@ class _HintWriter:
         """Return an expression with other plans in its sub-queries, which are visited in Spark's order."""
         if not expression.containsPattern(self._plan_pattern):
             return expression
-        is_subquery = is_instance_of(self._spark.sparkContext._gateway, expression, _PLAN_EXPRESSION)
+        is_subquery = is_instance(expression, _PLAN_EXPRESSION)
         plan = next(plans) if is_subquery else None
         parts = [self._with_plans(part, plans) for part in elements(expression.children())]
         rewritten = expression.withNewChildren(scala_seq(self._spark, parts))

@@ -14,6 +14,7 @@ from pushdown_spark.optimizer.statistics.source_statistics import FileTable, Sou
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.stores.listing import decode_uri, input_uris, is_local
 from pushdown_spark.runtime.jvm_gateway import class_name, string_map
+from pushdown_spark.runtime.spark_internals import optimized_plan
 
 _FORMATS_BY_NAME = {
     "Parquet": SourceFormat.PARQUET,
@@ -43,7 +44,7 @@ class SessionTableStatistics:
                 return None
             # The bounds do not hold: the name may be that of a view that multiplies the rows of its files.
             return RelationStatistics(statistics.rows, statistics.filtered_rows, statistics.columns)
-        plan = frame._jdf.queryExecution().optimizedPlan()
+        plan = optimized_plan(frame)
         source = _source_of_plan(name, plan)
         if source is not None:
             return self._sources.statistics_of(FileTable(source, frame), request)

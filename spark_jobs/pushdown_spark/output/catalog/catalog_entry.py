@@ -27,6 +27,7 @@ from pushdown_spark.runtime.jvm_gateway import (
     scala_object,
     scala_seq,
 )
+from pushdown_spark.runtime.spark_internals import analyzed_statement, java_session, session_catalog
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -142,9 +143,7 @@ class CatalogEntry:
 
         `statement` is CREATE TABLE without a location. Nothing happens if the table exists.
         """
-        state = self._spark._jsparkSession.sessionState()
-        command = state.analyzer().execute(state.sqlParser().parsePlan(statement))
-        state.analyzer().checkAnalysis(command)
+        command = analyzed_statement(self._spark, statement)
         table = command.table()
         uri = java_class(self._spark, "org.apache.hadoop.fs.Path")(location).toUri()
         option = java_class(self._spark, "scala.Option")
@@ -166,7 +165,7 @@ class CatalogEntry:
         entry = java_class(self._spark, "scala.Tuple2")
         specs = [entry(scala_map(self._spark, partition_spec(name)), self._none) for name in partitions]
         add = java_class(self._spark, f"{_COMMANDS}.AlterTableAddPartitionCommand")
-        add(self._identifier, scala_seq(self._spark, specs), True).run(self._spark._jsparkSession)
+        add(self._identifier, scala_seq(self._spark, specs), True).run(java_session(self._spark))
 
     def remove_partitions(self, partitions: Sequence[str]) -> None:
         """Remove the entries of partitions that exist, and keep their files."""
@@ -174,17 +173,17 @@ class CatalogEntry:
         drop = java_class(self._spark, f"{_COMMANDS}.AlterTableDropPartitionCommand")
         if_exists, purge, keep_files = True, False, True
         command = drop(self._identifier, scala_seq(self._spark, specs), if_exists, purge, keep_files)
-        command.run(self._spark._jsparkSession)
+        command.run(java_session(self._spark))
 
     def refresh(self) -> None:
         """Forget statistics and listings of files that are older than a change of the files."""
         self._spark.catalog.refreshTable(self.sql)
         table = self._catalog.getTableMetadata(self._identifier)
-        java_class(self._spark, f"{_COMMANDS}.CommandUtils").updateTableStats(self._spark._jsparkSession, table)
+        java_class(self._spark, f"{_COMMANDS}.CommandUtils").updateTableStats(java_session(self._spark), table)
 
     @property
     def _catalog(self) -> JavaObject:
-        return self._spark._jsparkSession.sessionState().catalog()
+        return session_catalog(self._spark)
 
     @cached_property
     def _identifier(self) -> JavaObject:

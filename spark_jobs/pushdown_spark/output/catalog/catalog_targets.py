@@ -17,6 +17,7 @@ from pushdown_spark.output.catalog.file_table import open_file_table
 from pushdown_spark.output.source_guard import ReadPath
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.jvm_gateway import elements
+from pushdown_spark.runtime.spark_internals import catalog_plugin, session_state, sql_parser
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,19 +60,18 @@ def open_catalog_output(
 
 def _format_of(spark: SparkSession, catalog: str) -> str:
     """Return the format of the tables in a catalog, empty if it is unknown."""
-    plugin = spark._jsparkSession.sessionState().catalogManager().catalog(catalog)
+    plugin = catalog_plugin(spark, catalog)
     kind = str(plugin.getClass().getName())
     return next((name for prefix, name in _CATALOGS.items() if kind.startswith(prefix)), "")
 
 
 def _resolve_name(spark: SparkSession, name: str) -> tuple[str, tuple[str, ...], str]:
     """Return catalog, namespace and table of a name."""
-    state = spark._jsparkSession.sessionState()
     try:
-        parts = [str(part) for part in elements(state.sqlParser().parseMultipartIdentifier(name))]
+        parts = [str(part) for part in elements(sql_parser(spark).parseMultipartIdentifier(name))]
     except ParseException as problem:
         raise typed_error(problem, about="output_table", text_error=ErrorCode.BAD_SPEC) from problem
-    manager = state.catalogManager()
+    manager = session_state(spark).catalogManager()
     catalog, namespace = str(manager.currentCatalog().name()), tuple(map(str, manager.currentNamespace()))
     if len(parts) > 1 and manager.isCatalogRegistered(parts[0]):
         catalog, *parts = parts

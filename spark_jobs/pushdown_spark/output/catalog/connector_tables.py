@@ -22,7 +22,8 @@ from pushdown_spark.contract import ErrorCode, OutputMode
 from pushdown_spark.errors import OutputConflictError, OutputTakenError, PushdownError
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.runtime.error_classification import typed_error
-from pushdown_spark.runtime.jvm_gateway import class_name, java_class
+from pushdown_spark.runtime.jvm_gateway import class_name, java_array, java_class
+from pushdown_spark.runtime.spark_internals import catalog_plugin
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -140,15 +141,11 @@ class ConnectorTable(ABC):
 
     @property
     def _catalog(self) -> JavaObject:
-        return self._spark._jsparkSession.sessionState().catalogManager().catalog(self._catalog_name)
+        return catalog_plugin(self._spark, self._catalog_name)
 
     @cached_property
     def _identifier(self) -> JavaObject:
-        gateway = self._spark.sparkContext._gateway
-        assert gateway is not None
-        namespace = gateway.new_array(gateway.jvm.java.lang.String, len(self._namespace))
-        for place, part in enumerate(self._namespace):
-            namespace[place] = part
+        namespace = java_array(java_class(self._spark, "java.lang.String"), self._namespace)
         identifier = java_class(self._spark, "org.apache.spark.sql.connector.catalog.Identifier")
         return identifier.of(namespace, self._name)
 

@@ -11,7 +11,8 @@ from pushdown_spark.contract import ErrorCode
 from pushdown_spark.errors import SchemaConflictError
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.runtime.error_classification import typed_error
-from pushdown_spark.runtime.jvm_gateway import java_class, plan_dataframe
+from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.runtime.spark_internals import analyzed_statement, java_type, plan_dataframe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,13 +26,12 @@ def check_stored_types(spark: SparkSession, rows: StructType, table: StructType)
     """
     types = {name: field.dataType for field in table.fields for name in (field.name.lower(), field.name)}
     cast = java_class(spark, "org.apache.spark.sql.catalyst.expressions.Cast")
-    parse = spark._jsparkSession.parseDataType
     for field in rows.fields:
         kind = types.get(field.name) or types[field.name.lower()]
         # Spark finds the members of structs by their names, also those in arrays and maps.
         if type(kind) is type(field.dataType):
             continue
-        if not cast.canANSIStoreAssign(parse(field.dataType.json()), parse(kind.json())):
+        if not cast.canANSIStoreAssign(java_type(spark, field.dataType), java_type(spark, kind)):
             raise SchemaConflictError(
                 f"output_table: column {field.name} is {field.dataType.simpleString()} in the rows and "
                 f"{kind.simpleString()} in the table; cast it in the query"
@@ -46,11 +46,8 @@ def stored_rows(spark: SparkSession, rows: DataFrame, table: str) -> DataFrame:
     view = f"airflow_pushdown_{uuid.uuid4().hex}"
     rows.createTempView(view)
     try:
-        state = spark._jsparkSession.sessionState()
-        plan = state.sqlParser().parsePlan(f"INSERT INTO {table} BY NAME TABLE {quote_name(view)}")
-        analyzed = state.analyzer().execute(plan)
-        state.analyzer().checkAnalysis(analyzed)
-        return plan_dataframe(spark, analyzed.query())
+        statement = f"INSERT INTO {table} BY NAME TABLE {quote_name(view)}"
+        return plan_dataframe(spark, analyzed_statement(spark, statement).query())
     except (AnalysisException, ParseException) as problem:
         raise typed_error(problem, about="output_table", text_error=ErrorCode.SCHEMA_CONFLICT) from problem
     finally:

@@ -18,7 +18,7 @@ from pushdown_spark.projection.schema_merge import FileSchema
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.stores.hadoop_storage import driver_storage_for
 from pushdown_spark.relations.stores.listing import InputFile, Listing, decode_uri, escape_glob, map_files
-from pushdown_spark.runtime.jvm_gateway import read_lines
+from pushdown_spark.runtime.spark_internals import read_lines
 
 _PLAIN_NAME = re.compile("[A-Za-z0-9_]([A-Za-z0-9_ .:/()%-]*[A-Za-z0-9_)%])?")
 """Names that Spark takes from a header unchanged, with any options for spaces, quotes and empty names."""

@@ -12,6 +12,7 @@ from pushdown_spark.contract import SourceFormat
 from pushdown_spark.expressions.session_settings import setting
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.runtime.jvm_gateway import elements, java_class, scala_object, scala_seq
+from pushdown_spark.runtime.spark_internals import java_session, session_state
 
 _IRRELEVANT_OPTIONS = frozenset({"compression", "datetimerebasemode", "int96rebasemode"})
 """Options that change neither the files to read nor their schema."""
@@ -33,13 +34,13 @@ def footer_schema(spark: SparkSession, source: Source) -> JavaObject | None:
     if not _IRRELEVANT_OPTIONS.issuperset(source.options) or not _GLOB_CHARACTERS.isdisjoint(source.paths[0]):
         return None
     try:
-        hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+        hadoop = session_state(spark).newHadoopConf()
         file = _first_file(spark, source.paths[0], hadoop)
         if file is None:
             return None
         parquet = scala_object(spark, "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat")
         footers = parquet.readParquetFootersInParallel(hadoop, scala_seq(spark, [file]), False, False)
-        return next(elements(parquet.readSchema(footers, spark._jsparkSession)), None)
+        return next(elements(parquet.readSchema(footers, java_session(spark))), None)
     except (Py4JError, OSError):
         return None
 

@@ -11,6 +11,7 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.relations.stores.listing import InputFile
 from pushdown_spark.relations.stores.storage import Storage, storage_for
 from pushdown_spark.runtime.jvm_gateway import java_class, scala_map
+from pushdown_spark.runtime.spark_internals import session_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,7 +62,7 @@ class HadoopStorage(Storage):
         """The `options` of the source override Hadoop's settings, as in Spark."""
         super().__init__()
         self._path_class = java_class(spark, "org.apache.hadoop.fs.Path")
-        state = spark._jsparkSession.sessionState()
+        state = session_state(spark)
         self._configuration = state.newHadoopConfWithOptions(scala_map(spark, options))
         codecs = java_class(spark, "org.apache.hadoop.io.compress.CompressionCodecFactory")
         self._codecs = codecs(self._configuration)

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pushdown_spark.relations.stores.storage import LOCAL, Storage
 from pushdown_spark.runtime.files import FileEntry
 from pushdown_spark.runtime.jvm_gateway import java_strings, scala_seq
+from pushdown_spark.runtime.spark_internals import analyzed_plan
 
 T = TypeVar("T")
 F = TypeVar("F", "InputFile", "Split")
@@ -196,7 +197,7 @@ def file_columns(frame: DataFrame) -> tuple[str, ...]:
 def _table(frame: DataFrame) -> tuple[JavaObject, bool]:
     """Return Spark's description of the files of a DataFrame, and whether it is a data source of version 2."""
     # Spark pads CHAR columns in a node above the only leaf.
-    relation = frame._jdf.queryExecution().analyzed().collectLeaves().head()
+    relation = analyzed_plan(frame).collectLeaves().head()
     is_v2 = relation.nodeName() == "DataSourceV2Relation"
     return (relation.table() if is_v2 else relation.relation()), is_v2
 

@@ -13,6 +13,7 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.relations.stores import azure_settings, google_settings, hdfs_settings, s3_settings
 from pushdown_spark.relations.stores.object_store import StoreSettings
 from pushdown_spark.runtime.jvm_gateway import java_class, java_strings, scala_map
+from pushdown_spark.runtime.spark_internals import session_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +64,7 @@ class HadoopSettings:
     def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
         self._spark = spark
         self._system = java_class(spark, "java.lang.System")
-        self._configuration = spark._jsparkSession.sessionState().newHadoopConfWithOptions(scala_map(spark, options))
+        self._configuration = session_state(spark).newHadoopConfWithOptions(scala_map(spark, options))
 
     def entries(self, scheme: str, prefix: str, file_systems: frozenset[str]) -> dict[str, str]:
         """Return the entries with a prefix whose values are not Hadoop's defaults. Their keys have the prefix.
