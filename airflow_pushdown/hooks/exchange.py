@@ -19,12 +19,11 @@ from airflow_pushdown.hooks.exchange_files import (
     SHARED_WITH_GROUP,
     DirectoryFiles,
     ExchangeFiles,
-    local_directory,
     open_remote,
-    scheme_of,
 )
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues
 from pushdown_spark.contract.encryption import KEY_VARIABLE, KEY_WAYS, encrypt
+from pushdown_spark.contract.local_paths import local_path
 from pushdown_spark.contract.progress import Progress, progress_path
 
 _SPEC, _SECRETS, _OWNER = "spec.json", "secrets.json", "owner"
@@ -66,9 +65,10 @@ class Exchange:
         if key is not None:
             mask_secret(key)
         name = hashlib.sha256(run_key.encode()).hexdigest()[:32]
-        if scheme_of(exchange_dir) is not None:
+        local = local_path(exchange_dir)
+        if local is None:
             return cls(open_remote(exchange_dir, name, conn_id), key)
-        parent = local_directory(exchange_dir)
+        parent = Path(local)
         if not parent.is_dir():
             raise config_error(f"exchange_dir: {exchange_dir} is not a directory on this worker")
         try:

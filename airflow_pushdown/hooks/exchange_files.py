@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,15 +12,13 @@ from uuid import uuid4
 
 from airflow_pushdown.exceptions import config_error, retryable_error
 from airflow_pushdown.hooks.webhdfs import open_webhdfs, system_user
+from pushdown_spark.contract.local_paths import is_local
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 PRIVATE, SHARED_WITH_GROUP = 0o700, 0o770
 """Modes of a directory: for one user, and for a worker and a driver with different users of one group."""
-
-_URI = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
-_LOCAL_URI = re.compile(r"^file:/+")
 
 
 class ExchangeFiles(Protocol):
@@ -149,24 +146,13 @@ class RemoteFiles:
                 self._system.rm(self._prefix, recursive=True)
 
 
-def scheme_of(path: str) -> str | None:
-    """Return the scheme of a URI, None for a path of this machine, which may be a `file:` URI."""
-    match = _URI.match(path)
-    return None if match is None or match["scheme"] == "file" else match["scheme"]
-
-
-def local_directory(path: str) -> Path:
-    """Return a path of this machine, which may be a `file:` URI."""
-    return Path(_LOCAL_URI.sub("/", path))
-
-
 def open_remote(uri: str, name: str, conn_id: str | None) -> RemoteFiles:
     """Return the files of a job below a URI, with the credentials of an Airflow connection.
 
     HDFS is read over WebHDFS, other file systems through the provider of Airflow that has their scheme. Raises
     `ConfigError` if there is none.
     """
-    is_hdfs = scheme_of(uri) == "hdfs"
+    is_hdfs = uri.startswith("hdfs:")
     system = open_webhdfs(uri, conn_id) if is_hdfs else _provider_system(uri, conn_id)
     return RemoteFiles(system, f"{uri.rstrip('/')}/{name}", has_directories=is_hdfs)
 
@@ -176,7 +162,7 @@ def _provider_system(uri: str, conn_id: str | None) -> AbstractFileSystem:
     from airflow.sdk.io import get_fs
 
     try:
-        return get_fs(str(scheme_of(uri)), conn_id)
+        return get_fs(uri.partition(":")[0], conn_id)
     except (ValueError, ImportError) as error:
         raise config_error(
             f"exchange_dir: this worker cannot open {uri} ({error}); install the Airflow provider with this file "
@@ -193,6 +179,6 @@ def _typed_errors(action: str, location: str) -> Iterator[None]:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         failure = f"user {system_user()} of this worker cannot {action} {location} ({reason})"
         message = f"{failure}; check the permissions and the free space of the directory"
-        if scheme_of(location) is not None:
+        if not is_local(location):
             message = f"exchange_dir: {failure}; check exchange_conn_id and the permissions of the directory"
         raise retryable_error(message) from error

@@ -14,6 +14,7 @@ from math import inf
 from pathlib import Path
 
 from pushdown_spark.contract import AnySourceSpec, JobSpec, SourceSpec
+from pushdown_spark.contract.local_paths import local_path
 
 SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
 """The variable with JVM options that spark-submit passes to the JVM of a driver on this machine."""
@@ -54,7 +55,6 @@ _EXPANSION = 8
 _TEXT = frozenset({"json", "csv", "text"})
 _COMPRESSED = (".gz", ".bz2", ".zst", ".xz", ".lz4", ".snappy", ".deflate")
 _MAX_FILES = 1_000
-_LOCAL = ("file:///", "/")
 
 
 def user_options(environment: Mapping[str, str], settings: Mapping[str, str]) -> str:
@@ -87,19 +87,22 @@ def is_small(spec: JobSpec) -> bool:
 
 def _text_bytes(source: AnySourceSpec) -> float:
     """Return the size of a source as bytes of text, infinite if it is unknown or has many files."""
-    if not isinstance(source, SourceSpec) or not all(path.startswith(_LOCAL) for path in source.path):
+    if not isinstance(source, SourceSpec):
         return inf
-    files = list(islice(_files(source.path), _MAX_FILES + 1))
+    patterns = [local_path(path) or "" for path in source.path]
+    if not all(pattern.startswith("/") for pattern in patterns):
+        return inf
+    files = list(islice(_files(patterns), _MAX_FILES + 1))
     if len(files) > _MAX_FILES:
         return inf
     is_text = source.format.value in _TEXT
     return sum(size if is_text and not name.endswith(_COMPRESSED) else _EXPANSION * size for name, size in files)
 
 
-def _files(paths: Iterable[str]) -> Iterator[tuple[str, int]]:
+def _files(patterns: Iterable[str]) -> Iterator[tuple[str, int]]:
     """Yield name and size of the files below local paths, which may be globs."""
-    for pattern in paths:
-        for match in iglob(pattern.removeprefix("file://")):  # noqa: PTH207 - the pattern is absolute
+    for pattern in patterns:
+        for match in iglob(pattern):  # noqa: PTH207 - the pattern is absolute
             path = Path(match)
             if not path.is_dir():
                 yield match, path.stat().st_size

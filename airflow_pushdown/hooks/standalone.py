@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.hooks.exchange_files import local_directory, scheme_of
 from airflow_pushdown.packaging import job_archive, job_program
+from pushdown_spark.contract.local_paths import local_path
 
 _RUNNER = "org.apache.spark.deploy.PythonRunner"
 """The class with which spark-submit runs Python programs."""
@@ -32,8 +32,7 @@ def shared_program(exchange_dir: str) -> SharedProgram:
 
     Others can read the directory. Raises `PermissionError` if they can write to it, and `ConfigError` for a URI.
     """
-    require_directory(exchange_dir)
-    directory = local_directory(exchange_dir) / f"airflow-pushdown-{os.getuid()}"
+    directory = require_directory(exchange_dir) / f"airflow-pushdown-{os.getuid()}"
     directory.mkdir(mode=0o755, exist_ok=True)
     archive = job_archive(directory)
     archive.chmod(0o644)
@@ -45,13 +44,15 @@ def shared_program(exchange_dir: str) -> SharedProgram:
     return SharedProgram(program, archive)
 
 
-def require_directory(exchange_dir: str) -> None:
-    """Raise `ConfigError` for a URI."""
-    if scheme_of(exchange_dir) is not None:
+def require_directory(exchange_dir: str) -> Path:
+    """Return the path of a directory of this machine. Raises `ConfigError` for the URI of another file system."""
+    local = local_path(exchange_dir)
+    if local is None:
         raise config_error(
             f"exchange_dir: a standalone cluster starts the program from a directory that its machines mount, not from "
             f"{exchange_dir}"
         )
+    return Path(local)
 
 
 def rest_addresses(master: str, scheme: str, port: int) -> list[str]:

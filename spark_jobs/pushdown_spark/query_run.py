@@ -25,6 +25,7 @@ from pushdown_spark.contract import (
     TableOutputSpec,
     TableSourceSpec,
 )
+from pushdown_spark.contract.local_paths import escape_glob
 from pushdown_spark.contract.progress import Progress
 from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.expressions.session_settings import is_option_on
@@ -34,7 +35,6 @@ from pushdown_spark.output.checks import raise_failures
 from pushdown_spark.output.database.database_output import open_database_output
 from pushdown_spark.output.files.writer import open_output
 from pushdown_spark.output.source_guard import OTHER_OUTPUT, OTHER_SOURCE, OWN_SOURCE, ReadPath
-from pushdown_spark.relations.stores.listing import escape_glob
 from pushdown_spark.relations.tables import table_directories
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.preflight import needs_python, start_check

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException
 
 from pushdown_spark.contract import OutputSpec
+from pushdown_spark.contract.local_paths import escape_glob, local_path
 from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.output.files.commit_log import CommitLog
 from pushdown_spark.output.files.commit_record import CommitRecord
@@ -21,7 +22,7 @@ from pushdown_spark.output.files.file_target import DirectoryTarget
 from pushdown_spark.output.files.layout import OutputPaths
 from pushdown_spark.output.files.moves import staged_files
 from pushdown_spark.output.files.writer import FileOutput
-from pushdown_spark.relations.stores.listing import decode_uri, escape_glob
+from pushdown_spark.relations.stores.listing import decode_uri
 from pushdown_spark.runtime.file_paths import canonical_path
 from pushdown_spark.runtime.local_files import LocalFiles
 
@@ -82,7 +83,7 @@ class _ReadFilesGuard:
             file = canonical_path(decode_uri(uri))
             if any(file.startswith(directory) for directory in replaced):
                 raise BadSpecError(
-                    f"output: overwriting {name} would delete {file.removeprefix('file:')}, which the job reads; write "
+                    f"output: overwriting {name} would delete {local_path(file) or file}, which the job reads; write "
                     "to another directory"
                 )
 
@@ -94,8 +95,8 @@ def open_connect_output(
 
     Raises BadSpecError for a path that is not an absolute path of a file system that worker and server can share.
     """
-    directory = Path(output.path.removeprefix("file://").removeprefix("file:"))
-    if ":" in str(directory).partition("/")[0] or not directory.is_absolute() or directory.parent == directory:
+    directory = Path(local_path(output.path) or "")
+    if not directory.is_absolute() or directory.parent == directory:
         raise BadSpecError(
             f"output.path: over Spark Connect, {output.path!r} must be the absolute path of a directory that this "
             "worker and the server have mounted; for other file systems, use a connection of type spark"

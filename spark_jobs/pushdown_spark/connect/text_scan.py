@@ -14,6 +14,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pushdown_spark.contract import ReaderChoice, SourceReport
+from pushdown_spark.contract.local_paths import escape_glob
 from pushdown_spark.contract.report_text import human_share
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
@@ -34,7 +35,7 @@ from pushdown_spark.formats.text.planner import (
 )
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.stores.listing import decode_uri, escape_glob
+from pushdown_spark.relations.stores.listing import decode_uri
 from pushdown_spark.scan.plan import Choice
 
 _SAMPLE_FILES = 4

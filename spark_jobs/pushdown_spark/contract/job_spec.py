@@ -12,6 +12,7 @@ from typing import Annotated, Self
 from pydantic import AwareDatetime, Field, model_validator
 
 from pushdown_spark.contract.join_tree import JoinOptions
+from pushdown_spark.contract.local_paths import local_path
 from pushdown_spark.contract.message import Message
 from pushdown_spark.contract.outputs import AnyOutputSpec, OutputMode, OutputSpec
 from pushdown_spark.contract.sources import ONLY_SOURCE, AnySourceSpec, SourceSpec
@@ -173,7 +174,7 @@ class JobSpec(Message):
 
 def _parts(path: str) -> list[str]:
     """Return the steps of a path."""
-    return [step for step in path.removeprefix("file:").split("/") if step]
+    return [step for step in (local_path(path) or path).split("/") if step]
 
 
 def _is_nested(pattern: str, path: str) -> bool:

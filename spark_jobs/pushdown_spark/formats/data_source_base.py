@@ -10,6 +10,7 @@ from pathlib import Path
 from pyspark.sql import types as t
 from sqlglot import exp
 
+from pushdown_spark.contract.local_paths import local_path
 from pushdown_spark.errors import BadSpecError, MissingPathError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.binder import bind
@@ -66,14 +67,15 @@ def list_local_files(source_format: str, options: Mapping[str, str]) -> tuple[In
     path = options.get("path")
     if not path:
         raise BadSpecError(f"format {source_format!r} needs a path")
-    if "://" in path and not path.startswith("file://"):
+    local = local_path(path)
+    if local is None:
         raise BadSpecError(f"{path} is not local; format {source_format!r} reads local files only; use PushdownSession")
     if syntax := next((syntax for syntax in _HADOOP_GLOB_SYNTAX if syntax in path), None):
         raise BadSpecError(
             f"path {path!r}: format {source_format!r} does not support {syntax!r} in paths; use PushdownSession"
         )
     files: list[Path] = []
-    for match in sorted(glob.glob(path.removeprefix("file://").removeprefix("file:"))):  # noqa: PTH207
+    for match in sorted(glob.glob(local)):  # noqa: PTH207
         path_match = Path(match)
         files += _files_of_directory(path_match, source_format) if path_match.is_dir() else [path_match]
     visible = [file.absolute() for file in files if not _is_hidden(file.name)]

@@ -18,9 +18,10 @@ from typing import Protocol
 
 from py4j.protocol import Py4JJavaError
 
+from pushdown_spark.contract.local_paths import is_local, local_path
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.output.files.layout import LOCK, OutputPaths
-from pushdown_spark.runtime.file_paths import canonical_path, local_path
+from pushdown_spark.runtime.file_paths import canonical_path
 from pushdown_spark.runtime.filesystem import HadoopFiles
 
 _LITERAL_PART = re.compile(r"(?:[^*?\[{\\]|\\.)*")
@@ -180,7 +181,7 @@ class SourceGuard:
         is_literal = literal.end() == len(source.pattern)
         directory, slash, _ = (literal.group(), "", "") if is_literal else literal.group().rpartition("/")
         start = self._canonical(_ESCAPE.sub(r"\1", directory) or slash or ".")
-        has_links = local_path(self._target) is not None
+        has_links = is_local(self._target)
         if not has_links and not _is_in(start, self._target) and not _is_in(self._target, start):
             # Listing an object store takes time.
             return
@@ -206,7 +207,7 @@ def _is_in(path: str, directory: str) -> bool:
 def _link_targets(path: str) -> Iterator[str]:
     """Yield the targets of the links in a local directory, and of those in the targets."""
     local = local_path(path)
-    pending = [] if local is None else [str(local)]
+    pending = [] if local is None else [local]
     visited = set()
     while pending:
         # A file has no entries, and the reader reports what cannot be listed.

@@ -21,6 +21,7 @@ from pyspark.sql.types import StringType, StructType
 from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
+from pushdown_spark.contract.local_paths import local_path
 from pushdown_spark.errors import BadPredicateError, PushdownError
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.projection.field_names import FieldIndex, unknown_column
@@ -29,7 +30,6 @@ from pushdown_spark.projection.paths import parse_paths
 
 _MAX_DIRECTORIES = 10_000
 """Larger trees are not searched for partition columns, and every name may be one of them."""
-_URI = re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*:")
 _UNCERTAIN_TEXT = re.compile(r"\\|\$\{|--|/\*")
 """Text whose tokens depend on settings of Spark."""
 _COMPARISONS = (TokenType.EQ, TokenType.NEQ, TokenType.LTE, TokenType.GTE, TokenType.NULLSAFE_EQ)
@@ -133,15 +133,16 @@ def _is_partition_column(name: str, paths: Iterable[str]) -> bool:
     """Return whether a directory may have the values of a column. A path that is not local may have every column."""
     directory = f"{name.lower()}="
     for path in paths:
-        if _URI.match(path) or directory in unquote(path).lower():
+        local = local_path(path)
+        if local is None or directory in unquote(path).lower():
             return True
-        local = Path(path.removeprefix("file://").removeprefix("file:"))
         # A glob searches from its first directory without a wildcard.
-        while re.search(r"[*?\[{]", str(local)):
-            local = local.parent
-        if not local.exists():
+        root = Path(local)
+        while re.search(r"[*?\[{]", str(root)):
+            root = root.parent
+        if not root.exists():
             return True
-        for number, (_, directories, _) in enumerate(walk(local, followlinks=True)):
+        for number, (_, directories, _) in enumerate(walk(root, followlinks=True)):
             if number >= _MAX_DIRECTORIES or any(unquote(child).lower().startswith(directory) for child in directories):
                 return True
     return False

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from pushdown_spark.contract.local_paths import local_path
+
 _GLOB_CHARACTERS = re.compile(r"[*?\[{\\]")
-_LOCAL_SCHEME = re.compile(r"^file:/+")
 
 
 def location(uri: str) -> str:
@@ -14,8 +15,8 @@ def location(uri: str) -> str:
 
     `uri` is a path as Hadoop prints it, without percent-encoding. A trailing slash is dropped.
     """
-    path = _LOCAL_SCHEME.sub("/", uri)
-    return path.rstrip("/") or "/"
+    path = local_path(uri)
+    return (uri if path is None else path).rstrip("/") or "/"
 
 
 def scan_root(path: str, *, is_file: bool = False) -> str:

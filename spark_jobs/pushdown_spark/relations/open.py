@@ -15,12 +15,12 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import FORMATS_WITHOUT_FILES, SourceFormat
+from pushdown_spark.contract.local_paths import local_path
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, Source
 from pushdown_spark.relations.file_relation import FileRelation
 from pushdown_spark.relations.stores.listing import decode_uri
 from pushdown_spark.relations.tables import open_table
-from pushdown_spark.runtime.file_paths import local_path
 from pushdown_spark.runtime.spark_internals import session_state
 
 _MAX_THREADS = 4
@@ -112,7 +112,7 @@ class _Version:
 
     def has_files(self, uris: Sequence[str]) -> bool:
         """Return whether all files that Spark has listed are among those of the version."""
-        return all(str(local_path(decode_uri(uri))) in self.files for uri in uris)
+        return all(local_path(decode_uri(uri)) in self.files for uri in uris)
 
 
 class _FileVersion(NamedTuple):
@@ -131,8 +131,8 @@ def _file_versions(paths: Sequence[str]) -> Mapping[str, _FileVersion] | None:
     versions: dict[str, _FileVersion] = {}
     try:
         for path in paths:
-            local = path.removeprefix("file://").removeprefix("file:")
-            if ":" in local or not _WILD.isdisjoint(local):
+            local = local_path(path)
+            if local is None or not _WILD.isdisjoint(local):
                 return None
             _add_versions(versions, os.path.abspath(local), 0)  # noqa: PTH100 - `Path.resolve` would follow links
     except OSError:

@@ -22,6 +22,7 @@ from pushdown_spark.contract import (
     ReaderChoice,
     TableSourceSpec,
 )
+from pushdown_spark.contract.local_paths import is_local
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.projection.file_locations import location
@@ -41,7 +42,7 @@ from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.file_relation import FileRelation
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.schemas.discovery import TableSchema
-from pushdown_spark.relations.stores.listing import Listing, is_local, listing_bytes
+from pushdown_spark.relations.stores.listing import Listing, listing_bytes
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.jvm_gateway import class_name, elements
 from pushdown_spark.runtime.spark_internals import optimized_plan, physical_plan, plan_dataframe

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import tempfile
 from pathlib import Path
 
@@ -22,15 +21,13 @@ from pushdown_spark.contract.encryption import (
     decrypt,
     is_encrypted,
 )
+from pushdown_spark.contract.local_paths import is_local, local_path
 from pushdown_spark.contract.progress import Progress, progress_path
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.file_paths import moves_directories
 from pushdown_spark.runtime.filesystem import HadoopFiles
 from pushdown_spark.runtime.jvm_gateway import class_of_process, start_jvm
-
-_LOCAL_SCHEME = re.compile(r"^file:/+")
-_REMOTE = re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def read_text(name: str, path: str, advice: str = "") -> str:
@@ -39,8 +36,8 @@ def read_text(name: str, path: str, advice: str = "") -> str:
     Raises `BadSpecError` with the advice if the file cannot be read.
     """
     try:
-        if not is_remote(path):
-            return _local(path).read_text(encoding="utf-8")
+        if (local := local_path(path)) is not None:
+            return Path(local).read_text(encoding="utf-8")
         text = SubmittedFiles(path).read_text(path)
     except (OSError, ValueError) as problem:
         raise BadSpecError(f"{name}: cannot read {path}: {problem}{advice}") from problem
@@ -121,12 +118,13 @@ def _write_text(path: str, text: str, spec_path: str | None) -> None:
 
     If the spec has a URI without a file, the task was killed and has deleted its files. Another file would stay there.
     """
-    if is_remote(path):
+    local = local_path(path)
+    if local is None:
         files = SubmittedFiles(path)
-        if spec_path is None or not is_remote(spec_path) or files.exists(spec_path):
+        if spec_path is None or is_local(spec_path) or files.exists(spec_path):
             files.write_text(path, text)
         return
-    target = _local(path)
+    target = Path(local)
     with tempfile.NamedTemporaryFile(
         "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
     ) as draft:
@@ -136,16 +134,12 @@ def _write_text(path: str, text: str, spec_path: str | None) -> None:
     Path(draft.name).replace(target)
 
 
-def _local(path: str) -> Path:
-    return Path(_LOCAL_SCHEME.sub("/", path))
-
-
 def _delete(path: str) -> None:
     try:
-        if is_remote(path):
+        if (local := local_path(path)) is None:
             SubmittedFiles(path).delete(path)
         else:
-            _local(path).unlink()
+            Path(local).unlink()
     except (OSError, Py4JJavaError) as problem:
         raise BadSpecError(f"secrets_path: cannot delete {path}: {problem}; it can only be used once") from problem
 
@@ -166,11 +160,6 @@ def _decrypt_secrets(path: str, text: str, spec_text: str) -> str:
         raise BadSpecError(
             f"secrets_path: cannot decrypt {path}: {problem}; give worker and driver the same {KEY_VARIABLE}"
         ) from None
-
-
-def is_remote(path: str) -> bool:
-    """Return whether a path is the URI of another file system than that of this machine."""
-    return _REMOTE.match(path) is not None
 
 
 class SubmittedFiles(HadoopFiles):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+
+from pushdown_spark.contract.local_paths import local_path
 
 _MOVES_DIRECTORIES = frozenset({"file", "hdfs", "viewfs", "webhdfs", "swebhdfs", "ofs", "maprfs"})
 """Schemes of file systems that rename a directory in one atomic step."""
@@ -43,9 +44,3 @@ def canonical_path(path: str) -> str:
     # The port of a name node depends on the protocol.
     authority = authority.partition(":")[0] if scheme == "hdfs" else authority.replace(".blob.", ".dfs.")
     return f"{scheme}{separator}{authority}{slash}{key}".rstrip("/")
-
-
-def local_path(path: str) -> Path | None:
-    """Return a qualified path as a local path, None for another file system."""
-    scheme, _, rest = path.partition(":")
-    return Path(f"/{rest.lstrip('/')}") if scheme == "file" else None

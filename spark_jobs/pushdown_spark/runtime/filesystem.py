@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 
-from pushdown_spark.runtime.file_paths import local_path, moves_directories
+from pushdown_spark.contract.local_paths import escape_glob, is_local
+from pushdown_spark.runtime.file_paths import moves_directories
 from pushdown_spark.runtime.files import DRAFT, FileEntry, Files
 from pushdown_spark.runtime.jvm_gateway import class_name, java_array, java_class, java_string
 from pushdown_spark.runtime.local_files import LocalFiles
@@ -24,7 +25,6 @@ _CREATE_IF_ABSENT = "fs.option.create.conditional.overwrite"
 
 _NO_FILE_CONTEXT = "UnsupportedFileSystemException"
 _ROOT = re.compile(r"[^/]+:(//[^/]*)?")
-_GLOB_CHARACTERS = re.compile(r"([\\*?\[\]{}])")
 
 
 class HadoopFiles:
@@ -84,8 +84,7 @@ class HadoopFiles:
 
     def glob(self, directory: str, pattern: str) -> list[str]:
         """Return the paths that match a glob pattern relative to a directory."""
-        literal = _GLOB_CHARACTERS.sub(r"\\\1", directory)
-        return self.expand(f"{literal}/{pattern}")
+        return self.expand(f"{escape_glob(directory)}/{pattern}")
 
     def expand(self, pattern: str) -> list[str]:
         """Return the qualified paths that match a glob pattern."""
@@ -209,6 +208,6 @@ def _write(stream: JavaObject, text: str) -> None:
 
 def open_files(spark: SparkSession, path: str) -> Files:
     """Return the file system of a qualified path."""
-    if local_path(path) is not None:
+    if is_local(path):
         return LocalFiles()
     return HadoopFiles(spark, moves_directories=moves_directories(path))

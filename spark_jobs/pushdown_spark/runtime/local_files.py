@@ -12,8 +12,8 @@ from glob import escape
 from pathlib import Path
 from typing import TypeVar
 
+from pushdown_spark.contract.local_paths import local_path
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.runtime.file_paths import local_path
 from pushdown_spark.runtime.files import DRAFT, FileEntry
 
 T = TypeVar("T")
@@ -137,7 +137,7 @@ def _local(path: str) -> Path:
     local = local_path(path)
     if local is None:
         raise ValueError(f"{path} is not a local path")
-    return local
+    return Path(local)
 
 
 def _create_in(directory: Path, create: Callable[[], T]) -> T:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from pushdown_spark.contract import ConjunctReport, SourceReport, known_sum
+from pushdown_spark.contract.local_paths import escape_glob
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.projection.file_locations import location, root_of
 from pushdown_spark.projection.paths import quote_name
@@ -18,7 +19,6 @@ from pushdown_spark.projection.schema_alignment import SchemaGroup, aligned_colu
 from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
-from pushdown_spark.relations.stores.listing import escape_glob
 from pushdown_spark.scan.base import Scan
 
 

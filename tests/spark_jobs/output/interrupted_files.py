@@ -10,8 +10,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputMode, OutputSpec
+from pushdown_spark.contract.local_paths import local_path
 from pushdown_spark.output.files.writer import FileOutput, open_output
-from pushdown_spark.runtime.file_paths import local_path
 from pushdown_spark.runtime.filesystem import HadoopFiles
 from pushdown_spark.runtime.local_files import LocalFiles
 
@@ -77,8 +77,7 @@ class InterruptedFiles(Interruption, LocalFiles):
         self.interrupt = interrupt
 
     def delete(self, path: str) -> None:
-        directory = local_path(path)
-        assert directory is not None
+        directory = local(path)
         for file in sorted(directory.rglob("part-*")):
             self.step()
             if file.parent != directory:
@@ -105,9 +104,7 @@ class InterruptedCopies(InterruptedFiles):
     moves_directories = False
 
     def rename(self, source: str, target: str) -> None:
-        old, new = local_path(source), local_path(target)
-        assert old is not None
-        assert new is not None
+        old, new = local(source), local(target)
         if new.exists():
             raise FileExistsError(target)
         paths = [old] if old.is_file() else sorted(path for path in old.rglob("*") if path.is_file())
@@ -177,10 +174,14 @@ def open_attempt(
     return open_output(spark, spec, run, files=files or LocalFiles(), patience=patience)
 
 
+def local(path: str) -> Path:
+    """Return a qualified path as a local path."""
+    return Path(str(local_path(path)))
+
+
 def stage(output: FileOutput, rows: Mapping[str, str]) -> None:
     """Stage one file for each partition as Spark would. Values are the contents of the files."""
-    folder = local_path(output.paths.rows)
-    assert folder is not None
+    folder = local(output.paths.rows)
     shutil.rmtree(folder, ignore_errors=True)
     for partition, content in rows.items():
         path = folder / partition / f"part-00000-{output.paths.attempt}.json"

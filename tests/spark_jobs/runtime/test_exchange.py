@@ -19,7 +19,6 @@ from pushdown_spark.job import main
 from pushdown_spark.runtime.exchange import (
     SubmittedFiles,
     claim_result,
-    is_remote,
     parse_spec,
     read_secrets,
     read_text,
@@ -58,16 +57,6 @@ def write_encrypted(tmp_path: Path, key: str = KEY, spec: str = "spec") -> str:
     path = tmp_path / "secrets.json"
     path.write_text(encrypt(SECRETS, key, spec))
     return str(path)
-
-
-@pytest.mark.parametrize("path", ["s3a://b/x", "hdfs://nn:8020/x", "gs://b/x", "abfss://c@a.dfs.core.windows.net/x"])
-def test_uris_of_other_file_systems_are_remote(path: str) -> None:
-    assert is_remote(path)
-
-
-@pytest.mark.parametrize("path", ["/mnt/x", "x", "file:/mnt/x", "file:///mnt/x"])
-def test_paths_of_this_machine_are_not_remote(path: str) -> None:
-    assert not is_remote(path)
 
 
 def test_files_are_read_written_and_deleted_through_hadoop(spark: SparkSession, tmp_path: Path) -> None:

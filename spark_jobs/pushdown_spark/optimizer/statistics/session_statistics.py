@@ -9,10 +9,11 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
+from pushdown_spark.contract.local_paths import local_path
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics, StatisticsRequest
 from pushdown_spark.optimizer.statistics.source_statistics import FileTable, SourceStatistics
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.stores.listing import decode_uri, input_uris, is_local
+from pushdown_spark.relations.stores.listing import decode_uri, input_uris
 from pushdown_spark.runtime.jvm_gateway import class_name, string_map
 from pushdown_spark.runtime.spark_internals import optimized_plan
 
@@ -66,10 +67,10 @@ def _source_of_plan(name: str, plan: JavaObject) -> Source | None:
 def _source_of_files(name: str, frame: DataFrame) -> Source | None:
     """Return the local files of a DataFrame as a source, or None if they have no common format."""
     uris = input_uris(frame)
-    paths = [Path(decode_uri(uri).removeprefix("file:")) for uri in uris]
+    paths = [Path(local) for uri in uris if (local := local_path(decode_uri(uri))) is not None]
     formats = {_FORMATS_BY_SUFFIX.get(path.suffix) for path in paths}
     source_format = formats.pop() if len(formats) == 1 else None
-    if source_format is None or not all(map(is_local, uris)) or not all(path.exists() for path in paths):
+    if source_format is None or len(paths) < len(uris) or not all(path.exists() for path in paths):
         return None
     return _source(name, source_format, {})
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
+from pushdown_spark.contract.local_paths import escape_glob
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.session_settings import check_broken_files, is_option_on
 from pushdown_spark.formats.text.line_reader import header_lines, is_row
@@ -17,7 +18,7 @@ from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.schema_merge import FileSchema
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.stores.hadoop_storage import driver_storage_for
-from pushdown_spark.relations.stores.listing import InputFile, Listing, decode_uri, escape_glob, map_files
+from pushdown_spark.relations.stores.listing import InputFile, Listing, decode_uri, map_files
 from pushdown_spark.runtime.spark_internals import read_lines
 
 _PLAIN_NAME = re.compile("[A-Za-z0-9_]([A-Za-z0-9_ .:/()%-]*[A-Za-z0-9_)%])?")

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import SourceFormat
+from pushdown_spark.contract.local_paths import escape_glob
 from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError
 from pushdown_spark.expressions.session_settings import check_broken_files
 from pushdown_spark.formats.avro.avro_schema import parse_schema
@@ -26,7 +27,7 @@ from pushdown_spark.projection.schema_merge import FileSchema
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.schemas.csv_schemas import InferSchema, csv_schemas
 from pushdown_spark.relations.schemas.json_schemas import json_schemas
-from pushdown_spark.relations.stores.listing import InputFile, Listing, decode_uri, escape_glob, map_files
+from pushdown_spark.relations.stores.listing import InputFile, Listing, decode_uri, map_files
 from pushdown_spark.relations.stores.storage import REMEDY, storage_for
 
 T = TypeVar("T")

@@ -10,11 +10,12 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
+from pushdown_spark.contract.local_paths import is_local, local_path
 from pushdown_spark.relations.stores.storage import LOCAL, Storage
 from pushdown_spark.runtime.files import FileEntry
 from pushdown_spark.runtime.jvm_gateway import java_strings, scala_seq
@@ -148,22 +149,12 @@ def decode_uri(uri: str) -> str:
     return uri[:start].removesuffix("//") + unquote(uri[start:])
 
 
-def escape_glob(path: str) -> str:
-    """Return a path with its glob characters escaped."""
-    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
-
-
-def is_local(uri: str) -> bool:
-    """Return whether a URI is a local file."""
-    return uri.startswith("file:/") or urlsplit(uri).scheme in ("", "file")
-
-
 def local_files(uris: Sequence[str]) -> tuple[InputFile, ...]:
     """Return local files with their sizes, in order. Raises OSError if a file was deleted."""
     files = []
     for uri in uris:
-        path = decode_uri(uri).removeprefix("file:")
-        path = "/" + path.lstrip("/")
+        path = local_path(decode_uri(uri))
+        assert path is not None
         status = os.stat(path)  # noqa: PTH116
         files.append(InputFile(uri, path, status.st_size, modified=status.st_mtime_ns))
     return tuple(files)
@@ -221,8 +212,8 @@ def all_partitions(spark: SparkSession, index: JavaObject) -> JavaObject:
 
 def has_plain_directories(path: str) -> bool:
     """Return whether a local directory has sub-directories that Spark skips: neither partitions nor hidden."""
-    directory = Path(decode_uri(path).removeprefix("file:"))
-    if not is_local(path) or not directory.is_dir():
+    directory = local_path(decode_uri(path))
+    if directory is None or not Path(directory).is_dir():
         return False
     with os.scandir(directory) as entries:
         return any(entry.is_dir() and "=" not in entry.name and entry.name[0] not in "._" for entry in entries)

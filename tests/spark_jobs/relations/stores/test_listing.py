@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pushdown_spark.relations.packing import Packing, pack
-from pushdown_spark.relations.stores.listing import Compression, InputFile, decode_uri, is_local, local_files
+from pushdown_spark.relations.stores.listing import Compression, InputFile, decode_uri, local_files
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,6 @@ def test_uris_of_files_with_special_characters_are_decoded(tmp_path: Path) -> No
     found = local_files([path.as_uri()])
     assert [(file.path, file.size) for file in found] == [(str(path), 5)]
     assert decode_uri(path.as_uri()).endswith("a b%20#?ü.json")
-
-
-def test_only_the_local_file_system_is_local() -> None:
-    assert is_local("file:///a/b")
-    assert is_local("/a/b")
-    assert not is_local("s3a://bucket/a")
 
 
 def _files(*sizes: int) -> list[InputFile]:
