@@ -71,12 +71,14 @@ class Exchange:
         parent = Path(local)
         if not parent.is_dir():
             raise config_error(f"exchange_dir: {exchange_dir} is not a directory on this worker")
+        files = DirectoryFiles(parent / name, PRIVATE if key is None else SHARED_WITH_GROUP)
         try:
-            return cls(DirectoryFiles(parent / name, PRIVATE if key is None else SHARED_WITH_GROUP), key)
+            files.create()
         except OSError as error:
             raise config_error(
                 f"exchange_dir: cannot create a directory below {exchange_dir} ({error.strerror})"
             ) from error
+        return cls(files, key)
 
     @property
     def spec_location(self) -> str:

@@ -48,10 +48,8 @@ class DirectoryFiles:
     """Files in a directory of this machine or of a mount, which only one user or one group can read."""
 
     def __init__(self, directory: Path, mode: int = PRIVATE) -> None:
-        """Create the directory if it does not exist. Raises `OSError` if that fails."""
         self.directory = directory
         self._mode = mode
-        self._create()
 
     @property
     def is_private(self) -> bool:
@@ -68,7 +66,7 @@ class DirectoryFiles:
         path = self.directory / f".{name}-{uuid4().hex}"
         with _typed_errors("write", self.location(name)):
             # An earlier try may have deleted its directory meanwhile.
-            self._create()
+            self.create()
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -94,7 +92,8 @@ class DirectoryFiles:
         """Delete the directory."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _create(self) -> None:
+    def create(self) -> None:
+        """Create the directory if it does not exist. Raises `OSError` if that fails."""
         try:
             self.directory.mkdir(mode=self._mode)
         except FileExistsError:

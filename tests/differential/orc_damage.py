@@ -22,7 +22,7 @@ def regions(path: Path) -> dict[str, tuple[int, int]]:
         return content[offset : offset + length]
 
     tail = read_tail(read, len(content))
-    stripe = Stripe(tail, 0, read)
+    stripe = Stripe.open(tail, 0, read)
     info = stripe.info
     data = info.offset + info.index_length
     stripe_footer = data + info.data_length

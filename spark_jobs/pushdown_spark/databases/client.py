@@ -154,14 +154,14 @@ def connect(address: DatabaseAddress, settings: ConnectionSettings) -> Client:
     if address.kind == "sqlite":
         from pushdown_spark.databases.clients.sqlite import SqliteClient
 
-        return SqliteClient(address, settings)
+        return SqliteClient.open(address, settings)
     if address.kind == "postgresql":
         from pushdown_spark.databases.clients.postgresql import PostgresqlClient
 
         return PostgresqlClient(address, settings)
     from pushdown_spark.databases.clients.mysql import MysqlClient
 
-    return MysqlClient(address, settings)
+    return MysqlClient.open(address, settings)
 
 
 def describe_table(client: Client, kind: DatabaseKind, spec: RemoteSourceSpec) -> RemoteTable:

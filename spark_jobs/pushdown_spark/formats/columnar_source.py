@@ -71,28 +71,27 @@ class ColumnarSource(DataSource):
     def reader(self, schema: t.StructType) -> DataSourceReader:
         """Return a reader of all columns of a schema. Raises BadSpecError for invalid options."""
         self.check(schema)
-        return _Reader(self, schema)
+        tasks = pack(self.files(), _PACKING)
+        where = self.options.get("where")
+        row_filter = None if where is None else exact_filter(where, schema, case_sensitive=self.case_sensitive)
+        return _Reader(self.scan_task(schema, tasks, row_filter), len(tasks))
 
 
 class _Reader(DataSourceReader):
     """A reader of one scan's files."""
 
-    def __init__(self, source: ColumnarSource, schema: t.StructType) -> None:
-        self._source = source
-        self._schema = schema
-        self._tasks = pack(source.files(), _PACKING)
-        where = source.options.get("where")
-        self._filter = None if where is None else exact_filter(where, schema, case_sensitive=source.case_sensitive)
+    def __init__(self, scan: ScanTask[Any, Any], tasks: int) -> None:
+        self._scan = scan
+        self._tasks = tasks
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition for each task."""
-        return [TaskPartition(number) for number in range(len(self._tasks))]
+        return [TaskPartition(number) for number in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
         assert isinstance(partition, TaskPartition)
-        scan = self._source.scan_task(self._schema, self._tasks, self._filter)
-        yield from scan(iter([pa.RecordBatch.from_pydict({"task": [partition.number]})]))
+        yield from self._scan(iter([pa.RecordBatch.from_pydict({"task": [partition.number]})]))
 
 
 def drop_counts(number: int, metrics: object) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from typing import BinaryIO, NamedTuple
+from contextlib import ExitStack, suppress
+from typing import BinaryIO, NamedTuple, Self
 
 import pyarrow as pa
 import pymysql
@@ -54,14 +54,27 @@ class ResultColumn(NamedTuple):
 class MysqlClient:
     """A read-only connection."""
 
-    def __init__(self, address: DatabaseAddress, settings: ConnectionSettings) -> None:
+    def __init__(self, address: DatabaseAddress, connection: Connection[Cursor]) -> None:
         self._address = address
-        self._settings = settings
-        try:
-            self._connection = connect_to_mysql(address)
-            self._prepare()
-        except (pymysql.Error, OSError, ValueError) as problem:
-            raise self._error(problem) from None
+        self._connection = connection
+
+    @classmethod
+    def open(cls, address: DatabaseAddress, settings: ConnectionSettings) -> Self:
+        """Open a connection and set its session up."""
+        with ExitStack() as opened:
+            try:
+                client = cls(address, connect_to_mysql(address))
+            except (pymysql.Error, OSError, ValueError) as problem:
+                raise mysql_error(address, problem) from None
+            opened.callback(client.close)
+            client.rows(MYSQL_SESSION)
+            client.rows("SET SESSION TRANSACTION READ ONLY")
+            if (limit := settings.statement_timeout) is not None:
+                ((version,),) = client.rows("SELECT version()")
+                setting = mysql_timeout(limit, is_mariadb="mariadb" in str(version).lower())
+                client.rows(f"SET SESSION {setting}")
+            opened.pop_all()
+        return client
 
     def rows(self, sql: str, *values: object) -> list[Row]:
         """Return all rows of a small query. Its parameters are `%s`."""
@@ -104,15 +117,6 @@ class MysqlClient:
         """Close the connection, without waiting for what the server still sends."""
         with suppress(pymysql.Error):
             self._connection.close()
-
-    def _prepare(self) -> None:
-        self.rows(MYSQL_SESSION)
-        self.rows("SET SESSION TRANSACTION READ ONLY")
-        limit = self._settings.statement_timeout
-        if limit is not None:
-            ((version,),) = self.rows("SELECT version()")
-            setting = mysql_timeout(limit, is_mariadb="mariadb" in str(version).lower())
-            self.rows(f"SET SESSION {setting}")
 
     def _error(self, problem: BaseException) -> PushdownError:
         return mysql_error(self._address, problem)

@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Self
 from urllib.parse import quote
 
 import adbc_driver_sqlite.dbapi as adbc
@@ -22,12 +23,21 @@ _BUSY = ("database is locked", "database table is locked", "disk I/O error")
 class SqliteClient:
     """A read-only connection."""
 
-    def __init__(self, address: DatabaseAddress, settings: ConnectionSettings) -> None:
-        self._display_name = address.display_name
+    def __init__(
+        self, display_name: str, settings: ConnectionSettings, uri: str, connection: sqlite3.Connection
+    ) -> None:
+        self._display_name = display_name
         self._settings = settings
-        self._uri = file_uri(database_path(address), "ro")
-        self._connection = sqlite3.connect(self._uri, uri=True, timeout=address.connect_timeout)
+        self._uri = uri
+        self._connection = connection
         self._reader: adbc.Connection | None = None
+
+    @classmethod
+    def open(cls, address: DatabaseAddress, settings: ConnectionSettings) -> Self:
+        """Open a file."""
+        uri = file_uri(database_path(address), "ro")
+        connection = connect_to_sqlite(address.display_name, uri, address.connect_timeout)
+        return cls(address.display_name, settings, uri, connection)
 
     def rows(self, sql: str, *values: object) -> list[Row]:
         """Return all rows of a small query."""
@@ -81,6 +91,14 @@ def database_path(address: DatabaseAddress) -> Path:
     if not path.is_file():
         raise RemoteRefusedError(f"there is no SQLite file {address.database}; check the connection's path")
     return path
+
+
+def connect_to_sqlite(display_name: str, uri: str, timeout: float) -> sqlite3.Connection:
+    """Open a file with the module of the standard library. The timeout for locks is in seconds."""
+    try:
+        return sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)
+    except sqlite3.Error as problem:
+        raise sqlite_error(display_name, problem) from None
 
 
 def file_uri(path: Path, mode: str) -> str:

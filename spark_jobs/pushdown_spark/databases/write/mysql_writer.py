@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import Self
 
 import pyarrow as pa
 import pymysql
@@ -43,34 +45,50 @@ _INVALID_VALUES = frozenset({1264, 1265, 1292, 1366, 1406, 3140, 3141, 4025})
 """Errors about values that do not fit a type."""
 
 
+@dataclass(frozen=True)
+class _Server:
+    """What the server allows: LOAD DATA LOCAL, and the bytes of a packet."""
+
+    loads_data: bool
+    packet: int
+    is_mariadb: bool
+
+
 class MysqlWriter(WriteConnection):
     """A connection that writes."""
 
-    def __init__(self, address: DatabaseAddress) -> None:
+    def __init__(self, address: DatabaseAddress, connection: Connection[Cursor], server: _Server) -> None:
         self._address = address
+        self._connection = connection
+        self._server = server
+        self._loads_data = server.loads_data
         self._lock = ""
-        try:
-            self._connection: Connection[Cursor] = connect_to_mysql(address, local_infile=True)
-            # The driver would send any file that the server asks for. `_send` only sends rows.
-            self._connection._local_infile = False  # type: ignore[attr-defined]
-        except (pymysql.Error, OSError, ValueError) as problem:
-            raise mysql_error(address, problem) from None
-        self.rows(_SESSION)
-        settings = "SELECT @@GLOBAL.local_infile, @@SESSION.max_allowed_packet, version()"
-        ((self._loads_data, packet, version),) = self.rows(settings)
-        self._packet = int(str(packet))
-        self._is_mariadb = "mariadb" in str(version).lower()
+
+    @classmethod
+    def open(cls, address: DatabaseAddress) -> Self:
+        """Open a connection and set its session up."""
+        with ExitStack() as opened:
+            try:
+                connection = connect_to_mysql(address, local_infile=True)
+                opened.callback(_close, connection)
+                # The driver would send any file that the server asks for. `_send` only sends rows.
+                connection._local_infile = False  # type: ignore[attr-defined]
+                writer = cls(address, connection, _start_session(connection))
+            except (pymysql.Error, OSError, ValueError) as problem:
+                raise mysql_error(address, problem) from None
+            opened.pop_all()
+        return writer
 
     def locate(self, schema: str | None, table: str) -> tuple[str, str, str]:
         """Return the table in the given database, by default that of the connection."""
         ((database,),) = self.rows("SELECT database()")
         if schema is None and database is None:
             raise BadSpecError(f"output_table: {table!r}: give database.table, or set the schema of the connection")
-        return "mariadb" if self._is_mariadb else "mysql", str(database if schema is None else schema), table
+        return "mariadb" if self._server.is_mariadb else "mysql", str(database if schema is None else schema), table
 
     def create_part(self, table: str, suffix: str) -> None:
         """Create an empty table like another one. InnoDB would take twice the time of Aria to load and to read it."""
-        if self._is_mariadb and not self.rows(_NEEDS_INNODB):
+        if self._server.is_mariadb and not self.rows(_NEEDS_INNODB):
             part = with_suffix(table, suffix)
             self.rows(f"CREATE TABLE {part} {_ARIA} AS SELECT * FROM {table} LIMIT 0")  # noqa: S608
         else:
@@ -112,8 +130,7 @@ class MysqlWriter(WriteConnection):
 
     def close(self) -> None:
         """Close the connection."""
-        with suppress(pymysql.Error):
-            self._connection.close()
+        _close(self._connection)
 
     def _unlock(self) -> None:
         if self._lock:
@@ -154,7 +171,7 @@ class MysqlWriter(WriteConnection):
 
     def _insert(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
         names = ", ".join(quote_mysql(column.name) for column in columns)
-        for piece in _pieces(batch, self._packet // 4):
+        for piece in _pieces(batch, self._server.packet // 4):
             content = bytes(MYSQL_LITERALS.encode(piece.columns)[:-1])
             self._connection.query(f"INSERT INTO {table} ({names}) VALUES ".encode() + content)  # noqa: S608
 
@@ -170,6 +187,20 @@ class MysqlWriter(WriteConnection):
         if problem.args and problem.args[0] in _INVALID_VALUES:
             return _unwritable(str(problem.args[1]))
         return mysql_error(self._address, problem)
+
+
+def _start_session(connection: Connection[Cursor]) -> _Server:
+    """Set the session up, and return what the server allows."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SESSION)
+        cursor.execute("SELECT @@GLOBAL.local_infile, @@SESSION.max_allowed_packet, version()")
+        ((loads_data, packet, version),) = cursor.fetchall()
+    return _Server(bool(loads_data), int(packet), "mariadb" in str(version).lower())
+
+
+def _close(connection: Connection[Cursor]) -> None:
+    with suppress(pymysql.Error):
+        connection.close()
 
 
 def _load_statement(table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Self
 
 import psycopg
 import pyarrow as pa
@@ -38,15 +39,17 @@ _CONSTRAINT = "23"
 class PostgresqlWriter(WriteConnection):
     """A connection that writes."""
 
-    def __init__(self, address: DatabaseAddress) -> None:
+    def __init__(self, address: DatabaseAddress, connection: psycopg.Connection[Row]) -> None:
         self._address = address
+        self._connection = connection
+
+    @classmethod
+    def open(cls, address: DatabaseAddress) -> Self:
+        """Open a connection."""
+        # A task that is not reachable any more could keep its locks on a staging table for hours.
+        options = f"{postgresql_options(address.options, read_only=False)} -c lock_timeout={LOCK_SECONDS}s"
         try:
-            # A task that is not reachable any more could keep its locks on a staging table for hours.
-            limit = f"-c lock_timeout={LOCK_SECONDS}s"
-            options = f"{postgresql_options(address.options, read_only=False)} {limit}"
-            self._connection: psycopg.Connection[Row] = psycopg.connect(
-                connection_string(address, options), autocommit=True
-            )
+            return cls(address, psycopg.connect(connection_string(address, options), autocommit=True))
         except psycopg.Error as problem:
             raise postgresql_error(address, problem, problem.sqlstate) from None
 

@@ -12,16 +12,17 @@ import os
 import sqlite3
 import stat
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from glob import escape
 from pathlib import Path
+from typing import Self
 
 import adbc_driver_sqlite.dbapi as adbc
 import pyarrow as pa
 from adbc_driver_manager import Error
 
 from pushdown_spark.databases.client import DatabaseAddress
-from pushdown_spark.databases.clients.sqlite import database_path, file_uri, sqlite_error
+from pushdown_spark.databases.clients.sqlite import connect_to_sqlite, database_path, file_uri, sqlite_error
 from pushdown_spark.databases.column_values import TargetColumn
 from pushdown_spark.databases.sql.identifiers import quote_ansi, with_suffix
 from pushdown_spark.databases.write.write_connection import LOCK_SECONDS, WriteConnection
@@ -35,14 +36,25 @@ _TABLE = '"rows"'
 class SqliteWriter(WriteConnection):
     """A connection that writes."""
 
-    def __init__(self, address: DatabaseAddress) -> None:
-        path = self._path = database_path(address)
-        self._display_name = address.display_name
-        self._connection = sqlite3.connect(file_uri(path, "rw"), uri=True, timeout=LOCK_SECONDS, isolation_level=None)
+    def __init__(self, display_name: str, path: Path, connection: sqlite3.Connection) -> None:
+        self._display_name = display_name
+        self._path = path
+        self._connection = connection
         self._part: adbc.Connection | None = None
         self._attached: set[str] = set()
-        # Otherwise, a view of a missing table keeps a table from being renamed.
-        self.rows("PRAGMA legacy_alter_table = ON")
+
+    @classmethod
+    def open(cls, address: DatabaseAddress) -> Self:
+        """Open a file."""
+        path = database_path(address)
+        connection = connect_to_sqlite(address.display_name, file_uri(path, "rw"), LOCK_SECONDS)
+        with ExitStack() as opened:
+            writer = cls(address.display_name, path, connection)
+            opened.callback(writer.close)
+            # Otherwise, a view of a missing table keeps a table from being renamed.
+            writer.rows("PRAGMA legacy_alter_table = ON")
+            opened.pop_all()
+        return writer
 
     def locate(self, schema: str | None, table: str) -> tuple[str, str, str]:
         """Return the table of the only schema, with the spelling of its name in the file."""

@@ -140,11 +140,11 @@ def connect_to_write(address: DatabaseAddress) -> WriteConnection:
     if address.kind == "sqlite":
         from pushdown_spark.databases.write.sqlite_writer import SqliteWriter
 
-        return SqliteWriter(address)
+        return SqliteWriter.open(address)
     if address.kind == "postgresql":
         from pushdown_spark.databases.write.postgresql_writer import PostgresqlWriter
 
-        return PostgresqlWriter(address)
+        return PostgresqlWriter.open(address)
     from pushdown_spark.databases.write.mysql_writer import MysqlWriter
 
-    return MysqlWriter(address)
+    return MysqlWriter.open(address)

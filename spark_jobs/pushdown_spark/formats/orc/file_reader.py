@@ -125,7 +125,7 @@ class OrcFile:
                 )
 
     def _lazy_stripe(self, number: int, metrics: OrcMetrics) -> LazyStripeReader:
-        stripe = Stripe(self.tail, number, self._reader.range_reader(ReadPurpose.INDEX))
+        stripe = Stripe.open(self.tail, number, self._reader.range_reader(ReadPurpose.INDEX))
         return LazyStripeReader(stripe, self._columns, self._reader, metrics)
 
     @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from typing import Self
 
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.orc.compression import CompressionKind
@@ -138,22 +139,24 @@ class StreamIndex:
 
 
 class Stripe:
-    """One stripe of a file. The constructor reads its directory, other methods read indexes on demand.
+    """One stripe of a file, which reads indexes on demand. Methods raise ValueError for inconsistent metadata."""
 
-    The constructor and the methods raise ValueError for inconsistent metadata.
-    """
-
-    def __init__(self, tail: FileTail, number: int, read: ReadRange) -> None:
+    def __init__(self, tail: FileTail, info: StripeInformation, footer: StripeFooter, read: ReadRange) -> None:
         self.tail = tail
-        self.info: StripeInformation = tail.stripes[number]
+        self.info = info
+        self.footer = footer
         self._read = read
-        start = self.info.offset + self.info.index_length + self.info.data_length
-        self.footer: StripeFooter = parse_message(
-            StripeFooter, tail.codec.decompress(read(start, self.info.footer_length))
-        )
-        if len(self.footer.columns) != len(tail.types):
-            raise ValueError("the footer of the stripe and the file differ in the number of columns")
         self._indexes: dict[int, RowIndex] = {}
+
+    @classmethod
+    def open(cls, tail: FileTail, number: int, read: ReadRange) -> Self:
+        """Read the footer of a stripe."""
+        info = tail.stripes[number]
+        start = info.offset + info.index_length + info.data_length
+        footer = parse_message(StripeFooter, tail.codec.decompress(read(start, info.footer_length)))
+        if len(footer.columns) != len(tail.types):
+            raise ValueError("the footer of the stripe and the file differ in the number of columns")
+        return cls(tail, info, footer, read)
 
     @property
     def rows(self) -> int:

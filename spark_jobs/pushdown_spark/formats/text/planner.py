@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
+from typing import Self
 
 from pyspark.sql import SparkSession
 
@@ -96,7 +97,8 @@ def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan
     if request.source.reader is ReaderChoice.AUTO and inputs.files:
         check_size(spark, request.source, inputs.files, sampler)
     patterns = line_patterns(spark, request, fold, options)
-    return _CarrierChoice(spark, request, inputs, patterns, options, sampler).plan()
+    search = _Search(inputs, patterns, options, ambiguous_pattern(spark, request, options), sampler)
+    return _CarrierChoice.read(spark, request, search).plan()
 
 
 def check_request(spark: SparkSession, request: ScanRequest) -> None:
@@ -177,33 +179,51 @@ class _Candidate:
     build: Callable[[Choice], TextPlan | JvmTextPlan]
 
 
+@dataclass(frozen=True)
+class _Search:
+    """The files of a scan, the patterns of lines that may satisfy its predicate, and a sampler of the lines."""
+
+    inputs: _Input
+    patterns: LinePatterns
+    options: TextOptions
+    ambiguous: BytePattern
+    sampler: LineSampler
+
+    def sample(self, searchers: Sequence[Searcher], filters: Sequence[StringFilter]) -> LineSample:
+        """Sample what byte patterns of workers and string filters of the JVM match."""
+        keys = [key for key in self.patterns.early_keys if key is not None]
+        return self.sampler.sample(LineSearches(searchers, Searcher(self.ambiguous), filters, keys))
+
+
+@dataclass(frozen=True)
 class _CarrierChoice:
     """The choice between Python workers and the JVM, and of the pattern that each would search for."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        request: ScanRequest,
-        inputs: _Input,
-        patterns: LinePatterns,
-        options: TextOptions,
-        sampler: LineSampler,
-    ) -> None:
-        self._request = request
-        self._sampler = sampler
-        self._inputs = inputs
-        self._patterns = patterns
-        self._options = options
-        self._ambiguous = ambiguous_pattern(spark, request, options)
-        self._carrier = setting(spark, CARRIER_SETTING, "")
-        uses_workers = inputs.only_jvm is None and self._carrier != "jvm"
-        self._searchers = [Searcher(pattern) for pattern in patterns.candidates] if uses_workers else []
-        self._filters = list(string_filters(patterns)) if self._carrier != "workers" else []
-        self._sampled = self._sample(self._searchers, self._filters)
-        stored = sum(file.size for file in inputs.files)
-        needed = sum(count_leaves(field.dataType) for field in request.read_schema.fields)
-        self._costs = TextCosts(
-            spark, request.source, stored, self._sampled, needed=needed, parsed_by_spark=self._parsed_by_spark(spark)
+    spark: SparkSession
+    request: ScanRequest
+    search: _Search
+    searchers: Sequence[Searcher]
+    filters: Sequence[StringFilter]
+    sampled: LineSample
+
+    @classmethod
+    def read(cls, spark: SparkSession, request: ScanRequest, search: _Search) -> Self:
+        """Sample the lines with everything that may be searched for."""
+        carrier = setting(spark, CARRIER_SETTING, "")
+        uses_workers = search.inputs.only_jvm is None and carrier != "jvm"
+        searchers = [Searcher(pattern) for pattern in search.patterns.candidates] if uses_workers else []
+        filters = list(string_filters(search.patterns)) if carrier != "workers" else []
+        return cls(spark, request, search, searchers, filters, search.sample(searchers, filters))
+
+    @cached_property
+    def _costs(self) -> TextCosts:
+        return TextCosts(
+            self.spark,
+            self.request.source,
+            sum(file.size for file in self.search.inputs.files),
+            self.sampled,
+            needed=sum(count_leaves(field.dataType) for field in self.request.read_schema.fields),
+            parsed_by_spark=self._parsed_by_spark(),
         )
 
     def plan(self) -> TextPlan | JvmTextPlan:
@@ -212,7 +232,7 @@ class _CarrierChoice:
         Raises UnsupportedError if there is no such plan.
         """
         candidates = [*self._worker_plans(), *self._jvm_plans()]
-        is_auto = self._request.source.reader is ReaderChoice.AUTO
+        is_auto = self.request.source.reader is ReaderChoice.AUTO
         if is_auto:
             candidates.sort(key=attrgetter("seconds"))
         predicted = self._costs.predict({candidate.carrier: candidate.seconds for candidate in candidates})
@@ -226,12 +246,12 @@ class _CarrierChoice:
             except UnsupportedError as unsupported:
                 problems.append(str(unsupported))
         if not candidates:
-            problems = [*filter(None, [self._inputs.only_jvm]), NO_STRING]
+            problems = [*filter(None, [self.search.inputs.only_jvm]), NO_STRING]
         raise UnsupportedError("; ".join(problems), predicted)
 
     def _worker_plans(self) -> Iterator[_Candidate]:
         """Yield the plan with the cheapest pattern, unless workers cannot run."""
-        if not self._searchers:
+        if not self.searchers:
             return
         cost = self._costs.workers
 
@@ -239,75 +259,70 @@ class _CarrierChoice:
             share, hits, searcher = candidate
             return cost(share, hits=hits), searcher.pattern.size
 
-        share, hits, searcher = min(
-            zip(self._sampled.shares, self._sampled.hits, self._searchers, strict=True), key=rank
-        )
+        share, hits, searcher = min(zip(self.sampled.shares, self.sampled.hits, self.searchers, strict=True), key=rank)
         chosen = searcher.pattern
         if chosen.general and share > _GENERAL_PATTERN_SHARE:
             general = Searcher(chosen.general)
-            sampled = self._sample([general], [])
+            sampled = self.search.sample([general], [])
             if sampled.shares[0] < share / 2:
                 share, hits, searcher = sampled.shares[0], sampled.hits[0], general
-        reason = f"about {human_share(share, 1)} of the lines can match (sample of {self._sampled.lines:,} lines)"
-        conjuncts = self._patterns.reports(chosen, "byte pattern")
+        reason = f"about {human_share(share, 1)} of the lines can match (sample of {self.sampled.lines:,} lines)"
+        conjuncts = self.search.patterns.reports(chosen, "byte pattern")
 
         def build(choice: Choice) -> TextPlan:
-            query = LineQuery(searcher, Searcher(self._ambiguous), self._options.lines)
-            return TextPlan(self._inputs.files, choice, conjuncts, query)
+            query = LineQuery(searcher, Searcher(self.search.ambiguous), self.search.options.lines)
+            return TextPlan(self.search.inputs.files, choice, conjuncts, query)
 
         yield _Candidate("workers", cost(share, hits=hits), reason, build)
 
     def _jvm_plans(self) -> Iterator[_Candidate]:
         """Yield the plan with the string filter of the lowest cost, if there is one."""
-        shares = dict(zip(self._filters, self._sampled.filter_shares, strict=True))
+        shares = dict(zip(self.filters, self.sampled.filter_shares, strict=True))
         if not shares:
             return
         strings = min(shares, key=lambda candidate: self._costs.jvm(shares[candidate], candidate.searches))
         share = shares[strings]
-        cause = self._inputs.only_jvm or "Spark's text source is estimated to take less time than Python workers"
-        sampled = f"sample of {self._sampled.lines:,} lines"
+        cause = self.search.inputs.only_jvm or "Spark's text source is estimated to take less time than Python workers"
+        sampled = f"sample of {self.sampled.lines:,} lines"
         reason = f"about {human_share(share, 1)} of the lines have the strings ({sampled}); {cause}"
         seconds = self._costs.jvm(share, strings.searches)
         yield _Candidate("jvm", seconds, reason, partial(self._jvm_plan, strings))
 
     def _jvm_plan(self, strings: StringFilter, choice: Choice) -> JvmTextPlan:
         self._check_headers(strings)
-        conjuncts = self._patterns.reports(strings.pattern, "strings of")
-        return JvmTextPlan(self._inputs.files, choice, conjuncts, self._options.lines, strings, self._ambiguous)
+        conjuncts = self.search.patterns.reports(strings.pattern, "strings of")
+        return JvmTextPlan(
+            self.search.inputs.files, choice, conjuncts, self.search.options.lines, strings, self.search.ambiguous
+        )
 
     def _check_headers(self, strings: StringFilter) -> None:
         """Raise UnsupportedError if a header may pass the filter. Spark's text source has no headers."""
-        lines = self._options.lines
+        lines = self.search.options.lines
         if not lines.header:
             return
-        if len(self._inputs.files) > _MAX_HEADERS:
+        if len(self.search.inputs.files) > _MAX_HEADERS:
             raise UnsupportedError(
                 f"more than {_MAX_HEADERS:,} files have headers, which Spark's text source reads as rows"
             )
-        for file in self._inputs.files:
+        for file in self.search.inputs.files:
             if any(map(strings.matches, header_lines(file, lines.comment, carriage_returns=lines.carriage_returns))):
                 raise UnsupportedError(f"the header of {file.path} has a string of the predicate")
 
-    def _sample(self, searchers: Sequence[Searcher], filters: Sequence[StringFilter]) -> LineSample:
-        keys = [key for key in self._patterns.early_keys if key is not None]
-        searches = LineSearches(searchers, Searcher(self._ambiguous), filters, keys)
-        return self._sampler.sample(searches)
-
-    def _parsed_by_spark(self, spark: SparkSession) -> float:
+    def _parsed_by_spark(self) -> float:
         """Return the share of the bytes that Spark's reader parses before its own pushdown rejects a line.
 
         For CSV, Spark splits every line, and this is the share of the lines whose values it converts.
         """
-        sampled = self._sampled
-        if self._request.source.format is SourceFormat.CSV:
-            is_pushed = is_enabled(spark, "spark.sql.csv.filterPushdown.enabled", default=True)
+        sampled = self.sampled
+        if self.request.source.format is SourceFormat.CSV:
+            is_pushed = is_enabled(self.spark, "spark.sql.csv.filterPushdown.enabled", default=True)
             return min((*sampled.shares, *sampled.filter_shares), default=1.0) if is_pushed else 1.0
         # The JSON parser reads matching lines to their end, and others up to the key that rejects them.
-        shares = {strings.pattern: share for strings, share in zip(self._filters, sampled.filter_shares, strict=True)}
-        shares |= {searcher.pattern: share for searcher, share in zip(self._searchers, sampled.shares, strict=True)}
+        shares = {strings.pattern: share for strings, share in zip(self.filters, sampled.filter_shares, strict=True)}
+        shares |= {searcher.pattern: share for searcher, share in zip(self.searchers, sampled.shares, strict=True)}
         positions = iter(sampled.key_positions)
         parsed = 1.0
-        for pattern, key in zip(self._patterns.candidates, self._patterns.early_keys, strict=True):
+        for pattern, key in zip(self.search.patterns.candidates, self.search.patterns.early_keys, strict=True):
             if key is not None:
                 share = shares.get(pattern, 0.0)
                 parsed = min(parsed, share + (1 - share) * next(positions))

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from io import SEEK_CUR, SEEK_END, SEEK_SET, RawIOBase
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
@@ -162,20 +162,38 @@ class ObjectFile(RawIOBase):
     task must not succeed with lines of two versions. Raises OSError as `Bucket` does.
     """
 
-    def __init__(self, bucket: Bucket, key: str, file: ClientFile, start: int, stop: int | None, ahead: int) -> None:
+    def __init__(
+        self,
+        bucket: Bucket,
+        key: str,
+        file: ClientFile,
+        *,
+        version: bytes,
+        size: int,
+        start: int,
+        stop: int | None,
+        ahead: int,
+    ) -> None:
         self._bucket = bucket
         self._key = key
         self._file = file
-        self._version = bucket.version(file)
-        self.size = int(file.size())
+        self._version = version
+        self.size = size
         """Size of the whole object in bytes."""
         self.bytes_fetched = 0
-        self._stop = self.size if stop is None else min(stop, self.size)
+        self._stop = size if stop is None else min(stop, size)
         self._position = start
         self._ahead = ahead
         self._next_ahead = min(FIRST_AHEAD, ahead)
         self._buffer = bytearray()
         self._buffer_start = self._buffer_end = 0
+
+    @classmethod
+    def open(cls, bucket: Bucket, key: str, *, start: int, stop: int | None, ahead: int) -> Self:
+        """Open an object, which asks the store for its size and version. `stop` is None for the end of the object."""
+        file = bucket.open(key)
+        version, size = bucket.version(file), int(file.size())
+        return cls(bucket, key, file, version=version, size=size, start=start, stop=stop, ahead=ahead)
 
     def readable(self) -> bool:
         """Return True."""

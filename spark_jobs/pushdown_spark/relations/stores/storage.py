@@ -80,7 +80,7 @@ class Storage:
         if not bucket:
             return LocalFile(path, start)
         store = self._buckets[bucket]
-        return ObjectFile(store, key, store.open(key), start, stop, ahead)
+        return ObjectFile.open(store, key, start=start, stop=stop, ahead=ahead)
 
     def bucket_of(self, path: str) -> tuple[Bucket, str] | None:
         """Return the bucket and the key of an object, None for a local path."""

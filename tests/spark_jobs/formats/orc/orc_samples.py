@@ -43,7 +43,7 @@ class Sample:
 
     def stripe(self, number: int = 0) -> Stripe:
         """Return a stripe of the file."""
-        return Stripe(self.tail, number, self.read)
+        return Stripe.open(self.tail, number, self.read)
 
     def file(self, query: OrcQuery, count: OrcMetrics | None = None) -> OrcFile:
         """Return the file as the reader opens it."""
