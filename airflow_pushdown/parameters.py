@@ -7,7 +7,7 @@ pages of the operators with this table.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from pushdown_spark.contract import JoinOptions, OrcOptions, RemoteSourceSpec
 
@@ -42,6 +42,7 @@ class Parameter:
     name: str
     type: str
     default: object
+    _: KW_ONLY
     operators: tuple[str, ...] = OPERATORS
     keys: tuple[str, ...] = ()
     format_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -19,7 +19,7 @@ from airflow_pushdown.hooks.environment import child_environment
 from airflow_pushdown.hooks.spark_installation import find_installation
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """The parameters of a task that decide where and how its job runs. They have the same names in the operators."""
 

@@ -19,7 +19,7 @@ from pushdown_spark.contract.progress import Progress
 _CONTINUABLE = (DriverPhase.ACTIVE, DriverPhase.SUCCEEDED)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Submission:
     """The job to submit, its credentials, and the location of Spark.
 

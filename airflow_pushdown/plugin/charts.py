@@ -22,7 +22,7 @@ _MAX_DATES = 6
 """The number of dates that fit under a chart on a telephone."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Bar:
     """One run or day in a chart.
 
@@ -72,9 +72,16 @@ def history_charts(runs: Sequence[PastRun], task_key: TaskKey, changes: Sequence
     marks = tuple(change.number * SLOT for change in changes)
     return (
         _chart(
-            "Bytes read", runs, task_key, lambda run: run.result.bytes_read, lambda size: human_bytes(int(size)), marks
+            "Bytes read",
+            runs,
+            task_key,
+            lambda run: run.result.bytes_read,
+            format_value=lambda size: human_bytes(int(size)),
+            marks=marks,
         ),
-        _chart("Time in Spark", runs, task_key, lambda run: run.result.seconds, human_seconds, marks),
+        _chart(
+            "Time in Spark", runs, task_key, lambda run: run.result.seconds, format_value=human_seconds, marks=marks
+        ),
     )
 
 
@@ -93,8 +100,15 @@ def day_charts(days: Sequence[Day]) -> tuple[Chart, ...]:
         read = at_least(sums.bytes_read, sums.unknown_read)
         label = f"{run_count}, read {read}, skipped {at_least(sums.bytes_skipped, sums.unknown_skipped)}"
         left, width = _slot(number, len(days))
-        sizes.append(Bar(left, width, parts, label, is_partial=bool(sums.unknown_skipped)))
-        times.append(Bar(left, width, (_height(sums.seconds, longest),), f"{run_count}, {human_seconds(sums.seconds)}"))
+        sizes.append(Bar(left=left, width=width, parts=parts, label=label, is_partial=bool(sums.unknown_skipped)))
+        times.append(
+            Bar(
+                left=left,
+                width=width,
+                parts=(_height(sums.seconds, longest),),
+                label=f"{run_count}, {human_seconds(sums.seconds)}",
+            )
+        )
     highest = _up_to(human_bytes(largest)) if largest or not any(bar.is_partial for bar in sizes) else UNKNOWN
     return (
         Chart("Bytes read and skipped", highest, tuple(sizes), dates, len(days)),
@@ -142,6 +156,7 @@ def _chart(
     runs: Sequence[PastRun],
     task_key: TaskKey,
     measure: Callable[[PastRun], float | None],
+    *,
     format_value: Callable[[float], str],
     marks: tuple[int, ...],
 ) -> Chart:
@@ -151,7 +166,8 @@ def _chart(
     largest = max(known, default=0)
     bars = tuple(
         Bar(
-            *_slot(number, len(runs)),
+            left=left,
+            width=width,
             parts=() if value is None else (_height(value, largest),),
             is_partial=value is None,
             label=f"{_when(run)} {run.run_id}: {'unknown' if value is None else format_value(value)}"
@@ -161,6 +177,7 @@ def _chart(
             task_key=replace(task_key, run_id=run.run_id),
         )
         for number, (run, value) in enumerate(zip(runs, values, strict=True))
+        for left, width in [_slot(number, len(runs))]
     )
     days = [_date(run) for run in runs]
     dates = days if len(set(days)) > 1 else [f"{run.run_after:%H:%M}" if run.run_after else "" for run in runs]

@@ -22,7 +22,7 @@ MAX_CHARACTERS = 34
 _GAP = 22.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Box:
     """A node with its lines of text, the top center of its box, its size, and the boxes of its sides."""
 
@@ -96,7 +96,16 @@ def _place(tree: JoinTree, *, has_run: bool) -> Box:
         distance = _distance(sides[0], sides[1])
         sides[1] = sides[1].move(distance, 0.0)
     center = sum(side.center for side in sides) / len(sides) if sides else 0.0
-    return Box(tree, lines, condition, center, 0.0, width, height, tuple(sides))
+    return Box(
+        tree=tree,
+        lines=lines,
+        condition=condition,
+        center=center,
+        top=0.0,
+        width=width,
+        height=height,
+        sides=tuple(sides),
+    )
 
 
 def _lines(tree: JoinTree, *, has_run: bool) -> list[str]:

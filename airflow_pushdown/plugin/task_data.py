@@ -53,7 +53,7 @@ class Siblings:
     next: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TaskRun:
     """One task instance: its state, its report if it has one, and the runs of the task, oldest first.
 

@@ -68,6 +68,7 @@ class DriverTrigger(BaseTrigger):
         settings: Mapping[str, object],
         driver_id: str,
         exchange: Sequence[str | None],
+        *,
         poll_seconds: float,
         end_time: float | None = None,
         stores_progress: bool = False,

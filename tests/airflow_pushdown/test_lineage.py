@@ -127,7 +127,7 @@ class DoneScan(PushdownScanOperator):
     result: ClassVar[JobResult]
 
     def _run(self, context: Context) -> JobResult:
-        self._submission = Submission(self.build_spec("k"))
+        self._submission = Submission(spec=self.build_spec("k"))
         return self.result.model_copy(update={"output": self.output_path})
 
 
@@ -135,7 +135,7 @@ class DoneJoin(PushdownJoinOperator):
     """The same as `DoneScan` for a join of files with a database table."""
 
     def _run(self, context: Context) -> JobResult:
-        self._submission = Submission(self.build_spec("k"), SecretValues(remote={"o": SHOP}))
+        self._submission = Submission(spec=self.build_spec("k"), secrets=SecretValues(remote={"o": SHOP}))
         summary = OutputSummary(
             mode=OutputMode.OVERWRITE, format=OutputFormat.ORC, columns={"order_no": "bigint"}, files=2, bytes=99
         )
@@ -187,7 +187,7 @@ class DoneTable(DoneScan):
     connection: ClassVar[RemoteConnection] = SHOP
 
     def _run(self, context: Context) -> JobResult:
-        self._submission = Submission(self.build_spec("k"), SecretValues(output=self.connection))
+        self._submission = Submission(spec=self.build_spec("k"), secrets=SecretValues(output=self.connection))
         summary = OutputSummary(mode=OutputMode.APPEND, columns={"id": "int"}, table="sales.orders")
         return self.result.model_copy(update={"output": self.output_table, "output_summary": summary})
 
@@ -222,7 +222,7 @@ class DoneCatalogTable(DoneScan):
     """The same as `DoneScan` for a table of Spark's catalog."""
 
     def _run(self, context: Context) -> JobResult:
-        self._submission = Submission(self.build_spec("k"), SecretValues())
+        self._submission = Submission(spec=self.build_spec("k"), secrets=SecretValues())
         summary = OutputSummary(
             mode=OutputMode.APPEND, columns={"id": "int"}, table="sales.daily", location="s3a://lake/sales.db/daily"
         )

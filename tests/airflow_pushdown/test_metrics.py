@@ -101,7 +101,7 @@ class DoneScan(PushdownScanOperator):
     result = JobResult(sources={"source": RESULT.sources["a"]}, rows=3)
 
     def _run(self, context: Context) -> JobResult:
-        self._submission = Submission(self.build_spec("k"))
+        self._submission = Submission(spec=self.build_spec("k"))
         return self.result
 
 

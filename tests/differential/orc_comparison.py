@@ -44,7 +44,14 @@ class OrcComparison(ReaderComparison[OrcMetrics]):
     ) -> OrcQuery:
         partial, seek = rng.choice(PARTIAL_READS), rng.choice((0, 100, 16_384))
         positions = tuple(schema.fieldNames().index(field.name) for field in fields)
-        return OrcQuery(orc_arrow_schema(fields), positions, kept, partial, seek, case_sensitive=False)
+        return OrcQuery(
+            schema=orc_arrow_schema(fields),
+            positions=positions,
+            filter=kept,
+            partial_reads=partial,
+            min_seek=seek,
+            case_sensitive=False,
+        )
 
     def session_options(self, rng: random.Random, case: ColumnarCase, reader: str) -> dict[str, Any]:
         options = {

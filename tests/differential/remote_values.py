@@ -109,9 +109,9 @@ def remote_column(name: str, declared: Declared, dialect: Dialect, *, strict: bo
     """Return the column as the catalog describes it."""
     charset = "utf8mb4" if dialect.is_mysql else "UTF-8"
     return RemoteColumn(
-        name,
-        declared.remote,
-        declared.kind,
+        name=name,
+        remote_type=declared.remote,
+        spark_type=declared.kind,
         charset=charset if isinstance(declared.kind, t.StringType) else None,
         collation=declared.collation,
         deterministic=declared.deterministic,

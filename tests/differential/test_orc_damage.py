@@ -63,7 +63,10 @@ def queries() -> dict[str, OrcQuery]:
         ("filter, one read", FILTER, 0),
     )
     return {
-        name: OrcQuery(schema, places, compiled, partial, 0, case_sensitive=True) for name, compiled, partial in filters
+        name: OrcQuery(
+            schema=schema, positions=places, filter=compiled, partial_reads=partial, min_seek=0, case_sensitive=True
+        )
+        for name, compiled, partial in filters
     }
 
 

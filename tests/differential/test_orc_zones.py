@@ -174,7 +174,15 @@ def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -
         if bound.artifact is None:
             continue
         compiled = ArrowFilter(bound.artifact)
-        query = OrcQuery(orc_arrow_schema(schema.fields), tuple(range(5)), compiled, None, 0, False, jvm_zone(spark))
+        query = OrcQuery(
+            schema=orc_arrow_schema(schema.fields),
+            positions=tuple(range(5)),
+            filter=compiled,
+            partial_reads=None,
+            min_seek=0,
+            case_sensitive=False,
+            zone=jvm_zone(spark),
+        )
         found = rows_of(query, directory, 1 << 27, counts)
         expected = [row for row, kept in zip(values, whole[text].to_pylist(), strict=True) if kept]
         compare(found, expected, f"{name}: {text}", exact=bound.is_exact)
@@ -231,7 +239,15 @@ def test_timestamps_before_1900_use_spark_outside_utc(spark: SparkSession, tmp_p
         spark.createDataFrame(rows, t._parse_datatype_string("ts timestamp")).write.orc(str(tmp_path / "o"))
         (file,) = (tmp_path / "o").glob("*.orc")
         schema = pa.schema([("ts", pa.timestamp("us", "UTC"))])
-        query = OrcQuery(schema, (0,), None, None, 0, False, jvm_zone(spark))
+        query = OrcQuery(
+            schema=schema,
+            positions=(0,),
+            filter=None,
+            partial_reads=None,
+            min_seek=0,
+            case_sensitive=False,
+            zone=jvm_zone(spark),
+        )
         with pytest.raises(UnsafeInputError, match="before 1900"):
             rows_of(query, file.parent, 1 << 27, [])
         session = PushdownSession(spark)

@@ -132,7 +132,7 @@ def _quote(name: str) -> str:
 
 def _row_column(dialect: Dialect) -> RemoteColumn:
     kind = t.LongType() if dialect is Dialect.SQLITE else t.IntegerType()
-    return RemoteColumn(ROW, "int(11)" if dialect.is_mysql else "integer", kind)
+    return RemoteColumn(name=ROW, remote_type="int(11)" if dialect.is_mysql else "integer", spark_type=kind)
 
 
 def _spoil(rng: random.Random, value: object) -> object:

@@ -122,6 +122,23 @@ def test_no_module_imports_itself_through_others() -> None:
     assert set(TopologicalSorter(earlier).static_order()) == set(names)
 
 
+def test_dataclasses_with_many_fields_take_keywords() -> None:
+    """A swap of two strings passes the type checker."""
+    long = []
+    for path in sorted([*SPARK.rglob("*.py"), *(ROOT / "airflow_pushdown").rglob("*.py")]):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ClassDef) or not any(
+                "dataclass" in ast.unparse(d) for d in node.decorator_list
+            ):
+                continue
+            lines = [ast.unparse(line) for line in node.body if isinstance(line, ast.AnnAssign)]
+            fields = [line for line in lines if "ClassVar" not in line]
+            positional = next((place for place, line in enumerate(fields) if line == "_: KW_ONLY"), len(fields))
+            if positional > 7 and not any("kw_only=True" in ast.unparse(d) for d in node.decorator_list):
+                long.append(f"{path.relative_to(ROOT)}: {node.name}")
+    assert long == []
+
+
 def test_no_two_classes_share_a_name() -> None:
     places: dict[str, list[str]] = {}
     for path in sorted([*SPARK.rglob("*.py"), *(ROOT / "airflow_pushdown").rglob("*.py")]):

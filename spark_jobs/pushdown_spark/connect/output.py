@@ -106,4 +106,6 @@ def open_connect_output(
     log = CommitLog(files, paths, f"run {run_key}")
     target = DirectoryTarget(spark, output, files, paths.output)
     record = CommitRecord.of(files, paths, generation, output.mode)
-    return ConnectFileOutput(spark, target, paths, files, log, _ReadFilesGuard(paths.output, read_files), record)
+    return ConnectFileOutput(
+        spark, target, paths, files=files, log=log, guard=_ReadFilesGuard(paths.output, read_files), record=record
+    )

@@ -23,7 +23,7 @@ FIRST_MICROS, LAST_MICROS = FIRST_DAY * MICROSECONDS_PER_DAY, (LAST_DAY + 1) * M
 """The first and last values of the years 1 to 9999, in days and in microseconds since 1970."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TargetColumn:
     """A column to write, and the limits of its values. Spark pickles it for its workers.
 

@@ -245,6 +245,7 @@ class FullPushdownScan(Scan):
         self,
         spark: SparkSession,
         pushed: PushedQuery,
+        *,
         table: RemoteTable,
         spec: RemoteSourceSpec,
         address: DatabaseAddress,

@@ -107,7 +107,9 @@ class _TextQuery:
             raise UnreadableQueryError(f"query: {typed_error(problem)}") from problem
         resolver = ColumnNameResolver(self._columns_by_table())
         settings = ReorderSettings.of_session(self._spark, self._options)
-        reordering = JoinReordering(self._spark, settings, resolver, self._table_statistics, self._types)
+        reordering = JoinReordering(
+            self._spark, settings, resolver=resolver, table_statistics=self._table_statistics, types_of=self._types
+        )
         optimized = reordering.reorder(self._query, analyze)
         return ReorderedJoins(analyze(optimized.sql), optimized.sql, optimized.joins)
 

@@ -128,7 +128,12 @@ class DataFrameJoins:
 
         # Without types no equality is exact, so none is added: Spark infers further equalities itself.
         decision = order_chain(
-            chain.block, chain.chain, ColumnTypes(), statistics_of, settings, lambda: self._check_chain(chain)
+            chain.block,
+            chain.chain,
+            ColumnTypes(),
+            statistics_of=statistics_of,
+            settings=settings,
+            check=lambda: self._check_chain(chain),
         )
         self._reports.append(decision.report)
         return decision if decision.changes_query else None

@@ -113,7 +113,15 @@ class QueryOptimizer:
         # A source is opened once, however often the query refers to it.
         relations = self._relations.open_all({source.name: source for source in declared.values()}.values())
         references = source_references(query.tree, {view: relations[source.name] for view, source in declared.items()})
-        return QueryContext(self._spark, options, self.samples, self._views, sql, query, references)
+        return QueryContext(
+            spark=self._spark,
+            options=options,
+            samples=self.samples,
+            views=self._views,
+            sql=sql,
+            query=query,
+            references=references,
+        )
 
     def _find_source(self, table: exp.Table) -> AnySource:
         """Return the source that a table refers to. Raises UnreadableQueryError if there is none."""

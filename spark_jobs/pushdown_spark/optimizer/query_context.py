@@ -90,7 +90,7 @@ class QueryScan:
         return replace(self, scan=self.planned.native(reason)) if self.planned.has_fallback else self
 
 
-@dataclass
+@dataclass(kw_only=True)
 class QueryContext:
     """The state that the passes of the optimizer share. Temporary views stand for the sources until it is closed.
 

@@ -172,4 +172,11 @@ class RelationWithoutFiles(Relation):
             tree = predicate.tree
             columns |= set(self.schema.fieldNames()) if tree is None else self.referenced_columns(tree)
         selected = tuple(name for name in self.schema.fieldNames() if name in columns)
-        return ScanRequest(self.source, lambda: Listing(self.native), self.schema, selected, (), predicate)
+        return ScanRequest(
+            source=self.source,
+            load_listing=lambda: Listing(self.native),
+            schema=self.schema,
+            columns=selected,
+            implicit=(),
+            predicate=predicate,
+        )

@@ -128,7 +128,9 @@ class DatabaseRelation(RelationWithoutFiles):
         pushed = push_query(query, self._table, predicate, case_sensitive=self._case_sensitive)
         if pushed is None:
             return None
-        return FullPushdownScan(self._spark, pushed, self._table, spec, self._address, predicate, notes), pushed
+        return FullPushdownScan(
+            self._spark, pushed, table=self._table, spec=spec, address=self._address, predicate=predicate, notes=notes
+        ), pushed
 
     def _push_predicate(self, request: ScanRequest) -> PushedPredicate:
         """Return the conjuncts that the database evaluates as Spark does."""

@@ -20,7 +20,7 @@ from pushdown_spark.contract import (
 from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog, implicit_catalog
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Source:
     """A named source of files, or a table or view of Spark's catalog.
 
@@ -48,8 +48,8 @@ class Source:
     def of(cls, name: str, spec: SourceSpec | TableSourceSpec, *, cold: bool = False) -> Source:
         """Return the source of a part of a job spec."""
         source = cls(
-            name,
-            SourceFormat(spec.format),
+            name=name,
+            format=SourceFormat(spec.format),
             options={key.lower(): value for key, value in spec.options.items()},
             reader=spec.reader,
             filter_pushdown=spec.filter_pushdown,
@@ -85,8 +85,8 @@ class RemoteSource:
     def as_files(self) -> Source:
         """The declaration that requests carry for the table."""
         return Source(
-            self.name,
-            SourceFormat.REMOTE,
+            name=self.name,
+            format=SourceFormat.REMOTE,
             reader=ReaderChoice.PUSHDOWN,
             filter_pushdown=self.spec.filter_pushdown,
         )

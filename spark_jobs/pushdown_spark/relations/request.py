@@ -30,7 +30,7 @@ class Directories:
     conjuncts: tuple[ConjunctReport, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ScanRequest:
     """The columns and the predicate that a query needs from one relation.
 

@@ -31,7 +31,7 @@ def _installation(monkeypatch: pytest.MonkeyPatch, spark_python: str) -> None:
 
 def hook_of(**parameters: object) -> PushdownSubmitHook:
     operator = PushdownScanOperator(task_id="scan", path="/in", format="csv", **parameters)
-    operator._submission = Submission(operator.build_spec("k"), exchange_dir=operator.exchange_dir)
+    operator._submission = Submission(spec=operator.build_spec("k"), exchange_dir=operator.exchange_dir)
     return operator._get_hook()
 
 
@@ -95,7 +95,7 @@ def test_a_task_polls_its_application_on_yarn_if_it_can(
     operator = PushdownScanOperator(
         task_id="scan", path="/in", format="csv", conn_id="cluster", conf=conf, exchange_dir=str(tmp_path)
     )
-    operator._submission = Submission(operator.build_spec("k"), exchange_dir=operator.exchange_dir)
+    operator._submission = Submission(spec=operator.build_spec("k"), exchange_dir=operator.exchange_dir)
     hook = operator._get_hook()
     # The provider's operator refuses a durable task whose application it cannot poll.
     assert (hook.drivers() is not None, operator.durable) == (is_polled, is_polled)

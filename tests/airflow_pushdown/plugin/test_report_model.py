@@ -170,7 +170,17 @@ def test_a_sum_with_an_unknown_source_is_shown_as_not_counted() -> None:
     sources = {name: SourceReport(reader="r", reason="w", bytes_read=count) for name, count in (("a", 5), ("b", None))}
     task_key = TaskKey("dag", "task", "run")
     result = JobResult(sources=sources)
-    run = TaskRun(task_key, "success", None, None, 1, result, True, None, (PastRun("run", None, result),))
+    run = TaskRun(
+        task_key=task_key,
+        state="success",
+        started=None,
+        ended=None,
+        try_number=1,
+        result=result,
+        has_value=True,
+        spark_page=None,
+        history=(PastRun("run", None, result),),
+    )
     page = render_report(run)
     assert "bytes read: not counted for at least one source" in page
     assert "<b>5 B</b>" not in page
@@ -228,7 +238,18 @@ def test_the_reason_for_a_join_order_is_said_once() -> None:
 def running(result: JobResult | None, state: str = "running", progress: Progress | None = None) -> TaskRun:
     at = datetime(2026, 1, 1, 6, tzinfo=UTC)
     return TaskRun(
-        TaskKey("d", "t", "r"), state, None, None, 1, result, result is not None, None, (), None, progress, at
+        task_key=TaskKey("d", "t", "r"),
+        state=state,
+        started=None,
+        ended=None,
+        try_number=1,
+        result=result,
+        has_value=result is not None,
+        spark_page=None,
+        history=(),
+        siblings=None,
+        progress=progress,
+        progress_at=at,
     )
 
 

@@ -54,7 +54,13 @@ def test_a_trigger_shows_the_progress_of_its_driver(
         place = list(hook.exchange_place)
         end_time = None if stores_progress else time.time() + 1
         trigger = DriverTrigger(
-            drivers.kind, drivers.settings(), driver_id, place, 0.1, end_time, stores_progress=stores_progress
+            drivers.kind,
+            drivers.settings(),
+            driver_id,
+            place,
+            poll_seconds=0.1,
+            end_time=end_time,
+            stores_progress=stores_progress,
         )
         trigger.task_instance = SimpleNamespace(task_id="t")
         event = DriverEvent.from_payload(asyncio.run(anext(trigger.run())).payload)  # type: ignore[arg-type]
@@ -68,7 +74,7 @@ def test_a_trigger_ends_the_driver_of_a_task_that_a_user_has_cleared(
 ) -> None:
     hook = make_hook()
     driver_id = str(hook.submit())
-    trigger = DriverTrigger(drivers.kind, drivers.settings(), driver_id, list(hook.exchange_place), 0.1)
+    trigger = DriverTrigger(drivers.kind, drivers.settings(), driver_id, list(hook.exchange_place), poll_seconds=0.1)
 
     async def cancel() -> None:
         waiting = asyncio.create_task(anext(trigger.run()))  # type: ignore[arg-type]
@@ -97,7 +103,7 @@ def test_a_trigger_keeps_the_files_of_the_next_try(
         end_driver_or_warn(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(trigger_module, "end_driver_or_warn", end_slowly)
-    trigger = DriverTrigger(drivers.kind, drivers.settings(), driver_id, list(hook.exchange_place), 0.1)
+    trigger = DriverTrigger(drivers.kind, drivers.settings(), driver_id, list(hook.exchange_place), poll_seconds=0.1)
     asyncio.run(trigger.on_kill())
 
     assert drivers.status(driver_id).state == "KILLED"
@@ -140,7 +146,7 @@ def first_event(trigger: DriverTrigger) -> DriverEvent:
 
 
 def test_a_trigger_reports_the_end_of_a_driver(drivers: StandaloneDrivers) -> None:
-    event = first_event(DriverTrigger(drivers.kind, drivers.settings(), "driver-9", [None, "k"], 0.1))
+    event = first_event(DriverTrigger(drivers.kind, drivers.settings(), "driver-9", [None, "k"], poll_seconds=0.1))
     assert event.status is not None
     assert (event.driver_id, event.status.phase) == ("driver-9", DriverPhase.MISSING)
 
@@ -148,7 +154,11 @@ def test_a_trigger_reports_the_end_of_a_driver(drivers: StandaloneDrivers) -> No
 def test_a_trigger_reports_a_timeout(make_hook: MakeHook, drivers: StandaloneDrivers) -> None:
     hook = make_hook()
     driver_id = str(hook.submit())
-    event = first_event(DriverTrigger(drivers.kind, drivers.settings(), driver_id, list(hook.exchange_place), 0.1, 1.0))
+    event = first_event(
+        DriverTrigger(
+            drivers.kind, drivers.settings(), driver_id, list(hook.exchange_place), poll_seconds=0.1, end_time=1.0
+        )
+    )
     assert event == DriverEvent(driver_id, is_timeout=True)
     hook.on_kill()
     hook.release()

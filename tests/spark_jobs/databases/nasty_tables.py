@@ -101,7 +101,10 @@ class NastyTable:
 
 
 def _columns(dialect: Dialect, declared: Sequence[str], kinds: Sequence[t.DataType]) -> tuple[RemoteColumn, ...]:
-    return tuple(RemoteColumn(name, remote, kind) for name, remote, kind in zip(NAMES, declared, kinds, strict=True))
+    return tuple(
+        RemoteColumn(name=name, remote_type=remote, spark_type=kind)
+        for name, remote, kind in zip(NAMES, declared, kinds, strict=True)
+    )
 
 
 _KINDS: tuple[t.DataType, ...] = (

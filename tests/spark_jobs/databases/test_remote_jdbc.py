@@ -87,7 +87,11 @@ def test_jdbc_without_a_driver_raises_one_line(tmp_path: Path, spark: SparkSessi
 
 def test_statements_have_no_names_that_spark_must_quote(spark: SparkSession) -> None:
     """Spark does not escape quotes in the names that it quotes."""
-    table = RemoteTable(Dialect.POSTGRES, "t", (RemoteColumn(ODD, "integer", spark.range(1).schema["id"].dataType),))
+    table = RemoteTable(
+        Dialect.POSTGRES,
+        "t",
+        (RemoteColumn(name=ODD, remote_type="integer", spark_type=spark.range(1).schema["id"].dataType),),
+    )
     address = address_of(RemoteConnection(kind=DatabaseKind.POSTGRESQL, host="db", database="shop", password="hush-1"))
     jdbc = JdbcTransport(spark, table, "jdbc:postgresql://db/shop", {"password": "hush-1"}, "", address)
     select = exp.select(exp.column(exp.to_identifier(ODD, quoted=True))).from_("t")

@@ -95,7 +95,9 @@ def random_order(spark: SparkSession, query: str, seed: int) -> tuple[str, tuple
             return left.name == right.name and left.name != "k"
 
     settings = ReorderSettings.of_session(spark, random.choice((ORDERED, STAR)))
-    reordering = JoinReordering(spark, settings, ColumnNameResolver(COLUMNS), statistics, lambda _: Named())
+    reordering = JoinReordering(
+        spark, settings, resolver=ColumnNameResolver(COLUMNS), table_statistics=statistics, types_of=lambda _: Named()
+    )
     optimized = reordering.reorder(ParsedQuery.of(query), spark.sql)
     return optimized.sql, optimized.joins
 

@@ -31,7 +31,7 @@ def zone(spark: SparkSession) -> Iterator[None]:
 
 
 def source(path: str, name: str, schema: str | None = None) -> Source:
-    return Source("t", SourceFormat(name), (path,), schema, {"header": "true"})
+    return Source(name="t", format=SourceFormat(name), paths=(path,), schema=schema, options={"header": "true"})
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -116,9 +116,9 @@ def _column(row: Row, wide_numbers: WideNumbers, zero_dates_as_null: bool) -> Re
     if has_date and zero_dates_as_null:
         rendering = null_if_zero_date(reference)
     return RemoteColumn(
-        str(name),
-        remote_type,
-        spark_type,
+        name=str(name),
+        remote_type=remote_type,
+        spark_type=spark_type,
         charset=None if charset is None else str(charset),
         collation=None if collation is None else str(collation),
         is_enum=remote_type.startswith("enum"),

@@ -88,9 +88,9 @@ def _column(row: Row, wide_numbers: WideNumbers) -> RemoteColumn:
     reference = column_reference(str(name))
     spark_type, rendering = _spark_type(str(remote_type), reference, wide_numbers)
     return RemoteColumn(
-        str(name),
-        str(remote_type),
-        spark_type,
+        name=str(name),
+        remote_type=str(remote_type),
+        spark_type=spark_type,
         charset=str(encoding) if isinstance(spark_type, t.StringType) else None,
         collation=None if collation is None else str(collation),
         deterministic=bool(deterministic),

@@ -108,7 +108,13 @@ def _column(name: str, declared: str, *, uniform: bool, collation: str | None, c
     elif uniform and not isinstance(spark_type, t.DecimalType):
         rendering = None
     return RemoteColumn(
-        name, declared, spark_type, charset=charset, collation=collation, uniform=uniform, rendering=rendering
+        name=name,
+        remote_type=declared,
+        spark_type=spark_type,
+        charset=charset,
+        collation=collation,
+        uniform=uniform,
+        rendering=rendering,
     )
 
 

@@ -158,7 +158,7 @@ def choose_transport(
         return TransportChoice(reason="" if driver is None else str(problem))
     if driver == _MYSQL_DRIVER and spec.transport is Transport.AUTO:
         return TransportChoice(reason=f"{driver} makes the server buffer the whole result")
-    return TransportChoice(_create(spark, client, address, spec, table, driver))
+    return TransportChoice(_create(spark, client, address, spec, table=table, driver=driver))
 
 
 def _missing_driver(dialect: Dialect) -> str:
@@ -185,6 +185,7 @@ def _create(
     client: Client,
     address: DatabaseAddress,
     spec: RemoteSourceSpec,
+    *,
     table: RemoteTable,
     driver: str,
 ) -> JdbcTransport:

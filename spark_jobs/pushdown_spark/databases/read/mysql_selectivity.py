@@ -65,7 +65,7 @@ def sample_selectivity(client: Client, table: RemoteTable, condition: exp.Expr) 
         for index, (first, *_) in indexes.items():
             column = table.column(first, case_sensitive=True)
             if column is not None and isinstance(column.spark_type, t.IntegralType):
-                share = _sample_share(client, table, index, first, names, condition)
+                share = _sample_share(client, table, index, key=first, names=names, condition=condition)
                 table_rows, engine = float(str(index_rows[0][2] or 0)), str(index_rows[0][3])
                 # The index of the primary key is the first one.
                 key = indexes.get("PRIMARY", ()) if engine == "InnoDB" else ()
@@ -77,7 +77,7 @@ def sample_selectivity(client: Client, table: RemoteTable, condition: exp.Expr) 
 
 
 def _sample_share(
-    client: Client, table: RemoteTable, index: str, key: str, names: Sequence[str], condition: exp.Expr
+    client: Client, table: RemoteTable, index: str, *, key: str, names: Sequence[str], condition: exp.Expr
 ) -> float | None:
     """Return an upper estimate of the share of rows that pass. `key` is the first column of the index."""
     extent = key_extent(client, table, key)

@@ -41,7 +41,7 @@ def column_reference(name: str) -> exp.Column:
     return exp.Column(this=quote_identifier(name))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RemoteColumn:
     """A column of a remote table.
 

@@ -91,9 +91,9 @@ def _target_column(field: t.StructField, column: RemoteColumn | None, dialect: D
     is_mysql, is_sqlite = dialect.is_mysql, dialect is Dialect.SQLITE
     is_text = isinstance(element, t.StringType)
     return TargetColumn(
-        column.name,
-        declared,
-        WRITE_DIALECTS[dialect].product,
+        name=column.name,
+        declared=declared,
+        database=WRITE_DIALECTS[dialect].product,
         bounds=_bounds(element, declared, dialect),
         digits=_digits(element, declared),
         max_length=int(length.group(1)) if length and not is_sqlite else None,

@@ -12,7 +12,7 @@ from pushdown_spark.databases.sql.remote_table import Dialect
 from pushdown_spark.errors import BadSpecError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WriteDialect:
     """The names, types and statements of one database.
 
@@ -93,8 +93,8 @@ _SQLITE_TYPES: Mapping[type[t.DataType], str] = {
     **dict.fromkeys((t.TimestampType, t.TimestampNTZType), "timestamp"),
 }
 _MYSQL = WriteDialect(
-    "MySQL",
-    _MYSQL_TYPES,
+    product="MySQL",
+    types=_MYSQL_TYPES,
     decimal="decimal",
     has_arrays=False,
     quote=quote_mysql,
@@ -113,8 +113,8 @@ WHERE table_schema = %s AND table_name = %s AND generation_expression <> ''
 )
 WRITE_DIALECTS = {
     Dialect.POSTGRES: WriteDialect(
-        "PostgreSQL",
-        _POSTGRESQL_TYPES,
+        product="PostgreSQL",
+        types=_POSTGRESQL_TYPES,
         decimal="numeric",
         has_arrays=True,
         quote=quote_ansi,
@@ -135,8 +135,8 @@ SELECT attname FROM pg_catalog.pg_attribute WHERE attgenerated <> '' AND attreli
     Dialect.MYSQL: _MYSQL,
     Dialect.MARIADB: replace(_MYSQL, product="MariaDB"),
     Dialect.SQLITE: WriteDialect(
-        "SQLite",
-        _SQLITE_TYPES,
+        product="SQLite",
+        types=_SQLITE_TYPES,
         decimal="decimal",
         has_arrays=False,
         quote=quote_ansi,

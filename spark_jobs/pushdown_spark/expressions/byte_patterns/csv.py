@@ -62,7 +62,7 @@ _REPLACEMENT = "\ufffd"
 """The character that invalid UTF-8 is read as."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CsvSyntax:
     """The options that decide how a field is written.
 

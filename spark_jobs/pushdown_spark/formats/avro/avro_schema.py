@@ -56,7 +56,7 @@ class AvroField:
     default: Json = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AvroType:
     """A type and its parameters. References to named types are replaced by the types.
 
@@ -134,7 +134,7 @@ def _avro_type(node: Json) -> AvroType:
     if isinstance(node, str):
         if node not in _PRIMITIVES:
             raise UnsafeInputError(f"the type {node} is recursive; read it with reader='spark'")
-        return AvroType(AvroKind(node))
+        return AvroType(kind=AvroKind(node))
     if not isinstance(node, Mapping):
         return _union([_avro_type(branch) for branch in _list(node)])
     kind = AvroKind.RECORD if node["type"] == "error" else AvroKind(str(node["type"]))
@@ -145,17 +145,17 @@ def _avro_type(node: Json) -> AvroType:
         case AvroKind.RECORD:
             fields = tuple(map(_field, _list(node["fields"])))
             _check_unique("field", [field.name for field in fields])
-            return AvroType(kind, name, fields=fields)
+            return AvroType(kind=kind, name=name, fields=fields)
         case AvroKind.ENUM:
-            return AvroType(kind, name, symbols=tuple(map(str, _list(node["symbols"]))))
+            return AvroType(kind=kind, name=name, symbols=tuple(map(str, _list(node["symbols"]))))
         case AvroKind.ARRAY | AvroKind.MAP:
-            return AvroType(kind, items=_avro_type(node["items" if kind is AvroKind.ARRAY else "values"]))
+            return AvroType(kind=kind, items=_avro_type(node["items" if kind is AvroKind.ARRAY else "values"]))
         case AvroKind.FIXED:
             size = node["size"]
             if not isinstance(size, int) or size < 0:
                 raise ValueError(f"{size!r} is not a size")
-            return _annotate(AvroType(kind, name, size=size), node)
-    return _annotate(AvroType(kind), node)
+            return _annotate(AvroType(kind=kind, name=name, size=size), node)
+    return _annotate(AvroType(kind=kind), node)
 
 
 def _field(node: Json) -> AvroField:
@@ -169,7 +169,7 @@ def _union(branches: Sequence[AvroType]) -> AvroType:
     if any(branch.kind is AvroKind.UNION for branch in branches):
         raise ValueError("a union is directly in a union")
     _check_unique("branch", [branch.name or branch.kind for branch in branches])
-    return AvroType(AvroKind.UNION, branches=tuple(branches))
+    return AvroType(kind=AvroKind.UNION, branches=tuple(branches))
 
 
 def _check_unique(what: str, names: Sequence[str]) -> None:

@@ -262,8 +262,8 @@ def _common_number(branches: Sequence[AvroType]) -> AvroType | None:
     if len(branches) != 2 or any(branch.logical for branch in branches):
         return None
     if kinds == {AvroKind.INT, AvroKind.LONG}:
-        return AvroType(AvroKind.LONG)
-    return AvroType(AvroKind.DOUBLE) if kinds == {AvroKind.FLOAT, AvroKind.DOUBLE} else None
+        return AvroType(kind=AvroKind.LONG)
+    return AvroType(kind=AvroKind.DOUBLE) if kinds == {AvroKind.FLOAT, AvroKind.DOUBLE} else None
 
 
 def _null_constant(reader: AvroType, requested: pa.DataType, path: str) -> ColumnLayout:
@@ -331,7 +331,7 @@ class _Emitter:
 
     def _skip_item(self, writer: AvroType) -> None:
         if writer.kind is AvroKind.MAP:
-            self.skip(AvroType(AvroKind.STRING))
+            self.skip(AvroType(kind=AvroKind.STRING))
         self.skip(writer.content)
 
     def _skip_union(self, writer: AvroType) -> None:

@@ -23,7 +23,7 @@ _LONG_SCAN = 3.0
 """CPU seconds of Spark's reader from which a scan is long."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AvroCosts:
     """CPU seconds, measured in a warm JVM over tables of 4 to 120 columns. Only their ratios matter for the choice.
 
@@ -76,7 +76,7 @@ class AvroChoice(Choice):
     search: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AvroSample:
     """Sampled blocks, extrapolated to all files: decompressed bytes, records, values, and shares between 0 and 1.
 

@@ -170,7 +170,7 @@ def read_record(memory: Memory, pos: int, stop: int) -> int:
     return pos
 
 
-def read_value(memory: Memory, pos: int, stop: int, op: int, slot: int, pc: int) -> int:
+def read_value(memory: Memory, pos: int, stop: int, op: int, slot: int, pc: int) -> int:  # noqa: PLR0917 - compiled
     """Read a value without parts, and append it to its slot if it has one. Return the offset after it."""
     data, code = memory.data, memory.code
     null, size = code[index(pc + 2)], code[index(pc + 3)]

@@ -23,7 +23,7 @@ _SAMPLED_GROUPS = 2
 """Row groups of each sampled stripe."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OrcCosts:
     """CPU seconds, measured over TPC-H lineitem and tables of 4 to 120 columns. Only their ratios matter.
 
@@ -91,7 +91,7 @@ class OrcChoice(Choice):
     reader: OrcReader = OrcReader.LAZY
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OrcSample:
     """Sampled row groups, extrapolated to all files: files, rows, row groups, and shares between 0 and 1.
 

@@ -55,12 +55,12 @@ class PushdownOrcSource(ColumnarSource):
         """Return a function that reads the columns of a schema."""
         orc = self._orc_options()
         query = OrcQuery(
-            orc_arrow_schema(schema.fields),
-            tuple(range(len(schema.fields))),
-            combined,
-            orc.partial_reads,
-            orc.min_seek_size,
-            self.case_sensitive,
+            schema=orc_arrow_schema(schema.fields),
+            positions=tuple(range(len(schema.fields))),
+            filter=combined,
+            partial_reads=orc.partial_reads,
+            min_seek=orc.min_seek_size,
+            case_sensitive=self.case_sensitive,
         )
         return OrcScanTask(tasks, query, drop_counts)
 

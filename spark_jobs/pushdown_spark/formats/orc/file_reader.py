@@ -23,7 +23,7 @@ from pushdown_spark.relations.stores.listing import Split
 from pushdown_spark.relations.stores.storage import REMEDY, Storage, name_storage_errors
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OrcQuery:
     """The columns and the filter of a scan, for all of its files. `positions` are those of the columns in the table.
 

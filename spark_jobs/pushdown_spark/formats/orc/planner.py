@@ -155,14 +155,14 @@ def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilt
     fields = request.read_schema.fields
     positions = {name: position for position, name in enumerate(request.schema.fieldNames())}
     return OrcQuery(
-        orc_arrow_schema(fields),
-        tuple(positions[field.name] for field in fields),
-        combined_filter,
-        request.source.orc.partial_reads,
-        request.source.orc.min_seek_size,
-        is_case_sensitive(spark),
-        jvm_zone(spark) if any(has_times(field.dataType) for field in fields) else UTC,
-        len(positions),
+        schema=orc_arrow_schema(fields),
+        positions=tuple(positions[field.name] for field in fields),
+        filter=combined_filter,
+        partial_reads=request.source.orc.partial_reads,
+        min_seek=request.source.orc.min_seek_size,
+        case_sensitive=is_case_sensitive(spark),
+        zone=jvm_zone(spark) if any(has_times(field.dataType) for field in fields) else UTC,
+        table_width=len(positions),
     )
 
 

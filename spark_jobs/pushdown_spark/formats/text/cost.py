@@ -16,7 +16,7 @@ from pushdown_spark.relations.stores.listing import Compression, InputFile
 from pushdown_spark.runtime.worker_startup import startup_cost
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Costs:
     """CPU seconds, measured over tables of 4 to 61 columns with lines of 50 to 2,600 bytes. Only their ratios matter.
 

@@ -32,7 +32,7 @@ class LineMarks:
     quote: bytes = b""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LineSample:
     """The number of sampled lines, their mean length in bytes, and the shares of lines that match.
 

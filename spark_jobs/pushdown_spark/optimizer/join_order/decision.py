@@ -58,7 +58,7 @@ _STAGE_ROWS = 500_000.0
 """Rows that a processor joins in the time of an empty stage. Measured with TPC-H and TPC-DS."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReorderSettings:
     """Settings that affect the join order of a query.
 
@@ -85,10 +85,16 @@ class ReorderSettings:
         ansi = is_enabled(spark, "spark.sql.ansi.enabled", default=True)
         if not isinstance(spark, SparkSession):
             # Sizes of relations are unknown with Spark Connect, and it does not report its processors.
-            return cls(options, broadcast_bytes=-1, ansi=ansi)
+            return cls(options=options, broadcast_bytes=-1, ansi=ansi)
         threshold = int(session_state(spark).conf().autoBroadcastJoinThreshold())
         hinted_bytes = -1 if threshold < 0 else MAX_BROADCAST_BYTES
-        return cls(options, hinted_bytes, ansi, threshold, processors=spark.sparkContext.defaultParallelism)
+        return cls(
+            options=options,
+            broadcast_bytes=hinted_bytes,
+            ansi=ansi,
+            broadcast_threshold=threshold,
+            processors=spark.sparkContext.defaultParallelism,
+        )
 
 
 @dataclass(frozen=True)
@@ -123,6 +129,7 @@ def order_chain(
     block: SelectBlock,
     chain: JoinChain,
     types: ColumnTypes,
+    *,
     statistics_of: StatisticsOf,
     settings: ReorderSettings,
     check: Callable[[], None],
@@ -156,7 +163,9 @@ def order_chain(
             lambda column: block.is_table(column.key[0]),
             lambda column, conditions: statistics_of(block, column.key[0], conditions),
         )
-    return JoinOrderOptimizer(block, chain, equalities, relations, settings, key_predicates).decide(before, started)
+    return JoinOrderOptimizer(
+        block, chain, equalities, relations=relations, settings=settings, key_predicates=key_predicates
+    ).decide(before, started)
 
 
 def _keep_order(chain: JoinChain, before: OrderedChain, after: OrderedChain, reason: str) -> ReorderDecision:
@@ -194,6 +203,7 @@ class JoinOrderOptimizer:
         block: SelectBlock,
         chain: JoinChain,
         equalities: ChainEqualities,
+        *,
         relations: Sequence[RelationStatistics],
         settings: ReorderSettings,
         key_predicates: Sequence[KeyPredicate],

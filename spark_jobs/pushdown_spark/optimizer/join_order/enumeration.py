@@ -113,7 +113,7 @@ def find_cheapest_tree(
     27.0
     """
     parts = [
-        _search_component(component, edges, model, threshold, max_pairs, is_allowed)
+        _search_component(component, edges, model, threshold=threshold, max_pairs=max_pairs, is_allowed=is_allowed)
         for component in connected_components(edges)
     ]
     parts.sort(key=lambda part: model.rows(relation_mask(part.tree)))
@@ -147,7 +147,7 @@ def are_adjacent(left: int, right: int, edges: Sequence[int]) -> bool:
 
 
 def _search_component(
-    component: int, edges: Sequence[int], model: CostModel, threshold: int, max_pairs: int, is_allowed: IsAllowed
+    component: int, edges: Sequence[int], model: CostModel, *, threshold: int, max_pairs: int, is_allowed: IsAllowed
 ) -> SearchResult:
     if component.bit_count() == 1:
         return SearchResult(component.bit_length() - 1, 0.0, "single", 0)

@@ -25,7 +25,7 @@ _MIN_SKIPPED_ROWS = 50_000.0
 """Minimum number of rows that a static semi-join skips, because Spark needs time to analyze the longer query."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KeyPredicate:
     """A predicate from the keys that the conditions on a relation keep.
 
@@ -181,4 +181,13 @@ def _key_predicate(
     if selectivity > _MAX_KEPT_SHARE:
         return None
     count, total = len(values.filtered), len(values.every)
-    return KeyPredicate(member, tuple(group), first, last, listed, selectivity, count, total)
+    return KeyPredicate(
+        member=member,
+        members=tuple(group),
+        low=first,
+        high=last,
+        listed=listed,
+        selectivity=selectivity,
+        count=count,
+        total=total,
+    )

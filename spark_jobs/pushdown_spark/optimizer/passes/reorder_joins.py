@@ -55,7 +55,12 @@ def reorder_joins(context: QueryContext) -> None:
     )
     source_names = {view: reference.key for view, reference in context.by_view.items()}
     reordering = JoinReordering(
-        context.spark, settings, context.resolver, table_statistics, context.types_in, source_names
+        context.spark,
+        settings,
+        resolver=context.resolver,
+        table_statistics=table_statistics,
+        types_of=context.types_in,
+        source_names=source_names,
     )
     context.reordered = reordering.reorder(context.query, context.analyze)
 
@@ -67,6 +72,7 @@ class JoinReordering:
         self,
         spark: SparkSession,
         settings: ReorderSettings,
+        *,
         resolver: ColumnNameResolver,
         table_statistics: TableStatisticsOf,
         types_of: Callable[[SelectBlock], ColumnTypes],
@@ -220,7 +226,9 @@ class _BlockChains:
         """
         block = self._block
         check = partial(check_block, block, chain, self._types, ansi=self._settings.ansi)
-        decision = order_chain(block, chain, self._types, self._statistics_of, self._settings, check)
+        decision = order_chain(
+            block, chain, self._types, statistics_of=self._statistics_of, settings=self._settings, check=check
+        )
         self.decisions.append(decision)
         if not decision.changes_query:
             return None

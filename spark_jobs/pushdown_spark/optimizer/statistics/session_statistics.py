@@ -76,7 +76,7 @@ def _source_of_files(name: str, frame: DataFrame) -> Source | None:
 
 
 def _source(name: str, source_format: SourceFormat, options: Mapping[str, str]) -> Source:
-    return Source(name, source_format, options=options, reader=ReaderChoice.SPARK)
+    return Source(name=name, format=source_format, options=options, reader=ReaderChoice.SPARK)
 
 
 def _statistics_of_plan(plan: JavaObject) -> RelationStatistics | None:

@@ -39,7 +39,7 @@ _COMMANDS = "org.apache.spark.sql.execution.command"
 _TRACKS_PARTITIONS = "spark.sql.hive.manageFilesourcePartitions"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TableDefinition:
     """A table as the catalog describes it. `location` has no percent-encoding."""
 

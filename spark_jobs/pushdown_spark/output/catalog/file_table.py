@@ -347,4 +347,4 @@ def open_file_table(
     paths = OutputPaths.of(parent, name, run_key)
     log = CommitLog(files, paths, f"run {run_key}", patience, EntryFollower(entry, files, paths.output))
     target = FileTableTarget(spark, output, entry, paths, files)
-    return FileOutput(spark, target, paths, files, log, SourceGuard(hadoop, paths, sources))
+    return FileOutput(spark, target, paths, files=files, log=log, guard=SourceGuard(hadoop, paths, sources))

@@ -44,6 +44,7 @@ class FileOutput(Output):
         spark: SparkSession,
         target: FileTarget,
         paths: OutputPaths,
+        *,
         files: Files,
         log: CommitLog,
         guard: OutputGuard,
@@ -337,4 +338,6 @@ def open_output(
     record = None if generation is None else CommitRecord.of(files, paths, generation, output.mode)
     log = CommitLog(files, paths, f"run {run_key}", patience)
     target = DirectoryTarget(spark, output, files, path)
-    return FileOutput(spark, target, paths, files, log, SourceGuard(hadoop, paths, sources), record)
+    return FileOutput(
+        spark, target, paths, files=files, log=log, guard=SourceGuard(hadoop, paths, sources), record=record
+    )

@@ -23,7 +23,9 @@ HELD = [
     *(b"", b"3", b"\xff", None),
     *(2**53, -(2**53), 2**63 - 1, -(2**63), 9e999, -9e999, 1e300),
 ]
-TABLE = RemoteTable(Dialect.SQLITE, "t", (RemoteColumn("n", "integer", t.LongType(), uniform=False),))
+TABLE = RemoteTable(
+    Dialect.SQLITE, "t", (RemoteColumn(name="n", remote_type="integer", spark_type=t.LongType(), uniform=False),)
+)
 PREDICATES = [
     *(f"n {op} {value}" for op in ("=", "<", "<=", ">", ">=") for value in (-5, -1, 0, 1, 3, 4)),
     *("n IN (3, 4)", "n IN (-5, 0, 5)", "n IN (0, NULL)", "n BETWEEN -1 AND 2", "n > 2.5", "n < 2.5", "n <= -2.5"),
@@ -71,7 +73,7 @@ def test_sqlite_uses_an_index_for_the_hint(predicate: str, database: sqlite3.Con
 
 
 def test_columns_with_uniform_storage_need_no_cast(database: sqlite3.Connection) -> None:
-    column = RemoteColumn("n", "integer", t.LongType(), uniform=True)
+    column = RemoteColumn(name="n", remote_type="integer", spark_type=t.LongType(), uniform=True)
     (conjunct,) = push_predicate(
         conjuncts(parse_predicate("n = 3")), RemoteTable(Dialect.SQLITE, "t", (column,)), SparkRules(trusted=True)
     ).conjuncts

@@ -54,7 +54,10 @@ def test_binary_rows_are_those_of_csv(
     postgresql_server: Server, has_null: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(7)
-    targets = [TargetColumn(f"c{number}", declared, "PostgreSQL") for number, (declared, *_) in enumerate(COLUMNS)]
+    targets = [
+        TargetColumn(name=f"c{number}", declared=declared, database="PostgreSQL")
+        for number, (declared, *_) in enumerate(COLUMNS)
+    ]
     arrays = [
         pa.array([chance.choice([*values, *([None] if has_null else [])]) for _ in range(200)], kind)
         for _, kind, values in COLUMNS
@@ -91,4 +94,4 @@ def test_binary_rows_are_those_of_csv(
 )
 def test_other_types_and_long_numbers_are_not_written_as_binary_rows(declared: str, values: pa.Array) -> None:
     batch = pa.RecordBatch.from_arrays([values], ["c"])
-    assert binary_rows([TargetColumn("c", declared, "PostgreSQL")], batch) is None
+    assert binary_rows([TargetColumn(name="c", declared=declared, database="PostgreSQL")], batch) is None

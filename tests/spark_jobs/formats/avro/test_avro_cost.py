@@ -36,7 +36,16 @@ CASES = (
 
 
 def sample(case: AvroCostCase) -> AvroSample:
-    return AvroSample(2, SIZE, 0.0, ROWS, 16 * ROWS, case.found / BLOCKS, case.matching / ROWS, 12)
+    return AvroSample(
+        files=2,
+        size=SIZE,
+        inflated=0.0,
+        records=ROWS,
+        values=16 * ROWS,
+        candidate_share=case.found / BLOCKS,
+        matching_share=case.matching / ROWS,
+        blocks=12,
+    )
 
 
 def estimate(seen: AvroSample, case: AvroCostCase) -> ReaderSeconds:

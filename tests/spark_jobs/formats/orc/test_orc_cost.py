@@ -46,14 +46,14 @@ CASES = (
 def sample(case: OrcCostCase) -> OrcSample:
     matching_groups = case.hit * 10_000 / case.rows
     return OrcSample(
-        case.files,
-        case.rows,
-        case.rows / 10_000,
-        RowWidth(case.columns, case.columns),
-        RowWidth(case.filters, case.filters),
-        case.matching / case.rows,
-        matching_groups,
-        1.0,
+        files=case.files,
+        rows=case.rows,
+        groups=case.rows / 10_000,
+        row=RowWidth(case.columns, case.columns),
+        filter=RowWidth(case.filters, case.filters),
+        row_share=case.matching / case.rows,
+        group_share=matching_groups,
+        alive_share=1.0,
         sampled=12,
     )
 
@@ -74,7 +74,14 @@ def test_pruned_row_groups_have_no_cost(case: OrcCostCase) -> None:
 
 
 def test_a_scan_without_files_is_left_to_spark() -> None:
-    query = OrcQuery(pa.schema([("a", pa.int64())]), (0,), None, None, 0, case_sensitive=False)
+    query = OrcQuery(
+        schema=pa.schema([("a", pa.int64())]),
+        positions=(0,),
+        filter=None,
+        partial_reads=None,
+        min_seek=0,
+        case_sensitive=False,
+    )
     assert estimate([], query, may_filter=True).reader is SPARK
 
 

@@ -63,7 +63,14 @@ def query(
     where: str | None, schema: pa.Schema = TABLE.schema, *, partial: int | None = None, min_seek: int = 0
 ) -> OrcQuery:
     found = None if where is None else compile_filter(where, schema)
-    return OrcQuery(schema, tuple(range(len(schema))), found, partial, min_seek, case_sensitive=False)
+    return OrcQuery(
+        schema=schema,
+        positions=tuple(range(len(schema))),
+        filter=found,
+        partial_reads=partial,
+        min_seek=min_seek,
+        case_sensitive=False,
+    )
 
 
 def scan_rows(sample: Sample, orc_query: OrcQuery) -> tuple[pa.Table, OrcMetrics]:
@@ -239,7 +246,14 @@ def test_without_a_filter_everything_is_read_once() -> None:
 @pytest.mark.parametrize("names", [[], ["s", "n"]])
 def test_filters_apply_if_no_columns_are_requested(value: bool | None, rows: int, names: list[str]) -> None:
     schema = pa.schema([TABLE.schema.field(name) for name in names])
-    orc_query = OrcQuery(schema, tuple(range(len(names))), ArrowFilter(BooleanConstant(value)), None, 0, False)
+    orc_query = OrcQuery(
+        schema=schema,
+        positions=tuple(range(len(names))),
+        filter=ArrowFilter(BooleanConstant(value)),
+        partial_reads=None,
+        min_seek=0,
+        case_sensitive=False,
+    )
     file = SAMPLE.file(orc_query)
     assert sum(batch.num_rows for batch in file.batches([0])) == rows
 

@@ -49,8 +49,18 @@ CASES = (
 
 
 def costs(spark: SparkSession, case: TextCostCase) -> TextCosts:
-    sampled = LineSample(1_000, case.line_bytes, (case.share,), (case.hits,), (), 1.0, (), case.values, 0.0)
-    source = Source("t", case.format, ("x",))
+    sampled = LineSample(
+        lines=1_000,
+        line_bytes=case.line_bytes,
+        shares=(case.share,),
+        hits=(case.hits,),
+        filter_shares=(),
+        inflation=1.0,
+        key_positions=(),
+        values=case.values,
+        quoted=0.0,
+    )
+    source = Source(name="t", format=case.format, paths=("x",))
     size = case.megabytes * MEGABYTE
     return TextCosts(spark, source, size, sampled, needed=case.values, parsed_by_spark=case.parsed)
 

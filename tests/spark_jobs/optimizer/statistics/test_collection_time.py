@@ -22,7 +22,7 @@ from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.stores.listing import InputFile, local_files
 
-TABLE = Source("t", SourceFormat.PARQUET)
+TABLE = Source(name="t", format=SourceFormat.PARQUET)
 SCHEMA = t.StructType([t.StructField("k", t.LongType()), t.StructField("v", t.LongType())])
 BOTH = frozenset({"k", "v"})
 
@@ -114,5 +114,5 @@ def test_a_changed_file_of_the_same_size_is_sampled_again(path: Path) -> None:
 def test_options_are_part_of_the_cache_key(path: Path) -> None:
     cache = SampleCache()
     cache.sample(TABLE, listed_files(path), SCHEMA, BOTH)
-    other = Source("t", SourceFormat.CSV, options={"sep": ";"})
+    other = Source(name="t", format=SourceFormat.CSV, options={"sep": ";"})
     assert not cache.has_sample(other, listed_files(path))
