@@ -42,11 +42,6 @@ def startup_cost(spark: SparkSession, source: Source) -> float:
     return _SECONDS[source.format] * max(spark.sparkContext.defaultParallelism, 1) if source.cold else 0.0
 
 
-def startup_note(seconds: float) -> str:
-    """Return the note for an estimate that includes the start-up of workers, empty if it does not."""
-    return f" (including {seconds:.1f} s for the start of Python workers)" if seconds else ""
-
-
 def warm_up_workers(spark: SparkSession, formats: Iterable[str]) -> None:
     """Start workers with the readers of some formats in the background. Errors are left to the scans."""
     tasks = max(1, min(spark.sparkContext.defaultParallelism, _MAX_TASKS))

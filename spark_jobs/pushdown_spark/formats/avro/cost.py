@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pushdown_spark.contract.report_text import human_share
 from pushdown_spark.errors import UnsupportedError
@@ -11,12 +11,11 @@ from pushdown_spark.formats.avro.container_file import AvroCodec
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import BlockSample, DecoderCache, open_avro
 from pushdown_spark.formats.avro.metrics import AvroMetrics
+from pushdown_spark.formats.reader_choice import SAMPLED_FILES, choose_pushdown, is_cheaper, startup_note
 from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.relations.stores.listing import InputFile
-from pushdown_spark.runtime.worker_startup import startup_note
 from pushdown_spark.scan.plan import Choice
 
-_SAMPLED_FILES = 3
 _SAMPLED_BLOCKS = 4
 """Blocks of each sampled file in a long scan. Evaluating the filter over a block takes milliseconds."""
 _LONG_SCAN = 3.0
@@ -65,8 +64,6 @@ class AvroCosts:
 
 
 _COSTS = AvroCosts()
-MARGIN = 0.9
-"""The pushdown reader is chosen if its estimate is below this share of Spark's."""
 
 
 @dataclass(frozen=True)
@@ -111,22 +108,18 @@ def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup
     """
     largest = _sample(files, query, 1, evaluate=False)
     spark_seconds = reader_seconds(largest, len(query.schema), workers, has_filter=False).spark
-    if _least_seconds(largest) + startup >= MARGIN * spark_seconds:
+    if not is_cheaper(_least_seconds(largest) + startup, spark_seconds):
         records = f"about {largest.records:,.0f} records are too few to make up for starting another reader"
         raise UnsupportedError(f"{records}{startup_note(startup)}")
     blocks = _SAMPLED_BLOCKS if spark_seconds > _LONG_SCAN else 1
     sample = _sample(files, query, blocks, evaluate=True)
     seconds = reader_seconds(sample, len(query.schema), workers, has_filter=query.filter is not None)
-    seconds = replace(seconds, pushdown=seconds.pushdown + startup)
-    reason = (
+    found = (
         f"about {human_share(sample.matching_share, 1)} of the records match, in "
-        f"{human_share(sample.candidate_share, 1)} of the blocks (sample of {sample.blocks} blocks); estimated CPU: "
-        f"pushdown reader {seconds.pushdown:.1f} s, Spark's {seconds.spark:.1f} s{startup_note(startup)}"
+        f"{human_share(sample.candidate_share, 1)} of the blocks (sample of {sample.blocks} blocks)"
     )
-    predicted = {"pushdown": seconds.pushdown, "spark": seconds.spark}
-    if seconds.pushdown >= MARGIN * seconds.spark:
-        raise UnsupportedError(reason, predicted)
-    return AvroChoice(reason, predicted, seconds.search)
+    choice = choose_pushdown(found, seconds.pushdown, seconds.spark, startup)
+    return AvroChoice(choice.reason, choice.predicted, seconds.search)
 
 
 def reader_seconds(sample: AvroSample, columns: int, workers: int, *, has_filter: bool) -> ReaderSeconds:
@@ -158,7 +151,7 @@ def _sample(files: Sequence[InputFile], query: AvroQuery, blocks: int, *, evalua
     samples: list[BlockSample] = []
     inflated = 0
     decoders = DecoderCache(query)
-    for file in spread(not_empty, _SAMPLED_FILES):
+    for file in spread(not_empty, SAMPLED_FILES):
         with open_avro(file.path, file.storage, decoders, AvroMetrics()) as source:
             found = list(source.samples(blocks, evaluate=evaluate))
             samples += found

@@ -12,12 +12,11 @@ from pushdown_spark.contract.report_text import human_share
 from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery, open_orc
 from pushdown_spark.formats.orc.lazy_reader import RowWidth
 from pushdown_spark.formats.orc.metrics import OrcMetrics
+from pushdown_spark.formats.reader_choice import SAMPLED_FILES, estimates, is_cheaper
 from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.relations.stores.listing import InputFile
-from pushdown_spark.runtime.worker_startup import startup_note
 from pushdown_spark.scan.plan import Choice
 
-_SAMPLED_FILES = 3
 _SAMPLED_STRIPES = 2
 _SAMPLED_GROUPS = 2
 """Row groups of each sampled stripe."""
@@ -64,8 +63,6 @@ class OrcCosts:
 
 
 _COSTS = OrcCosts()
-_MARGIN = 0.9
-"""Another reader than Spark's default one is chosen if its estimate is below this share of Spark's."""
 
 
 class OrcReader(StrEnum):
@@ -118,7 +115,7 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
     by Spark.
     """
     with ExitStack() as stack:
-        sampled_files = spread(files, _SAMPLED_FILES)
+        sampled_files = spread(files, SAMPLED_FILES)
         sources = [
             stack.enter_context(open_orc(file.path, file.storage, query, OrcMetrics())) for file in sampled_files
         ]
@@ -127,7 +124,7 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
         rows = rows * sum(file.size for file in files) // max(sampled_bytes, 1)
         row = _mean_width([source.row for source in sources])
         spark_seconds = _opening_seconds(len(files), row) + rows * row.values * _COSTS.spark
-        if _MARGIN * spark_seconds < _COSTS.fixed:
+        if not is_cheaper(_COSTS.fixed, spark_seconds):
             reason = f"about {rows:,} rows are too few to make up for starting another reader"
             return OrcChoice(reason, reader=OrcReader.SPARK)
         sample = _sample(sources, len(files), rows, row)
@@ -136,12 +133,11 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
     if not may_filter:
         del seconds[OrcReader.SPARK_WITH_FILTER]
     best = min(seconds, key=lambda reader: seconds[reader])
-    if seconds[best] > _MARGIN * seconds[OrcReader.SPARK]:
+    if not is_cheaper(seconds[best], seconds[OrcReader.SPARK]):
         best = OrcReader.SPARK
-    figures = ", ".join(f"{reader} {value:.1f} s" for reader, value in seconds.items())
     reason = (
         f"about {human_share(sample.row_share, 1)} of the rows match, in {human_share(sample.group_share, 1)} of the "
-        f"row groups (sample of {sample.sampled} row groups); estimated CPU: {figures}{startup_note(startup)}"
+        f"row groups (sample of {sample.sampled} row groups); {estimates(seconds, startup)}"
     )
     return OrcChoice(reason, {_REPORTED[reader]: value for reader, value in seconds.items()}, best)
 

@@ -18,12 +18,11 @@ from pushdown_spark.expressions.statistics_evaluator import ColumnBounds, can_ma
 from pushdown_spark.expressions.types import Path
 from pushdown_spark.formats.parquet.column_mapping import FileColumns
 from pushdown_spark.formats.parquet.file_reader import OpenParquet, ParquetQuery, open_parquet
+from pushdown_spark.formats.reader_choice import SAMPLED_FILES, choose_pushdown, is_cheaper
 from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.relations.stores.listing import InputFile
-from pushdown_spark.runtime.worker_startup import startup_note
 from pushdown_spark.scan.plan import Choice
 
-_SAMPLED_FILES = 3
 _SAMPLED_SHARE = 1 / 50
 """The share of the rows whose filter columns are read for an estimate."""
 _MIN_SAMPLED_ROWS = 1 << 16
@@ -68,8 +67,6 @@ _DECOMPRESSION = {
     "BROTLI": 3.5e-9,
 }
 """CPU seconds that both readers need for a byte of a decompressed page, by codec."""
-_MARGIN = 0.9
-"""The pushdown reader is chosen if its estimate is below this share of Spark's."""
 
 
 @dataclass(frozen=True)
@@ -106,13 +103,13 @@ def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0
     assert query.filter is not None
     with ExitStack() as stack:
         not_empty = [file for file in files if file.size]
-        sampled_files = spread(not_empty, _SAMPLED_FILES)
+        sampled_files = spread(not_empty, SAMPLED_FILES)
         sources = [stack.enter_context(open_parquet(file.path, file.storage, query)) for file in sampled_files]
         scale = sum(file.size for file in not_empty) / max(sum(file.size for file in sampled_files), 1)
         alive = [list(_matching_groups(source, query.filter)) for source in sources]
         sample = _footer_sample(sources, alive, scale)
         pushdown, spark = reader_seconds(sample)
-        is_small = pushdown + startup >= _MARGIN * spark
+        is_small = not is_cheaper(pushdown + startup, spark)
         if not is_small:
             sample = _with_pages(sample, sources, alive, query.filter)
     if is_small:
@@ -120,16 +117,11 @@ def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0
         remaining = f"about {sample.rows * sample.alive_share:,.0f} rows"
         raise UnsupportedError(f"statistics leave {remaining}, too few to make up for starting another reader")
     pushdown, spark = reader_seconds(sample)
-    pushdown += startup
-    reason = (
+    found = (
         f"about {human_share(sample.row_share * sample.alive_share, 1)} of the rows match, and statistics leave "
-        f"{human_share(sample.alive_share * sample.page_share, 1)} of the rows; estimated CPU: pushdown reader "
-        f"{pushdown:.1f} s, Spark's {spark:.1f} s{startup_note(startup)}"
+        f"{human_share(sample.alive_share * sample.page_share, 1)} of the rows"
     )
-    predicted = {"pushdown": pushdown, "spark": spark}
-    if pushdown >= _MARGIN * spark:
-        raise UnsupportedError(reason, predicted)
-    return Choice(reason, predicted)
+    return choose_pushdown(found, pushdown, spark, startup)
 
 
 def reader_seconds(sample: ParquetSample) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.contract.report_text import human_bytes
 from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.formats.reader_choice import PUSHDOWN, SPARK, estimates, is_cheaper
 from pushdown_spark.formats.text.line_sample import LineSample, LineSampler
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.stores.listing import Compression, InputFile
@@ -103,8 +104,6 @@ _JVM_LINE_BYTE = 1.2e-9
 """CPU seconds for each byte of Spark's text source, with their conversion to a Java string."""
 _COLD_JVM = 2.0
 """How much longer planning, reading and searching lines takes in a JVM that has just started."""
-_MAX_COST_RATIO = 0.9
-"""Maximum estimated cost of the pushdown reader, relative to Spark's reader."""
 
 
 def check_size(spark: SparkSession, source: Source, files: Sequence[InputFile], sampler: LineSampler) -> None:
@@ -191,10 +190,10 @@ class TextCosts:
     def check(self, seconds: float, reason: str) -> None:
         """Raise UnsupportedError if a reader that takes these seconds is not cheaper than Spark's, with a margin."""
         spark = self.spark()
-        if seconds >= _MAX_COST_RATIO * spark:
+        if not is_cheaper(seconds, spark):
             session = " in a session that has just started" if self._source.cold else ""
             raise UnsupportedError(
-                f"searching {human_bytes(self._stored)}{session} would cost more than it saves: {reason}; estimated "
-                f"CPU: pushdown reader {seconds:.1f} s, Spark's {spark:.1f} s",
+                f"searching {human_bytes(self._stored)}{session} would cost more than it saves: {reason}; "
+                f"{estimates({PUSHDOWN: seconds, SPARK: spark})}",
                 {"spark": spark},
             )
