@@ -23,8 +23,8 @@ from airflow_pushdown.hooks.exchange_files import (
 )
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues
 from pushdown_spark.contract.encryption import KEY_VARIABLE, KEY_WAYS, encrypt
-from pushdown_spark.contract.local_paths import local_path
 from pushdown_spark.contract.progress import Progress, progress_path
+from pushdown_spark.local_paths import local_path
 
 _SPEC, _SECRETS, _OWNER = "spec.json", "secrets.json", "owner"
 _RESULT_NAME = re.compile(r"result[-\w]*\.json$")

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from airflow_pushdown.exceptions import config_error, retryable_error
 from airflow_pushdown.hooks.webhdfs import open_webhdfs, system_user
-from pushdown_spark.contract.local_paths import is_local
+from pushdown_spark.local_paths import is_local
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem

@@ -14,7 +14,7 @@ from math import inf
 from pathlib import Path
 
 from pushdown_spark.contract import AnySourceSpec, JobSpec, SourceSpec
-from pushdown_spark.contract.local_paths import local_path
+from pushdown_spark.local_paths import local_path
 
 SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
 """The variable with JVM options that spark-submit passes to the JVM of a driver on this machine."""

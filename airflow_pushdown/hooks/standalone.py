@@ -10,7 +10,7 @@ from pathlib import Path
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.packaging import job_archive, job_program
-from pushdown_spark.contract.local_paths import local_path
+from pushdown_spark.local_paths import local_path
 
 _RUNNER = "org.apache.spark.deploy.PythonRunner"
 """The class with which spark-submit runs Python programs."""

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SPARK = ROOT / "spark_jobs" / "pushdown_spark"
 LAYERS = (
-    {"errors", "secret_text"},
+    {"errors", "local_paths", "secret_text"},
     {"contract"},
     {"expressions"},
     {"projection"},

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException
 
 from pushdown_spark.contract import OutputSpec
-from pushdown_spark.contract.local_paths import escape_glob, local_path
 from pushdown_spark.errors import BadSpecError, PushdownError
+from pushdown_spark.local_paths import escape_glob, local_path
 from pushdown_spark.output.files.commit_log import CommitLog
 from pushdown_spark.output.files.commit_record import CommitRecord
 from pushdown_spark.output.files.file_target import DirectoryTarget

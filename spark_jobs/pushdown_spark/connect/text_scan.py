@@ -14,7 +14,6 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pushdown_spark.contract import ReaderChoice, SourceReport
-from pushdown_spark.contract.local_paths import escape_glob
 from pushdown_spark.contract.report_text import human_share
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
@@ -33,6 +32,7 @@ from pushdown_spark.formats.text.planner import (
     request_options,
     string_filters,
 )
+from pushdown_spark.local_paths import escape_glob
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.listing import decode_uri

@@ -12,11 +12,11 @@ from typing import Annotated, Self
 from pydantic import AwareDatetime, Field, model_validator
 
 from pushdown_spark.contract.join_tree import JoinOptions
-from pushdown_spark.contract.local_paths import local_path
 from pushdown_spark.contract.message import Message
 from pushdown_spark.contract.outputs import AnyOutputSpec, OutputMode, OutputSpec
 from pushdown_spark.contract.sources import ONLY_SOURCE, AnySourceSpec, SourceSpec
 from pushdown_spark.contract.versions import CONTRACT_VERSION
+from pushdown_spark.local_paths import local_path
 
 _SCAN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _RESERVED_NAMES = ("return_value",)

@@ -10,12 +10,12 @@ from pathlib import Path
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from pushdown_spark.contract.local_paths import local_path
 from pushdown_spark.errors import BadSpecError, MissingPathError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.scope import Scope
+from pushdown_spark.local_paths import local_path
 from pushdown_spark.relations.stores.listing import InputFile
 
 try:

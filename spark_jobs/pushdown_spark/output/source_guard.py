@@ -18,8 +18,8 @@ from typing import Protocol
 
 from py4j.protocol import Py4JJavaError
 
-from pushdown_spark.contract.local_paths import is_local, local_path
 from pushdown_spark.errors import BadSpecError
+from pushdown_spark.local_paths import is_local, local_path
 from pushdown_spark.output.files.layout import LOCK, OutputPaths
 from pushdown_spark.runtime.file_paths import canonical_path
 from pushdown_spark.runtime.filesystem import HadoopFiles

@@ -21,9 +21,9 @@ from pyspark.sql.types import StringType, StructType
 from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
-from pushdown_spark.contract.local_paths import local_path
 from pushdown_spark.errors import BadPredicateError, PushdownError
 from pushdown_spark.expressions.parser import parse_predicate
+from pushdown_spark.local_paths import local_path
 from pushdown_spark.projection.field_names import FieldIndex, unknown_column
 from pushdown_spark.projection.metadata_columns import BuiltInColumns
 from pushdown_spark.projection.paths import parse_paths

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from pushdown_spark.contract.local_paths import local_path
+from pushdown_spark.local_paths import local_path
 
 _GLOB_CHARACTERS = re.compile(r"[*?\[{\\]")
 

@@ -15,7 +15,7 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import FORMATS_WITHOUT_FILES, SourceFormat
-from pushdown_spark.contract.local_paths import local_path
+from pushdown_spark.local_paths import local_path
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, Source
 from pushdown_spark.relations.file_relation import FileRelation

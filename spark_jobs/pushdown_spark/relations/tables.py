@@ -22,9 +22,9 @@ from pushdown_spark.contract import (
     ReaderChoice,
     TableSourceSpec,
 )
-from pushdown_spark.contract.local_paths import is_local
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.predicate import Predicate
+from pushdown_spark.local_paths import is_local
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.resolver import Projection
 from pushdown_spark.projection.schema_alignment import ddl

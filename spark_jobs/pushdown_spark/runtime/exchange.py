@@ -21,9 +21,9 @@ from pushdown_spark.contract.encryption import (
     decrypt,
     is_encrypted,
 )
-from pushdown_spark.contract.local_paths import is_local, local_path
 from pushdown_spark.contract.progress import Progress, progress_path
 from pushdown_spark.errors import BadSpecError
+from pushdown_spark.local_paths import is_local, local_path
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.file_paths import moves_directories
 from pushdown_spark.runtime.filesystem import HadoopFiles

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from pushdown_spark.contract.local_paths import local_path
+from pushdown_spark.local_paths import local_path
 
 _MOVES_DIRECTORIES = frozenset({"file", "hdfs", "viewfs", "webhdfs", "swebhdfs", "ofs", "maprfs"})
 """Schemes of file systems that rename a directory in one atomic step."""

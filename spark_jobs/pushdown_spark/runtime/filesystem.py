@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 
-from pushdown_spark.contract.local_paths import escape_glob, is_local
+from pushdown_spark.local_paths import escape_glob, is_local
 from pushdown_spark.runtime.file_paths import moves_directories
 from pushdown_spark.runtime.files import DRAFT, FileEntry, Files
 from pushdown_spark.runtime.jvm_gateway import class_name, java_array, java_class, java_string

@@ -12,8 +12,8 @@ from glob import escape
 from pathlib import Path
 from typing import TypeVar
 
-from pushdown_spark.contract.local_paths import local_path
 from pushdown_spark.errors import BadSpecError
+from pushdown_spark.local_paths import local_path
 from pushdown_spark.runtime.files import DRAFT, FileEntry
 
 T = TypeVar("T")

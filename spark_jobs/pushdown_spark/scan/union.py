@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from pushdown_spark.contract import ConjunctReport, SourceReport, known_sum
-from pushdown_spark.contract.local_paths import escape_glob
 from pushdown_spark.contract.progress import SourceProgress
+from pushdown_spark.local_paths import escape_glob
 from pushdown_spark.projection.file_locations import location, root_of
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.projection.schema_alignment import SchemaGroup, aligned_columns, ddl, select_columns

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputMode, OutputSpec
-from pushdown_spark.contract.local_paths import local_path
+from pushdown_spark.local_paths import local_path
 from pushdown_spark.output.files.writer import FileOutput, open_output
 from pushdown_spark.runtime.filesystem import HadoopFiles
 from pushdown_spark.runtime.local_files import LocalFiles

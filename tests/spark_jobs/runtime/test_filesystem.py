@@ -9,7 +9,7 @@ import pytest
 from hdfs_server import run_server
 from pyspark.sql import SparkSession
 
-from pushdown_spark.contract.local_paths import local_path
+from pushdown_spark.local_paths import local_path
 from pushdown_spark.runtime.filesystem import HadoopFiles, open_files
 
 

@@ -9,7 +9,7 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
-from pushdown_spark.contract.local_paths import local_path
+from pushdown_spark.local_paths import local_path
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics, StatisticsRequest
 from pushdown_spark.optimizer.statistics.source_statistics import FileTable, SourceStatistics
 from pushdown_spark.relations.declaration import Source

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from pushdown_spark.contract.local_paths import escape_glob
 from pushdown_spark.expressions.session_settings import is_option_on
+from pushdown_spark.local_paths import escape_glob
 from pushdown_spark.projection.paths import ColumnPath, Elements
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.stores.listing import decode_uri

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from pushdown_spark.contract.local_paths import escape_glob
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.session_settings import check_broken_files, is_option_on
 from pushdown_spark.formats.text.line_reader import header_lines, is_row
+from pushdown_spark.local_paths import escape_glob
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.schema_merge import FileSchema
 from pushdown_spark.relations.declaration import Source

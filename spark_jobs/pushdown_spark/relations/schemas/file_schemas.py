@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.contract.local_paths import escape_glob
 from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError
 from pushdown_spark.expressions.session_settings import check_broken_files
 from pushdown_spark.formats.avro.avro_schema import parse_schema
@@ -22,6 +21,7 @@ from pushdown_spark.formats.avro.avro_schema import spark_schema as to_spark_sch
 from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.spark_source import avro_settings
 from pushdown_spark.formats.orc.file_schema import read_schema
+from pushdown_spark.local_paths import escape_glob
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.schema_merge import FileSchema
 from pushdown_spark.relations.declaration import Source

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.contract.local_paths import is_local, local_path
+from pushdown_spark.local_paths import is_local, local_path
 from pushdown_spark.relations.stores.storage import LOCAL, Storage
 from pushdown_spark.runtime.files import FileEntry
 from pushdown_spark.runtime.jvm_gateway import java_strings, scala_seq

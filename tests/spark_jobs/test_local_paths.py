@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pushdown_spark.contract.local_paths import escape_glob, is_local, local_path
+from pushdown_spark.local_paths import escape_glob, is_local, local_path
 
 
 @pytest.mark.parametrize(
