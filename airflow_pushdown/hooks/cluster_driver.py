@@ -21,15 +21,7 @@ _CONTINUABLE = (DriverPhase.ACTIVE, DriverPhase.SUCCEEDED)
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """The job to submit, its credentials, and the location of Spark.
-
-    `spark_home`, `spark_python`, `exchange_dir`, `exchange_conn_id` and `class_archives` are the operator's parameters
-    of the same names. `try_number` is that of the task. `on_started` is called with the Spark application when it
-    starts, if its driver runs on this machine or on YARN. `on_submitted` is called with the id of a driver as soon as a
-    cluster has accepted it. `leaves_driver` returns whether a killed task leaves its driver to the next try, which
-    continues with it. `on_progress` is called with the progress of the job every few seconds, if the task can
-    read it.
-    """
+    """The job to submit, its credentials, and the operator's parameters of the same names."""
 
     spec: JobSpec
     secrets: SecretValues = field(default_factory=SecretValues)
@@ -39,10 +31,15 @@ class Submission:
     exchange_conn_id: str | None = None
     class_archives: str | None = None
     try_number: int = 1
+    """The try of the task."""
     on_started: Callable[[Application], None] | None = None
+    """Called with the Spark application when it starts, if its driver runs on this machine or on YARN."""
     on_submitted: Callable[[str], None] | None = None
+    """Called with the id of a driver as soon as a cluster has accepted it."""
     leaves_driver: Callable[[], bool] | None = None
+    """Returns whether a killed task leaves its driver to the next try, which continues with it."""
     on_progress: Callable[[Progress], None] | None = None
+    """Called with the progress of the job every few seconds, if the task can read it."""
 
 
 class ClusterDriverHook(SparkConnectionHook):

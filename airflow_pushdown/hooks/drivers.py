@@ -371,7 +371,7 @@ def _foreign_response(address: str) -> ClusterUnreachableError:
 
 
 class _HttpStatusError(ClusterUnreachableError):
-    """An HTTP error status."""
+    """A response with an error status, whose `code` says whether the driver is known."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)

@@ -52,7 +52,7 @@ _SMALL = 100_000_000
 """Bytes of text that Spark's reader parses without optimized code at the price of starting the optimizing compiler."""
 _EXPANSION = 8
 """Bytes of text that one byte of a compressed file or of a binary format counts as."""
-_TEXT = frozenset({"json", "csv", "text"})
+_TEXT_FORMATS = frozenset({"json", "csv", "text"})
 _COMPRESSED = (".gz", ".bz2", ".zst", ".xz", ".lz4", ".snappy", ".deflate")
 _MAX_FILES = 1_000
 
@@ -95,7 +95,7 @@ def _text_bytes(source: AnySourceSpec) -> float:
     files = list(islice(_files(patterns), _MAX_FILES + 1))
     if len(files) > _MAX_FILES:
         return inf
-    is_text = source.format.value in _TEXT
+    is_text = source.format.value in _TEXT_FORMATS
     return sum(size if is_text and not name.endswith(_COMPRESSED) else _EXPANSION * size for name, size in files)
 
 

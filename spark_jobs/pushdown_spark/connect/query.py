@@ -31,7 +31,7 @@ from pushdown_spark.scan.base import Scan
 T = TypeVar("T")
 
 _NO_GATEWAY = "Spark Connect has no JVM gateway"
-_TEXT = frozenset({SourceFormat.JSON, SourceFormat.CSV})
+_TEXT_FORMATS = frozenset({SourceFormat.JSON, SourceFormat.CSV})
 
 
 class ServerScan(Scan):
@@ -164,7 +164,7 @@ def _plan_scan(spark: SparkSession, source: Source, query: QuerySpec) -> Connect
 def _plan_pushdown(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> Scan:
     """Return a scan by the pushdown reader. Raises UnsupportedError if only Spark's reader can scan the source."""
     request.check_allowed()
-    if request.source.format not in _TEXT or request.source.table is not None:
+    if request.source.format not in _TEXT_FORMATS or request.source.table is not None:
         raise UnsupportedError(_NO_GATEWAY)
     return plan_connect_text(spark, request, notes)
 

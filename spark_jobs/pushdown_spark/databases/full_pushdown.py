@@ -101,7 +101,7 @@ class _QueryAnalyzer:
         self._alias = next(tree.find_all(exp.Table)).alias_or_name
 
     def pushed_query(self) -> PushedQuery:
-        """Return the pushed query."""
+        """Return the query in the SQL of the database. Raises UnsupportedError for a clause that only Spark runs."""
         self._check_clauses()
         limit, keys = self._limit(), self._sort_keys()
         if self._tree.args.get("group") or self._tree.find(exp.AggFunc):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -106,21 +107,40 @@ def _type_of(kind: pa.DataType, paths: Sequence[Path]) -> pa.DataType:
     return kind if () in paths else pa.struct(_fields_of(kind, paths))
 
 
-class BatchColumns:
-    """The columns of a batch by path. Each is looked up once."""
+class ColumnsByPath(ABC):
+    """The columns of some rows by path. Each is looked up once."""
 
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        self._batch = batch
+    def __init__(self) -> None:
         self._arrays: dict[Path, pa.Array] = {}
 
+    @abstractmethod
     def __len__(self) -> int:
-        return int(self._batch.num_rows)
+        """Return the number of rows."""
+
+    @abstractmethod
+    def _look_up(self, path: Path) -> pa.Array:
+        """Return the values at a path."""
 
     def array(self, path: Path) -> pa.Array:
         """Return the values at a path; a null parent makes its members null. Raises KeyError for a missing column."""
         if path not in self._arrays:
             self._arrays[path] = self._look_up(path)
         return self._arrays[path]
+
+    def take(self, indices: pa.Array) -> ColumnsByPath:
+        """Return a view of some rows."""
+        return _SelectedRows(self, indices)
+
+
+class BatchColumns(ColumnsByPath):
+    """The columns of a batch."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        super().__init__()
+        self._batch = batch
+
+    def __len__(self) -> int:
+        return int(self._batch.num_rows)
 
     def _look_up(self, path: Path) -> pa.Array:
         head, name = path[:-1], path[-1]
@@ -129,18 +149,14 @@ class BatchColumns:
             raise KeyError(f"the batch has no column {'.'.join(path)}, or more than one")
         return pc.struct_field(self.array(head), indices=[index]) if head else self._batch.column(index)
 
-    def take(self, indices: pa.Array) -> BatchColumns:
-        """Return a view of some rows."""
-        return _SelectedRows(self, indices)
 
+class _SelectedRows(ColumnsByPath):
+    """Some rows of other columns, which are gathered when they are needed."""
 
-class _SelectedRows(BatchColumns):
-    """Some rows of a batch. Columns are gathered when they are needed."""
-
-    def __init__(self, source: BatchColumns, indices: pa.Array) -> None:
+    def __init__(self, source: ColumnsByPath, indices: pa.Array) -> None:
+        super().__init__()
         self._source = source
         self._indices = indices
-        self._arrays = {}
 
     def __len__(self) -> int:
         return len(self._indices)
@@ -149,7 +165,7 @@ class _SelectedRows(BatchColumns):
         return self._source.array(path).take(self._indices)
 
 
-_Evaluate = Callable[[BatchColumns, bool], pa.BooleanArray]
+_Evaluate = Callable[[ColumnsByPath, bool], pa.BooleanArray]
 """Evaluates a node. The flag allows it to return false for null, and null for false, which saves time."""
 _Test = Callable[[pa.Array], pa.BooleanArray]
 """Tests the values of one column."""
@@ -190,20 +206,20 @@ def _prepare_test(node: Comparison | InList | StringMatch | LikeMatch) -> _Test:
             return partial(_like_match, node)
 
 
-def _invert(part: _Evaluate, batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
+def _invert(part: _Evaluate, batch: ColumnsByPath, lenient: bool) -> pa.BooleanArray:
     """Invert a part, which must not exchange null and false."""
     return pc.invert(part(batch, False))
 
 
-def _is_true(part: _Evaluate, batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
+def _is_true(part: _Evaluate, batch: ColumnsByPath, lenient: bool) -> pa.BooleanArray:
     return without_nulls(part(batch, True))
 
 
-def _is_unknown(part: _Evaluate, batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
+def _is_unknown(part: _Evaluate, batch: ColumnsByPath, lenient: bool) -> pa.BooleanArray:
     return part(batch, False).is_null()
 
 
-def _test_column(column: Column, test: _Test, batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
+def _test_column(column: Column, test: _Test, batch: ColumnsByPath, lenient: bool) -> pa.BooleanArray:
     """Test each value, or each distinct value where the column is dictionary-encoded."""
     array = batch.array(column.path)
     if not pa.types.is_dictionary(array.type):
@@ -301,7 +317,7 @@ def _is_null(array: pa.Array) -> pa.BooleanArray:
     return pc.fill_null(array.dictionary.is_null().take(array.indices), True)
 
 
-def _compare_columns(node: ColumnComparison, batch: BatchColumns) -> pa.BooleanArray:
+def _compare_columns(node: ColumnComparison, batch: ColumnsByPath) -> pa.BooleanArray:
     left, right = (_without_dictionary(batch.array(column.path), column) for column in (node.left, node.right))
     mask = _KERNELS[node.op](left, right)
     if node.left.type not in FLOATING:
@@ -319,7 +335,7 @@ def _without_dictionary(array: pa.Array, column: Column) -> pa.Array:
     return _storage_values(array.dictionary_decode() if pa.types.is_dictionary(array.type) else array, column)
 
 
-def _all_true(parts: Sequence[_Evaluate], batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
+def _all_true(parts: Sequence[_Evaluate], batch: ColumnsByPath, lenient: bool) -> pa.BooleanArray:
     """Evaluate part by part. Stop when no row remains, and narrow the batch when few rows remain."""
     mask = parts[0](batch, lenient)
     for number, part in enumerate(parts[1:], 1):
@@ -333,7 +349,7 @@ def _all_true(parts: Sequence[_Evaluate], batch: BatchColumns, lenient: bool) ->
     return mask
 
 
-def _any_true(parts: Sequence[_Evaluate], batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
+def _any_true(parts: Sequence[_Evaluate], batch: ColumnsByPath, lenient: bool) -> pa.BooleanArray:
     """Evaluate part by part. Stop when every row passes."""
     mask = parts[0](batch, lenient)
     for part in parts[1:]:

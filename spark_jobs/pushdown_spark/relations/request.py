@@ -32,28 +32,29 @@ class Directories:
 
 @dataclass(frozen=True, kw_only=True)
 class ScanRequest:
-    """The columns and the predicate that a query needs from one relation.
-
-    `load_listing` returns Spark's own lazy DataFrame over the source, with its file listing. It is the fallback.
-    `columns` are the required table columns, `implicit` the required implicit columns. `predicate` is the whole
-    predicate, which Spark re-evaluates. `pruned` are the columns with only the required struct members, None if all
-    members are required; readers use `read_schema`. `implicit_values` has the values of the implicit columns, None
-    without any. `spark_only` is the reason why only Spark's reader can scan the source, None if any reader can.
-    `directories` are the partitions for the pushdown readers; the tree of `predicate` then lacks the conjuncts that
-    pruned partitions. `malformed` counts malformed lines, None if they are not counted.
-    """
+    """The columns and the predicate that a query needs from one relation."""
 
     source: Source
     load_listing: Callable[[], Listing]
+    """Returns Spark's own lazy DataFrame over the source, with its file listing. It is the fallback."""
     schema: StructType
+    """All columns of the table."""
     columns: tuple[str, ...]
+    """The required table columns."""
     implicit: tuple[str, ...]
+    """The required implicit columns."""
     predicate: Predicate | None
+    """The whole predicate, which Spark re-evaluates."""
     pruned: StructType | None = None
+    """The columns with only the required struct members, None if all are required. Readers use `read_schema`."""
     implicit_values: ImplicitValues | None = None
+    """The values of the implicit columns, None without any."""
     spark_only: str | None = None
+    """Why only Spark's reader can scan the source, None if any reader can."""
     directories: Directories | None = None
+    """The partitions for the pushdown readers. The tree of `predicate` then lacks the conjuncts that pruned some."""
     malformed: MalformedLines | None = None
+    """Counts malformed lines, None if they are not counted."""
 
     @property
     def native(self) -> DataFrame:

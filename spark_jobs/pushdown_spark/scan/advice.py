@@ -19,7 +19,7 @@ _MANY_GROUPS = 10
 _FEW_ROWS = 0.05
 """Sorting helps if at most this share of the decoded rows matches."""
 _COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between)
-_SPELLINGS = (exp.Upper, exp.Lower, exp.Trim)
+_STRING_FUNCTIONS = (exp.Upper, exp.Lower, exp.Trim)
 
 
 def with_advice(report: SourceReport) -> SourceReport:
@@ -50,7 +50,7 @@ def _pattern_advice(report: SourceReport) -> Iterator[str]:
         tree = parse_predicate(conjunct.sql)
         if not isinstance(tree, exp.EQ) or not isinstance(tree.expression, exp.Literal):
             continue
-        if isinstance(tree.this, _SPELLINGS) and isinstance(tree.this.this, exp.Column):
+        if isinstance(tree.this, _STRING_FUNCTIONS) and isinstance(tree.this.this, exp.Column):
             column, value = tree.this.this.sql("spark"), tree.expression.sql("spark")
             yield (
                 f"No reader can skip rows by {conjunct.sql}, because a function of a column has no byte pattern and no "

@@ -248,7 +248,7 @@ def check_text(value: str) -> None:
 
 
 def bytes_literal(value: bytes, dialect: Dialect) -> exp.Expr:
-    """Return bytes."""
+    """Return a constant of type binary."""
     if dialect is Dialect.POSTGRES:
         return call("DECODE", exp.Literal.string(value.hex()), exp.Literal.string("hex"))
     return exp.HexString(this=value.hex())

@@ -78,7 +78,7 @@ class StringComparison:
 
     @property
     def like_only_true_reason(self) -> str:
-        """The reason for LIKE."""
+        """Why LIKE is sound only where it is true, empty if it is also sound where it is false."""
         return self.only_true_reason
 
     @property
@@ -182,7 +182,7 @@ class MysqlString(StringComparison):
 
     @property
     def like_only_true_reason(self) -> str:
-        """The reason for LIKE."""
+        """As for other comparisons, unless LIKE compares exactly."""
         return "" if self.has_exact_like else self.only_true_reason
 
     def literal(self, text: str) -> exp.Expr:
@@ -199,7 +199,7 @@ class SqliteString(StringComparison):
 
     @property
     def like_only_true_reason(self) -> str:
-        """The reason for LIKE."""
+        """SQLite's LIKE differs from its other comparisons."""
         return "SQLite's LIKE ignores case; the rewritten predicate is sound only where it is true"
 
     @property

@@ -21,7 +21,7 @@ _SQLITE_EXACT_DIGITS = 15
 _LENGTH = re.compile(r"(?:character varying|character|varchar|char|bpchar|varbinary|binary) ?\((\d+)\)")
 _PADDED = re.compile(r"(?:character|char|bpchar|binary) ?\(")
 _TEXT_BYTES = {"tiny": 2**8 - 1, "": 2**16 - 1, "medium": 2**24 - 1, "long": 2**32 - 1}
-_TEXT = re.compile(r"(tiny|medium|long|)(?:text|blob)$")
+_TEXT_TYPE = re.compile(r"(tiny|medium|long|)(?:text|blob)$")
 _FRACTION = re.compile(r"(?:timestamp|datetime)\((\d)\)")
 _NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
 _TIME = re.compile(r"(?:time|interval)(?:\((\d)\))?(?: |\[|$)")
@@ -176,7 +176,7 @@ def _step(target: t.DataType, declared: str, dialect: Dialect) -> int:
 def _max_bytes(declared: str, dialect: Dialect) -> int | None:
     if dialect is Dialect.POSTGRES:
         return _NAME_BYTES if declared == "name" else None
-    text = _TEXT.match(declared)
+    text = _TEXT_TYPE.match(declared)
     return _TEXT_BYTES[text.group(1)] if text and dialect.is_mysql else None
 
 

@@ -18,7 +18,7 @@ from pushdown_spark.formats.orc.orc_proto_pb2 import BloomFilter, Footer
 
 _INTEGERS = frozenset({OrcTypeKind.BYTE, OrcTypeKind.SHORT, OrcTypeKind.INT, OrcTypeKind.LONG, OrcTypeKind.DATE})
 _FLOATS = frozenset({OrcTypeKind.FLOAT, OrcTypeKind.DOUBLE})
-_TEXT = frozenset({OrcTypeKind.STRING, OrcTypeKind.VARCHAR})
+_BLOOM_STRING_TYPES = frozenset({OrcTypeKind.STRING, OrcTypeKind.VARCHAR})
 _JAVA, _CPP = 0, 1
 _MASK = (1 << 64) - 1
 
@@ -49,7 +49,7 @@ class HashedValues:
         elif kind in _FLOATS:
             bits = [struct.unpack("<q", struct.pack("<d", v))[0] for v in values if isinstance(v, float | int)]
             hashes = _long_hashes(bits)
-        elif kind in _TEXT:
+        elif kind in _BLOOM_STRING_TYPES:
             strings = [v.encode("utf-8", "surrogatepass") for v in values if isinstance(v, str)]
             hashes = np.array([_murmur(text) for text in strings], np.uint64)
         else:

@@ -27,7 +27,7 @@ PADDED = b"padded"
 Spark's reader removes the padding, and adds it again only for columns declared as char(n)."""
 
 _INTEGERS = {OrcTypeKind.BYTE: 8, OrcTypeKind.SHORT: 16, OrcTypeKind.INT: 32, OrcTypeKind.LONG: 64}
-_TEXT = frozenset({OrcTypeKind.STRING, OrcTypeKind.CHAR, OrcTypeKind.VARCHAR})
+_STRING_TYPES = frozenset({OrcTypeKind.STRING, OrcTypeKind.CHAR, OrcTypeKind.VARCHAR})
 _TIMES = frozenset({OrcTypeKind.TIMESTAMP, OrcTypeKind.TIMESTAMP_INSTANT})
 
 
@@ -194,7 +194,7 @@ def _leaf_fits(node: Type, kind: OrcTypeKind, requested: pa.DataType) -> bool:
         return bool(same and requested.precision >= node.precision)
     if kind is OrcTypeKind.FLOAT:
         return bool(requested in (pa.float32(), pa.float64()))
-    if kind in _TEXT:
+    if kind in _STRING_TYPES:
         return bool(pa.types.is_string(requested) or pa.types.is_large_string(requested))
     if kind in _TIMES:
         return bool(pa.types.is_timestamp(requested) and requested.tz is not None)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pushdown_spark.errors import BadSpecError, OutputTakenError
-from pushdown_spark.output.files.journal import CatalogChange, Journal, Moves, fence, has_files
+from pushdown_spark.output.files.journal import CatalogChange, Journal, JournalReplay, fence, has_files
 from pushdown_spark.output.files.layout import CLAIMS_OF_ALL_RUNS, LOCK, OutputPaths, others_path
 from pushdown_spark.runtime.files import DRAFT, Files
 
@@ -114,7 +114,7 @@ class CommitLog:
         """
         self._files.write_text(self._journal, journal.model_dump_json())
         try:
-            self._moves(journal, self._journal).make(self._require_lock)
+            self._replay(journal, self._journal).make(self._require_lock)
             self._follow(journal)
         except BaseException:
             try:
@@ -164,7 +164,7 @@ class CommitLog:
                 self._files.delete(f"{self._paths.commits}/{name}")
 
     def _undo_or_complete(self, journal: Journal, path: str) -> None:
-        moves = self._moves(journal, path)
+        moves = self._replay(journal, path)
         if moves.are_complete():
             # The process that made the last move may have ended before it could record that.
             moves.record_end()
@@ -176,7 +176,7 @@ class CommitLog:
             self._files.delete_empty(journal.rows.rpartition("/")[0])
 
     def _undo(self, journal: Journal, path: str) -> None:
-        self._moves(journal, path).undo()
+        self._replay(journal, path).undo()
         if has_files(self._files, journal.aside):
             raise OSError(f"{journal.aside} still has files of {self._paths.output}; move them back manually")
         if journal.change is not None:
@@ -184,8 +184,8 @@ class CommitLog:
         self._files.delete(journal.aside)
         self._delete_journal(path)
 
-    def _moves(self, journal: Journal, path: str) -> Moves:
-        return Moves(self._files, journal, path + _PROGRESS)
+    def _replay(self, journal: Journal, path: str) -> JournalReplay:
+        return JournalReplay(self._files, journal, path + _PROGRESS)
 
     def _delete_journal(self, path: str) -> None:
         """Delete the journal of a complete or undone commit."""

@@ -68,7 +68,7 @@ class Journal(Message):
 
 
 @dataclass(frozen=True)
-class Moves:
+class JournalReplay:
     """The moves of a journal on a file system. `progress` is the file with the number of the current move."""
 
     files: Files
