@@ -1,7 +1,7 @@
 """The optimizer for SQL over several sources: the list of its passes, and their driver.
 
-Each pass is a function that reads and extends the `QueryContext` of a query. Spark runs the optimized query. It runs
-queries that sqlglot cannot read as they are written, over complete sources.
+Each pass is a function that returns a changed plan of a query. Spark runs the optimized query, with hints for the joins
+that are to be broadcast. It runs queries that sqlglot cannot read as they are written, over complete sources.
 
 >>> [optimize.__name__ for optimize in PASSES][:2]
 ['prune_columns', 'push_predicates']
@@ -37,7 +37,9 @@ from pushdown_spark.optimizer.plans.sql_reader import (
 )
 from pushdown_spark.optimizer.private_views import PrivateViews
 from pushdown_spark.optimizer.query_context import (
+    OptimizedQuery,
     QueryContext,
+    QueryPlan,
     QueryScan,
     source_references,
 )
@@ -49,7 +51,7 @@ from pushdown_spark.relations.declaration import AnySource
 from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.runtime.error_classification import typed_error
 
-PASSES: tuple[Callable[[QueryContext], None], ...] = (
+PASSES: tuple[Callable[[QueryContext, QueryPlan], QueryPlan], ...] = (
     prune_columns,
     # Infers predicates (`infer_predicates`) at every join that it passes.
     push_predicates,
@@ -57,7 +59,6 @@ PASSES: tuple[Callable[[QueryContext], None], ...] = (
     # The dynamic reduction. The static one changes the statistics of a chain, so it is part of reorder_joins.
     reduce_semi_joins,
     reorder_joins,
-    add_broadcast_hints,
 )
 """The passes in the order in which they run."""
 
@@ -84,19 +85,21 @@ class QueryOptimizer:
         declared source.
         """
         with closing(self._read(sql, tree, options)) as context:
+            plan = QueryPlan(optimized=OptimizedQuery(context.query.sql, ()))
             for optimize in PASSES:
-                optimize(context)
+                plan = optimize(context, plan)
+            optimized = plan.optimized
             # The next query of the session finds a warm JVM.
             self.samples.analysis_costs = replace(self.samples.analysis_costs, warmup=0.0)
             query = AnalyzedQuery(
                 self._spark,
                 self._views.register,
-                context.reordered.sql,
-                context.reordered.broadcast,
+                optimized.sql,
+                optimized.broadcast,
                 context.frames,
-                context.frame,
+                add_broadcast_hints(context.analyze(optimized.sql), optimized.broadcast),
             )
-            return QueryResult(query, list(context.scans.values()), context.reordered.joins)
+            return QueryResult(query, list(plan.scans.values()), optimized.joins)
 
     def _read(self, sql: str, tree: exp.Query, options: JoinOptions) -> QueryContext:
         """Open the sources of a query, and replace their names by the names of private views."""

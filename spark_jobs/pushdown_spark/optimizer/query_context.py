@@ -1,9 +1,9 @@
-"""The state of one query while it is optimized: its sources, and what the passes have decided so far."""
+"""One query while it is optimized: its sources in a session, and what the passes have decided so far."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -90,12 +90,28 @@ class QueryScan:
         return replace(self, scan=self.planned.native(reason)) if self.planned.has_fallback else self
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
+class QueryPlan:
+    """What the passes have decided about a query. Each pass returns a new plan. The keys of mappings are views."""
+
+    required: Mapping[str, RequiredColumns] = field(default_factory=dict)
+    """The required columns."""
+    predicates: Mapping[str, str] = field(default_factory=dict)
+    """The pushed predicates, as SQL."""
+    semi_joins: Mapping[str, Sequence[SemiJoin]] = field(default_factory=dict)
+    """The semi-join reductions."""
+    scans: Mapping[str, QueryScan] = field(default_factory=dict)
+    """The scans with these columns and predicates."""
+    optimized: OptimizedQuery
+    """The query as Spark runs it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class QueryContext:
-    """The state that the passes of the optimizer share. Temporary views stand for the sources until it is closed.
+    """A query in its session, which passes do not change. Temporary views stand for the sources until it is closed.
 
     `query` has the names of these views in place of the sources' names in `sql`. `samples` and `views` belong to the
-    session. The passes set the fields after `references`.
+    session.
     """
 
     spark: SparkSession
@@ -105,19 +121,8 @@ class QueryContext:
     sql: str
     query: ParsedQuery
     references: Sequence[SourceReference]
-    required: dict[str, RequiredColumns] = field(default_factory=dict)
-    """The required columns by view."""
-    predicates: dict[str, str] = field(default_factory=dict)
-    """The pushed predicates by view, as SQL."""
-    semi_joins: dict[str, list[SemiJoin]] = field(default_factory=dict)
-    """The semi-join reductions by view."""
-    scans: dict[str, QueryScan] = field(default_factory=dict)
-    """The scans by view."""
-    frames: dict[str, DataFrame] = field(default_factory=dict)
-    """Spark's own scans by view, over which it analyzes the query."""
-    reordered: OptimizedQuery = field(init=False)
-    frame: DataFrame = field(init=False)
-    """The optimized query as Spark analyzed it."""
+    frames: dict[str, DataFrame] = field(default_factory=dict, init=False)
+    """Spark's own scans by view, over which it analyzes the query, after `register`."""
     _registered: ExitStack = field(default_factory=ExitStack, init=False)
     _analyzed: dict[str, DataFrame] = field(default_factory=dict, init=False)
 
@@ -153,28 +158,26 @@ class QueryContext:
         """Drop the views that stand for the sources."""
         self._registered.close()
 
+    def register(self, scans: Mapping[str, QueryScan]) -> None:
+        """Register the views for `analyze`."""
+        self.frames.update((view, scan.planned.native("check").frame()) for view, scan in scans.items())
+        self._registered.enter_context(self.views.register(self.frames))
+
     def analyze(self, sql: str) -> DataFrame:
-        """Have Spark analyze SQL text over the sources. The first call plans the scans of all sources."""
-        if not self.scans:
-            self.plan_scans()
-            self.frames = {view: scan.planned.native("check").frame() for view, scan in self.scans.items()}
-            self._registered.enter_context(self.views.register(self.frames))
+        """Have Spark analyze SQL text over the views."""
         if sql not in self._analyzed:
             self._analyzed[sql] = self.spark.sql(sql)
         return self._analyzed[sql]
 
-    def plan_scans(self) -> None:
-        """Plan the scans of all references with their columns and predicates."""
-        self.scans = {reference.view: self._plan_scan(reference) for reference in self.references}
+    def with_scans(self, plan: QueryPlan, views: Iterable[str]) -> QueryPlan:
+        """Return a plan whose scans of some views have its columns and predicates."""
+        planned = {view: self._plan_scan(plan, self.by_view[view]) for view in views}
+        return replace(plan, scans={**plan.scans, **planned})
 
-    def plan_semi_joins(self) -> None:
-        """Plan the scans again that have semi-join predicates."""
-        self.scans |= {view: self._plan_scan(self.by_view[view]) for view in self.semi_joins}
-
-    def _plan_scan(self, reference: SourceReference) -> QueryScan:
-        relation, required = reference.relation, self.required[reference.view]
-        semi_joins = self.semi_joins.get(reference.view, [])
-        predicate = self.predicates.get(reference.view)
+    def _plan_scan(self, plan: QueryPlan, reference: SourceReference) -> QueryScan:
+        relation, required = reference.relation, plan.required[reference.view]
+        semi_joins = plan.semi_joins.get(reference.view, ())
+        predicate = plan.predicates.get(reference.view)
         conjuncts = [*([predicate] if predicate else []), *(f"({semi_join.predicate})" for semi_join in semi_joins)]
         projection = relation.projection([quote_name(name) for name in required.columns])
         request = relation.request(projection, " AND ".join(conjuncts) or None)

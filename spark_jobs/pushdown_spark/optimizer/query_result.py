@@ -13,7 +13,7 @@ from pushdown_spark.contract import JoinReport, SourceReport
 from pushdown_spark.contract.join_report_text import joins_text
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.optimizer.executed_joins import JoinWatch
-from pushdown_spark.optimizer.passes.add_broadcast_hints import with_broadcast_hints
+from pushdown_spark.optimizer.passes.add_broadcast_hints import add_broadcast_hints
 from pushdown_spark.optimizer.query_context import QueryScan
 from pushdown_spark.result import PushdownResult, plan_lines
 from pushdown_spark.runtime.query_metrics import RowCount, StageCounts, count_stages
@@ -43,7 +43,7 @@ class AnalyzedQuery:
         if all(frame is self.frames.get(view) for view, frame in frames.items()):
             return self.analyzed
         with self.views(frames):
-            return with_broadcast_hints(self.spark.sql(self.sql), self.broadcast)
+            return add_broadcast_hints(self.spark.sql(self.sql), self.broadcast)
 
 
 class QueryResult(PushdownResult):

@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from pushdown_spark.optimizer.catalyst import CATALYST, LOGICAL, child_numbers, subquery_numbers, tree_lines
-from pushdown_spark.optimizer.query_context import QueryContext
 from pushdown_spark.runtime.jvm_gateway import elements, is_instance, java_class, java_string, scala_object, scala_seq
 from pushdown_spark.runtime.spark_internals import analyzed_plan, plan_dataframe
 
@@ -27,12 +26,6 @@ _HINTABLE_PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Join: ("this",),
 }
 """Parts of a query whose sub-queries can be hinted: filters, and parts that become children of Spark's plan nodes."""
-
-
-def add_broadcast_hints(context: QueryContext) -> None:
-    """Set the DataFrame of the optimized query, with hints for the joins that are to be broadcast."""
-    optimized = context.reordered
-    context.frame = with_broadcast_hints(context.analyze(optimized.sql), optimized.broadcast)
 
 
 def fits_broadcast(max_bytes: float | None, expected_share: float, limit: int) -> bool:
@@ -65,7 +58,7 @@ def supports_join_hints(select: exp.Select) -> bool:
     return True
 
 
-def with_broadcast_hints(frame: DataFrame, broadcast: frozenset[frozenset[str]]) -> DataFrame:
+def add_broadcast_hints(frame: DataFrame, broadcast: frozenset[frozenset[str]]) -> DataFrame:
     """Return a DataFrame with a hint for every side of a join that reads exactly the views of one of the sets.
 
     A hint changes how Spark joins, never the result. Sets without such a side are ignored.

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from sqlglot import exp
 
 from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.session_settings import hides_names
 from pushdown_spark.optimizer.catalyst import SessionVariables
-from pushdown_spark.optimizer.query_context import QueryContext, RequiredColumns
+from pushdown_spark.optimizer.query_context import QueryContext, QueryPlan, RequiredColumns
 from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog, defined_names
 from pushdown_spark.projection.required_columns import words_outside_names
 
 
-def prune_columns(context: QueryContext) -> None:
-    """Set the columns that each source reference of a query has to read."""
+def prune_columns(context: QueryContext, plan: QueryPlan) -> QueryPlan:
+    """Return the plan with the columns that each source reference of a query has to read."""
     tree, sql = context.query.tree, context.sql
     pruner = ColumnPruner(
         tree,
@@ -24,13 +25,15 @@ def prune_columns(context: QueryContext) -> None:
         uses_unnamed_columns=hides_names(context.spark, sql),
         words=words_outside_names(sql, tree),
     )
+    required = {}
     for reference in context.references:
         names = reference.relation.schema.fieldNames()
         metadata: tuple[str, ...] = ()
         if reference.is_of_files:
             catalog = reference.relation.source.catalog
             metadata = pruner.metadata_columns(reference.table, names, context.columns_by_view, catalog)
-        context.required[reference.view] = RequiredColumns(pruner.columns(reference.table, names), metadata)
+        required[reference.view] = RequiredColumns(pruner.columns(reference.table, names), metadata)
+    return replace(plan, required=required)
 
 
 class ColumnPruner:

@@ -11,7 +11,7 @@ conjunctive normal form (`PushExtraPredicateThroughJoin`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -29,7 +29,7 @@ from pushdown_spark.optimizer.plans.logical_plan import (
     owner,
 )
 from pushdown_spark.optimizer.plans.sql_dialect import to_sql
-from pushdown_spark.optimizer.query_context import QueryContext, remove_qualifier
+from pushdown_spark.optimizer.query_context import QueryContext, QueryPlan, remove_qualifier
 
 # Kinds of joins below which a predicate from above, or from the ON clause, may go to the left or to the right.
 _ABOVE_TO_LEFT = frozenset({JoinKind.INNER, JoinKind.CROSS, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI})
@@ -47,21 +47,23 @@ _Side = tuple[exp.Column, str]
 """A side of an equality, and the relation that it belongs to."""
 
 
-def push_predicates(context: QueryContext) -> None:
-    """Set the predicates of each source reference of a query, as SQL.
+def push_predicates(context: QueryContext, plan: QueryPlan) -> QueryPlan:
+    """Return the plan with the predicates of each source reference of a query, as SQL.
 
     No predicate is pushed if its text may mean something else to Spark than to sqlglot, or if names that differ by case
     alone are different columns.
     """
     is_plain = context.has_plain_literals and has_plain_meaning(context.spark, context.sql)
     if not is_plain or context.case_sensitive:
-        return
+        return plan
+    pushed = {}
     for block in context.blocks():
         predicates = pushdown_predicates(block.plan, block.columns, context.types_in(block).is_exact_equality)
         for name, reference in context.references_in(block).items():
             conditions = [remove_qualifier(condition, name) for condition in predicates[name]]
             if conditions and reference.table.args.get("sample") is None:
-                context.predicates[reference.view] = " AND ".join(f"({to_sql(condition)})" for condition in conditions)
+                pushed[reference.view] = " AND ".join(f"({to_sql(condition)})" for condition in conditions)
+    return replace(plan, predicates=pushed)
 
 
 def pushdown_predicates(plan: Plan, columns: RelationColumns, is_exact_equality: IsExactEquality) -> Predicates:

@@ -31,6 +31,7 @@ from pushdown_spark.optimizer.plans.select_block import SelectBlock
 from pushdown_spark.optimizer.plans.sql_dialect import to_sql
 from pushdown_spark.optimizer.query_context import (
     QueryContext,
+    QueryPlan,
     QueryScan,
     SemiJoin,
     SourceReference,
@@ -58,14 +59,15 @@ _SKIPPING_FORMATS = frozenset(
 """Formats whose pushdown readers skip rows or bytes by a list of keys."""
 
 
-def reduce_semi_joins(context: QueryContext) -> None:
-    """Add the predicates of dynamic semi-joins to the sources of a query, and plan these again."""
-    if context.statistics_obstacle is not None or not context.predicates or not context.options.reorder:
-        return
+def reduce_semi_joins(context: QueryContext, plan: QueryPlan) -> QueryPlan:
+    """Return the plan with the predicates of dynamic semi-joins on the sources of a query, and with scans of these."""
+    if context.statistics_obstacle is not None or not plan.predicates or not context.options.reorder:
+        return plan
+    by_view: dict[str, list[SemiJoin]] = {}
     for block in context.blocks():
-        for semi_join in _DynamicReduction(context, block).semi_joins():
-            context.semi_joins.setdefault(semi_join.view, []).append(semi_join)
-    context.plan_semi_joins()
+        for semi_join in _DynamicReduction(context, plan, block).semi_joins():
+            by_view.setdefault(semi_join.view, []).append(semi_join)
+    return context.with_scans(replace(plan, semi_joins=by_view), by_view)
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,9 @@ class _JoinSide:
 class _DynamicReduction:
     """The dynamic semi-joins of one SELECT."""
 
-    def __init__(self, context: QueryContext, block: SelectBlock) -> None:
+    def __init__(self, context: QueryContext, plan: QueryPlan, block: SelectBlock) -> None:
         min_bytes = context.options.min_bytes
-        self._context = context
+        self._plan = plan
         self._block = block
         self._statistics = context.statistics
         self._min_bytes = _MIN_LARGE_BYTES if min_bytes is None else min_bytes
@@ -175,10 +177,10 @@ class _DynamicReduction:
 
     def _read_keys(self, side: _JoinSide) -> list[int | str] | None:
         """Read the values of a column that satisfy its predicate. Return None if they cannot be listed."""
-        predicate = self._context.predicates.get(side.reference.view)
+        predicate = self._plan.predicates.get(side.reference.view)
         if predicate is None:
             return None
-        scan: QueryScan = self._context.scans[side.reference.view]
+        scan: QueryScan = self._plan.scans[side.reference.view]
         frame = scan.planned.native("its keys are read").frame().where(predicate)
         column = f.col(quote_name(side.column.name))
         keys = frame.select(column.alias("key")).where("key IS NOT NULL").distinct().limit(MAX_DYNAMIC_KEYS + 1)

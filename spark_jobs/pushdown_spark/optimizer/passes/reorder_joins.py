@@ -29,13 +29,13 @@ from pushdown_spark.optimizer.plans.logical_plan import (
 from pushdown_spark.optimizer.plans.select_block import SelectBlock, select_blocks, write_plan
 from pushdown_spark.optimizer.plans.sql_dialect import to_sql
 from pushdown_spark.optimizer.plans.sql_reader import ParsedQuery
-from pushdown_spark.optimizer.query_context import OptimizedQuery, QueryContext
+from pushdown_spark.optimizer.query_context import OptimizedQuery, QueryContext, QueryPlan
 from pushdown_spark.optimizer.statistics.derived_statistics import QueryStatistics, StatisticsOf, TableStatisticsOf
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics, StatisticsRequest
 
 
-def reorder_joins(context: QueryContext) -> None:
-    """Set the query with its joins in the cheapest order."""
+def reorder_joins(context: QueryContext, plan: QueryPlan) -> QueryPlan:
+    """Return the plan of the query with its joins in the cheapest order."""
 
     def table_statistics(
         table: exp.Table, name: str, conditions: tuple[exp.Expr, ...], keys: frozenset[str]
@@ -43,7 +43,7 @@ def reorder_joins(context: QueryContext) -> None:
         reference = context.by_view.get(table.name)
         if reference is None or table.alias_column_names:
             return None
-        columns = frozenset(context.required[reference.view].columns)
+        columns = frozenset(plan.required[reference.view].columns)
         request = StatisticsRequest(name, conditions, keys, columns)
         return context.statistics.statistics_of(reference.relation, request)
 
@@ -62,7 +62,7 @@ def reorder_joins(context: QueryContext) -> None:
         types_of=context.types_in,
         source_names=source_names,
     )
-    context.reordered = reordering.reorder(context.query, context.analyze)
+    return replace(plan, optimized=reordering.reorder(context.query, context.analyze))
 
 
 class JoinReordering:

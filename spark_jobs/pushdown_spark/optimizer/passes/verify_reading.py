@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.errors import AnalysisException, ParseException
 
 from pushdown_spark.optimizer.catalyst import is_lossless
-from pushdown_spark.optimizer.query_context import QueryContext
+from pushdown_spark.optimizer.query_context import QueryContext, QueryPlan
 from pushdown_spark.runtime.error_classification import typed_error
 
 
-def verify_reading(context: QueryContext) -> None:
-    """Withdraw all predicates if Spark does not read the query as sqlglot does.
+def verify_reading(context: QueryContext, plan: QueryPlan) -> QueryPlan:
+    """Return the plan with scans, without all predicates if Spark does not read the query as sqlglot does.
 
     This has Spark analyze the query. Raises typed errors for mistakes that Spark finds in it.
     """
     try:
+        plan = context.with_scans(plan, context.by_view)
+        context.register(plan.scans)
         original = context.analyze(context.query.sql)
     except (AnalysisException, ParseException) as problem:
         raise typed_error(problem, about="query") from problem
-    if not is_lossless(original, context.query.generated_sql, context.analyze):
-        context.predicates = {}
-        context.plan_scans()
+    if is_lossless(original, context.query.generated_sql, context.analyze):
+        return plan
+    return context.with_scans(replace(plan, predicates={}), context.by_view)

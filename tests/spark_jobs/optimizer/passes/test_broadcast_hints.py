@@ -15,7 +15,7 @@ from spark_rows import sorted_rows
 from pushdown_spark.contract import JoinOptions, JoinTree
 from pushdown_spark.optimizer.join_order.equalities import Equality, JoinColumn
 from pushdown_spark.optimizer.join_order.output_columns import RequiredOutputColumns
-from pushdown_spark.optimizer.passes.add_broadcast_hints import with_broadcast_hints
+from pushdown_spark.optimizer.passes.add_broadcast_hints import add_broadcast_hints
 from pushdown_spark.optimizer.plans.column_names import ColumnNameResolver
 from pushdown_spark.optimizer.plans.logical_plan import extract_chain
 from pushdown_spark.optimizer.plans.select_block import select_blocks
@@ -264,10 +264,10 @@ def test_existing_hints_stay(spark: SparkSession, tables: Path) -> None:
     def analyzed_plan(dataframe: DataFrame) -> str:
         return str(dataframe._jdf.queryExecution().analyzed().toString())
 
-    assert "strategy=shuffle_hash" in analyzed_plan(with_broadcast_hints(frame, frozenset({frozenset({"city"})})))
-    assert "strategy=broadcast" in analyzed_plan(with_broadcast_hints(frame, frozenset({frozenset({"shop"})})))
-    assert with_broadcast_hints(frame, frozenset()) is frame
-    assert analyzed_plan(with_broadcast_hints(frame, frozenset({frozenset({"elsewhere"})}))) == analyzed_plan(frame)
+    assert "strategy=shuffle_hash" in analyzed_plan(add_broadcast_hints(frame, frozenset({frozenset({"city"})})))
+    assert "strategy=broadcast" in analyzed_plan(add_broadcast_hints(frame, frozenset({frozenset({"shop"})})))
+    assert add_broadcast_hints(frame, frozenset()) is frame
+    assert analyzed_plan(add_broadcast_hints(frame, frozenset({frozenset({"elsewhere"})}))) == analyzed_plan(frame)
 
 
 def test_only_sides_with_exactly_the_views_of_a_set_are_hinted(spark: SparkSession, tables: Path) -> None:
@@ -277,7 +277,7 @@ def test_only_sides_with_exactly_the_views_of_a_set_are_hinted(spark: SparkSessi
         "SELECT count(*) FROM shop JOIN city ON shop.city = city.id JOIN twin ON twin.id = shop.id "
         "JOIN country ON city.country = country.id WHERE shop.id IN (SELECT id FROM city)"
     )
-    plan = with_broadcast_hints(frame, frozenset({frozenset({"shop", "city"})}))._jdf.queryExecution().analyzed()
+    plan = add_broadcast_hints(frame, frozenset({frozenset({"shop", "city"})}))._jdf.queryExecution().analyzed()
     (join,) = [line for line in str(plan.treeString()).splitlines() if "strategy=broadcast" in line]
     assert "leftHint=(strategy=broadcast)" in join
     assert "Inner, (id#" in join, "the join with twin"
