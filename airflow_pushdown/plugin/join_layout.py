@@ -61,10 +61,10 @@ def layout(tree: JoinTree, *, has_run: bool) -> tuple[Box, float, float]:
     return root, right - left, max(box.top + box.height for box in root.boxes())
 
 
-def shorten(text: str, longest: int = MAX_CHARACTERS) -> str:
+def shorten_label(text: str, longest: int = MAX_CHARACTERS) -> str:
     """Return a string that is at most `longest` characters wide.
 
-    >>> shorten("a_rather_long_name", 10)
+    >>> shorten_label("a_rather_long_name", 10)
     'a_rathe...'
     """
     if cells(text) <= longest:
@@ -87,10 +87,10 @@ def cells(text: str) -> int:
 
 def _place(tree: JoinTree, *, has_run: bool) -> Box:
     """Return the boxes of a tree, with the left edge of its outline at any position and the root at 0."""
-    lines = tuple(map(shorten, _lines(tree, has_run=has_run)))
+    lines = tuple(map(shorten_label, _lines(tree, has_run=has_run)))
     width = max(map(cells, lines)) * CHARACTER + 2 * PADDING
     height = len(lines) * LINE + PADDING
-    condition = shorten(tree.condition or "", MAX_CHARACTERS + 6)
+    condition = shorten_label(tree.condition or "", MAX_CHARACTERS + 6)
     sides = [_place(side, has_run=has_run).move(0.0, height + LEVEL_GAP) for side in tree.sides]
     if len(sides) == 2:
         distance = _distance(sides[0], sides[1])

@@ -33,7 +33,7 @@ from pushdown_spark.expressions.scope import Fold, Scope
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_filter import LineMatcher, LineSyntax
 from pushdown_spark.formats.text.line_reader import LineReader, Window
-from pushdown_spark.formats.text.text_options import TextOptions, check_options, text_options, zone_offsets
+from pushdown_spark.formats.text.text_options import TextOptions, check_text_options, text_options, zone_offsets
 from pushdown_spark.relations.stores.listing import Compression, Split
 
 
@@ -131,7 +131,7 @@ class TextCase:
     def unsafe(self) -> str | None:
         """Return why byte search rejects the options or the schema."""
         try:
-            check_options(self.source_format, {k.lower(): v for k, v in self.options.items()}, self.read_schema)
+            check_text_options(self.source_format, {k.lower(): v for k, v in self.options.items()}, self.read_schema)
         except UnsupportedError as problem:
             return str(problem)
         return None

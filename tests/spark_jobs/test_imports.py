@@ -146,3 +146,15 @@ def test_no_two_classes_share_a_name() -> None:
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_functions_share_a_name_only_to_implement_one_interface() -> None:
+    """Such modules have one name, as `formats/orc/cost.py` and `formats/avro/cost.py`."""
+    modules: dict[str, set[str]] = {}
+    for path in sorted([*SPARK.rglob("*.py"), *(ROOT / "airflow_pushdown").rglob("*.py")]):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                modules.setdefault(node.name, set()).add(path.name)
+    shared = {name for name, found in modules.items() if len(found) > 1}
+    # Programs; the public function and the pass that reorder joins; SQL for Spark and for a database.
+    assert shared == {"main", "reorder_joins", "to_sql"}

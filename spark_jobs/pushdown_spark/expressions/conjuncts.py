@@ -61,11 +61,11 @@ def nodes_of(tree: exp.Expr, *kinds: type[Node]) -> Iterator[Node]:
         node = pending.popleft()
         if isinstance(node, kinds):
             yield node
-        pending.extend(children(node))
+        pending.extend(operands(node))
 
 
-def children(node: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield a node's children in order, except literals."""
+def operands(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield a node's operands in order, except literals."""
     for value in node.args.values():
         for child in value if isinstance(value, list) else (value,):
             if type(child) is not exp.Literal and isinstance(child, exp.Expr):

@@ -60,7 +60,7 @@ class CatalogTable:
     pads: bool
 
 
-def describe_table(frame: DataFrame) -> CatalogTable:
+def describe_catalog_table(frame: DataFrame) -> CatalogTable:
     """Return the table of files that a DataFrame reads. Raises UnsupportedError if only Spark can read it."""
     node, pads = plan_below_names(frame), False
     if class_name(node) == "Project" and any(map(is_char, frame.schema.fields)):

@@ -34,7 +34,7 @@ from pushdown_spark.relations.catalog import (
     MEMORY_INDEX,
     CatalogTable,
     check_column,
-    describe_table,
+    describe_catalog_table,
     plan_below_names,
     source_directories,
 )
@@ -59,7 +59,7 @@ def open_table(spark: SparkSession, source: Source) -> Relation:
     if source.format in CONNECTOR_FORMATS:
         return SparkRelation(spark, source, frame, f"format {source.format} is read by its Spark connector")
     try:
-        table = describe_table(frame)
+        table = describe_catalog_table(frame)
     except UnsupportedError as problem:
         return SparkRelation(spark, source, frame, str(problem))
     return TableRelation(spark, source, frame, table)

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from airflow_pushdown.plugin.join_drawing import TreeDrawing, drawing_size, moved_nodes, tree_drawings
-from airflow_pushdown.plugin.join_layout import Box, cells, layout, shorten
+from airflow_pushdown.plugin.join_layout import Box, cells, layout, shorten_label
 from airflow_pushdown.plugin.join_steps import JoinStep, join_steps
 from pushdown_spark.contract import JoinReport, JoinTree
 
@@ -116,5 +116,5 @@ def test_twenty_relations_have_steps_of_one_level_and_the_largest_size() -> None
 
 
 def test_long_names_are_shortened_by_their_width() -> None:
-    assert shorten("a" * 40) == "a" * 31 + "..."
-    assert cells(shorten("\N{CJK UNIFIED IDEOGRAPH-8868}" * 40)) <= 34
+    assert shorten_label("a" * 40) == "a" * 31 + "..."
+    assert cells(shorten_label("\N{CJK UNIFIED IDEOGRAPH-8868}" * 40)) <= 34

@@ -174,7 +174,7 @@ def is_true(node: exp.Expr) -> exp.Expr:
     return exp.Is(this=parenthesize(node), expression=exp.Boolean(this=True))
 
 
-def in_list(node: exp.Expr, values: Sequence[exp.Expr], dialect: Dialect) -> exp.Expr:
+def in_values(node: exp.Expr, values: Sequence[exp.Expr], dialect: Dialect) -> exp.Expr:
     """Return `node IN (values)`. A long list is one node, because trees are copied several times.
 
     The values must not be used afterwards.

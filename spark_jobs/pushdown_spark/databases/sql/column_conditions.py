@@ -18,7 +18,7 @@ from pushdown_spark.databases.sql.builder import (
     date_literal,
     double,
     in_integers,
-    in_list,
+    in_values,
     is_null,
     is_true,
     negate,
@@ -223,7 +223,7 @@ class ColumnConditions:
             return ColumnTest(in_integers(operand.value, numbers, has_null=node.has_null), index_hint=hint)
         items = [self._literal(operand, value) for value in (*values, *([math.nan] if has_nan else []))]
         items += [exp.Null()] if node.has_null else []
-        return ColumnTest(in_list(operand.value, items, self.dialect), index_hint=hint)
+        return ColumnTest(in_values(operand.value, items, self.dialect), index_hint=hint)
 
     def _is_impossible(self, operand: ColumnOperand, value: Value) -> bool:
         """Return whether no row can hold the value, because the database cannot represent it."""

@@ -16,7 +16,7 @@ from pushdown_spark.databases.sql.builder import (
     case_when,
     cast,
     collate,
-    in_list,
+    in_values,
     is_null,
     negate,
     number,
@@ -246,7 +246,7 @@ def _is_not_decimal(column: RemoteColumn, numbers: tuple[int, ...]) -> exp.Expr:
     if precision > _SQLITE_EXACT_DIGITS or not has_digits:
         raise UnsupportedError(f"{column.name} has more digits than SQLite preserves, or no declared number of digits")
     number_classes = [exp.Literal.string(name) for name in ("integer", "real", "null")]
-    not_a_number = negate(in_list(call("TYPEOF", column.reference), number_classes, Dialect.SQLITE))
+    not_a_number = negate(in_values(call("TYPEOF", column.reference), number_classes, Dialect.SQLITE))
     rounded = binary(exp.NEQ, column.reference, call("ROUND", column.reference, number(scale)))
     too_large = binary(exp.GTE, call("ABS", column.reference), number(10 ** (precision - scale)))
     return any_of([not_a_number, rounded, too_large])

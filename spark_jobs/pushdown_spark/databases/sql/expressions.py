@@ -26,7 +26,7 @@ from pushdown_spark.databases.sql.builder import (
     call,
     cast,
     in_integers,
-    in_list,
+    in_values,
     is_null,
     is_true,
     negate,
@@ -143,9 +143,9 @@ class ExpressionWriter:
         if any(value.type != subject.type and not (value.is_integer and subject.is_integer) for value in values):
             raise UnsupportedError("items of other types are compared after a cast")
         trees = [value.comparison.equal if value.comparison is not None else value.tree for value in (subject, *values)]
-        # `in_list` consumes the items, and guards may share them.
+        # `in_values` consumes the items, and guards may share them.
         items = [tree.copy() for tree in trees[1:]] + ([exp.Null()] if has_null else [])
-        return in_list(trees[0], items, self.dialect)
+        return in_values(trees[0], items, self.dialect)
 
     def value(self, node: exp.Expr) -> TypedExpression:
         """Return the remote expression of a node. Raises UnsupportedError if there is none with Spark's value."""

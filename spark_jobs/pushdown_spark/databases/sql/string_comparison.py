@@ -17,7 +17,7 @@ from pushdown_spark.databases.sql.builder import (
     cast,
     check_text,
     collate,
-    in_list,
+    in_values,
     is_null,
     negate,
     number,
@@ -116,9 +116,9 @@ class StringComparison:
     def one_of(self, strings: Sequence[str], *, has_null: bool) -> ColumnTest:
         """Return `string IN (strings)`. With `has_null`, the list also has a NULL."""
         nulls: list[exp.Expr] = [exp.Null()] if has_null else []
-        tree, hint = in_list(self.equal, [*map(self.literal, strings), *nulls], self.dialect), None
+        tree, hint = in_values(self.equal, [*map(self.literal, strings), *nulls], self.dialect), None
         if self.indexed is not None and strings and all(map(self._can_encode, strings)):
-            hint = in_list(self.indexed, list(map(self.text, strings)), self.dialect)
+            hint = in_values(self.indexed, list(map(self.text, strings)), self.dialect)
         return ColumnTest(tree, hint, self.only_true_reason)
 
     def pair(self, op: Op, other: StringComparison) -> ColumnTest:

@@ -32,8 +32,8 @@ from pushdown_spark.formats.text.text_options import (
     TextOptions,
     ambiguous_csv,
     ambiguous_json,
-    check_options,
     check_settings,
+    check_text_options,
     text_options,
     uses_current_date_rules,
     zone_offsets,
@@ -113,7 +113,7 @@ def check_request(spark: SparkSession, request: ScanRequest) -> None:
         raise UnsupportedError("the files have no columns")
     request.check_any_reader()
     check_settings(spark, request)
-    check_options(source.format, source.options, request.schema, skips_fields=_skips_fields(spark, request))
+    check_text_options(source.format, source.options, request.schema, skips_fields=_skips_fields(spark, request))
 
 
 def _skips_fields(spark: SparkSession, request: ScanRequest) -> bool:

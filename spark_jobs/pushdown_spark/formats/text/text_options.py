@@ -132,7 +132,7 @@ def _check_hadoop(spark: SparkSession) -> None:
             raise UnsupportedError(f"{key} is {hadoop.get(key)}: {effect}")
 
 
-def check_options(
+def check_text_options(
     source_format: SourceFormat, options: Mapping[str, str], schema: StructType, *, skips_fields: bool = False
 ) -> None:
     """Raise UnsupportedError if byte search is unsound with these options. Keys are in lower case.
@@ -203,7 +203,7 @@ def text_options(
     today: date,
     offsets: Offsets,
 ) -> TextOptions:
-    """Return the options for lines that are parsed with a schema. `check_options` must have accepted them.
+    """Return the options for lines that are parsed with a schema. `check_text_options` must have accepted them.
 
     With `legacy_dates`, Spark parses dates by the rules of Spark 2. `offsets` returns the offsets of timestamps without
     a zone.

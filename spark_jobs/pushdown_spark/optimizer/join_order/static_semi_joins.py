@@ -47,7 +47,8 @@ class KeyPredicate:
         """Return the predicate on a column.
 
         >>> member = JoinColumn(0, ("d", "k"))
-        >>> KeyPredicate(member, (member,), 5, 9, None, 0.5, 5, 10).condition(exp.column("k")).sql("spark")
+        >>> keys = {"low": 5, "high": 9, "listed": None, "selectivity": 0.5, "count": 5, "total": 10}
+        >>> KeyPredicate(member=member, members=(member,), **keys).condition(exp.column("k")).sql("spark")
         'k BETWEEN 5 AND 9'
         """
         if self.listed is None:

@@ -151,7 +151,7 @@ def reorder_block(
     >>> from pushdown_spark.contract import JoinOptions
     >>> query = parse_query("SELECT a.x FROM a JOIN b ON a.k = b.k JOIN c ON b.m = c.m")
     >>> block = next(select_blocks(query, lambda table: frozenset({"k", "m", "x"})))
-    >>> settings = ReorderSettings(JoinOptions(), broadcast_bytes=-1)
+    >>> settings = ReorderSettings(options=JoinOptions(), broadcast_bytes=-1)
     >>> [decision.report.reordered for decision in reorder_block(block, ColumnTypes(), statistics_of, settings)]
     [True]
     >>> query.sql("spark")
