@@ -6,7 +6,8 @@ import pytest
 from databases import Server, wait_until
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress, connect
+from pushdown_spark.contract import RemoteConnection
+from pushdown_spark.databases.client import ConnectionSettings, address_of, connect
 from pushdown_spark.errors import RemoteRefusedError
 from pushdown_spark.session import PushdownSession
 
@@ -49,7 +50,7 @@ def test_a_run_fetches_over_a_connection_of_its_own(server: Server, spark: Spark
 
 
 def test_a_session_that_cannot_be_set_up_leaves_no_connection(mysql_server: Server) -> None:
-    address = DatabaseAddress.of(mysql_server.connection())
+    address = address_of(RemoteConnection.model_validate(mysql_server.connection()))
     with pytest.raises(RemoteRefusedError, match="max_execution_time") as refused:
         connect(address, ConnectionSettings(statement_timeout=1e30))
     assert open_connections(mysql_server) == 0, refused
