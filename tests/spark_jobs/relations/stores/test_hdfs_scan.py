@@ -182,7 +182,7 @@ def test_missing_and_forbidden_files_have_typed_errors(spark: SparkSession, hdfs
     java_path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).setPermission(java_path, permission)
     stranger = Bucket("hdfs", replace(_settings(spark), user="stranger"))
     with pytest.raises(PermissionError, match="AccessControlException"):
-        ObjectFile(stranger, "data/forbidden.txt", stranger.open("data/forbidden.txt"), 0, None, 0).read()
+        ObjectFile.open(stranger, "data/forbidden.txt", start=0, stop=None, ahead=0).read()
 
 
 def test_the_active_name_node_answers(spark: SparkSession, hdfs: str) -> None:
