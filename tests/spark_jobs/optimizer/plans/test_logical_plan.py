@@ -183,7 +183,7 @@ def test_a_single_relation_cannot_be_ordered() -> None:
 
 
 def test_conditions_go_to_the_lowest_join_that_has_all_their_relations() -> None:
-    chain = order_chain(X_Y, X_Z, Y_Z, statistics_of=condition("y.d > 1", "y"), settings=condition("rand() < x.b"))
+    chain = order_chain(X_Y, X_Z, Y_Z, condition("y.d > 1", "y"), condition("rand() < x.b"))
     result = attach_conjuncts(JoinNode(JoinNode(1, 2, INNER), 0, INNER), chain.items, chain.conjuncts)
     assert result.tree == JoinNode(JoinNode(1, 2, INNER, (Y_Z,)), 0, INNER, (X_Y, X_Z))
     assert set(result.above) == set(chain.conjuncts[3:])
