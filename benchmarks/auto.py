@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
@@ -28,7 +29,7 @@ from benchmarks.scans import Query, save, save_selected, select
 from benchmarks.sessions import benchmark_session
 from benchmarks.shapes import FORMATS, Column, Shape, Table, shapes, write
 from pushdown_spark.formats.native.scan import FILTER_SETTINGS
-from pushdown_spark.formats.text.planner import CARRIER_SETTING
+from pushdown_spark.formats.text import planner
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.worker_startup import warm_up_workers
 from pushdown_spark.session import PushdownSession
@@ -125,7 +126,6 @@ class Bench:
         return report.carrier or report.reader, report.reason
 
     def _ours(self, query: Query, reader: str, carrier: str) -> tuple[int, PushdownResult]:
-        self._spark.conf.set(CARRIER_SETTING, carrier)
         session = PushdownSession(self._spark)
         session.add_source(
             "t",
@@ -135,7 +135,8 @@ class Bench:
             options=self.table.options,
             reader=reader,
         )
-        result = session.scan("t", columns=query.columns, where=query.where)
+        with patch.object(planner, "CARRIERS", frozenset([carrier] if carrier else planner.CARRIERS)):
+            result = session.scan("t", columns=query.columns, where=query.where)
         result.run(save, single_pass=True)
         return result.rows or 0, result
 

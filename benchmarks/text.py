@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 import polars as pl
 import pyarrow as pa
@@ -22,7 +23,7 @@ from benchmarks.result_files import ResultTable, command_line, is_chosen
 from benchmarks.rounds import Comparison, Engines, Measured, cpu_and_wall, measure, repeat, seconds
 from benchmarks.scans import Query, duckdb_rows, save_selected, scan
 from benchmarks.sessions import benchmark_session
-from pushdown_spark.formats.text.planner import CARRIER_SETTING
+from pushdown_spark.formats.text import planner
 
 _PARTS_10 = tuple(range(1000, 200_000, 20_000))
 _PARTS_1000 = tuple(range(197, 197_001, 197))
@@ -93,9 +94,9 @@ class Bench:
         return measure(self.engines(query), rounds, prepare=self.start_workers)
 
     def _ours(self, query: Query, reader: str, carrier: str = "") -> int:
-        self._spark.conf.set(CARRIER_SETTING, carrier)
         source = {"path": str(self._data[query.table]), "format": query.table, "schema": _SCHEMAS[query.table]}
-        return scan(self._spark, query, **source, options=_OPTIONS[query.table], reader=reader)
+        with patch.object(planner, "CARRIERS", frozenset([carrier] if carrier else planner.CARRIERS)):
+            return scan(self._spark, query, **source, options=_OPTIONS[query.table], reader=reader)
 
     def _spark_reader(self, query: Query, pushdown: str) -> int:
         setting = f"spark.sql.{query.table}.filterPushdown.enabled"

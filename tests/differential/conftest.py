@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from pyspark.sql import SparkSession
-from session_settings import session_settings
-
-from pushdown_spark.formats.text.planner import CARRIER_SETTING
+from session_settings import searched_by
 
 
 @pytest.fixture(params=["workers", "jvm"])
-def carrier(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
+def carrier(request: pytest.FixtureRequest) -> Iterator[str]:
     """Return where lines of JSON and CSV are searched: in Python workers, then inside the JVM."""
     name: str = request.param
-    with session_settings(spark, {CARRIER_SETTING: name}):
+    with searched_by(name):
         yield name

@@ -19,11 +19,10 @@ import pytest
 from corpus import Comparison, CorpusFile, Setting, corpus_files
 from corpus_files import write_corpus
 from pyspark.sql import SparkSession
-from session_settings import session_settings
+from session_settings import searched_by, session_settings
 from tally import Tally
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.formats.text.planner import CARRIER_SETTING
 
 _WITHOUT_COMPILER = {
     "spark.sql.codegen.wholeStage": "false",
@@ -106,7 +105,7 @@ def test_a_generated_corpus_returns_sparks_rows(
 ) -> None:
     if CORPUS is not None:
         pytest.skip("PUSHDOWN_CORPUS is set: its files are compared")
-    with session_settings(spark, {CARRIER_SETTING: carrier}):
+    with searched_by(carrier):
         tally = _compare(spark, _generate_files(spark, source_format, SEED), source_format, WANTED)
     show(tally)
     assert tally[COMPARED] >= WANTED or math.isfinite(SECONDS), tally
@@ -114,6 +113,6 @@ def test_a_generated_corpus_returns_sparks_rows(
 
 @pytest.mark.parametrize(("source_format", "carrier"), READINGS)
 def test_a_small_corpus_returns_sparks_rows(spark: SparkSession, source_format: SourceFormat, carrier: str) -> None:
-    with session_settings(spark, {CARRIER_SETTING: carrier}):
+    with searched_by(carrier):
         tally = _compare(spark, _generate_files(spark, source_format, 1_000), source_format, 30)
     assert tally[COMPARED] >= 30, tally

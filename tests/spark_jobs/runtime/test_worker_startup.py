@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from databases import wait_until
 from pyspark.sql import SparkSession
-from session_settings import session_settings
+from session_settings import searched_by
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.formats.text.planner import CARRIER_SETTING
 from pushdown_spark.runtime.worker_startup import warm_up_workers
 from pushdown_spark.session import PushdownSession
 
@@ -41,7 +40,7 @@ def session(spark: SparkSession, file: Path, reader: str, *, cold: bool) -> Push
 def test_the_cost_in_a_cold_session_includes_the_start_of_workers(
     spark: SparkSession, file: Path, cold: bool, reader: str
 ) -> None:
-    with session_settings(spark, {CARRIER_SETTING: "workers"}):
+    with searched_by("workers"):
         report = session(spark, file, "auto", cold=cold).scan("t", where="id = 77777").report()["t"]
     assert report.reader == reader
     assert ("session that has just started" in report.reason) is cold

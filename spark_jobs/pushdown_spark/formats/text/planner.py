@@ -46,8 +46,8 @@ from pushdown_spark.relations.stores.listing import InputFile
 from pushdown_spark.relations.stores.storage import storage_for
 from pushdown_spark.scan.plan import Choice, ScanPlan
 
-CARRIER_SETTING = "spark.airflow_pushdown.carrier"
-"""The setting by which tests and benchmarks choose where lines are searched: `workers` or `jvm`."""
+CARRIERS = frozenset({"workers", "jvm"})
+"""Where lines may be searched. Tests and benchmarks replace it to compare the two."""
 NO_STRING = "no conjunct implies a string that a line must contain"
 _GENERAL_PATTERN_SHARE = 0.01
 """If more than this share of the lines match the short form of a pattern, its general form is sampled too.
@@ -209,10 +209,9 @@ class _CarrierChoice:
     @classmethod
     def read(cls, spark: SparkSession, request: ScanRequest, search: _Search) -> Self:
         """Sample the lines with everything that may be searched for."""
-        carrier = setting(spark, CARRIER_SETTING, "")
-        uses_workers = search.inputs.only_jvm is None and carrier != "jvm"
+        uses_workers = search.inputs.only_jvm is None and "workers" in CARRIERS
         searchers = [Searcher(pattern) for pattern in search.patterns.candidates] if uses_workers else []
-        filters = list(string_filters(search.patterns)) if carrier != "workers" else []
+        filters = list(string_filters(search.patterns)) if "jvm" in CARRIERS else []
         return cls(spark, request, search, searchers, filters, search.sample(searchers, filters))
 
     @cached_property

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from session_settings import pushdown_off, session_settings
+from session_settings import pushdown_off, searched_by, session_settings
 from spark_rows import sorted_rows
 
-from pushdown_spark.formats.text.planner import CARRIER_SETTING
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
 
@@ -20,7 +19,7 @@ SCHEMA = "id bigint, name string, at struct<place:string>"
 
 @pytest.fixture(autouse=True)
 def _inside_the_jvm(spark: SparkSession) -> Iterator[None]:
-    with session_settings(spark, {CARRIER_SETTING: "jvm"}), pushdown_off(spark):
+    with searched_by("jvm"), pushdown_off(spark):
         yield
 
 
@@ -57,12 +56,14 @@ def test_the_report_shows_lines_and_bytes(spark: SparkSession, tmp_path: Path) -
     assert report.conjuncts[0].pushed_as == "strings of place: needle"
 
 
-@pytest.mark.parametrize("carrier", ["", "jvm"])
-def test_files_with_a_codec_of_hadoop_are_searched(spark: SparkSession, tmp_path: Path, carrier: str) -> None:
+@pytest.mark.parametrize("carriers", [("workers", "jvm"), ("jvm",)])
+def test_files_with_a_codec_of_hadoop_are_searched(
+    spark: SparkSession, tmp_path: Path, carriers: tuple[str, ...]
+) -> None:
     (tmp_path / "data.json").write_text(_json(300))
     packed = str(tmp_path / "packed")
     spark.read.text(str(tmp_path / "data.json")).write.option("compression", "deflate").text(packed)
-    with session_settings(spark, {CARRIER_SETTING: carrier}):
+    with searched_by(*carriers):
         result = _scan(spark, Path(packed), "at.place = 'needle' AND id > 100")
         assert result.run(sorted_rows) == sorted_rows(
             spark.read.schema(SCHEMA).json(packed).where("at.place = 'needle' AND id > 100")
@@ -144,7 +145,7 @@ def test_auto_leaves_an_early_key_of_long_lines_to_spark(spark: SparkSession, tm
     lines = [f'{{"id":{n},"kind":"k{n % 1000}","text":"{text}","last":"l{n % 1000}"}}\n' for n in range(1_000)]
     path.write_text("".join(lines) * 300)
     schema = "id bigint, kind string, text string, last string"
-    with session_settings(spark, {"spark.sql.json.filterPushdown.enabled": "true", CARRIER_SETTING: ""}):
+    with session_settings(spark, {"spark.sql.json.filterPushdown.enabled": "true"}), searched_by("workers", "jvm"):
         early = _scan(spark, path, "kind = 'k777'", schema=schema, reader="auto").report()["t"]
         late = _scan(spark, path, "last = 'l777'", schema=schema, reader="auto").report()["t"]
     assert early.reader == "spark", early.reason
