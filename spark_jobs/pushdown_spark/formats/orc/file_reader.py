@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Self
 
 import pyarrow as pa
 
@@ -65,18 +66,28 @@ class StripeSample:
 class OrcFile:
     """An open file. Its errors name the file and, where possible, the stripe."""
 
-    def __init__(self, path: str, query: OrcQuery, metrics: OrcMetrics, read: ReadRange, size: int) -> None:
+    def __init__(
+        self, path: str, metrics: OrcMetrics, reader: CoalescedReader, tail: FileTail, columns: OrcColumns
+    ) -> None:
         self._path = path
         self._metrics = metrics
-        self._reader = CoalescedReader(read, size, query.min_seek)
+        self._reader = reader
+        self.tail = tail
+        self._columns = columns
+        self._pruner = RowGroupPruner(tail, columns, reader.range_reader(ReadPurpose.METADATA))
+
+    @classmethod
+    def open(cls, path: str, query: OrcQuery, metrics: OrcMetrics, read: ReadRange, size: int) -> Self:
+        """Read the tail of a file of `size` bytes, and find the columns of the query in it."""
+        reader = CoalescedReader(read, size, query.min_seek)
         try:
-            self.tail = read_tail(self._reader.range_reader(ReadPurpose.METADATA), size)
-            self._columns = query.columns_of(self.tail)
+            tail = read_tail(reader.range_reader(ReadPurpose.METADATA), size)
+            columns = query.columns_of(tail)
         except PushdownError as problem:
             raise type(problem)(f"{path}: {problem}") from problem
         except (ValueError, OSError) as problem:
             raise UnreadableFileError(f"cannot read {path}: {problem}; {REMEDY}") from problem
-        self._pruner = RowGroupPruner(self.tail, self._columns, self._reader.range_reader(ReadPurpose.METADATA))
+        return cls(path, metrics, reader, tail, columns)
 
     @property
     def row(self) -> RowWidth:
@@ -165,7 +176,7 @@ def open_orc(path: str, storage: Storage, query: OrcQuery, metrics: OrcMetrics) 
             raw.seek(offset)
             return raw.read(length)
 
-        file = OrcFile(path, query, metrics, read, raw.size)
+        file = OrcFile.open(path, query, metrics, read, raw.size)
         try:
             yield file
         finally:

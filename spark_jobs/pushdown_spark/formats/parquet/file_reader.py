@@ -54,13 +54,15 @@ class ParquetQuery:
 class OpenParquet:
     """An open file whose footer is read and checked."""
 
-    def __init__(self, path: str, storage: Storage, raw: RangeFile, query: ParquetQuery) -> None:
+    def __init__(
+        self, path: str, storage: Storage, raw: RangeFile, query: ParquetQuery, footer: pq.FileMetaData
+    ) -> None:
         self.path = path
         self._storage = storage
         self._query = query
         self.size = raw.size
         self._raw = raw
-        self.footer = _read_footer(raw)
+        self.footer = footer
         self.columns: FileColumns = self._match(query.schema)
 
     def row_groups(self, start: int, end: int) -> list[int]:
@@ -245,4 +247,4 @@ class ParquetScanTask(FileScanTask[ParquetQuery, ParquetMetrics]):
 def open_parquet(path: str, storage: Storage, query: ParquetQuery) -> Iterator[OpenParquet]:
     """Open a file. Raises typed errors that name the file."""
     with name_storage_errors(path), storage.open(path, ahead=0) as raw, _locate_errors(path):
-        yield OpenParquet(path, storage, raw, query)
+        yield OpenParquet(path, storage, raw, query, _read_footer(raw))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from typing import Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.csv as pc_csv
@@ -21,6 +23,9 @@ from pushdown_spark.expressions.session_settings import is_option_on
 from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.optimizer.statistics.distinct_values import estimate_distinct
 from pushdown_spark.relations.stores.listing import Compression, InputFile
+from pushdown_spark.relations.stores.storage import RangeFile
+
+F = TypeVar("F")
 
 MAX_WHOLE_ROWS = 200_000
 """Columnar sources with at most this number of rows are read completely."""
@@ -128,9 +133,11 @@ def sample_files(
     try:
         match source_format:
             case SourceFormat.PARQUET:
-                sample = _sample_columnar([_ParquetFile(file) for file in sampled_files], files, names)
+                with _open_files(sampled_files, _ParquetFile.open) as parquet_files:
+                    sample = _sample_columnar(parquet_files, files, names)
             case SourceFormat.ORC:
-                sample = _sample_columnar([_OrcFile(file) for file in sampled_files], files, names)
+                with _open_files(sampled_files, _OrcFile.open) as orc_files:
+                    sample = _sample_columnar(orc_files, files, names)
             case SourceFormat.CSV:
                 parse_csv = partial(_csv, schema=schema, columns=names, options=options)
                 sample = _sample_text(files, parse_csv, has_header=is_option_on(options, "header"))
@@ -155,12 +162,17 @@ def _with_consistent_types(sample: SourceSample) -> SourceSample:
 class _ParquetFile:
     """A Parquet file as a sequence of row groups."""
 
-    def __init__(self, file: InputFile) -> None:
-        self._file = pq.ParquetFile(file.storage.open(file.path))
-        self.bytes = file.size
+    def __init__(self, size: int, file: pq.ParquetFile) -> None:
+        self._file = file
+        self.bytes = size
         self.names = frozenset(self._file.schema_arrow.names)
         self.rows = self._file.metadata.num_rows
         self.units = self._file.metadata.num_row_groups
+
+    @classmethod
+    def open(cls, content: RangeFile) -> Self:
+        """Read the footer of a file."""
+        return cls(content.size, pq.ParquetFile(content))
 
     def read(self, unit: int, columns: Sequence[str], rows: int) -> pa.Table:
         """Return the first rows of a row group."""
@@ -195,12 +207,17 @@ def _chunk_bounds(chunk: pq.ColumnChunkMetaData) -> tuple[int, int] | None:
 class _OrcFile:
     """An ORC file as a sequence of stripes. Its statistics are not used."""
 
-    def __init__(self, file: InputFile) -> None:
-        self._file = orc.ORCFile(pa.PythonFile(file.storage.open(file.path), mode="r"))
-        self.bytes = file.size
+    def __init__(self, size: int, file: orc.ORCFile) -> None:
+        self._file = file
+        self.bytes = size
         self.names = frozenset(self._file.schema.names)
         self.rows = self._file.nrows
         self.units = self._file.nstripes
+
+    @classmethod
+    def open(cls, content: RangeFile) -> Self:
+        """Read the footer of a file."""
+        return cls(content.size, orc.ORCFile(pa.PythonFile(content, mode="r")))
 
     def read(self, unit: int, columns: Sequence[str], rows: int) -> pa.Table:
         """Return the first rows of a stripe."""
@@ -209,6 +226,13 @@ class _OrcFile:
     def bounds(self, _columns: Sequence[str]) -> Bounds:
         """Return no bounds."""
         return {}
+
+
+@contextmanager
+def _open_files(files: Sequence[InputFile], read: Callable[[RangeFile], F]) -> Iterator[list[F]]:
+    """Open files for the block."""
+    with ExitStack() as opened:
+        yield [read(opened.enter_context(closing(file.storage.open(file.path)))) for file in files]
 
 
 def _sample_columnar(

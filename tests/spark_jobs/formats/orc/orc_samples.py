@@ -47,7 +47,7 @@ class Sample:
 
     def file(self, query: OrcQuery, count: OrcMetrics | None = None) -> OrcFile:
         """Return the file as the reader opens it."""
-        return OrcFile("f.orc", query, OrcMetrics() if count is None else count, self.read, len(self.content))
+        return OrcFile.open("f.orc", query, OrcMetrics() if count is None else count, self.read, len(self.content))
 
 
 SparkFile = Callable[..., Sample]
