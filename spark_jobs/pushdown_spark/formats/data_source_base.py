@@ -17,6 +17,7 @@ from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.local_paths import local_path
 from pushdown_spark.relations.stores.listing import InputFile
+from pushdown_spark.runtime.files import is_hidden
 
 try:
     from pyspark.sql.datasource import InputPartition
@@ -78,7 +79,7 @@ def list_local_files(source_format: str, options: Mapping[str, str]) -> tuple[In
     for match in sorted(glob.glob(local)):  # noqa: PTH207
         path_match = Path(match)
         files += _files_of_directory(path_match, source_format) if path_match.is_dir() else [path_match]
-    visible = [file.absolute() for file in files if not _is_hidden(file.name)]
+    visible = [file.absolute() for file in files if not is_hidden(file.name)]
     if not visible:
         raise MissingPathError(f"path {path!r} matches no file; check it and run again")
     return tuple(InputFile(file.as_uri(), str(file), file.stat().st_size) for file in visible)
@@ -91,17 +92,12 @@ def _files_of_directory(directory: Path, source_format: str) -> list[Path]:
     """
     for file in directory.rglob("*"):
         parts = file.relative_to(directory).parts
-        if any("=" in part for part in parts[:-1]) and not any(map(_is_hidden, parts)) and file.is_file():
+        if any("=" in part for part in parts[:-1]) and not any(map(is_hidden, parts)) and file.is_file():
             raise BadSpecError(
                 f"{file.parent} is a partition directory, which format {source_format!r} does not support; use "
                 "PushdownSession"
             )
     return sorted(file for file in directory.iterdir() if file.is_file())
-
-
-def _is_hidden(name: str) -> bool:
-    """Return whether Spark ignores files and directories with this name (HadoopFSUtils.shouldFilterOutPathName)."""
-    return name.startswith(".") or name.endswith("._COPYING_") or (name.startswith("_") and "=" not in name)
 
 
 def parse_option_where(where: str) -> exp.Expr | None:

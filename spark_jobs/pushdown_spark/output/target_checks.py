@@ -9,7 +9,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import OutputMode
 from pushdown_spark.errors import BadSpecError, OutputExistsError, SchemaConflictError
-from pushdown_spark.runtime.files import Files
+from pushdown_spark.runtime.files import Files, is_hidden
 
 _TABLE_LOGS = (("Delta", "_delta_log"), ("Hudi", ".hoodie"), ("Iceberg", "metadata/*.metadata.json"))
 """Table formats, each with a glob pattern of the log in the directory of a table."""
@@ -42,7 +42,7 @@ def _possible_tables(output: str) -> Iterator[str]:
 def partition_keys(files: Files, directory: str) -> list[str] | None:
     """Return the names of partition columns below a directory, outermost first; None if the directory is empty."""
     keys: list[str] = []
-    while names := [name for name in files.names(directory) if not name.startswith((".", "_"))]:
+    while names := [name for name in files.names(directory) if not is_hidden(name)]:
         inner = next((name for name in names if "=" in name and files.is_directory(f"{directory}/{name}")), None)
         if inner is None:
             return keys

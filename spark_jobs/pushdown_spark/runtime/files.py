@@ -10,6 +10,11 @@ DRAFT = ".draft"
 """The suffix of files that are being written."""
 
 
+def is_hidden(name: str) -> bool:
+    """Return whether Spark ignores files and directories with this name (HadoopFSUtils.shouldFilterOutPathName)."""
+    return name.startswith(".") or name.endswith("._COPYING_") or (name.startswith("_") and "=" not in name)
+
+
 @dataclass(frozen=True)
 class FileEntry:
     """One file: its full path, its length in bytes, and its modification time in milliseconds since 1970."""

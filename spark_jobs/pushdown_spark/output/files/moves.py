@@ -7,19 +7,18 @@ from dataclasses import dataclass
 
 from pushdown_spark.output.files.journal import Move
 from pushdown_spark.output.files.layout import OutputPaths
-from pushdown_spark.runtime.files import FileEntry, Files
+from pushdown_spark.runtime.files import FileEntry, Files, is_hidden
 
 _PART = "part-"
-_UNFINISHED = "/_temporary/"
-"""The directory of files of tasks that have not ended."""
 
 
 def is_data(path: str) -> bool:
-    """Return whether a path below the staged rows is that of a file with rows.
+    """Return whether a path below the staged rows is that of a file with rows, which Spark would read.
 
-    A task that Spark has given up may still write, after the job that committed the files of the others.
+    A task that Spark has given up may still write to a hidden directory, after the job that committed the files of the
+    others.
     """
-    return path.rpartition("/")[2].startswith(_PART) and not path.startswith(_UNFINISHED)
+    return not any(map(is_hidden, path.split("/")))
 
 
 def staged_files(files: Files, paths: OutputPaths) -> list[FileEntry]:

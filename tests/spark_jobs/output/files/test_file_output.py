@@ -206,6 +206,14 @@ def test_other_partition_columns_raise_in_prepare(
         writer(mode, "run 2", partition_by=["odd"]).prepare()
 
 
+def test_other_partition_columns_raise_if_the_existing_ones_begin_with_an_underscore(
+    target: Path, frame: Frame, writer: Callable[..., FileOutput]
+) -> None:
+    write(writer(OutputMode.OVERWRITE, partition_by=["_odd"]), frame(1, 2).selectExpr("id", "odd AS _odd"))
+    with pytest.raises(BadSpecError, match="is partitioned by _odd, not by odd; use another directory"):
+        writer(OutputMode.APPEND, "run 2", partition_by=["odd"]).prepare()
+
+
 def test_partition_columns_keep_the_spelling_of_the_output(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
@@ -246,6 +254,19 @@ def test_file_of_a_task_that_still_writes_is_not_committed(
     assert output.summary is not None
     assert output.summary.partitions == ("odd=0", "odd=1")
     assert ids(spark, target) == ([1, 2, 3, 4] if mode is OutputMode.APPEND else [3, 4])
+
+
+@pytest.mark.parametrize("mode", FILE_MODES)
+def test_files_with_another_base_name_are_committed(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], mode: OutputMode
+) -> None:
+    options = {"mapreduce.output.basename": "sales"}
+    for _ in range(2 if mode.is_repeatable or mode is OutputMode.APPEND else 1):
+        output = writer(mode, options=options)
+        write(output, frame(1, 2))
+        assert output.summary is not None
+        assert output.summary.files == len(list(target.rglob("*sales-*.json")))
+        assert ids(spark, target) == [1, 2]
 
 
 def test_unknown_partition_column_raises(frame: Frame, writer: Callable[..., FileOutput]) -> None:
