@@ -2,11 +2,11 @@
 
 The lock is a file `NUMBER.lock` that only one process can create. Other processes wait until it is deleted. The holder
 rewrites a heartbeat every few seconds. The holder counts as dead if all locks and heartbeats are unchanged for
-`patience` seconds on the clock of the waiting process, or if the lock belongs to an earlier attempt of the same
-run. The waiting process then creates the lock with the next number, which names the attempt that it follows. If
-that attempt still has its lock, the new lock is valid. Its holder undoes the journal of the dead commit (or completes
-it, if all moves were made) and deletes the lower numbers. If this process is killed too, the next one repeats the
-procedure.
+`patience` seconds on the clock of the waiting process. An attempt that begins also takes the lock from another attempt
+of its run, which is an earlier one. The waiting process then creates the lock with the next number, which names the
+attempt that it follows. If that attempt still has its lock, the new lock is valid. Its holder undoes the journal of the
+dead commit (or completes it, if all moves were made) and deletes the lower numbers. If this process is killed too, the
+next one repeats the procedure.
 
 The files of a table belong to it only if the catalog knows the table and its partitions. The catalog follows after the
 last move, and before the journal is deleted. A commit is therefore completed in the catalog by the next process, too.
@@ -89,11 +89,12 @@ class CommitLog:
         self._number = 0
 
     @contextlib.contextmanager
-    def lock(self, require_claim: Callable[[], None] = lambda: None) -> Iterator[None]:
+    def lock(self, require_claim: Callable[[], None] | None = None) -> Iterator[None]:
         """Hold the lock. Within the block, no other process commits and all earlier commits are complete or undone.
 
-        `require_claim` raises if a later attempt of the same run has begun, whose lock this attempt must not take. A
-        commit that the block cannot undo keeps its lock, so that the next process undoes it.
+        Without `require_claim`, this attempt begins, and takes the lock from other attempts of the same run.
+        `require_claim` raises if a later attempt has begun. Until then, its lock is not taken. A commit that the block
+        cannot undo keeps its lock, so that the next process undoes it.
         """
         self._number = self._acquire_lock(require_claim)
         ended = threading.Event()
@@ -114,11 +115,11 @@ class CommitLog:
         """
         self._files.write_text(self._journal, journal.model_dump_json())
         try:
-            self._replay(journal, self._journal).make(self._require_lock)
+            self._replay(journal, self._journal).make(self.require_lock)
             self._follow(journal)
         except BaseException:
             try:
-                self._require_lock()
+                self.require_lock()
             except OutputTakenError:
                 # The process that took the lock has undone the moves.
                 self._files.delete_empty(journal.aside)
@@ -126,6 +127,18 @@ class CommitLog:
             self._undo(journal, self._journal)
             raise
         self._complete(journal, self._journal)
+
+    def require_lock(self) -> None:
+        """Raise OutputTakenError, within `lock`, if another process has taken the lock."""
+        locks = self._read_locks()
+        own_lock = locks.get(self._number)
+        later = locks.get(self._number + 1)
+        is_held = own_lock is not None and own_lock.attempt == self._paths.attempt
+        if not is_held or (later is not None and later.follows == self._paths.attempt):
+            raise OutputTakenError(
+                f"output: another process has undone this commit of {self._paths.output}: a later attempt of the run "
+                f"has begun, or this process did not respond for {self._patience:.0f} seconds. No row of it was kept"
+            )
 
     def is_unfinished(self) -> bool:
         """Return whether a commit of this attempt is neither complete nor undone."""
@@ -193,13 +206,14 @@ class CommitLog:
         # Last, because it shows that the commit is complete.
         self._files.delete(path + _PROGRESS)
 
-    def _acquire_lock(self, require_claim: Callable[[], None]) -> int:
+    def _acquire_lock(self, require_claim: Callable[[], None] | None) -> int:
         """Wait for the lock, and return its number. The lock of a dead process is followed by the next number."""
         observed: object = None
         since = time.monotonic()
         pause = _MIN_PAUSE_SECONDS
         while True:
-            require_claim()
+            if require_claim is not None:
+                require_claim()
             locks = self._read_locks()
             if not locks:
                 if self._create_lock(1, _Lock()):
@@ -209,7 +223,7 @@ class CommitLog:
             if state != observed:
                 observed, since = state, time.monotonic()
             is_dead = time.monotonic() - since >= self._patience
-            if is_dead or all(map(self._is_earlier_attempt, locks.values())):
+            if is_dead or (require_claim is None and all(map(self._is_earlier_attempt, locks.values()))):
                 number = self._take_over(locks)
                 if number is not None:
                     return number
@@ -257,17 +271,6 @@ class CommitLog:
         except ValueError:
             return _Lock()
         return _Lock(content["run"], content["attempt"], content["follows"])
-
-    def _require_lock(self) -> None:
-        locks = self._read_locks()
-        own_lock = locks.get(self._number)
-        later = locks.get(self._number + 1)
-        is_held = own_lock is not None and own_lock.attempt == self._paths.attempt
-        if not is_held or (later is not None and later.follows == self._paths.attempt):
-            raise OutputTakenError(
-                f"output: another process has undone this commit of {self._paths.output}: a later attempt of the run "
-                f"has begun, or this process did not respond for {self._patience:.0f} seconds. No row of it was kept"
-            )
 
     def _release_lock(self) -> None:
         """Delete the lock, unless a commit that could not be undone needs it."""

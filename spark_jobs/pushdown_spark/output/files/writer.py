@@ -99,7 +99,7 @@ class FileOutput(Output):
     def _prepare(self) -> bool:
         with self._log.lock():
             # Under the lock: an earlier attempt of this run may be about to commit.
-            self._files.delete(self.paths.staging)
+            self._end_earlier_attempts()
             if self._is_committed():
                 return False
             exists = self._check_existing()
@@ -112,6 +112,18 @@ class FileOutput(Output):
                 self._check_partition_columns([self._spelling(name) for name in self._spec.partition_by])
             self._files.write_text(self.paths.claim, "")
         return True
+
+    def _end_earlier_attempts(self) -> None:
+        """Delete the claims of the run's earlier attempts, and then their rows.
+
+        An attempt that takes the lock after its claim was deleted does not commit. One that has taken it before may be
+        moving its rows.
+        """
+        for name in self._files.names(self.paths.staging):
+            if name.endswith(CLAIM):
+                self._files.delete(f"{self.paths.staging}/{name}")
+        self._log.require_lock()
+        self._files.delete(self.paths.staging)
 
     def stage(self, frame: DataFrame) -> None:
         """Write all rows of a DataFrame to the staging directory. Rows that were staged before are replaced."""

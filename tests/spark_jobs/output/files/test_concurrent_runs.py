@@ -7,10 +7,21 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
-from interrupted_files import KilledError, hidden_files, killed_at, open_attempt, stage, tree, write
+from interrupted_files import (
+    InterruptedFiles,
+    KilledError,
+    hidden_files,
+    killed_at,
+    open_attempt,
+    stage,
+    tree,
+    write,
+)
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputMode
@@ -120,7 +131,9 @@ def test_later_run_replaces_an_earlier_commit(spark: SparkSession, tmp_path: Pat
 
 
 class LateFiles(LocalFiles):
-    """Local files whose process stalls after it has listed a directory, while a function runs."""
+    """Local files whose process, once it is late, stalls after it has listed a directory, while a function runs."""
+
+    is_late = False
 
     def __init__(self, directory: str, meanwhile: Callable[[], None]) -> None:
         self._directory = directory
@@ -128,7 +141,7 @@ class LateFiles(LocalFiles):
 
     def names(self, directory: str) -> list[str]:
         found = super().names(directory)
-        if directory == self._directory:
+        if self.is_late and directory == self._directory:
             self._meanwhile()
         return found
 
@@ -142,14 +155,55 @@ def test_attempt_that_fails_keeps_the_rows_of_a_later_attempt(spark: SparkSessio
         assert later.prepare()
         stage(later, {"day=1": "later"})
 
-    failed = open_attempt(spark, target, OutputMode.APPEND, "run", files=LateFiles(later.paths.staging, retry))
+    files = LateFiles(later.paths.staging, retry)
+    failed = open_attempt(spark, target, OutputMode.APPEND, "run", files=files)
     assert failed.prepare()
     stage(failed, {"day=1": "failed"})
+    files.is_late = True
     failed.abort()
     with later.transaction():
         pass
     assert tree(target) == {"day=1": ["later"]}
     assert hidden_files(target) == []
+
+
+@pytest.mark.parametrize("mode", [OutputMode.OVERWRITE, PARTITIONS, OutputMode.APPEND])
+def test_attempt_that_commits_while_its_retry_begins_commits_all_rows_or_none(
+    spark: SparkSession, tmp_path: Path, mode: OutputMode
+) -> None:
+    """The retry has the lock and deletes the rows of the earlier attempt, file by file."""
+    for number in count(1):
+        target = tmp_path / f"out {number}"
+        write(open_attempt(spark, target, OutputMode.OVERWRITE, "old"), {"day=0": "old"})
+        kept = {} if mode is OutputMode.OVERWRITE else tree(target)
+        early = open_attempt(spark, target, mode, "run")
+        assert early.prepare()
+        stage(early, {"day=1": "new 1", "day=2": "new 2"})
+        commit = threading.Thread(target=commit_unless_taken, args=(early,))
+        files = InterruptedFiles(number, partial(run_in_between, commit))
+        retry = open_attempt(spark, target, mode, "run", files=files)
+        assert retry.prepare()
+        if not files.is_reached:
+            break
+        commit.join()
+        assert tree(target) in ({"day=0": ["old"]}, {**kept, "day=1": ["new 1"], "day=2": ["new 2"]})
+        with retry.transaction():
+            stage(retry, {"day=1": "again 1", "day=2": "again 2"})
+        assert tree(target) == {**kept, "day=1": ["again 1"], "day=2": ["again 2"]}
+        assert hidden_files(target) == []
+    assert number > 4
+
+
+def run_in_between(thread: threading.Thread, left: int) -> None:
+    """Start a thread before the first of the interrupted operations, and wait for it a moment."""
+    if left == 0:
+        thread.start()
+        thread.join(0.3)
+
+
+def commit_unless_taken(output: FileOutput) -> None:
+    with suppress(OutputTakenError), output.transaction():
+        pass
 
 
 @pytest.mark.parametrize("mode", [PARTITIONS, OutputMode.APPEND])
