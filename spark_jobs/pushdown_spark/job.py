@@ -84,11 +84,6 @@ class JobRun:
             # Spark is still running, because the result may go to a file system of Hadoop.
             if self._spec.result_path is not None:
                 write_result(self._spec.result_path, result, self._path)
-            if result.error is None:
-                for run in self._started_runs.values():
-                    # The job has succeeded, so a failure to delete what only a retry would need does not matter.
-                    with contextlib.suppress(Exception):
-                        run.finish()
         return result
 
     @contextlib.contextmanager

@@ -98,11 +98,6 @@ class QueryRun:
             rows = self._output.staged_rows = self._run_query(self._output.stage)
         return rows
 
-    def finish(self) -> None:
-        """Delete what only a retry of the job would need."""
-        if self._output is not None:
-            self._output.finish()
-
     def report(self, rows: int | None, seconds: float, error: JobError | None) -> ScanReport:
         """Return the outcome, without the reports of the sources."""
         output = self._output

@@ -218,8 +218,8 @@ def test_a_retry_reports_the_output_of_an_attempt_whose_result_was_lost(tmp_path
     result = result_of(job)
     assert (result.rows, result.output_summary.is_from_earlier_try) == (2, True)  # type: ignore[union-attr]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == written
-    again = command_line("run", job, tmp_path)
-    assert again.returncode == 1, "the job has succeeded, so another one is not its retry"
+    again = command_line("run", {**job, "generation": "repeated on purpose"}, tmp_path)
+    assert again.returncode == 1, "another run is not its retry"
     assert "already exists" in again.stderr
 
 

@@ -65,9 +65,6 @@ class Output(ABC):
     def abort(self) -> None:
         """Delete the staged rows of this attempt, but not those of a later attempt."""
 
-    def finish(self) -> None:  # noqa: B027 - most outputs have nothing to delete
-        """Delete what only a retry of the job would need, after its result was written."""
-
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Check and commit at the end of the block, abort on failure. A failing clean-up does not hide the failure."""

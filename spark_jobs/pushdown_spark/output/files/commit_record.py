@@ -1,16 +1,17 @@
 """The record of a commit of files, by which a retry recognizes an output that is complete.
 
-A driver may end after its commit and before the task knows its result, and a job with several outputs may fail after
-some of them. A retry in mode `errorifexists` would fail on a committed output, and the task could never succeed. The
-record is a file next to the output. It is written before the commit with the names of its files, because the driver may
-end in between, and deleted after the result of the job is written.
+A driver may end after its commit and before the task knows its result, the task may end before Airflow knows it, and a
+job with several outputs may fail after some of them. A retry in mode `errorifexists` would fail on a committed output,
+and the task could never succeed. The record is a hidden file next to the output. It is written before the commit with
+the names of its files, because the driver may end in between. It stays until another run creates the output, because no
+part of a job knows when Airflow needs no retry any more.
 """
 
 from __future__ import annotations
 
 from pushdown_spark.contract import OutputMode, OutputSummary
 from pushdown_spark.contract.message import Message
-from pushdown_spark.output.files.layout import OutputPaths
+from pushdown_spark.output.files.layout import RECORDS_OF_ALL_RUNS, OutputPaths
 from pushdown_spark.runtime.files import Files
 
 _MODES_THAT_WRITE_ONCE = frozenset({OutputMode.ERROR_IF_EXISTS, OutputMode.IGNORE})
@@ -53,13 +54,13 @@ class CommitRecord:
         return (commit.rows, commit.summary) if has_files else None
 
     def write(self, files: tuple[str, ...], rows: int | None, summary: OutputSummary, *, is_complete: bool) -> None:
-        """Write the record of a commit, before its first move and again after its last."""
+        """Write the record of a commit that creates the output, before its first move and again after its last."""
         commit = RecordedCommit(
             generation=self._generation, files=files, rows=rows, summary=summary, is_complete=is_complete
         )
         self._files.write_text(self._paths.record, commit.model_dump_json())
-
-    def delete(self) -> None:
-        """Delete the record, and the hidden directory if it is empty."""
-        self._files.delete(self._paths.record)
-        self._files.delete_empty(self._paths.control)
+        if is_complete:
+            # The other records are those of outputs that were deleted.
+            for path in self._files.glob(self._paths.control, RECORDS_OF_ALL_RUNS):
+                if path != self._paths.record:
+                    self._files.delete(path)

@@ -1,6 +1,7 @@
 """Paths of an output and of the hidden files of its commits.
 
-A hidden directory next to the output `sales` exists while rows are written or a commit is undone:
+A hidden directory next to the output `sales` exists while rows are written or a commit is undone, and keeps a record in
+modes that write once:
 
     .sales.pushdown/
         staging-RUN/ATTEMPT/        rows that Spark writes for one attempt of a run
@@ -11,7 +12,7 @@ A hidden directory next to the output `sales` exists while rows are written or a
         commits/NUMBER-ATTEMPT.journal  the moves of the commit, written before the first move
         commits/NUMBER-ATTEMPT.journal.progress  the number of the current move, or that of all moves after the last one
         commits/NUMBER.heartbeat    rewritten every few seconds by the holder of the lock
-        RUN.committed               the commit of the run, until the result of its job is written
+        .RUN.committed              the commit of the run that has created the output; this file stays
 
 RUN is a hash of the key of the logical run. It is the same for all attempts of a run. ATTEMPT is random.
 """
@@ -25,6 +26,10 @@ from dataclasses import dataclass
 CLAIM, LOCK = ".claim", ".lock"
 CLAIMS_OF_ALL_RUNS = f"staging-*/*{CLAIM}"
 """Glob pattern below the hidden directory."""
+_RECORD = ".committed"
+RECORDS_OF_ALL_RUNS = f".*{_RECORD}"
+"""Glob pattern in the hidden directory. Spark reads files of this directory for a pattern like `/lake/*`, but not those
+whose names begin with a dot."""
 _OTHERS = ".others"
 
 
@@ -71,7 +76,7 @@ class OutputPaths:
     @property
     def record(self) -> str:
         """The file about the commit of the run."""
-        return f"{self.control}/{self.run}.committed"
+        return f"{self.control}/.{self.run}{_RECORD}"
 
     @property
     def commits(self) -> str:

@@ -178,11 +178,6 @@ class FileOutput(Output):
                 self._write_record(names, summary, is_complete=True)
         self.abort()
 
-    def finish(self) -> None:
-        """Delete the record of the commit."""
-        if self._record is not None:
-            self._record.delete()
-
     def _write_record(self, names: tuple[str, ...], summary: OutputSummary, *, is_complete: bool) -> None:
         if self._record is not None:
             self._record.write(names, self.staged_rows, summary, is_complete=is_complete)

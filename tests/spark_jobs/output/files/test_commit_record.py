@@ -1,4 +1,4 @@
-"""The record of a commit, by which a retry of a job with several outputs recognizes those that it has."""
+"""The record of a commit, by which a retry recognizes the output that an earlier try has written."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from interrupted_files import hidden_files
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.contract import OutputMode, OutputSpec, OutputSummary
+from pushdown_spark.contract import OutputMode, OutputSpec, OutputSummary, SourceSpec
 from pushdown_spark.errors import OutputExistsError
 from pushdown_spark.output.files.writer import FileOutput, open_output
+from pushdown_spark.session import PushdownSession
 
 SUMMARY = OutputSummary(mode=OutputMode.ERROR_IF_EXISTS, columns={})
 
@@ -20,9 +22,11 @@ def frame(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame([(1,), (2,)], "id int").repartition(2)
 
 
-def attempt(spark: SparkSession, target: Path, generation: str = "0", **fields: object) -> FileOutput:
+def attempt(
+    spark: SparkSession, target: Path, generation: str = "0", run: str = "run 1", **fields: object
+) -> FileOutput:
     spec = OutputSpec.model_validate({"path": str(target), "format": "json", **fields})
-    return open_output(spark, spec, "run 1", generation=generation)
+    return open_output(spark, spec, run, generation=generation)
 
 
 def commit(output: FileOutput, frame: DataFrame, rows: int = 2) -> None:
@@ -33,17 +37,38 @@ def commit(output: FileOutput, frame: DataFrame, rows: int = 2) -> None:
 
 
 @pytest.mark.parametrize("mode", [OutputMode.ERROR_IF_EXISTS, OutputMode.IGNORE])
-def test_a_retry_recognizes_its_output_until_the_job_is_complete(
+def test_each_retry_recognizes_its_output(
     spark: SparkSession, frame: DataFrame, tmp_path: Path, mode: OutputMode
 ) -> None:
     first = attempt(spark, tmp_path / "out", mode=mode)
     commit(first, frame)
-    retry = attempt(spark, tmp_path / "out", mode=mode)
-    assert not retry.prepare()
     assert first.summary is not None
-    assert (retry.committed_rows, retry.summary) == (2, first.summary.model_copy(update={"is_from_earlier_try": True}))
-    retry.finish()
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    summary = first.summary.model_copy(update={"is_from_earlier_try": True})
+    for _ in range(2):
+        retry = attempt(spark, tmp_path / "out", mode=mode)
+        assert not retry.prepare()
+        assert (retry.committed_rows, retry.summary) == (2, summary)
+
+
+def test_no_row_of_a_record_is_read_with_the_outputs_of_a_directory(
+    spark: SparkSession, frame: DataFrame, tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        commit(attempt(spark, tmp_path / name), frame)
+    assert hidden_files(tmp_path / "a") != []
+    for reader in ("spark", "pushdown"):
+        session = PushdownSession(spark)
+        spec = {"path": (str(tmp_path / "*"),), "format": "json", "schema": "id int", "reader": reader}
+        session.add("outputs", SourceSpec.model_validate(spec))
+        assert sorted(row["id"] for row in session.scan("outputs").df.collect()) == [1, 1, 2, 2]
+
+
+def test_an_output_that_is_created_again_has_one_record(spark: SparkSession, frame: DataFrame, tmp_path: Path) -> None:
+    for run in ("run 1", "run 2"):
+        output = attempt(spark, tmp_path / "out", run=run)
+        commit(output, frame)
+        assert hidden_files(tmp_path / "out") == [output.paths.record.rpartition("/")[2]]
+        shutil.rmtree(tmp_path / "out")
 
 
 def test_a_run_that_is_repeated_on_purpose_does_not_take_the_output(
