@@ -116,6 +116,28 @@ def test_unique_check_passes_in_all_formats(
         write(output({"unique": [["d", "t"]]}, **how), flat)
 
 
+@pytest.mark.parametrize("mode", [OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS])
+def test_empty_strings_in_a_partition_column_are_null(
+    spark: SparkSession, tmp_path: Path, rows: DataFrame, output: Callable[..., FileOutput], mode: OutputMode
+) -> None:
+    """Spark writes them to the directory of NULL."""
+    how = {"partition_by": ("T",), "mode": mode}
+    with pytest.raises(CheckFailedError, match="not_null: t requires no NULL, found 1 NULL"):
+        write(output({"not_null": ["t"]}, **how), rows)
+    write(output({"not_null": ["d.d"], "unique": ["t"]}, **how), spark.sql("SELECT struct(1 AS d) AS d, '' AS t"))
+    assert [tuple(row) for row in spark.read.parquet(str(tmp_path / "out")).select("t").collect()] == [(None,)]
+
+
+@pytest.mark.parametrize("name", ["a[1]", "{a,b}", "a*", "a?", "a b%20"])
+def test_unique_check_reads_an_output_with_glob_characters(
+    spark: SparkSession, rows: DataFrame, tmp_path: Path, output: Callable[..., FileOutput], name: str
+) -> None:
+    path = str(tmp_path / name)
+    write(output({"unique": ["id"]}, path=path), rows)
+    with pytest.raises(CheckFailedError, match="unique: d requires no repeated key, found 1 repeated"):
+        write(output({"unique": ["d"]}, path=path), rows)
+
+
 @pytest.mark.parametrize("check", ["not_null", "unique"])
 def test_unknown_column_raises_before_the_write(
     tmp_path: Path, rows: DataFrame, output: Callable[..., FileOutput], check: str

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
 from pushdown_spark.contract import MAX_PARTITIONS, OutputMode, OutputSpec, OutputSummary
 from pushdown_spark.errors import (
     BadSpecError,
@@ -16,6 +19,7 @@ from pushdown_spark.errors import (
 )
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.formats.avro.spark_source import spark_format
+from pushdown_spark.local_paths import escape_glob
 from pushdown_spark.output.base import Output, column_types
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
 from pushdown_spark.output.files.commit_log import PATIENCE_SECONDS, CommitLog
@@ -26,6 +30,7 @@ from pushdown_spark.output.files.layout import CLAIM, OutputPaths
 from pushdown_spark.output.files.moves import MovePlanner, partitions_of, staged_files
 from pushdown_spark.output.source_guard import OutputGuard, ReadPath, SourceGuard
 from pushdown_spark.output.target_checks import check_no_table
+from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.runtime.files import FileEntry, Files
 from pushdown_spark.runtime.filesystem import HadoopFiles, open_files
 
@@ -133,6 +138,7 @@ class FileOutput(Output):
             raise UnknownColumnError(
                 f"output.partition_by: the result has no column {unknown[0]!r}; it has {', '.join(frame.columns)}"
             )
+        frame = self._with_stored_partitions(frame)
         self._frame = frame
         if self._spec.checks:
             require_columns(frame, self._spec.checks)
@@ -145,12 +151,22 @@ class FileOutput(Output):
             writer = writer.partitionBy(*map(self._spelling, self._spec.partition_by))
         writer.save(self.paths.rows)
 
+    def _with_stored_partitions(self, frame: DataFrame) -> DataFrame:
+        """Return rows with NULL for empty strings in partition columns, because Spark gives both the same directory."""
+        fold = str if is_case_sensitive(self._spark) else str.lower
+        names = set(map(fold, self._spec.partition_by))
+        for field in frame.schema.fields:
+            if fold(field.name) in names and isinstance(field.dataType, t.StringType):
+                column = f.col(quote_name(field.name))
+                frame = frame.withColumn(field.name, f.when(f.length(column) > 0, column))
+        return frame
+
     def check(self) -> None:
         """Evaluate the checks on the staged rows. Raises CheckFailedError, which names all failed checks."""
         if self._observer is not None and self._frame is not None:
             options = {"multiLine": "true", **self._options} if self._format == "csv" else self._options
             reader = self._spark.read.format(self._format).schema(self._frame.schema).options(**options)
-            self.checks = check_rows(self._spec.checks, self._observer, reader.load(self.paths.rows))
+            self.checks = check_rows(self._spec.checks, self._observer, reader.load(escape_glob(self.paths.rows)))
             raise_failures(self.checks)
         self._target.check_partitions()
 
