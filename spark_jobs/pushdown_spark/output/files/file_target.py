@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from pyspark.sql import types as t
 
 from pushdown_spark.contract import OutputMode, OutputSpec, OutputSummary
 from pushdown_spark.errors import BadSpecError
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OVERWRITE_OPTION = "partitionoverwritemode"
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 _OVERWRITE_SETTING = "spark.sql.sources.partitionOverwriteMode"
 
 
@@ -81,6 +86,8 @@ class DirectoryTarget(FileTarget):
         self.spec = with_effective_mode(spark, spec)
         self._files = files
         self._location = location
+        self._integers: set[str] = set()
+        """The names of integer columns in lower case, known after `stored_rows`."""
 
     @property
     def name(self) -> str:
@@ -94,6 +101,37 @@ class DirectoryTarget(FileTarget):
     def existing_partition_columns(self) -> list[str] | None:
         """Return the keys of the directories, outermost first, None if the directory is empty."""
         return partition_keys(self._files, self._location)
+
+    def stored_rows(self, frame: DataFrame) -> DataFrame:
+        """Return the rows as they are."""
+        self._integers = {field.name.lower() for field in frame.schema if isinstance(field.dataType, t.IntegralType)}
+        return frame
+
+    def emptied_partitions(self, partitions: Sequence[str]) -> Sequence[str]:
+        """Return the directories with the values of a partition under another name, such as `month=01` for `month=1`.
+
+        Other programs choose other names, and Spark would read their rows as rows of the same partition.
+        """
+        if self.spec.mode is not OutputMode.OVERWRITE_PARTITIONS:
+            return ()
+        wanted = {tuple(map(self._partition_value, partition.split("/"))) for partition in partitions}
+        found: dict[str, tuple[str, ...]] = {"": ()}
+        for depth in range(1, len(self.spec.partition_by) + 1):
+            prefixes = {values[:depth] for values in wanted}
+            found = {
+                f"{directory}/{name}".lstrip("/"): values
+                for directory, above in found.items()
+                for name in self._files.names(f"{self._location}/{directory}".rstrip("/"))
+                if (values := (*above, self._partition_value(name))) in prefixes
+            }
+        return sorted(found.keys() - set(partitions))
+
+    def _partition_value(self, name: str) -> str:
+        """Return the name of a directory in the spelling that all directories with the same value share."""
+        key, _, value = map(unquote, name.partition("="))
+        if key.lower() in self._integers and _INTEGER.fullmatch(value):
+            value = str(int(value))
+        return f"{key}={value}"
 
 
 def with_effective_mode(spark: SparkSession, spec: OutputSpec) -> OutputSpec:

@@ -161,6 +161,20 @@ def test_overwrite_partitions_replaces_only_written_partitions(
     assert days(spark, target) == {0: [2, 4], 1: [7, 9]}
 
 
+def test_overwrite_partitions_replaces_directories_that_other_programs_have_named(
+    spark: SparkSession, target: Path, writer: Callable[..., FileOutput]
+) -> None:
+    kept = ["n=2/k=a b", "n=1/k=A b", "n=1x/k=a b", "n=1/k=01"]
+    for name in ("n=01/k=a%20b", "n=1/k=a%20b", "n=1/k=a b", *kept):
+        (target / name).mkdir(parents=True)
+        (target / name / "old.json").write_text('{"id": 0}')
+    output = writer(OutputMode.OVERWRITE_PARTITIONS, partition_by=["n", "k"])
+    write(output, spark.sql("SELECT 1 AS id, 1 AS n, 'a b' AS k UNION ALL SELECT 2, 1, '1'"))
+    found = {str(path.parent.relative_to(target)): path.name for path in target.rglob("*.json")}
+    assert {name for name, file in found.items() if file == "old.json"} == set(kept)
+    assert sorted(found.keys() - set(kept)) == ["n=1/k=1", "n=1/k=a b"]
+
+
 @pytest.mark.parametrize("by_option", [True, False])
 def test_dynamic_overwrite_keeps_other_partitions(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], by_option: bool
