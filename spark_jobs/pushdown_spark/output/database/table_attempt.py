@@ -207,7 +207,9 @@ class TableAttempt:
 
     def _claim(self, connection: WriteConnection, record: RunRecord | None) -> bool:
         """Make this attempt the only one that may commit. Return False if there is nothing to write."""
-        if self._is_committed(record) or not self._may_write(exists(connection, self.target)):
+        table_exists = exists(connection, self.target)
+        # The rows of a commit are gone if the table is.
+        if (table_exists and self._is_committed(record)) or not self._may_write(table_exists):
             return False
         ledger = self._require_ledger()
         if record is not None:

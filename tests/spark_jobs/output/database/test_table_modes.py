@@ -236,6 +236,14 @@ def test_cleared_run_replaces_its_rows(spark: SparkSession, database: Database) 
     assert cleared.committed_rows == len(OLD)
 
 
+@pytest.mark.parametrize("mode", ["append", "errorifexists", "ignore", "overwrite"])
+def test_a_run_whose_table_was_dropped_writes_it_again(spark: SparkSession, database: Database, mode: str) -> None:
+    for generation in ("", "", "cleared"):
+        assert write(output_of(spark, database, mode=mode, generation=generation), frame(spark, NEW))
+        assert stored_rows(database) == sorted(NEW, key=str)
+        database.execute("DROP TABLE t")
+
+
 @pytest.mark.parametrize(
     ("spec", "rows", "message"),
     [
