@@ -50,7 +50,7 @@ class TableChange:
         """Move the rows, within a transaction. Raises RemoteFailedError if the table would not get all of them."""
         target = self.staging.target.sql
         if self.mode is OutputMode.MERGE:
-            self._merge(connection)
+            self._merge(connection, row_count)
             return
         if self.mode in (OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS):
             self._lock(connection)
@@ -65,10 +65,15 @@ class TableChange:
             connection.change(f"INSERT INTO {target}{names} SELECT {source} FROM {table}")  # noqa: S608
             for table in self.staging.row_tables(connection)
         )
-        if added != row_count:
-            raise RemoteFailedError(f"{target} got {added} of {row_count} rows, for example because of a trigger")
+        self._require_all(added, row_count)
 
-    def _merge(self, connection: WriteConnection) -> None:
+    def _require_all(self, added: int, row_count: int) -> None:
+        if added != row_count:
+            raise RemoteFailedError(
+                f"{self.staging.target.sql} got {added} of {row_count} rows, for example because of a trigger"
+            )
+
+    def _merge(self, connection: WriteConnection, row_count: int) -> None:
         """Update rows with the same key, and add the others. Nothing is deleted, because that could cascade."""
         target, rows = self.staging.target.sql, self.staging.rows
         self._lock(connection)
@@ -85,6 +90,8 @@ class TableChange:
         connection.change(
             f"INSERT INTO {target} ({names}) SELECT {names} FROM {rows} AS staged WHERE NOT EXISTS ({existing})"  # noqa: S608
         )
+        stored = f"SELECT count(*) FROM {rows} AS staged WHERE EXISTS ({existing})"  # noqa: S608
+        self._require_all(count_rows(connection, stored), row_count)
 
     def _lock(self, connection: WriteConnection) -> None:
         """Keep other programs from changing the table. MySQL locks the rows that it reads, SQLite the file."""

@@ -319,6 +319,26 @@ def test_a_view_as_the_target_is_an_error(spark: SparkSession, database: Databas
         database.execute("DROP VIEW t")
 
 
+@pytest.mark.parametrize("spec", [{"mode": "append"}, {"mode": "merge", "merge_keys": ["id"]}])
+def test_trigger_that_suppresses_a_row_leaves_the_table_unchanged(
+    spark: SparkSession, database: Database, spec: dict[str, object]
+) -> None:
+    if database.is_mysql:
+        pytest.skip("a trigger of MySQL cannot suppress a row")
+    assert write(output_of(spark, database, "old"), frame(spark, OLD))
+    if database.product == "sqlite":
+        database.execute("CREATE TRIGGER skip BEFORE INSERT ON t WHEN NEW.id = 4 BEGIN SELECT RAISE(IGNORE); END")
+    else:
+        database.execute(
+            "CREATE OR REPLACE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS "
+            "'BEGIN IF NEW.id = 4 THEN RETURN NULL; END IF; RETURN NEW; END'",
+            "CREATE TRIGGER skip BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION skip()",
+        )
+    with pytest.raises(RemoteFailedError, match="got 1 of 2 rows, for example because of a trigger"):
+        write(output_of(spark, database, **spec), frame(spark, NEW))
+    assert stored_rows(database) == sorted(OLD, key=str)
+
+
 def test_violated_constraint_leaves_the_table_unchanged(spark: SparkSession, database: Database) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, x varchar(9), day varchar(10))")
     assert write(output_of(spark, database, "old"), frame(spark, OLD))
