@@ -12,7 +12,7 @@ from airflow.sdk import Asset, AssetAlias, Context
 from airflow.sdk.bases.xcom import BaseXCom
 
 from airflow_pushdown.assets import inlets_of, outlet_of, record_output
-from airflow_pushdown.exceptions import exception_for
+from airflow_pushdown.exceptions import config_error, exception_for
 from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
 from airflow_pushdown.hooks.database_connections import database_connection
 from airflow_pushdown.hooks.hdfs_connections import HDFS_TYPES, NameNode
@@ -39,6 +39,10 @@ from pushdown_spark.contract.report_text import render_text
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
+
+
+_PLACES = ("output_path", "output_conn_id", "output_table", "replace_where")
+"""Attributes that say where rows go, and which rows they replace."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,7 @@ class PushdownBaseOperator(JobOperator):
         self.nested_pruning = nested_pruning
         self.source_conn_id = source_conn_id
         self.assets = assets
+        self._given_places = tuple(name for name in _PLACES if getattr(self, name) is not None)
         self._outlet: Asset | AssetAlias | None = None
         self._result: JobResult | None = None
         self._interval: IntervalSpec | None = None
@@ -234,8 +239,19 @@ class PushdownBaseOperator(JobOperator):
         return self._source_secrets().model_copy(update=self._output_secrets())
 
     def _prepare(self, context: Context) -> None:
+        self._refuse_missing_places()
         self._read_interval(context)
         super()._prepare(context)
+
+    def _refuse_missing_places(self) -> None:
+        """Raise `ConfigError` if a template has rendered to nothing, so that the rows would go somewhere else."""
+        for name in self._given_places:
+            if (value := getattr(self, name)) in (None, "", "None"):
+                parameter = "output" if name == "output_path" else name
+                raise config_error(
+                    f"{parameter}: its template rendered to {value!r}, so that the rows would not be written where the "
+                    "DAG says; correct the template, or remove the parameter"
+                )
 
     def _read_interval(self, context: Context) -> None:
         """Read the run's data interval, if a parameter needs it."""

@@ -287,6 +287,20 @@ def test_a_missing_required_parameter_raises_in_the_constructor(missing: str) ->
         PushdownScanOperator(task_id="scan", **given)
 
 
+@pytest.mark.parametrize("value", [None, ""])
+@pytest.mark.parametrize("is_native", [True, False])
+@pytest.mark.parametrize("name", ["output", "output_conn_id", "output_table", "replace_where"])
+def test_a_template_of_the_output_that_renders_to_nothing_is_an_error(
+    name: str, is_native: bool, value: str | None
+) -> None:
+    """Without it, the rows would only be counted, or go to another table."""
+    with DAG("d", render_template_as_native_obj=is_native):
+        task = PushdownScanOperator(task_id="scan", path="/in", format="json", **{name: "{{ v }}"})  # type: ignore[arg-type]
+    task.render_template_fields({"v": value, "ti": {"dag_id": "d", "task_id": "scan"}})  # type: ignore[typeddict-item]
+    with pytest.raises(ConfigError, match=f"^{name}: its template rendered to (None|'None'|'')"):
+        task.execute({"ti": RunningTask()})  # type: ignore[typeddict-item]
+
+
 def test_templates_reach_into_every_parameter() -> None:
     task = PushdownScanOperator(
         task_id="scan",
