@@ -164,7 +164,7 @@ def _plan_format(spark: SparkSession, request: ScanRequest, notes: tuple[str, ..
         return PlannedScan(outcome, native)
     native = partial(NativeScan, request, notes=notes, predicted=outcome.reason.predicted)
     if request.source.format is SourceFormat.ORC:
-        native = _native_orc(request, outcome.reason, notes, load)
+        native = _native_orc(spark, request, outcome.reason, notes, load)
     return PlannedScan(native(str(outcome.reason)), native, problem=outcome.problem)
 
 
@@ -198,16 +198,18 @@ def _plan_pushdown(spark: SparkSession, request: ScanRequest, notes: tuple[str, 
 
 
 def _native_orc(
-    request: ScanRequest, unsupported: UnsupportedError, notes: tuple[str, ...], load: Load
+    spark: SparkSession, request: ScanRequest, unsupported: UnsupportedError, notes: tuple[str, ...], load: Load
 ) -> partial[NativeScan]:
-    """Return Spark's ORC reader. The source or else the estimate turns its lazy filter on or off."""
+    """Return Spark's ORC reader. The source or else the estimate turns its lazy filter on, unless that loses rows."""
     from pushdown_spark.formats.orc.planner import SARG_TO_FILTER, LazyFilterError
+    from pushdown_spark.formats.orc.row_filter import obstacle_of_request
 
     switch = request.source.orc.sarg_to_filter
     if switch is not None or isinstance(unsupported, LazyFilterError):
-        setting = str(switch is not False).lower()
+        obstacle = obstacle_of_request(spark, request, cached_fold(spark)) if switch else None
+        setting = str(switch is not False and obstacle is None).lower()
         request = request.with_frame(load({SARG_TO_FILTER: setting}))
-        notes = (*notes, f"{SARG_TO_FILTER} is {setting}")
+        notes = (*notes, f"{SARG_TO_FILTER} is {setting}{'' if obstacle is None else f': {obstacle}'}")
     refuse_lost_columns(request, str(unsupported))
     return partial(NativeScan, request, notes=notes, predicted=unsupported.predicted)
 

@@ -21,6 +21,7 @@ from pushdown_spark.formats.orc.column_mapping import PADDED
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
 from pushdown_spark.formats.orc.metrics import OrcMetrics
+from pushdown_spark.formats.orc.row_filter import row_filter_obstacle
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
 from pushdown_spark.projection.nested_types import count_leaves, first_type, has_map
 from pushdown_spark.relations.request import ScanRequest
@@ -72,7 +73,7 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan:
         if request.predicate is not None and _lists_null(request.predicate.tree):
             choice = Choice("Spark's ORC reader fails at lists of numbers that hold a NULL")
         else:
-            may_filter = source.orc.sarg_to_filter is not False
+            may_filter = source.orc.sarg_to_filter is not False and row_filter_obstacle(conjuncts) is None
             choice = estimate(files, query, startup_cost(spark, source), may_filter=may_filter)
             if choice.reader is OrcReader.SPARK_WITH_FILTER:
                 raise LazyFilterError(choice.reason, choice.predicted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyorc
@@ -17,6 +18,7 @@ from spark_rows import sorted_rows
 
 from pushdown_spark.contract import ErrorCode
 from pushdown_spark.errors import BadSpecError, PushdownError, UnreadableFileError
+from pushdown_spark.formats.orc import cost
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.session import PushdownSession
 
@@ -47,6 +49,43 @@ def test_spark_loses_rows_with_use_selected(spark: SparkSession, table: Path) ->
     assert [row.k for row in collect_rows(spark, left, orc_sarg_to_filter="true")] == [4321]
     both = collect_rows(spark, left, orc_sarg_to_filter="true", orc_filter_use_selected="true")
     assert [row.k for row in both] != [4321]
+
+
+LOST = ("x = double('NaN')", "x IN (0.0D, 1.0D)", "x BETWEEN 9999 AND double('NaN')", "d = DATE'1500-02-28'")
+"""Predicates that keep one row in Spark, and none in the row filter of its ORC reader."""
+
+
+@pytest.fixture(scope="module")
+def unusual(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write numbers with one NaN and one -0.0, and dates of which one is old."""
+    path = tmp_path_factory.mktemp("orc") / "unusual"
+    numbers = "CASE id WHEN 7 THEN double('NaN') WHEN 8 THEN -0.0D ELSE id + 2D END AS x"
+    days = "IF(id = 7, DATE'1500-02-28', DATE'2020-01-01') AS d"
+    spark.range(5_000, numPartitions=1).selectExpr("id", numbers, days).write.orc(str(path))
+    return path
+
+
+@pytest.mark.parametrize("where", LOST)
+def test_the_row_filter_of_spark_loses_rows(spark: SparkSession, unusual: Path, where: str) -> None:
+    """This is why the filter is off for these predicates. The test fails when Spark or ORC fixes it."""
+    assert spark.read.orc(str(unusual)).where(where).count() == 1
+    assert spark.read.option("orc.sarg.to.filter", "true").orc(str(unusual)).where(where).count() == 0
+
+
+@pytest.mark.parametrize(("reader", "orc"), [("spark", {"sarg_to_filter": True}), ("auto", {})])
+def test_the_row_filter_of_spark_is_off_where_it_loses_rows(
+    spark: SparkSession, unusual: Path, reader: str, orc: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # With these costs, `auto` chooses Spark's row filter wherever it may.
+    monkeypatch.setattr(cost, "_COSTS", replace(cost._COSTS, search=1.0, spark=1.0))
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(unusual), format="orc", reader=reader, orc=orc)
+    filtered = session.scan("t", columns=["id"], where="id = 7")
+    assert "orc.sarg.to.filter is true" in filtered.report()["t"].notes
+    for where in LOST:
+        result = session.scan("t", columns=["id"], where=where)
+        assert not any(note == "orc.sarg.to.filter is true" for note in result.report()["t"].notes)
+        assert result.run(lambda frame: frame.count()) == 1
 
 
 def test_lists_with_null_are_read_by_pushdown(spark: SparkSession, table: Path) -> None:
