@@ -129,6 +129,10 @@ class MissingPathError(PushdownError):
     code = ErrorCode.MISSING_PATH
 
 
+class ChangedFilesError(MissingPathError):
+    """Files have changed since the query was planned, so that its plan would miss rows; another try plans it again."""
+
+
 class OutputExistsError(PushdownError):
     """The output exists and the mode forbids changing it."""
 

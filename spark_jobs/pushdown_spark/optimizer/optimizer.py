@@ -98,6 +98,7 @@ class QueryOptimizer:
                 optimized.broadcast,
                 context.frames,
                 add_broadcast_hints(context.analyze(optimized.sql), optimized.broadcast),
+                guards=plan.guards,
             )
             return QueryResult(query, list(plan.scans.values()), optimized.joins)
 

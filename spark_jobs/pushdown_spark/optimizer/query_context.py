@@ -17,6 +17,7 @@ from pushdown_spark.expressions.conjuncts import without_relation
 from pushdown_spark.expressions.parser import has_same_tokens
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.optimizer.join_order.reorder_safety import ColumnTypes
+from pushdown_spark.optimizer.key_guard import KeyGuard
 from pushdown_spark.optimizer.plans.column_names import ColumnNameResolver
 from pushdown_spark.optimizer.plans.select_block import SelectBlock, select_blocks
 from pushdown_spark.optimizer.plans.sql_reader import ParsedQuery, named_tables
@@ -57,23 +58,26 @@ class RequiredColumns:
 
 @dataclass(frozen=True)
 class SemiJoin:
-    """A predicate on a source from the keys of another one, and a note for the report."""
+    """A predicate on a source from the keys of another one, a note for the report, and the guard of the keys."""
 
     view: str
     predicate: str
     note: str
+    guard: KeyGuard
 
 
 @dataclass(frozen=True)
 class OptimizedQuery:
     """The SQL of a query as Spark runs it, and the joins of its SELECTs, outer ones first.
 
-    `broadcast` are sets of tables by name. The results of their joins are to be broadcast.
+    `broadcast` are sets of tables by name. The results of their joins are to be broadcast. `guards` are those of the
+    keys that the SQL contains.
     """
 
     sql: str
     joins: tuple[JoinReport, ...]
     broadcast: frozenset[frozenset[str]] = frozenset()
+    guards: tuple[KeyGuard, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,12 @@ class QueryPlan:
     """The scans with these columns and predicates."""
     optimized: OptimizedQuery
     """The query as Spark runs it."""
+
+    @property
+    def guards(self) -> tuple[KeyGuard, ...]:
+        """The guards of all keys that the plan contains."""
+        dynamic = (semi_join.guard for semi_joins in self.semi_joins.values() for semi_join in semi_joins)
+        return tuple(dict.fromkeys((*dynamic, *self.optimized.guards)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import TypeVar
@@ -13,6 +13,7 @@ from pushdown_spark.contract import JoinReport, SourceReport
 from pushdown_spark.contract.join_report_text import joins_text
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.optimizer.executed_joins import JoinWatch
+from pushdown_spark.optimizer.key_guard import KeyGuard
 from pushdown_spark.optimizer.passes.add_broadcast_hints import add_broadcast_hints
 from pushdown_spark.optimizer.query_context import QueryScan
 from pushdown_spark.result import PushdownResult, plan_lines
@@ -28,7 +29,7 @@ class AnalyzedQuery:
     """SQL over views that exist only while Spark analyzes it.
 
     `views` registers the views. `broadcast` are sets of views whose joins are to be broadcast. `analyzed` is the query
-    over `frames`, which are the DataFrames of the views.
+    over `frames`, which are the DataFrames of the views. `guards` are those of the keys in the SQL or in the scans.
     """
 
     spark: SparkSession
@@ -37,12 +38,16 @@ class AnalyzedQuery:
     broadcast: frozenset[frozenset[str]]
     frames: Mapping[str, DataFrame]
     analyzed: DataFrame
+    guards: Collection[KeyGuard] = ()
 
     def with_frames(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Return the query over other DataFrames for the views."""
-        if all(frame is self.frames.get(view) for view, frame in frames.items()):
+        if not self.guards and all(frame is self.frames.get(view) for view, frame in frames.items()):
             return self.analyzed
-        with self.views(frames):
+        guarded = dict(frames)
+        for guard in self.guards:
+            guarded[guard.view] = guard.apply(guarded[guard.view])
+        with self.views(guarded):
             return add_broadcast_hints(self.spark.sql(self.sql), self.broadcast)
 
 

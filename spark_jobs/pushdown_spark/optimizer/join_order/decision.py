@@ -48,6 +48,7 @@ from pushdown_spark.optimizer.plans.logical_plan import (
 )
 from pushdown_spark.optimizer.plans.select_block import SelectBlock
 from pushdown_spark.optimizer.plans.sql_dialect import to_sql
+from pushdown_spark.optimizer.query_context import remove_qualifier
 from pushdown_spark.optimizer.statistics.derived_statistics import StatisticsOf, chain_estimator, item_statistics
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 from pushdown_spark.runtime.spark_internals import session_state
@@ -101,13 +102,15 @@ class ReorderSettings:
 class ReorderDecision:
     """The order of a chain, the sets of relations to broadcast, and the report.
 
-    `changes_conditions` means that redundant conditions were dropped or key predicates added.
+    `changes_conditions` means that redundant conditions were dropped or key predicates added. `keys` has for each key
+    predicate its relation, the conditions on it, and the predicate on its own column, without the relation's name.
     """
 
     after: OrderedChain
     broadcast: frozenset[frozenset[str]]
     report: JoinReport
     changes_conditions: bool = False
+    keys: tuple[tuple[str, exp.Expr, exp.Expr], ...] = ()
 
     @property
     def changes_query(self) -> bool:
@@ -263,7 +266,8 @@ class JoinOrderOptimizer:
             star=tuple(relation_label(self._chain.items[number].plan) for number in star),
             seconds=round(time.perf_counter() - started, 3),
         )
-        return ReorderDecision(after, broadcast, report, changes_conditions=after != complete)
+        keys = tuple(map(self._keys, self._key_predicates))
+        return ReorderDecision(after, broadcast, report, changes_conditions=after != complete, keys=keys)
 
     def _search(self) -> tuple[tuple[int, ...], SearchResult]:
         """Return the star, if any, and the cheapest tree."""
@@ -281,6 +285,12 @@ class JoinOrderOptimizer:
             for predicate in self._key_predicates
             for member in predicate.members
         ]
+
+    def _keys(self, predicate: KeyPredicate) -> tuple[str, exp.Expr, exp.Expr]:
+        """Return the relation of a key predicate, the conditions on it, and the predicate on its own column."""
+        name = predicate.member.key[0]
+        keys = remove_qualifier(predicate.condition(self._equalities.column(predicate.member.key)), name)
+        return name, exp.and_(*predicate.conditions), keys
 
     def _with_build_sides_right(self, tree: ChainTree) -> ChainTree:
         """Return the tree with the build side of each join on the right: a single relation, or the smaller side."""

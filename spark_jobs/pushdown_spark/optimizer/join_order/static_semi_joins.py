@@ -31,7 +31,8 @@ class KeyPredicate:
 
     The keys lie between `low` and `high`. `listed` has all of them, unless there are too many to list or they are
     contiguous. They were seen in the column `member`; the predicate holds for all `members` of its class. `selectivity`
-    is the share of the keys that can be joined at all. The relation has `total` keys, of which `count` are kept.
+    is the share of the keys that can be joined at all. The relation has `total` keys, of which `count` are kept by the
+    `conditions`, which refer to columns without the name of the relation.
     """
 
     member: JoinColumn
@@ -42,6 +43,7 @@ class KeyPredicate:
     selectivity: float
     count: int
     total: int
+    conditions: tuple[exp.Expr, ...] = ()
 
     def condition(self, column: exp.Expr) -> exp.Expr:
         """Return the predicate on a column.
@@ -191,4 +193,5 @@ def _key_predicate(
         selectivity=selectivity,
         count=count,
         total=total,
+        conditions=values.conditions,
     )

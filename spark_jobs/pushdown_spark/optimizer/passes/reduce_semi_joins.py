@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
 from pushdown_spark.expressions.predicate import is_deterministic
+from pushdown_spark.optimizer.key_guard import KeyGuard
 from pushdown_spark.optimizer.passes.push_predicates import Predicates, pushdown_predicates
 from pushdown_spark.optimizer.plans.logical_plan import (
     Conjunct,
@@ -116,18 +117,25 @@ class _DynamicReduction:
                 continue
             reduced = self._push_with_keys(small, keys)
             note = f"{len(keys)} values of {small.column.name} in {small.reference.key} became a condition"
+            guard = self._guard(small, keys)
             for large in large_sides:
                 for condition in set(reduced[large.name]) - set(predicates[large.name]):
                     predicate = to_sql(remove_qualifier(condition, large.name))
-                    yield SemiJoin(large.reference.view, predicate, note)
+                    yield SemiJoin(large.reference.view, predicate, note, guard)
 
     def _push(self, plan: Plan) -> Predicates:
         return pushdown_predicates(plan, self._block.columns, self._is_exact_equality)
 
     def _push_with_keys(self, small: _JoinSide, keys: Sequence[int | str]) -> Predicates:
         """Return the predicates of all relations if the small side had these keys alone."""
-        key_list = exp.In(this=small.column.copy(), expressions=[exp.convert(key) for key in keys])
-        return self._push(_with_condition(self._block.plan, Conjunct(key_list, frozenset({small.name}))))
+        condition = Conjunct(_key_list(small.column, keys), frozenset({small.name}))
+        return self._push(_with_condition(self._block.plan, condition))
+
+    def _guard(self, small: _JoinSide, keys: Sequence[int | str]) -> KeyGuard:
+        """Return the guard of the keys that `_read_keys` returned."""
+        view = small.reference.view
+        key_list = to_sql(remove_qualifier(_key_list(small.column, keys), small.name))
+        return KeyGuard(view, small.reference.key, self._plan.predicates[view], key_list)
 
     def _equated_columns(self) -> Iterator[tuple[_JoinSide, list[_JoinSide]]]:
         """Yield each column that an inner join equates, with the columns that it is equated with."""
@@ -190,6 +198,10 @@ class _DynamicReduction:
         if len(values) > MAX_DYNAMIC_KEYS or any(isinstance(key, str) and _UNLISTED & set(key) for key in values):
             return None
         return sorted(values)
+
+
+def _key_list(column: exp.Column, keys: Sequence[int | str]) -> exp.In:
+    return exp.In(this=column.copy(), expressions=[exp.convert(key) for key in keys])
 
 
 def _is_volatile(condition: exp.Expr) -> bool:

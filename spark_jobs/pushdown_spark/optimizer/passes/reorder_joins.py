@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -14,6 +14,7 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.optimizer.catalyst import Analyze
 from pushdown_spark.optimizer.join_order.decision import ReorderDecision, ReorderSettings, order_chain
 from pushdown_spark.optimizer.join_order.reorder_safety import ColumnTypes, check_block, check_rewrite, check_session
+from pushdown_spark.optimizer.key_guard import KeyGuard
 from pushdown_spark.optimizer.passes.push_predicates import implied_predicates
 from pushdown_spark.optimizer.plans.column_names import ColumnNameResolver
 from pushdown_spark.optimizer.plans.logical_plan import (
@@ -96,6 +97,7 @@ class JoinReordering:
         statistics_of = QueryStatistics(blocks, self._table_statistics, self._types_of).statistics_of
         joins: list[JoinReport] = []
         broadcast: set[frozenset[str]] = set()
+        guards: list[KeyGuard] = []
         # Inner SELECTs first, because the SELECT around them copies them.
         for block in reversed(blocks):
             for decision in reorder_block(block, self._types_of(block), statistics_of, self._settings):
@@ -103,6 +105,7 @@ class JoinReordering:
                 broadcast |= {
                     frozenset(block.relations[name].name for name in names) for names in decision.broadcast_joins
                 }
+                guards += self._guards(block, decision)
         rewritten = to_sql(tree)
         if rewritten == query.generated_sql:
             return OptimizedQuery(query.sql, tuple(joins), frozenset(broadcast))
@@ -113,7 +116,13 @@ class JoinReordering:
             check_rewrite(query, rewritten, analyze, check_casts=check_casts)
         except UnsupportedError as problem:
             return OptimizedQuery(query.sql, tuple(unchanged_report(report, str(problem)) for report in joins))
-        return OptimizedQuery(rewritten, tuple(joins), frozenset(broadcast))
+        return OptimizedQuery(rewritten, tuple(joins), frozenset(broadcast), tuple(guards))
+
+    def _guards(self, block: SelectBlock, decision: ReorderDecision) -> Iterator[KeyGuard]:
+        """Yield the guards of the keys that became predicates in a block."""
+        for name, conditions, keys in decision.keys:
+            view = block.relations[name].name
+            yield KeyGuard(view, self._source_names[view], to_sql(conditions), to_sql(keys))
 
     def _sources_in(self, block: SelectBlock) -> dict[str, str]:
         """Return the names of the sources that the relations of a block refer to."""

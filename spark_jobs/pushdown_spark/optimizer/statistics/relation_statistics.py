@@ -35,12 +35,13 @@ class KeyValues:
     """All values of an integer key, and the values in rows that satisfy the conditions on the relation.
 
     `is_certain` means that Spark reads exactly these values, and that `filtered` has every value that satisfies the
-    conditions.
+    conditions. `conditions` refer to columns without the name of the relation.
     """
 
     every: NDArray[int64]
     filtered: NDArray[int64]
     is_certain: bool = False
+    conditions: tuple[exp.Expr, ...] = ()
 
     def count_between(self, low: int, high: int) -> tuple[int, int]:
         """Return how many of all values, and of the filtered values, lie in a closed interval."""

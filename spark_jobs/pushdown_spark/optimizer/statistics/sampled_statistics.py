@@ -163,7 +163,8 @@ class SampledSource:
         if not pa.types.is_integer(values.type):
             return None
         filtered = values if matches is None else values.filter(matches)
-        return KeyValues(_integers(values), _integers(filtered), self._has_spark_values)
+        conditions = self.request.conditions
+        return KeyValues(_integers(values), _integers(filtered), self._has_spark_values, conditions)
 
     @cached_property
     def _has_spark_values(self) -> bool:

@@ -21,6 +21,7 @@ from pushdown_spark.optimizer.join_order.equalities import JoinColumn
 from pushdown_spark.optimizer.join_order.static_semi_joins import KeyPredicate, reduce_statically
 from pushdown_spark.optimizer.statistics.relation_statistics import JoinColumnStatistics, KeyValues, RelationStatistics
 from pushdown_spark.result import PushdownResult
+from pushdown_spark.runtime.error_classification import pushdown_error
 from pushdown_spark.session import PushdownSession
 
 ROWS, IDS = 120_000, 1_000
@@ -218,6 +219,32 @@ def test_changed_files_are_sampled_again(spark: SparkSession, tables: Path, tmp_
     pq.write_table(dimension().set_column(2, "shelf", pa.array([4, 5] * 500, pa.int16())), place)
     again = session.sql(query, ALWAYS)
     assert again.run(sorted_rows) == sorted_rows(session.sql(query, NEVER).df)
+
+
+def test_a_planned_query_fails_if_files_get_other_keys(spark: SparkSession, tables: Path, tmp_path: Path) -> None:
+    contents = {
+        "shelves": pq.read_table(tables / "shelves.parquet"),
+        "things": pq.read_table(tables / "things.parquet"),
+    }
+    session = PushdownSession(spark)
+    session.add_source("facts", path=str(tables / "facts.parquet"), format="parquet")
+    for name, content in contents.items():
+        pq.write_table(content, tmp_path / f"{name}.parquet")
+        session.add_source(name, path=str(tmp_path / f"{name}.parquet"), format="parquet")
+    kept = session.sql(FLOOR, ALWAYS).df
+    rows = sorted_rows(kept.select("v"))
+    shelf = contents["things"].column("shelf")
+    others = {
+        "shelves": contents["shelves"].set_column(1, "floor", pa.array([1] * 10)),
+        "things": contents["things"].set_column(2, "shelf", shelf.combine_chunks().take(pa.array(range(IDS))[::-1])),
+    }
+    for name, content in others.items():
+        pq.write_table(content, tmp_path / f"{name}.parquet")
+        with pytest.raises(Exception, match="have changed since the query was planned") as failure:
+            kept.count()
+        assert f"the files of {name} " in str(pushdown_error(failure.value))
+        pq.write_table(contents[name], tmp_path / f"{name}.parquet")
+        assert sorted_rows(kept.select("v")) == rows
 
 
 def figures(

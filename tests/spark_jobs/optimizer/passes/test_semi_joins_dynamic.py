@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 from spark_rows import sorted_rows
 
 from pushdown_spark.contract import JoinOptions
+from pushdown_spark.errors import ChangedFilesError
 from pushdown_spark.result import PushdownResult
+from pushdown_spark.runtime.error_classification import classify, pushdown_error
 from pushdown_spark.session import PushdownSession
 
 EVENTS = "id int, device string, kind int, note string"
@@ -32,11 +34,16 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
             device = None if number % 50 == 49 else f"d{number % 300:03}"
             row = {"id": number, "device": device, "kind": number % 7, "note": "x" * 60}
             file.write(json.dumps(row) + "\n")
+    write_devices(root, mine=(5, 55, 255))
+    return root
+
+
+def write_devices(root: Path, mine: Collection[int]) -> None:
+    """Write the devices, of which those with the numbers `mine` have the owner `me`."""
     with (root / "devices" / "devices.json").open("w") as file:
         for number in range(300):
-            owner = "me" if number in (5, 55, 255) else None if number == 7 else "you"
+            owner = "me" if number in mine else None if number == 7 else "you"
             file.write(json.dumps({"device": f"d{number:03}", "owner": owner, "place": number % 3}) + "\n")
-    return root
 
 
 @pytest.fixture
@@ -106,6 +113,27 @@ def test_small_sources_spark_readers_and_the_switch_prevent_semi_joins(plan: Pla
 def test_a_small_side_without_keys_changes_nothing(plan: Plan) -> None:
     query = JOIN.replace("'me'", "'nobody'")
     assert plan(query).run(sorted_rows) == []
+
+
+@pytest.mark.parametrize("reader", ["pushdown", "auto"])
+def test_a_planned_query_fails_if_the_small_side_gets_other_keys(reader: str, plan: Plan, tables: Path) -> None:
+    result = plan(JOIN, reader=reader)
+    # Spark keeps the small side of a DataFrame that has run, but not of others over it.
+    kept = result.df
+    rows = sorted_rows(kept.select("id"))
+    try:
+        write_devices(tables, mine=(5, 55))
+        assert 0 < len(sorted_rows(kept.select("id"))) < len(rows), "fewer keys lose no row"
+        write_devices(tables, mine=(5, 56, 255))
+        for act in (kept.count, lambda: result.run(sorted_rows)):
+            with pytest.raises(Exception, match="files of devices have changed since the query was planned") as failure:
+                act()
+            assert isinstance(pushdown_error(failure.value), ChangedFilesError)
+            assert classify(failure.value).retryable
+        assert plan(JOIN, reader=reader).run(sorted_rows) == sorted_rows(plan(JOIN, SOME, "spark").df)
+    finally:
+        write_devices(tables, mine=(5, 55, 255))
+    assert sorted_rows(kept) == rows
 
 
 def test_keys_that_are_not_utf_8_are_not_listed(spark: SparkSession, tmp_path: Path) -> None:
