@@ -6,13 +6,14 @@ nor the parser.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 import pyarrow as pa
 
-from pushdown_spark.expressions.types import LogicalType, Path, Value
+from pushdown_spark.expressions.types import FLOATING, LogicalType, Path, Value
 
 
 class Op(StrEnum):
@@ -208,6 +209,16 @@ def columns_of(root: Node) -> tuple[Path, ...]:
             ):
                 paths[column.path] = None
     return tuple(paths)
+
+
+def floating_constants(root: Node) -> Iterator[Value]:
+    """Yield the constants that a tree compares floating-point columns with."""
+    for node in walk(root):
+        match node:
+            case Comparison(column=column, value=value) if column.type in FLOATING:
+                yield value
+            case InList(column=column, values=values, has_nan=has_nan) if column.type in FLOATING:
+                yield from (*values, math.nan) if has_nan else values
 
 
 def true_unless_null(column: Column) -> Node:

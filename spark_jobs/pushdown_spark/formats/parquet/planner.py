@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pushdown_spark.contract import ReaderChoice
 from pushdown_spark.errors import UnsafeInputError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.bound import Node, floating_constants
 from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import (
     RequiredSetting,
@@ -71,12 +72,25 @@ def plan_parquet(spark: SparkSession, request: ScanRequest, fold: Fold) -> Parqu
     conjuncts, source_files = prepare_files(spark, request, fold)
     files = parquet_inputs(source_files)
     query = _query(spark, request, combine_conjuncts(conjuncts))
-    _check_files(files, query)
+    writers = _check_files(files, query)
     choice = Choice()
     if request.source.reader is not ReaderChoice.PUSHDOWN:
-        choice = estimate(files, query, startup_cost(spark, request.source))
+        if query.filter is not None and _may_lose_floats(query.filter.root, writers):
+            choice = Choice("Spark's Parquet reader may lose rows with NaN, 0.0 or -0.0")
+        else:
+            choice = estimate(files, query, startup_cost(spark, request.source))
     reports = tuple(conjunct.report("filter over Parquet columns before others are decoded") for conjunct in conjuncts)
     return ParquetPlan(files, choice, reports, query, is_exact(conjuncts))
+
+
+def _may_lose_floats(root: Node, writers: Sequence[str]) -> bool:
+    """Return whether Spark's reader may prune row groups that have matching floating-point numbers.
+
+    It distinguishes 0.0 from -0.0. Statistics of other writers than parquet-mr omit NaN, the largest number to Spark.
+    """
+    constants = list(floating_constants(root))
+    omits_nan = not all(writer.startswith("parquet-mr") for writer in writers)
+    return 0.0 in constants or (bool(constants) and omits_nan)
 
 
 def _check_columns(request: ScanRequest) -> None:
@@ -109,8 +123,8 @@ def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilt
     )
 
 
-def _check_files(files: Sequence[ParquetInput], query: ParquetQuery) -> None:
-    """Raise UnsupportedError if only Spark reads one of the files that are checked."""
+def _check_files(files: Sequence[ParquetInput], query: ParquetQuery) -> list[str]:
+    """Return the writers of the files that are checked. Raises UnsupportedError if only Spark reads one of them."""
     not_empty = [file for file in files if file.size]
     if not not_empty:
         raise UnsupportedError("there is nothing to read")
@@ -119,12 +133,12 @@ def _check_files(files: Sequence[ParquetInput], query: ParquetQuery) -> None:
         check_store(bucket.settings)
     step = -(-len(not_empty) // _CHECKED_FILES)
     with ThreadPoolExecutor(_OPEN_FILES) as pool:
-        list(pool.map(lambda file: _check_file(file, query), not_empty[::step]))
+        return list(pool.map(lambda file: _check_file(file, query), not_empty[::step]))
 
 
-def _check_file(file: ParquetInput, query: ParquetQuery) -> None:
+def _check_file(file: ParquetInput, query: ParquetQuery) -> str:
     try:
-        with open_parquet(file.path, file.storage, query):
-            return
+        with open_parquet(file.path, file.storage, query) as opened:
+            return str(opened.footer.created_by or "")
     except UnsafeInputError as problem:
         raise UnsupportedError(str(problem)) from problem

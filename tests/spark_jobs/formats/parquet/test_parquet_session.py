@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from datetime import datetime
@@ -410,6 +411,26 @@ def test_auto_leaves_small_tables_to_spark(spark: SparkSession, table: Path) -> 
     _, report = scan(spark, table, "k = 1", reader="auto")
     assert report.reader == "spark"
     assert "too few to make up for starting another reader" in report.reason
+
+
+@pytest.mark.parametrize(
+    ("values", "where", "kept"),
+    [
+        ([1.0, math.nan], "x > 3", 1),
+        ([1.0, math.nan], "NOT x <= 3D", 1),
+        ([1.0, math.nan], "x IN (double('NaN'), 7D)", 1),
+        ([-0.0, None], "x = 0", 1),
+        ([0.0, None], "x IN (-0.0D, 9D)", 1),
+    ],
+)
+def test_auto_finds_floating_point_numbers_that_spark_loses(
+    spark: SparkSession, tmp_path: Path, values: list[float | None], where: str, kept: int
+) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"x": pa.array(values, pa.float64())}), path)
+    assert spark.read.parquet(str(path)).where(where).count() == 0, "Spark or its library has been fixed"
+    _, report = scan(spark, path, where, reader="auto")
+    assert (report.reader, report.rows_returned) == ("pushdown", kept)
 
 
 def test_damaged_files_raise_an_error_that_names_them(spark: SparkSession, table: Path, tmp_path: Path) -> None:
