@@ -8,9 +8,9 @@ from typing import Any
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.operators.base import JobRequest, PushdownBaseOperator
-from airflow_pushdown.operators.values import entries, naming_parameters, query_of_rows, sequence_as_list, switch
+from airflow_pushdown.operators.values import entries, naming_parameters, sequence_as_list, switch
 from airflow_pushdown.spark_settings import effective_value
-from pushdown_spark.contract import ONLY_SOURCE, OrcOptions, SourceFormat, SourceSpec, TableSourceSpec
+from pushdown_spark.contract import ONLY_SOURCE, OrcOptions, QuerySpec, SourceFormat, SourceSpec, TableSourceSpec
 
 _FILE_DEFAULTS: Mapping[str, object] = {
     "format": None,
@@ -105,8 +105,16 @@ class PushdownFilesOperator(PushdownBaseOperator):
 
     def job_request(self) -> JobRequest:
         """Return one file source, and columns, predicate and limit over it."""
-        query = query_of_rows(self.columns, self.where, self._interval, self.limit)
         with naming_parameters({}):
+            query = QuerySpec.model_validate(
+                {
+                    "source": ONLY_SOURCE,
+                    "columns": sequence_as_list(self.columns),
+                    "where": self.where,
+                    "interval": self._interval,
+                    "limit": self.limit,
+                }
+            )
             source = self._source()
         if not isinstance(source, SourceSpec) or source.format is SourceFormat.ORC:
             source = source.model_copy(update={"orc": self.orc_options()})

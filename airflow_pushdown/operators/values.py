@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.spark_settings import serialize_all
-from pushdown_spark.contract import ONLY_SOURCE, IntervalSpec, QuerySpec
+from pushdown_spark.contract import IntervalSpec
 
 _MAX_INPUT_CHARACTERS = 60
 
@@ -31,20 +31,6 @@ def switch(name: str, value: object) -> bool | None:
     """Return a boolean parameter, which a template may have turned into a string, or None if it was not given."""
     with naming_parameters({"": name}):
         return TypeAdapter(bool | None).validate_python(value)
-
-
-def query_of_rows(columns: object, where: object, interval: IntervalSpec | None, limit: object) -> QuerySpec:
-    """Return the query for columns and rows of the only source."""
-    with naming_parameters({}):
-        return QuerySpec.model_validate(
-            {
-                "source": ONLY_SOURCE,
-                "columns": sequence_as_list(columns),
-                "where": where,
-                "interval": interval,
-                "limit": limit,
-            }
-        )
 
 
 @contextmanager

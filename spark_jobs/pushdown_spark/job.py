@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import signal
 import sys
 import time
@@ -13,6 +14,7 @@ from importlib import import_module
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
 from pyspark import SparkConf
 from pyspark import __version__ as pyspark_version
 from pyspark.sql import SparkSession
@@ -25,7 +27,6 @@ from pushdown_spark.errors import BadSpecError
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.exchange import (
     claim_result,
-    parse_spec,
     read_secrets,
     read_text,
     replaced_driver_error,
@@ -236,8 +237,7 @@ def run(spec_path: str, result_path: str | None = None, *, is_claiming: bool = F
     try:
         if is_claiming and result_path is not None:
             claim_result(result_path)
-        text = read_text("--spec", spec_path)
-        spec = parse_spec(text, spec_path)
+        spec, text = read_spec(spec_path)
         if result_path not in (None, spec.result_path):
             raise replaced_driver_error(str(result_path))
         job = JobRun(spec, text, spec_path)
@@ -252,11 +252,26 @@ def run(spec_path: str, result_path: str | None = None, *, is_claiming: bool = F
     return 0 if result.error is None else _fail(result.error)
 
 
+def read_spec(path: str) -> tuple[JobSpec, str]:
+    """Return a spec and the text of its file. For an invalid one, write a result with the error for the task."""
+    text = read_text("--spec", path)
+    try:
+        raw = json.loads(text)
+    except ValueError as problem:
+        raise BadSpecError(f"--spec: cannot read {path}: {problem}") from problem
+    try:
+        return JobSpec.model_validate(raw), text
+    except ValidationError as problem:
+        result_path = raw.get("result_path") if isinstance(raw, dict) else None
+        if isinstance(result_path, str):
+            write_result(result_path, JobResult(error=classify(problem)))
+        raise
+
+
 def explain(spec_path: str) -> int:
     """Print the plan of a spec file without running its query or deleting its secrets, and return the exit code."""
     try:
-        text = read_text("--spec", spec_path)
-        job = JobRun(parse_spec(text, spec_path), text)
+        job = JobRun(*read_spec(spec_path))
     except BaseException as exc:
         return _fail(classify(exc))
     try:

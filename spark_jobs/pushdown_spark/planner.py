@@ -18,8 +18,7 @@ from pushdown_spark.expressions.session_settings import is_case_sensitive, is_op
 from pushdown_spark.formats.native.plan_scan import SparkPlanScan
 from pushdown_spark.formats.native.scan import NativeScan
 from pushdown_spark.formats.text.jvm_scan import JvmTextScan
-from pushdown_spark.formats.text.planner import JvmTextPlan, plan_text
-from pushdown_spark.formats.text.scan import TextScan
+from pushdown_spark.formats.text.planner import JvmTextPlan, TextScan, plan_text
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import Source

@@ -19,7 +19,7 @@ from pyspark import __version__ as pyspark_version
 
 from pushdown_spark.contract import ErrorCode, JobResult
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.job import main
+from pushdown_spark.job import main, read_spec
 from pushdown_spark.runtime.exchange import read_secrets, write_result
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -282,6 +282,16 @@ def test_unreadable_spec_prints_one_line(tmp_path: Path, text: str | None, capsy
     assert error_output.startswith("Error: ")
     assert error_output.endswith(" (bad_spec)\n")
     assert error_output.count("\n") == 1
+
+
+def test_an_invalid_spec_writes_a_result_to_a_uri(tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    spec = save_spec({"result_path": result.as_uri()}, tmp_path)
+    with pytest.raises(ValueError, match="run_key"):
+        read_spec(str(spec))
+    error = JobResult.model_validate_json(result.read_text()).error
+    assert error is not None
+    assert error.code is ErrorCode.BAD_SPEC
 
 
 def test_secrets_are_read_once(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from pathlib import Path
@@ -11,7 +10,7 @@ from py4j.java_gateway import JavaClass, JavaObject
 from py4j.protocol import Py4JJavaError
 from pydantic import ValidationError
 
-from pushdown_spark.contract import JobResult, JobSpec, SecretValues
+from pushdown_spark.contract import JobResult, SecretValues
 from pushdown_spark.contract.driver_claim import claim
 from pushdown_spark.contract.encryption import (
     KEY_ALIAS,
@@ -24,7 +23,6 @@ from pushdown_spark.contract.encryption import (
 from pushdown_spark.contract.progress import Progress, progress_path
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.local_paths import is_local, local_path
-from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.file_paths import moves_directories
 from pushdown_spark.runtime.filesystem import HadoopFiles
 from pushdown_spark.runtime.jvm_gateway import class_of_process, start_jvm
@@ -46,24 +44,6 @@ def read_text(name: str, path: str, advice: str = "") -> str:
     if text is None:
         raise BadSpecError(f"{name}: cannot read {path}: there is no such file{advice}")
     return text
-
-
-def parse_spec(text: str, path: str) -> JobSpec:
-    """Parse the JSON of a spec. For an invalid one, write a result with the error for the process that waits for it.
-
-    `path` is the path of the spec, for error messages.
-    """
-    try:
-        raw = json.loads(text)
-    except ValueError as problem:
-        raise BadSpecError(f"--spec: cannot read {path}: {problem}") from problem
-    try:
-        return JobSpec.model_validate(raw)
-    except ValidationError as problem:
-        result_path = raw.get("result_path") if isinstance(raw, dict) else None
-        if isinstance(result_path, str):
-            write_result(result_path, JobResult(error=classify(problem)))
-        raise
 
 
 def claim_result(result_path: str) -> None:

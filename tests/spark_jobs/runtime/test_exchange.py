@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pushdown_spark.contract import ErrorCode, JobResult, JobSpec, QuerySpec, SourceSpec
+from pushdown_spark.contract import JobResult, JobSpec, QuerySpec, SourceSpec
 from pushdown_spark.contract.driver_claim import REPLACED, claim
 from pushdown_spark.contract.encryption import KEY_ALIAS, KEY_VARIABLE, encrypt
 from pushdown_spark.contract.progress import Progress
@@ -19,7 +19,6 @@ from pushdown_spark.job import main
 from pushdown_spark.runtime.exchange import (
     SubmittedFiles,
     claim_result,
-    parse_spec,
     read_secrets,
     read_text,
     write_progress,
@@ -120,15 +119,6 @@ def test_the_group_of_a_shared_directory_can_read_the_result(
     directory.chmod(directory_mode)
     write_result(str(directory / "result.json"), JobResult(rows=1))
     assert (directory / "result.json").stat().st_mode & 0o777 == file_mode
-
-
-def test_an_invalid_spec_has_a_result(tmp_path: Path) -> None:
-    result = tmp_path / "result.json"
-    with pytest.raises(ValueError, match="run_key"):
-        parse_spec(f'{{"result_path": "{result.as_uri()}"}}', "spec.json")
-    error = JobResult.model_validate_json(result.read_text()).error
-    assert error is not None
-    assert error.code is ErrorCode.BAD_SPEC
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Scans of JSON lines and CSV inside the JVM: Spark's text source reads the lines, and a string filter drops most.
 
-The scan works on every file system and with every codec that Hadoop supports, and needs no Python workers. As in
-`scan.py`, Spark parses the candidate lines with the options of the source and re-evaluates the predicate.
+The scan works on every file system and with every codec that Hadoop supports, and needs no Python workers.
 """
 
 from __future__ import annotations

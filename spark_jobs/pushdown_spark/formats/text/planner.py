@@ -1,6 +1,9 @@
 """The planner of scans that search lines before Spark parses them, by Python workers or inside the JVM.
 
 It decides whether a search is sound and faster than Spark's reader, where the search runs, and what it searches for.
+
+Filtering raw bytes before parsing follows Sparser (Palkar et al., VLDB 2018). Spark parses the candidates with the same
+options and re-evaluates the predicate, so a search only has to keep every line that may satisfy it.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from functools import cached_property, partial
 from operator import attrgetter
 from typing import Self
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
 from pushdown_spark.contract.report_text import human_share
@@ -23,8 +26,8 @@ from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.expressions.session_settings import is_enabled, setting
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.cost import TextCosts, check_size
-from pushdown_spark.formats.text.line_filter import LineQuery, LineSyntax
-from pushdown_spark.formats.text.line_parser import parsed_schema
+from pushdown_spark.formats.text.line_filter import LineFilterTask, LineQuery, LineSyntax, TextMetrics
+from pushdown_spark.formats.text.line_parser import parse_lines, parsed_schema
 from pushdown_spark.formats.text.line_reader import header_lines
 from pushdown_spark.formats.text.line_sample import LineMarks, LineSample, LineSampler, LineSearches
 from pushdown_spark.formats.text.patterns import LinePatterns, line_patterns
@@ -38,7 +41,9 @@ from pushdown_spark.formats.text.text_options import (
     uses_current_date_rules,
     zone_offsets,
 )
+from pushdown_spark.formats.worker_scan import WorkerScan
 from pushdown_spark.projection.nested_types import count_leaves
+from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.partition_directories import listed_files
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.hadoop_storage import HadoopStorage
@@ -63,6 +68,22 @@ class TextPlan(ScanPlan):
     """A planned scan by Python workers, which search bytes."""
 
     query: LineQuery
+
+
+class TextScan(WorkerScan[TextPlan, TextMetrics]):
+    """A byte-search scan of one source by Python workers. Its rows are the candidate lines, parsed by Spark."""
+
+    carrier = "workers"
+
+    def run_tasks(self, tasks: tuple[Task, ...], batch: int, cap: int | None, skip: tuple[int, ...]) -> DataFrame:
+        """Return the rows of some tasks. Each task skips `skip` candidates and returns the next `cap` candidates."""
+        task = LineFilterTask(tasks, self._plan.query, self._counter(batch), cap, skip)
+        lines = self._map(task, "value string")
+        return self._with_constants(parse_lines(self._spark, self._request, lines), tasks)
+
+    def is_exhausted(self, batch: int, number: int, cap: int) -> bool:
+        """Return whether a task of a batch reached the end of its splits: it found fewer candidates than `cap`."""
+        return sum(file.rows_decoded for file in self._counts.value[batch, number].values()) < cap
 
 
 @dataclass(frozen=True)
