@@ -25,6 +25,7 @@ from pushdown_spark.contract import (
 from pushdown_spark.contract.message import problems_of
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.parser import shorten_lists
+from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.planner import plan_scan
 from pushdown_spark.relations.base import Relation
 from pushdown_spark.relations.declaration import AnySource, RemoteSource, Source
@@ -239,7 +240,7 @@ def _whole_predicate(spark: SparkSession, query: QuerySpec) -> str | None:
 
 
 def _plan(spark: SparkSession, relation: Relation, query: QuerySpec) -> PushdownResult:
-    """Resolve the columns, choose a reader, and select its rows."""
+    """Resolve the columns, parse the predicate, choose a reader, and select its rows."""
     relation = relation.wide_enough_for(query.columns)
     projection = relation.projection(query.columns)
 
@@ -250,7 +251,8 @@ def _plan(spark: SparkSession, relation: Relation, query: QuerySpec) -> Pushdown
     def filter_and_select(frame: DataFrame) -> DataFrame:
         return select(frame if query.where is None else frame.where(query.where))
 
-    request = relation.request(projection, query.where)
+    predicate = None if query.where is None else Predicate.parse(query.where)
+    request = relation.request(projection, predicate)
     planned = plan_scan(spark, relation, request, projection.notes)
     scan = ProjectedScan(planned.scan, select if planned.scan.is_exact else filter_and_select)
     if not (planned.is_understood and projection.is_plain and parses(spark, query.where)):

@@ -9,10 +9,11 @@ from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.expressions.parser import has_same_tokens
+from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import hides_names, is_enabled
 from pushdown_spark.optimizer.catalyst import SessionVariables
 from pushdown_spark.optimizer.optimizer import QueryOptimizer
-from pushdown_spark.optimizer.plans.sql_dialect import to_sql
+from pushdown_spark.optimizer.plans.sql_dialect import predicate_of
 from pushdown_spark.optimizer.plans.sql_reader import UnreadableQueryError, as_spec_error, parse_query
 from pushdown_spark.optimizer.private_views import PrivateViews
 from pushdown_spark.planner import plan_full_pushdown, plan_scan
@@ -70,9 +71,9 @@ class SqlPlanner:
     def _plan_one_source(self, sql: str, tree: exp.Select, source: AnySource) -> PushdownResult:
         """Plan a query with one reference to one source, whose reader gets the WHERE."""
         relation = self._relations.open(source)
-        where = self._where(sql, tree, relation)
-        request, notes = relation.query_request(tree, where, words_outside_names(sql, tree))
-        request = request.for_query(sql)
+        predicate = self._predicate(sql, tree, relation)
+        request, notes = relation.query_request(tree, predicate, words_outside_names(sql, tree))
+        request = request.for_query(sql, tree)
 
         def run_query(frame: DataFrame) -> DataFrame:
             with self._views.shadow({source.name: frame}):
@@ -86,11 +87,11 @@ class SqlPlanner:
         scan = ProjectedScan(planned.scan, run_query)
         return ScanResult(self._spark, source.name, scan, planned.fallback(run_query), problem=planned.problem)
 
-    def _where(self, sql: str, tree: exp.Select, relation: Relation) -> str | None:
+    def _predicate(self, sql: str, tree: exp.Select, relation: Relation) -> Predicate | None:
         """Return the WHERE over the source's own columns, None if only Spark may apply it.
 
-        Spark applies predicates with backslashes, because rendering the tree as SQL would hide them from the readers'
-        checks, and predicates with double quotes if these may contain names.
+        Spark applies predicates with backslashes, because a tree hides them from the readers' checks, and predicates
+        with double quotes if these may contain names.
         """
         where = tree.args.get("where")
         quotes_names = '"' in sql and is_enabled(self._spark, "spark.sql.ansi.doubleQuotedIdentifiers")
@@ -102,5 +103,4 @@ class SqlPlanner:
         if where is None or not is_simple or "\\" in sql or quotes_names or not has_same_tokens(sql):
             return None
         (table,) = tree.find_all(exp.Table)
-        predicate = where.this.transform(relation.unqualify, table.alias_or_name)
-        return to_sql(predicate)
+        return predicate_of([where.this.transform(relation.unqualify, table.alias_or_name)])

@@ -139,6 +139,17 @@ def test_the_architecture_names_existing_files_and_definitions() -> None:
         assert not name or re.search(rf"^\s*(?:def |class )?{name}\b", source, re.M), f"{path} has no {name}"
 
 
+def test_a_parameter_passes_at_most_20_modules() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    walk = text.partition("**`where` of")[2].partition("\n\nSpark parses")[0]
+    modules: set[str] = set()
+    for step, count in re.findall(r"^\| .* \| (.*) \| (\d+) \|$", walk, re.M):
+        modules.update(re.findall(r"`((?:S|airflow_pushdown)/[\w/]+\.py)`", step))
+        assert len(modules) == int(count), step
+    assert 10 < len(modules) <= 20
+    assert f"passes {len(modules)} modules" in walk
+
+
 def test_the_ten_changes_name_existing_files() -> None:
     changes = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Ten changes")[2]
     files = re.findall(r"`([\w/]+(?:/|\.(?:py|md|txt|html)))`", changes)

@@ -15,6 +15,7 @@ from pushdown_spark.connect.text_scan import plan_connect_text
 from pushdown_spark.contract import IntervalSpec, OutputChecks, QuerySpec, SourceFormat, SourceReport
 from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
 from pushdown_spark.expressions.names import name_key
+from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import is_case_sensitive
 from pushdown_spark.formats.native.scan import FILTER_SETTINGS
 from pushdown_spark.optimizer.plans.sql_reader import named_tables, parse_query
@@ -139,8 +140,8 @@ def _plan_scan(spark: SparkSession, source: Source, query: QuerySpec) -> Connect
         frame = frame.selectExpr(*projection.select_items)
         return frame if query.limit is None else frame.limit(query.limit)
 
-    predicate = f"{interval} AND (\n{query.where}\n)" if interval and query.where else interval or query.where
-    request = relation.request(projection, predicate)
+    where = f"{interval} AND (\n{query.where}\n)" if interval and query.where else interval or query.where
+    request = relation.request(projection, Predicate.parse(where) if where else None)
 
     def result(
         scan: Scan,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from pushdown_spark.contract import ErrorCode, OnMissingColumn, OnSchemaConflict, SourceFormat
 from pushdown_spark.errors import BadSpecError, UnsupportedError
+from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.formats.orc.planner import SARG_TO_FILTER
 from pushdown_spark.projection.resolver import Projection
@@ -62,11 +61,9 @@ class ConnectRelation(RelationWithoutFiles):
         """Return where a column's type comes from, for error messages."""
         return "in the declared schema" if self.source.schema is not None else f"in source {self.source.name!r}"
 
-    def request(self, projection: Projection, where: str | None) -> ScanRequest:
+    def request(self, projection: Projection, predicate: Predicate | None) -> ScanRequest:
         """Return what must be read for a projection and a predicate."""
-        request = super().request(projection, where)
-        if where is not None:
-            request = replace(request, predicate=self.parse(where))
+        request = super().request(projection, self.drop_misread_tree(predicate))
         try:
             check_predicate(request.predicate)
         except UnsupportedError as problem:

@@ -9,9 +9,12 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from pushdown_spark.expressions.conjuncts import conjuncts
+from pushdown_spark.expressions.conjuncts import conjuncts, nodes_of
 from pushdown_spark.expressions.parser import parse_predicate
 
+_METADATA_COLUMN = "_metadata"
+_METADATA_FUNCTIONS = frozenset({"input_file_name", "input_file_block_start", "input_file_block_length", "identifier"})
+"""Functions of the file of a row. `IDENTIFIER('_metadata.file_path')` is a column."""
 _FILE_METADATA = re.compile(r"\b(?:_metadata|input_file_(?:name|block_start|block_length))\b", re.IGNORECASE)
 ROW_FUNCTIONS = (
     *("assert_true", "raise_error", "reflect", "try_reflect", "java_method"),
@@ -65,32 +68,56 @@ class Predicate:
     @cached_property
     def reads_file_metadata(self) -> bool:
         """Whether the predicate may refer to the file of a row, which only Spark's own readers know."""
-        return reads_file_metadata(self.sql)
+        return reads_file_metadata(self.sql, self.tree)
 
     @cached_property
     def needs_every_row(self) -> bool:
         """Whether results may change if some conjuncts drop rows before the others are evaluated."""
-        return needs_every_row(self.sql)
+        return needs_every_row(self.sql, self.tree)
 
     def keep_conjuncts(self, conjuncts: Sequence[exp.Expr]) -> Predicate | None:
         """Return the predicate with some of its conjuncts; None without any. `sql` remains the whole text."""
         return replace(self, tree=exp.and_(*conjuncts, copy=True)) if conjuncts else None
 
 
-def reads_file_metadata(sql: str) -> bool:
-    """Return whether SQL may refer to the file of a row, which only Spark's own readers know."""
-    return _FILE_METADATA.search(sql) is not None
+def reads_file_metadata(sql: str, tree: exp.Expr | None) -> bool:
+    """Return whether SQL may refer to the file of a row, which only Spark's own readers know.
+
+    Without its tree, the text decides.
+    """
+    # Most text has none of the words, and a search is faster than a walk.
+    if _FILE_METADATA.search(sql) is None:
+        return False
+    if tree is None:
+        return True
+    names = {node.name.lower() for node in nodes_of(tree, exp.Identifier)}
+    return _METADATA_COLUMN in names or not _METADATA_FUNCTIONS.isdisjoint(_called_functions(tree))
 
 
-def needs_every_row(sql: str) -> bool:
+def needs_every_row(sql: str, tree: exp.Expr | None) -> bool:
     """Return whether SQL calls a function with side effects, or one whose value depends on the rows before.
 
-    >>> needs_every_row("assert_true(a > 0) IS NULL AND b = 1"), needs_every_row("uuid = 'x' AND b = 1")
-    (True, False)
+    Without its tree, the text decides.
+
+    >>> [Predicate.parse(sql).needs_every_row for sql in ("assert_true(a > 0) IS NULL AND b = 1", "b = 'uuid()'")]
+    [True, False]
     """
     # A search for substrings is much faster than a regular expression in lists of thousands of values.
     lowered = sql.lower()
-    return any(name in lowered for name in ROW_FUNCTIONS) and _ROW_CALL.search(sql) is not None
+    if not any(name in lowered for name in ROW_FUNCTIONS):
+        return False
+    if tree is None:
+        return _ROW_CALL.search(sql) is not None
+    return not _called_functions(tree).isdisjoint(ROW_FUNCTIONS)
+
+
+def _called_functions(tree: exp.Expr) -> set[str]:
+    """Return the names of the functions of a tree in lower case, with other names of those that sqlglot knows."""
+    return {
+        name.lower()
+        for node in nodes_of(tree, exp.Func)
+        for name in ((node.name,) if isinstance(node, exp.Anonymous) else node.sql_names())
+    }
 
 
 def is_deterministic(node: exp.Expr) -> bool:

@@ -20,6 +20,7 @@ from pushdown_spark.optimizer.join_order.reorder_safety import ColumnTypes
 from pushdown_spark.optimizer.key_guard import KeyGuard
 from pushdown_spark.optimizer.plans.column_names import ColumnNameResolver
 from pushdown_spark.optimizer.plans.select_block import SelectBlock, select_blocks
+from pushdown_spark.optimizer.plans.sql_dialect import predicate_of
 from pushdown_spark.optimizer.plans.sql_reader import ParsedQuery, named_tables
 from pushdown_spark.optimizer.private_views import PrivateViews
 from pushdown_spark.optimizer.statistics.collection_time import check_statistics_time
@@ -61,7 +62,7 @@ class SemiJoin:
     """A predicate on a source from the keys of another one, a note for the report, and the guard of the keys."""
 
     view: str
-    predicate: str
+    predicate: exp.Expr
     note: str
     guard: KeyGuard
 
@@ -100,8 +101,8 @@ class QueryPlan:
 
     required: Mapping[str, RequiredColumns] = field(default_factory=dict)
     """The required columns."""
-    predicates: Mapping[str, str] = field(default_factory=dict)
-    """The pushed predicates, as SQL."""
+    predicates: Mapping[str, Sequence[exp.Expr]] = field(default_factory=dict)
+    """The pushed predicates."""
     semi_joins: Mapping[str, Sequence[SemiJoin]] = field(default_factory=dict)
     """The semi-join reductions."""
     scans: Mapping[str, QueryScan] = field(default_factory=dict)
@@ -187,14 +188,14 @@ class QueryContext:
     def _plan_scan(self, plan: QueryPlan, reference: SourceReference) -> QueryScan:
         relation, required = reference.relation, plan.required[reference.view]
         semi_joins = plan.semi_joins.get(reference.view, ())
-        predicate = plan.predicates.get(reference.view)
-        conjuncts = [*([predicate] if predicate else []), *(f"({semi_join.predicate})" for semi_join in semi_joins)]
+        conditions = plan.predicates.get(reference.view, ())
+        predicate = predicate_of([*conditions, *(semi_join.predicate for semi_join in semi_joins)])
         projection = relation.projection([quote_name(name) for name in required.columns])
-        request = relation.request(projection, " AND ".join(conjuncts) or None)
+        request = relation.request(projection, predicate)
         metadata = tuple(sorted({*request.implicit, *required.metadata}))
         if metadata:
             request = replace(request, implicit=metadata, implicit_values=relation.implicit_values())
-        request = request.for_query(self.sql)
+        request = request.for_query(self.sql, self.query.tree)
         notes = tuple(semi_join.note for semi_join in semi_joins)
         planned = plan_scan(self.spark, relation, request, (*projection.notes, *notes))
         return QueryScan(reference.key, reference.view, planned, planned.scan)

@@ -79,7 +79,7 @@ class Relation(ABC):
         return self
 
     @abstractmethod
-    def request(self, projection: Projection, where: str | None) -> ScanRequest:
+    def request(self, projection: Projection, predicate: Predicate | None) -> ScanRequest:
         """Return the scan request for a projection and a predicate."""
 
     @property
@@ -91,30 +91,32 @@ class Relation(ABC):
         """Return the values of the implicit columns, None if the relation has no files."""
         return None
 
-    def statistics(self, where: str | None, columns: Sequence[str]) -> TableStatistics | None:
+    def statistics(self, predicate: Predicate | None, columns: Sequence[str]) -> TableStatistics | None:
         """Return the source's own statistics for a predicate and some columns, None if it has none. Reads no row."""
         return None
 
     def query_request(
-        self, tree: exp.Expr, where: str | None, words: frozenset[str]
+        self, tree: exp.Expr, predicate: Predicate | None, words: frozenset[str]
     ) -> tuple[ScanRequest, tuple[str, ...]]:
         """Return the scan request of a query over this relation alone, and notes for the report.
 
-        `where` is the predicate of the query if a reader may apply it. `words` may be names that the tree lacks.
+        `predicate` is the WHERE of the query if a reader may apply it. `words` may be names that the tree lacks.
         """
         others = {name for name in self.schema.fieldNames() if name.lower() in words}
         resolved = self.projection([quote_name(name) for name in sorted(self.referenced_columns(tree) | others)])
         implicit = self.source.catalog.references(tree, self.schema, case_sensitive=self._case_sensitive)
         required = required_columns(tree, self.schema, case_sensitive=self._case_sensitive)
         complete = merge_paths([ColumnPath((Member(name),)) for name in sorted(others)], case_sensitive=True)
-        request = self.request(replace(resolved, implicit=implicit, tree=required.merge(complete)), where)
+        request = self.request(replace(resolved, implicit=implicit, tree=required.merge(complete)), predicate)
         return request, resolved.notes
 
-    def parse(self, where: str) -> Predicate:
-        """Parse a predicate. It has no tree if the tree would take a column for a function."""
-        predicate = Predicate.parse(where)
-        functions = set() if predicate.tree is None else {name.lower() for name in function_names(predicate.tree)}
-        return Predicate(where, None) if functions & {name.lower() for name in self.schema.fieldNames()} else predicate
+    def drop_misread_tree(self, predicate: Predicate | None) -> Predicate | None:
+        """Return a predicate without its tree if that takes a column for a function, or else the same predicate."""
+        if predicate is None or predicate.tree is None:
+            return predicate
+        functions = {name.lower() for name in function_names(predicate.tree)}
+        is_misread = functions & {name.lower() for name in self.schema.fieldNames()}
+        return Predicate(predicate.sql, None) if is_misread else predicate
 
     def unqualify(self, node: exp.Expr, table: str) -> exp.Expr:
         """Return a column reference without the table's name, if Spark takes its first part for the table."""
@@ -164,9 +166,8 @@ class RelationWithoutFiles(Relation):
             )
         return projection
 
-    def request(self, projection: Projection, where: str | None) -> ScanRequest:
+    def request(self, projection: Projection, predicate: Predicate | None) -> ScanRequest:
         """Return the scan request for a projection and a predicate."""
-        predicate = None if where is None else Predicate.parse(where)
         columns = set(projection.table_columns)
         if predicate is not None:
             tree = predicate.tree

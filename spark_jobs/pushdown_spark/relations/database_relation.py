@@ -81,12 +81,12 @@ class DatabaseRelation(RelationWithoutFiles):
         """Return where a column's type comes from, for error messages."""
         return f"in the {'query' if self._remote.spec.table is None else 'table'} of {self._remote.name!r}"
 
-    def statistics(self, where: str | None, columns: Sequence[str]) -> TableStatistics | None:
+    def statistics(self, predicate: Predicate | None, columns: Sequence[str]) -> TableStatistics | None:
         """Return the database's estimates for a predicate and some columns, None if it has none. Reads no row."""
-        predicate = self._push_predicate(self.request(self.projection(list(columns)), where))
+        pushed = self._push_predicate(self.request(self.projection(list(columns)), predicate))
         try:
             with closing(connect(self._address, ConnectionSettings.of(self._remote.spec, few=True))) as client:
-                estimates = table_statistics(client, self._table, columns or self.schema.fieldNames()[:1], predicate)
+                estimates = table_statistics(client, self._table, columns or self.schema.fieldNames()[:1], pushed)
         except (RemoteFailedError, RemoteRefusedError):
             # Estimates are optional: a catalog that the user may not read must not fail the query.
             return None

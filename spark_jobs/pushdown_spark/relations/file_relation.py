@@ -213,9 +213,9 @@ class FileRelation(Relation):
         file = self.table_schema.origin(column) or location(decode_uri(min(self.uris, default="")))
         return f"in {file}"
 
-    def request(self, projection: Projection, where: str | None) -> ScanRequest:
+    def request(self, projection: Projection, predicate: Predicate | None) -> ScanRequest:
         """Return the scan request for a projection and a predicate."""
-        predicate = None if where is None else self.parse(where)
+        predicate = self.drop_misread_tree(predicate)
         columns, implicit = set(projection.table_columns), set(projection.implicit)
         if predicate is not None and predicate.tree is None:
             # It may refer to any column.

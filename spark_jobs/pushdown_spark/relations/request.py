@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
+from sqlglot import exp
 
 from pushdown_spark.contract import SPARK_REQUESTED, ConjunctReport, Exactness, ReaderChoice
 from pushdown_spark.errors import UnsupportedError
@@ -78,9 +79,9 @@ class ScanRequest:
             return self.pruned
         return StructType([field for field in self.schema.fields if field.name in set(self.columns)])
 
-    def for_query(self, sql: str) -> ScanRequest:
+    def for_query(self, sql: str, tree: exp.Expr | None) -> ScanRequest:
         """Return the request for a whole query. If the query reads file metadata, only Spark's reader can serve it."""
-        return self.for_spark_only(FILE_METADATA) if reads_file_metadata(sql) else self
+        return self.for_spark_only(FILE_METADATA) if reads_file_metadata(sql, tree) else self
 
     def with_frame(self, frame: DataFrame) -> ScanRequest:
         """Return the request over another DataFrame of the same source."""

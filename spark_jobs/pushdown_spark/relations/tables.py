@@ -111,9 +111,9 @@ class TableRelation(FileRelation):
     def _origin(self, column: str) -> str:
         return f"in table {self.source.table}"
 
-    def request(self, projection: Projection, where: str | None) -> ScanRequest:
+    def request(self, projection: Projection, predicate: Predicate | None) -> ScanRequest:
         """Return the scan request over the partitions that can have matching rows."""
-        request = super().request(projection, where)
+        request = super().request(projection, predicate)
         try:
             level = self.native.storageLevel
             if level.useMemory or level.useDisk or level.useOffHeap:
@@ -205,7 +205,7 @@ class SparkRelation(RelationWithoutFiles):
         """Return where a column's type comes from, for error messages."""
         return f"in {self.source.table or self.source.paths[0]}"
 
-    def request(self, projection: Projection, where: str | None) -> ScanRequest:
+    def request(self, projection: Projection, predicate: Predicate | None) -> ScanRequest:
         """Return the scan request for a projection and a predicate."""
-        request = super().request(projection, where)
+        request = super().request(projection, predicate)
         return request.for_spark_only(self._reason)

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_rows import sorted_rows
 
 from pushdown_spark.contract import JoinOptions
+from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.relations.base import TableStatistics
 from pushdown_spark.relations.database_relation import DatabaseRelation
 from pushdown_spark.session import PushdownSession
@@ -63,7 +64,7 @@ def session(connection: dict[str, object], spark: SparkSession) -> PushdownSessi
 
 def statistics(session: PushdownSession, name: str, where: str | None, *columns: str) -> TableStatistics:
     opened = DatabaseRelation.open(session._spark, session._sources[name])  # type: ignore[arg-type]
-    found = opened.statistics(where, columns)
+    found = opened.statistics(None if where is None else Predicate.parse(where), columns)
     assert found is not None
     return found
 
@@ -86,7 +87,7 @@ def test_missing_table_statistics_are_unknown(connection: dict[str, object], spa
     made = PushdownSession(spark)
     made.add_remote("some", connection, query="SELECT k, shop FROM sale WHERE shop < 3")
     opened = DatabaseRelation.open(spark, made._sources["some"])  # type: ignore[arg-type]
-    found = opened.statistics("k < 100", ["shop"])
+    found = opened.statistics(Predicate.parse("k < 100"), ["shop"])
     assert (found is not None) == (connection["kind"] == "postgresql")
 
 

@@ -42,12 +42,19 @@ def test_keep_conjuncts_keeps_the_original_sql() -> None:
         ("rand() < 0.5 AND a = 1", True, False, False),
         ("uuid = 'x'", False, False, False),
         ("assert_true /* b */ (a > 0) IS NULL", True, False, False),
+        ("builtin.RAND() < 0.5", True, False, False),
+        ("`rand`() < 0.5", True, False, False),
+        ("name = 'uuid()' AND a = 1", False, False, False),
         ("input_file_name() LIKE '%x'", False, True, False),
         ("_metadata.file_size > 1", False, True, False),
+        ("t.`_METADATA`.file_size > 1", False, True, False),
+        ("IDENTIFIER('_metadata.file_size') > 1", False, True, False),
+        ("name = '_metadata' OR name = 'input_file_name()'", False, False, False),
+        ("rand() < 0.5 AND _metadata.file_size > 1 AND b = 'x' 'y'", True, True, False),
         (r"a = 'b\\c'", False, False, True),
     ],
 )
-def test_predicate_properties_follow_from_the_sql(
+def test_predicate_properties_follow_from_the_tree_or_else_from_the_text(
     sql: str, needs_every_row: bool, reads_file_metadata: bool, has_backslashes: bool
 ) -> None:
     predicate = Predicate.parse(sql)
@@ -100,5 +107,6 @@ def test_functions_that_spark_calls_nondeterministic_are_recognized(spark: Spark
     for name in names:
         node = sqlglot.parse_one(f"{name}()", dialect="spark", error_level=sqlglot.ErrorLevel.IGNORE)
         assert not is_deterministic(node), name
-        predicate = Predicate(f"{name}() = 1", None)
-        assert predicate.needs_every_row or predicate.reads_file_metadata, name
+        for tree in (node, None):
+            predicate = Predicate(f"{name}() = 1", tree)
+            assert predicate.needs_every_row or predicate.reads_file_metadata, name

@@ -28,7 +28,6 @@ from pushdown_spark.optimizer.plans.logical_plan import (
     column_equality,
     owner,
 )
-from pushdown_spark.optimizer.plans.sql_dialect import to_sql
 from pushdown_spark.optimizer.query_context import QueryContext, QueryPlan, remove_qualifier
 
 # Kinds of joins below which a predicate from above, or from the ON clause, may go to the left or to the right.
@@ -48,7 +47,7 @@ _Side = tuple[exp.Column, str]
 
 
 def push_predicates(context: QueryContext, plan: QueryPlan) -> QueryPlan:
-    """Return the plan with the predicates of each source reference of a query, as SQL.
+    """Return the plan with the predicates of each source reference of a query.
 
     No predicate is pushed if its text may mean something else to Spark than to sqlglot, or if names that differ by case
     alone are different columns.
@@ -60,9 +59,9 @@ def push_predicates(context: QueryContext, plan: QueryPlan) -> QueryPlan:
     for block in context.blocks():
         predicates = pushdown_predicates(block.plan, block.columns, context.types_in(block).is_exact_equality)
         for name, reference in context.references_in(block).items():
-            conditions = [remove_qualifier(condition, name) for condition in predicates[name]]
+            conditions = tuple(remove_qualifier(condition, name) for condition in predicates[name])
             if conditions and reference.table.args.get("sample") is None:
-                pushed[reference.view] = " AND ".join(f"({to_sql(condition)})" for condition in conditions)
+                pushed[reference.view] = conditions
     return replace(plan, predicates=pushed)
 
 

@@ -29,7 +29,7 @@ from pushdown_spark.optimizer.plans.logical_plan import (
     owner,
 )
 from pushdown_spark.optimizer.plans.select_block import SelectBlock
-from pushdown_spark.optimizer.plans.sql_dialect import to_sql
+from pushdown_spark.optimizer.plans.sql_dialect import predicate_of, to_sql
 from pushdown_spark.optimizer.query_context import (
     QueryContext,
     QueryPlan,
@@ -120,8 +120,7 @@ class _DynamicReduction:
             guard = self._guard(small, keys)
             for large in large_sides:
                 for condition in set(reduced[large.name]) - set(predicates[large.name]):
-                    predicate = to_sql(remove_qualifier(condition, large.name))
-                    yield SemiJoin(large.reference.view, predicate, note, guard)
+                    yield SemiJoin(large.reference.view, remove_qualifier(condition, large.name), note, guard)
 
     def _push(self, plan: Plan) -> Predicates:
         return pushdown_predicates(plan, self._block.columns, self._is_exact_equality)
@@ -134,8 +133,9 @@ class _DynamicReduction:
     def _guard(self, small: _JoinSide, keys: Sequence[int | str]) -> KeyGuard:
         """Return the guard of the keys that `_read_keys` returned."""
         view = small.reference.view
-        key_list = to_sql(remove_qualifier(_key_list(small.column, keys), small.name))
-        return KeyGuard(view, small.reference.key, self._plan.predicates[view], key_list)
+        conditions = exp.and_(*self._plan.predicates[view])
+        key_list = remove_qualifier(_key_list(small.column, keys), small.name)
+        return KeyGuard(view, small.reference.key, to_sql(conditions), to_sql(key_list))
 
     def _equated_columns(self) -> Iterator[tuple[_JoinSide, list[_JoinSide]]]:
         """Yield each column that an inner join equates, with the columns that it is equated with."""
@@ -185,11 +185,11 @@ class _DynamicReduction:
 
     def _read_keys(self, side: _JoinSide) -> list[int | str] | None:
         """Read the values of a column that satisfy its predicate. Return None if they cannot be listed."""
-        predicate = self._plan.predicates.get(side.reference.view)
+        predicate = predicate_of(self._plan.predicates.get(side.reference.view, ()))
         if predicate is None:
             return None
         scan: QueryScan = self._plan.scans[side.reference.view]
-        frame = scan.planned.native("its keys are read").frame().where(predicate)
+        frame = scan.planned.native("its keys are read").frame().where(predicate.sql)
         column = f.col(quote_name(side.column.name))
         keys = frame.select(column.alias("key")).where("key IS NOT NULL").distinct().limit(MAX_DYNAMIC_KEYS + 1)
         if not isinstance(keys.schema["key"].dataType, t.IntegralType | t.StringType):

@@ -18,6 +18,7 @@ from sqlglot.parsers.spark import SparkParser
 
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.parser import with_intervals_grouped
+from pushdown_spark.expressions.predicate import Predicate
 
 # Keys of the marks in the `meta` dictionary of a node.
 _TYPED_LITERAL = "typed_literal"
@@ -145,6 +146,16 @@ def parse_sql(sql: str) -> exp.Expr:
 def to_sql(tree: exp.Expr) -> str:
     """Return a tree as Spark SQL."""
     return str(tree.sql(dialect=LosslessSpark))
+
+
+def predicate_of(conditions: Sequence[exp.Expr]) -> Predicate | None:
+    """Return the conjunction of conditions, None without any.
+
+    >>> predicate_of([exp.condition("a = 1 OR b = 2"), exp.condition("c = 3")]).sql
+    '(a = 1 OR b = 2) AND (c = 3)'
+    """
+    sql = " AND ".join(f"({to_sql(condition)})" for condition in conditions)
+    return Predicate(sql, exp.and_(*conditions)) if conditions else None
 
 
 def truncation_unit(node: exp.TimestampTrunc) -> exp.Expr:

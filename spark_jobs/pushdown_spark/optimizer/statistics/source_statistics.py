@@ -20,7 +20,7 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.constant_folding import value_of
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.expressions.session_settings import is_case_sensitive
-from pushdown_spark.optimizer.plans.sql_dialect import to_sql
+from pushdown_spark.optimizer.plans.sql_dialect import predicate_of
 from pushdown_spark.optimizer.statistics.cardinality import guess_selectivity
 from pushdown_spark.optimizer.statistics.collection_time import AnalysisCosts
 from pushdown_spark.optimizer.statistics.relation_statistics import (
@@ -157,8 +157,7 @@ class SourceStatistics:
 
 def _reported_statistics(relation: Relation, request: StatisticsRequest) -> RelationStatistics | None:
     """Return the statistics that a source reports itself. They prove nothing."""
-    where = " AND ".join(f"({to_sql(condition)})" for condition in request.conditions)
-    table = relation.statistics(where or None, sorted(request.keys))
+    table = relation.statistics(predicate_of(request.conditions), sorted(request.keys))
     if table is None:
         return None
     columns = {
