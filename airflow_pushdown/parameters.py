@@ -1,15 +1,19 @@
 """The parameter table: every operator parameter with its type, default and Spark keys.
 
-The docstrings of the operators describe the parameters. Tests compare the signatures, the docstrings and the generated
-pages of the operators with this table.
+Parameters that are fields of a spec have its defaults. The docstrings of the operators describe the parameters. Tests
+compare the signatures, the docstrings and the generated pages of the operators with this table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from enum import StrEnum
+from typing import Any
 
-from pushdown_spark.contract import JoinOptions, OrcOptions, RemoteSourceSpec
+from pydantic import BaseModel
+
+from pushdown_spark.contract import JoinOptions, OrcOptions, OutputSpec, RemoteSourceSpec, SourceSpec
 
 SCAN = "PushdownScanOperator"
 LAZY_ORC = "LazyOrcScanOperator"
@@ -22,9 +26,20 @@ OPERATORS = (*FILES, MULTI_SCAN, REMOTE, JOIN)
 SOURCE_FORMATS: Mapping[str, str] = {LAZY_ORC: "orc", REMOTE: "remote"}
 """The source format of operators that have only one."""
 
-DEFAULT_MIN_SEEK_SIZE = OrcOptions().min_seek_size
-DEFAULT_DP_THRESHOLD = JoinOptions().dp_threshold
-DEFAULT_FETCH_SIZE: int = RemoteSourceSpec.model_fields["fetch_size"].default
+
+def default_of(spec: type[BaseModel], field: str) -> Any:  # noqa: ANN401 - the type of the field
+    """Return the default of a field of a spec.
+
+    >>> default_of(SourceSpec, "reader"), default_of(OrcOptions, "min_seek_size")
+    ('auto', 16384)
+    """
+    default = spec.model_fields[field].default
+    return default.value if isinstance(default, StrEnum) else default
+
+
+DEFAULT_MIN_SEEK_SIZE: int = default_of(OrcOptions, "min_seek_size")
+DEFAULT_DP_THRESHOLD: int = default_of(JoinOptions, "dp_threshold")
+DEFAULT_FETCH_SIZE: int = default_of(RemoteSourceSpec, "fetch_size")
 
 
 @dataclass(frozen=True)
@@ -81,10 +96,10 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("sources", "dict[str, dict[str, object]]", None, operators=(JOIN,), required=True, renderer="json"),
     Parameter("scans", "dict[str, dict[str, object]]", None, operators=(MULTI_SCAN,), required=True, renderer="json"),
     Parameter("query", "str", None, operators=(JOIN,), required=True, renderer="sql"),
-    Parameter("join_reorder", "bool", True, operators=(JOIN,)),
+    Parameter("join_reorder", "bool", default_of(JoinOptions, "reorder"), operators=(JOIN,)),
     Parameter("join_reorder_dp_threshold", "int", DEFAULT_DP_THRESHOLD, operators=(JOIN,)),
     Parameter("join_reorder_min_bytes", "int | None", None, operators=(JOIN,)),
-    Parameter("star_schema_detection", "bool", False, operators=(JOIN,)),
+    Parameter("star_schema_detection", "bool", default_of(JoinOptions, "star_schema"), operators=(JOIN,)),
     Parameter("path", "str | list[str] | None", None, renderer="json", operators=FILES),
     Parameter("table", "str | None", None, operators=FILES),
     Parameter("format", "str | None", None, operators=(SCAN,)),
@@ -97,7 +112,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         "filter_pushdown",
         "bool | None",
-        True,
+        default_of(SourceSpec, "filter_pushdown"),
         format_keys={
             "json": ("spark.sql.json.filterPushdown.enabled",),
             "csv": ("spark.sql.csv.filterPushdown.enabled",),
@@ -107,39 +122,43 @@ PARAMETERS: tuple[Parameter, ...] = (
         },
         operators=FILES,
     ),
-    Parameter("reader", "str", "auto", operators=FILES),
-    Parameter("on_schema_conflict", "str", "error", operators=FILES),
-    Parameter("on_missing_column", "str", "null", operators=FILES),
+    Parameter("reader", "str", default_of(SourceSpec, "reader"), operators=FILES),
+    Parameter("on_schema_conflict", "str", default_of(SourceSpec, "on_schema_conflict"), operators=FILES),
+    Parameter("on_missing_column", "str", default_of(SourceSpec, "on_missing_column"), operators=FILES),
     Parameter("max_malformed", "int | None", None, operators=(SCAN,)),
     Parameter("implicit_names", "dict[str, str] | None", None, operators=FILES, renderer="json"),
     Parameter("implicit_columns", "list[str] | None", None, operators=FILES, renderer="json"),
     Parameter("sarg_to_filter", "bool | None", None, operators=(LAZY_ORC,), keys=("spark.hadoop.orc.sarg.to.filter",)),
     Parameter(
-        "use_selected", "bool", False, operators=(LAZY_ORC,), replaced_keys=("spark.hadoop.orc.filter.use.selected",)
+        "use_selected",
+        "bool",
+        default_of(OrcOptions, "use_selected"),
+        operators=(LAZY_ORC,),
+        replaced_keys=("spark.hadoop.orc.filter.use.selected",),
     ),
     Parameter("partial_reads", "int | str", "auto", operators=(LAZY_ORC,)),
     Parameter("min_seek_size", "int", DEFAULT_MIN_SEEK_SIZE, operators=(LAZY_ORC,)),
     Parameter("table", "str | None", None, operators=(REMOTE,)),
     Parameter("query", "str | None", None, operators=(REMOTE,), renderer="sql"),
     Parameter("columns", "list[str] | None", None, renderer="json", operators=(REMOTE,)),
-    Parameter("filter_pushdown", "bool", True, operators=(REMOTE,)),
+    Parameter("filter_pushdown", "bool", default_of(RemoteSourceSpec, "filter_pushdown"), operators=(REMOTE,)),
     Parameter("partition_column", "str | None", None, operators=(REMOTE,)),
     Parameter("num_partitions", "int | None", None, operators=(REMOTE,)),
     Parameter("lower_bound", "int | str | None", None, operators=(REMOTE,)),
     Parameter("upper_bound", "int | str | None", None, operators=(REMOTE,)),
-    Parameter("consistent", "bool", True, operators=(REMOTE,)),
-    Parameter("transport", "str", "auto", operators=(REMOTE,)),
+    Parameter("consistent", "bool", default_of(RemoteSourceSpec, "consistent"), operators=(REMOTE,)),
+    Parameter("transport", "str", default_of(RemoteSourceSpec, "transport"), operators=(REMOTE,)),
     Parameter("fetch_size", "int", DEFAULT_FETCH_SIZE, operators=(REMOTE,)),
     Parameter("statement_timeout", "float | None", None, operators=(REMOTE,)),
-    Parameter("wide_numbers", "str", "error", operators=(REMOTE,)),
-    Parameter("zero_dates_as_null", "bool", False, operators=(REMOTE,)),
+    Parameter("wide_numbers", "str", default_of(RemoteSourceSpec, "wide_numbers"), operators=(REMOTE,)),
+    Parameter("zero_dates_as_null", "bool", default_of(RemoteSourceSpec, "zero_dates_as_null"), operators=(REMOTE,)),
     Parameter("output", "str | None", None, attribute="output_path"),
     Parameter("output_conn_id", "str | None", None, secret=True),
     Parameter("output_table", "str | None", None),
     Parameter("replace_where", "str | None", None, renderer="sql"),
     Parameter("merge_keys", "list[str] | None", None, renderer="json"),
-    Parameter("output_format", "str", "parquet"),
-    Parameter("output_mode", "str", "errorifexists"),
+    Parameter("output_format", "str", default_of(OutputSpec, "format")),
+    Parameter("output_mode", "str", default_of(OutputSpec, "mode")),
     Parameter("output_options", "dict[str, object] | None", None, renderer="json"),
     Parameter("partition_by", "list[str] | None", None, renderer="json"),
     Parameter("checks", "dict[str, object] | None", None, renderer="json"),

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from typing import Any
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.operators.base import JobRequest, PushdownBaseOperator
 from airflow_pushdown.operators.values import entries, naming_parameters, sequence_as_list, switch
+from airflow_pushdown.parameters import parameters_of
 from airflow_pushdown.spark_settings import effective_value
 from pushdown_spark.contract import ONLY_SOURCE, OrcOptions, QuerySpec, SourceFormat, SourceSpec, TableSourceSpec
-
-_FILE_DEFAULTS: Mapping[str, object] = {
-    "format": None,
-    "schema": None,
-    "on_schema_conflict": "error",
-    "on_missing_column": "null",
-    "max_malformed": None,
-}
-"""Defaults of the parameters that a table of the catalog does not have."""
 
 
 class PushdownFilesOperator(PushdownBaseOperator):
@@ -126,8 +117,9 @@ class PushdownFilesOperator(PushdownBaseOperator):
             raise config_error("path: give either `path` or `table`, the name of a table in Spark's catalog")
         if self.table is None:
             return SourceSpec.model_validate({**self._common_fields(), **self.file_fields()})
-        for name, default in _FILE_DEFAULTS.items():
-            if getattr(self, name, default) != default:
+        fields = self.file_fields()
+        for name, default in {row.name: row.default for row in parameters_of(self.operator_name)}.items():
+            if name in fields and getattr(self, name) != default:
                 raise config_error(f"{name}: the catalog knows the files of table {self.table}; leave {name} out")
         return TableSourceSpec.model_validate({**self._common_fields(), "table": self.table})
 

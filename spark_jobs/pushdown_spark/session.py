@@ -57,43 +57,17 @@ class PushdownSession:
         self._relations = RelationCache(spark)
         self._planner: SqlPlanner | None = None
 
-    def add_source(
-        self,
-        name: str,
-        *,
-        path: str | Sequence[str],
-        format: str,
-        schema: str | None = None,
-        options: Mapping[str, str] | None = None,
-        reader: str = "auto",
-        filter_pushdown: bool = True,
-        orc: Mapping[str, object] | None = None,
-        on_schema_conflict: str = "error",
-        on_missing_column: str = "null",
-        implicit_names: Mapping[str, str] | None = None,
-        implicit_columns: Sequence[str] = (),
-    ) -> None:
-        """Declare a source of files. `orc` has fields of `OrcOptions`, the other parameters are fields of `SourceSpec`.
+    def add_source(self, name: str, *, path: str | Sequence[str], format: str, **fields: object) -> None:
+        """Declare a source of files. `fields` are other fields of `SourceSpec`, None for their defaults.
 
         Raises BadSpecError for invalid values.
         """
-        paths = (path,) if isinstance(path, str) else tuple(path)
+        given = {field: value for field, value in fields.items() if value is not None}
+        if "max_malformed" in given:
+            raise BadSpecError(f"source {name!r}: max_malformed: only jobs have this limit; remove it")
         try:
-            spec = SourceSpec.model_validate(
-                {
-                    "format": format,
-                    "path": paths,
-                    "schema": schema,
-                    "options": dict(options or {}),
-                    "reader": reader,
-                    "filter_pushdown": filter_pushdown,
-                    "orc": dict(orc or {}),
-                    "on_schema_conflict": on_schema_conflict,
-                    "on_missing_column": on_missing_column,
-                    "implicit_names": dict(implicit_names or {}),
-                    "implicit_columns": tuple(implicit_columns),
-                }
-            )
+            paths = (path,) if isinstance(path, str) else tuple(path)
+            spec = SourceSpec.model_validate({"format": format, "path": paths, **given})
         except ValidationError as problem:
             raise _invalid_source(name, problem) from problem
         self.add(name, spec)

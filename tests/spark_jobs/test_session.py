@@ -413,6 +413,27 @@ def test_mistakes_raise_when_the_scan_is_planned(spark: SparkSession, folder: Pa
         session.add_source("x", path="/x", format="xls")
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"on_missing_column": "nul"}, "source 'x': on_missing_column: Input should be 'null' or 'error'"),
+        ({"nonsense": 1}, "source 'x': nonsense: "),
+        ({"max_malformed": 0}, "source 'x': max_malformed: only jobs have this limit; remove it"),
+    ],
+)
+def test_invalid_fields_of_a_source_are_errors(spark: SparkSession, fields: dict[str, object], message: str) -> None:
+    with pytest.raises(BadSpecError, match=f"^{message}"):
+        PushdownSession(spark).add_source("x", path="/x", format="json", **fields)
+
+
+def test_fields_of_a_source_that_are_none_have_their_defaults(spark: SparkSession) -> None:
+    without, with_none = PushdownSession(spark), PushdownSession(spark)
+    without.add_source("a", path="/x", format="json")
+    none = dict.fromkeys(("schema", "options", "reader", "orc", "on_schema_conflict", "implicit_names"))
+    with_none.add_source("a", path=("/x",), format="json", **none)
+    assert with_none._sources == without._sources
+
+
 INTERVAL = IntervalSpec(
     column="at", start=datetime(2026, 1, 1, tzinfo=UTC), end=datetime(2026, 1, 2, tzinfo=timezone(timedelta(hours=1)))
 )
