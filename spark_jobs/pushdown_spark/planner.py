@@ -14,7 +14,7 @@ from sqlglot import exp
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
 from pushdown_spark.expressions.constant_folding import cached_fold
-from pushdown_spark.expressions.session_settings import is_case_sensitive, is_option_on
+from pushdown_spark.expressions.session_settings import is_option_on, session_name_rule
 from pushdown_spark.formats.native.plan_scan import SparkPlanScan
 from pushdown_spark.formats.native.scan import NativeScan
 from pushdown_spark.formats.text.jvm_scan import JvmTextScan
@@ -127,11 +127,11 @@ def _plan_groups(
         plans.append(plan_scan(spark, group_relation, group_request.with_listing(group_relation.listing), notes))
     fields = {field.name: field for field in (*partition_schema.fields, *request.read_schema.fields)}
     schema = StructType([fields[name] for name in request.columns])
-    case_sensitive = is_case_sensitive(spark)
+    name_rule = session_name_rule(spark)
 
     def union(scans: Iterable[Scan]) -> UnionScan:
         group_scans = [GroupScan(scan, group.output_schema(request)) for scan, group in zip(scans, groups, strict=True)]
-        return UnionScan(group_scans, schema, request.implicit, case_sensitive=case_sensitive)
+        return UnionScan(group_scans, schema, request.implicit, name_rule=name_rule)
 
     return PlannedScan(
         union(plan.scan for plan in plans),
@@ -169,7 +169,7 @@ def _plan_format(spark: SparkSession, request: ScanRequest, notes: tuple[str, ..
 
 def _plan_pushdown(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> Scan:
     """Return the pushdown reader's scan. Raises UnsupportedError if Spark's must read the files, or may be faster."""
-    request = with_directories(request, case_sensitive=is_case_sensitive(spark))
+    request = with_directories(request, name_rule=session_name_rule(spark))
     fold = cached_fold(spark)
     scan: Scan
     # Only the reader of the format is imported, because importing all of them is slow.

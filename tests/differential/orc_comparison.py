@@ -13,6 +13,7 @@ from pyspark.sql import types as t
 from schema_change import NO_CHANGE
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
 from pushdown_spark.formats.orc.metrics import OrcMetrics, OrcOutcome
 from pushdown_spark.formats.orc.planner import orc_arrow_schema
@@ -50,7 +51,7 @@ class OrcComparison(ReaderComparison[OrcMetrics]):
             filter=kept,
             partial_reads=partial,
             min_seek=seek,
-            case_sensitive=False,
+            name_rule=ANY_CASE,
         )
 
     def session_options(self, rng: random.Random, case: ColumnarCase, reader: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pyspark.sql import types as t
 from schema_change import NO_CHANGE
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.formats.parquet.file_parts import parquet_inputs
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, ParquetScanTask
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics, UnitOutcome
@@ -39,9 +40,7 @@ class ParquetComparison(ReaderComparison[ParquetMetrics]):
     def draw_query(
         self, rng: random.Random, schema: t.StructType, fields: list[t.StructField], kept: ArrowFilter
     ) -> ParquetQuery:
-        return ParquetQuery(
-            arrow_schema(fields), kept, corrected_dates=True, corrected_int96=True, case_sensitive=False
-        )
+        return ParquetQuery(arrow_schema(fields), kept, corrected_dates=True, corrected_int96=True, name_rule=ANY_CASE)
 
     def outcomes(self) -> dict[str, int]:
         outcomes = (UnitOutcome.TOTAL, UnitOutcome.BY_STATISTICS, UnitOutcome.READ)

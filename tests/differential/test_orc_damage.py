@@ -29,6 +29,7 @@ from spark_results import SPARK_ERRORS
 from tally import Tally
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.names import EXACT_NAMES
 from pushdown_spark.formats.orc.file_reader import OrcQuery
 from pushdown_spark.formats.orc.planner import orc_arrow_schema
 
@@ -64,7 +65,7 @@ def queries() -> dict[str, OrcQuery]:
     )
     return {
         name: OrcQuery(
-            schema=schema, positions=places, filter=compiled, partial_reads=partial, min_seek=0, case_sensitive=True
+            schema=schema, positions=places, filter=compiled, partial_reads=partial, min_seek=0, name_rule=EXACT_NAMES
         )
         for name, compiled, partial in filters
     }

@@ -28,6 +28,7 @@ from session_settings import pushdown_off
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.orc.file_reader import OrcQuery
@@ -180,7 +181,7 @@ def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -
             filter=compiled,
             partial_reads=None,
             min_seek=0,
-            case_sensitive=False,
+            name_rule=ANY_CASE,
             zone=jvm_zone(spark),
         )
         found = rows_of(query, directory, 1 << 27, counts)
@@ -245,7 +246,7 @@ def test_timestamps_before_1900_use_spark_outside_utc(spark: SparkSession, tmp_p
             filter=None,
             partial_reads=None,
             min_seek=0,
-            case_sensitive=False,
+            name_rule=ANY_CASE,
             zone=jvm_zone(spark),
         )
         with pytest.raises(UnsafeInputError, match="before 1900"):

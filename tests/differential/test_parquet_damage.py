@@ -18,6 +18,7 @@ from session_settings import pushdown_off
 from spark_results import SPARK_ERRORS
 from tally import Tally
 
+from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery
 
 CODECS = ("none", "snappy", "gzip", "zstd", "lz4")
@@ -39,7 +40,7 @@ SCHEMA = pa.schema(
 def queries() -> dict[str, ParquetQuery]:
     """Return a scan of all rows, and one with a filter."""
     return {
-        name: ParquetQuery(SCHEMA, chosen, corrected_dates=True, corrected_int96=True, case_sensitive=False)
+        name: ParquetQuery(SCHEMA, chosen, corrected_dates=True, corrected_int96=True, name_rule=ANY_CASE)
         for name, chosen in (("all", None), ("filter", FILTER))
     }
 

@@ -14,9 +14,8 @@ from pushdown_spark.connect.relation import ConnectRelation
 from pushdown_spark.connect.text_scan import plan_connect_text
 from pushdown_spark.contract import IntervalSpec, OutputChecks, QuerySpec, SourceFormat, SourceReport
 from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
-from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.predicate import Predicate
-from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.formats.native.scan import FILTER_SETTINGS
 from pushdown_spark.optimizer.plans.sql_reader import named_tables, parse_query
 from pushdown_spark.output.checks import RowObserver
@@ -182,7 +181,7 @@ def _interval_condition(relation: ConnectRelation, interval: IntervalSpec) -> st
 
 def _plan_sql(spark: SparkSession, sources: Mapping[str, Source], sql: str) -> ConnectResult:
     """Plan a query that the server runs as written, over temporary views of the session."""
-    key = partial(name_key, case_sensitive=is_case_sensitive(spark))
+    key = session_name_rule(spark).key
     names = set(map(key, sources))
     for table in named_tables(parse_query(sql)):
         name = ".".join(part.name for part in table.parts)

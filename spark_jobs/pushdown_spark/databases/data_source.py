@@ -40,6 +40,7 @@ from pushdown_spark.databases.sql.remote_query import row_query
 from pushdown_spark.databases.sql.remote_table import RemoteTable
 from pushdown_spark.errors import BadSpecError, UnknownColumnError
 from pushdown_spark.expressions.conjuncts import conjuncts
+from pushdown_spark.expressions.names import EXACT_NAMES
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.formats.data_source_base import TaskPartition, parse_option_where
 
@@ -193,7 +194,7 @@ def _check_columns(table: RemoteTable, schema: t.StructType) -> None:
 
 def _exact(where: str, table: RemoteTable) -> PushedPredicate:
     """Push a predicate. Raises BadSpecError if it is not exact, because Spark does not evaluate it again."""
-    predicate, rules = parse_option_where(where), SparkRules(trusted=True, case_sensitive=True)
+    predicate, rules = parse_option_where(where), SparkRules(trusted=True, name_rule=EXACT_NAMES)
     pushed = None if predicate is None else push_predicate(conjuncts(predicate), table, rules)
     if pushed is not None and pushed.conjuncts and pushed.is_exact:
         return pushed

@@ -28,7 +28,7 @@ from pushdown_spark.databases.sql.remote_query import (
 )
 from pushdown_spark.databases.sql.remote_table import Dialect, RemoteTable
 from pushdown_spark.errors import LostConnectionError, UnsupportedError
-from pushdown_spark.expressions.names import name_key
+from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.scan.base import Scan
 
@@ -78,14 +78,14 @@ class PushedQuery:
 
 
 def push_query(
-    tree: exp.Select, table: RemoteTable, predicate: PushedPredicate, *, case_sensitive: bool
+    tree: exp.Select, table: RemoteTable, predicate: PushedPredicate, *, name_rule: NameRule
 ) -> PushedQuery | None:
     """Return how the database runs a query over one table. None if Spark must do more than sort and limit the result.
 
     The predicate must be exact. The query may select columns, and counts, minima and maxima of columns.
     """
     try:
-        return _QueryAnalyzer(tree, table, predicate, case_sensitive).pushed_query()
+        return _QueryAnalyzer(tree, table, predicate, name_rule).pushed_query()
     except UnsupportedError:
         return None
 
@@ -93,11 +93,11 @@ def push_query(
 class _QueryAnalyzer:
     """The analysis of one query. The methods raise UnsupportedError if Spark has to run the query."""
 
-    def __init__(self, tree: exp.Select, table: RemoteTable, predicate: PushedPredicate, case_sensitive: bool) -> None:
+    def __init__(self, tree: exp.Select, table: RemoteTable, predicate: PushedPredicate, name_rule: NameRule) -> None:
         self._tree = tree
         self._table = table
         self._predicate = predicate
-        self._case_sensitive = case_sensitive
+        self._name_rule = name_rule
         self._alias = next(tree.find_all(exp.Table)).alias_or_name
 
     def pushed_query(self) -> PushedQuery:
@@ -142,7 +142,7 @@ class _QueryAnalyzer:
         """Return the name of the table's column that a node refers to."""
         if not isinstance(node, exp.Column) or len(node.parts) > 2 or node.table not in ("", self._alias):
             raise UnsupportedError(f"{node.sql()} is not a column of the table")
-        column = self._table.column(node.name, case_sensitive=self._case_sensitive)
+        column = self._table.column(node.name, name_rule=self._name_rule)
         if column is None:
             raise UnsupportedError(f"{node.sql()} is not a column of the table")
         return column.name
@@ -218,13 +218,10 @@ class _QueryAnalyzer:
 
     def _key_positions(self, keys: list[tuple[exp.Column, Ordering]]) -> tuple[tuple[int, Ordering], ...]:
         """Return the positions of the sort keys in the SELECT list."""
-        names = [self._key_of(node.alias_or_name) for node in self._tree.expressions]
-        if any(node.table or names.count(self._key_of(node.name)) != 1 for node, _ in keys):
+        names = [self._name_rule.key(node.alias_or_name) for node in self._tree.expressions]
+        if any(node.table or names.count(self._name_rule.key(node.name)) != 1 for node, _ in keys):
             raise UnsupportedError("a sort key is not selected")
-        return tuple((names.index(self._key_of(node.name)), ordering) for node, ordering in keys)
-
-    def _key_of(self, name: str) -> str:
-        return name_key(name, case_sensitive=self._case_sensitive)
+        return tuple((names.index(self._name_rule.key(node.name)), ordering) for node, ordering in keys)
 
     def _types(self, names: Sequence[str]) -> dict[str, t.DataType]:
         types = {column.name: column.spark_type for column in self._table.columns}

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import Column
-from pushdown_spark.expressions.names import name_key
+from pushdown_spark.expressions.names import ANY_CASE, NameRule
 from pushdown_spark.expressions.types import DECLARED_TYPE, LogicalType, Path
 
 Fold = Callable[[str], object]
@@ -53,7 +53,7 @@ class Scope:
     schema: t.StructType
     _: KW_ONLY
     plain_strings: bool
-    case_sensitive: bool = False
+    name_rule: NameRule = ANY_CASE
     fold: Fold | None = None
 
     def column(self, path: Path) -> Column:
@@ -65,7 +65,7 @@ class Scope:
         parent: t.DataType = self.schema
         for part in path:
             members = parent.fields if isinstance(parent, t.StructType) else []
-            matches = [field for field in members if self._key(field.name) == self._key(part)]
+            matches = [field for field in members if self.name_rule.same(field.name, part)]
             if len(matches) != 1:
                 raise UnsupportedError(f"{'.'.join(path)} is not the name of exactly one struct member")
             if any("DEFAULT" in key for key in matches[0].metadata):
@@ -76,9 +76,6 @@ class Scope:
         logical = LogicalType.OTHER if any(map(is_char, fields)) else logical_type(parent)
         storage = _STORAGE[logical] if logical in _STORAGE else to_arrow_type(parent)
         return Column(tuple(field.name for field in fields), logical, storage)
-
-    def _key(self, name: str) -> str:
-        return name_key(name, case_sensitive=self.case_sensitive)
 
 
 def logical_type(data_type: t.DataType) -> LogicalType:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.expressions.names import NameRule
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,9 @@ def check_broken_files(spark: SparkSession, options: Mapping[str, str]) -> None:
             raise UnsupportedError(f"{key} is on, and only Spark's readers skip damaged files")
 
 
-def is_case_sensitive(spark: SparkSession) -> bool:
-    """Return whether Spark distinguishes column names by case."""
-    return is_enabled(spark, "spark.sql.caseSensitive")
+def session_name_rule(spark: SparkSession) -> NameRule:
+    """Return how Spark compares column names."""
+    return NameRule(is_enabled(spark, "spark.sql.caseSensitive"))
 
 
 def hides_names(spark: SparkSession, sql: str) -> bool:

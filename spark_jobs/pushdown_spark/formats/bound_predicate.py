@@ -12,7 +12,7 @@ from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.bound import Node, conjunction
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold, Scope
-from pushdown_spark.expressions.session_settings import check_meaning, is_case_sensitive, setting
+from pushdown_spark.expressions.session_settings import check_meaning, session_name_rule, setting
 from pushdown_spark.relations.request import ScanRequest
 
 
@@ -20,7 +20,7 @@ def scope_of(spark: SparkSession, request: ScanRequest, fold: Fold) -> Scope:
     """Return the scope for binding the predicate of a request. `fold` evaluates constants that need Spark."""
     return Scope(
         request.schema,
-        case_sensitive=is_case_sensitive(spark),
+        name_rule=session_name_rule(spark),
         plain_strings=not (request.predicate is not None and request.predicate.has_backslashes)
         and setting(spark, "spark.sql.session.collation.default", "UTF8_BINARY") == "UTF8_BINARY",
         fold=fold,

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.formats.data_source_base import (
     TaskPartition,
     boolean_option,
@@ -47,9 +48,9 @@ class ColumnarSource(DataSource):
         return cls.format_name
 
     @property
-    def case_sensitive(self) -> bool:
-        """Whether names are case-sensitive."""
-        return boolean_option(self.options, "case_sensitive")
+    def name_rule(self) -> NameRule:
+        """How names are compared."""
+        return NameRule(boolean_option(self.options, "case_sensitive"))
 
     def files(self) -> tuple[InputFile, ...]:
         """Return the files to read."""
@@ -73,7 +74,7 @@ class ColumnarSource(DataSource):
         self.check(schema)
         tasks = pack(self.files(), _PACKING)
         where = self.options.get("where")
-        row_filter = None if where is None else exact_filter(where, schema, case_sensitive=self.case_sensitive)
+        row_filter = None if where is None else exact_filter(where, schema, name_rule=self.name_rule)
         return _Reader(self.scan_task(schema, tasks, row_filter), len(tasks))
 
 

@@ -13,6 +13,7 @@ from sqlglot import exp
 from pushdown_spark.errors import BadSpecError, MissingPathError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.local_paths import local_path
@@ -113,7 +114,7 @@ def parse_option_where(where: str) -> exp.Expr | None:
     return parse_predicate(where)
 
 
-def exact_filter(where: str, schema: t.StructType, *, case_sensitive: bool) -> ArrowFilter:
+def exact_filter(where: str, schema: t.StructType, *, name_rule: NameRule) -> ArrowFilter:
     """Return the filter for a predicate.
 
     Raises BadSpecError unless the filter is exact, because Spark does not re-evaluate the predicate.
@@ -121,7 +122,7 @@ def exact_filter(where: str, schema: t.StructType, *, case_sensitive: bool) -> A
     predicate = parse_option_where(where)
     reason: str | None = "it does not parse"
     if predicate is not None:
-        bound = bind(predicate, Scope(schema, plain_strings=True, case_sensitive=case_sensitive))
+        bound = bind(predicate, Scope(schema, plain_strings=True, name_rule=name_rule))
         if bound.artifact is not None and bound.is_exact:
             return ArrowFilter(bound.artifact)
         reason = bound.reason

@@ -10,8 +10,8 @@ from py4j.java_gateway import JavaObject
 from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.expressions.names import name_key
-from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.expressions.names import NameRule
+from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.runtime.jvm_gateway import elements, has_class, java_class, scala_seq
 from pushdown_spark.runtime.spark_internals import analyzed_plan, session_state, sql_parser
 
@@ -120,7 +120,7 @@ def is_query(spark: SparkSession, sql: str) -> bool:
     return _parsed_query(spark, sql) is not None
 
 
-def relation_names_in(spark: SparkSession, sql: str, *, case_sensitive: bool) -> tuple[NameParts, ...] | None:
+def relation_names_in(spark: SparkSession, sql: str, *, name_rule: NameRule) -> tuple[NameParts, ...] | None:
     """Return the names of the relations that SQL text reads, without common table expressions.
 
     The order is arbitrary. Return None if the text is not a query, or if it reads a relation without naming it.
@@ -129,12 +129,12 @@ def relation_names_in(spark: SparkSession, sql: str, *, case_sensitive: bool) ->
     if plan is None:
         return None
     names: dict[NameParts, None] = {}
-    for node, kind, ctes in _parsed_nodes(plan, case_sensitive):
+    for node, kind, ctes in _parsed_nodes(plan, name_rule):
         if kind in _UNNAMED_RELATIONS:
             return None
         if kind == "UnresolvedRelation":
             name = tuple(str(part) for part in elements(node.multipartIdentifier()))
-            if len(name) > 1 or name_key(name[0], case_sensitive=case_sensitive) not in ctes:
+            if len(name) > 1 or name_rule.key(name[0]) not in ctes:
                 names[name] = None
     return tuple(names)
 
@@ -146,7 +146,7 @@ def _parsed_query(spark: SparkSession, sql: str) -> JavaObject | None:
         return None
 
 
-def _parsed_nodes(plan: JavaObject, case_sensitive: bool) -> Iterator[tuple[JavaObject, str, frozenset[str]]]:
+def _parsed_nodes(plan: JavaObject, name_rule: NameRule) -> Iterator[tuple[JavaObject, str, frozenset[str]]]:
     """Yield the nodes of a plan and its sub-queries, their kinds, and the common table expressions in scope."""
     pending = [(plan, frozenset[str]())]
     while pending:
@@ -155,7 +155,7 @@ def _parsed_nodes(plan: JavaObject, case_sensitive: bool) -> Iterator[tuple[Java
         yield node, kind, ctes
         if kind == "UnresolvedWith":
             for cte in elements(node.cteRelations()):
-                name = name_key(str(cte._1()), case_sensitive=case_sensitive)
+                name = name_rule.key(str(cte._1()))
                 pending.append((cte._2(), ctes | {name} if node.allowRecursion() else ctes))
                 ctes |= {name}
         else:
@@ -175,6 +175,5 @@ class SessionVariables:
         """Return whether the session has a variable of this name."""
         if self._is_empty:
             return False
-        case_sensitive = is_case_sensitive(self._spark)
-        key = scala_seq(self._spark, [name_key(name, case_sensitive=case_sensitive)])
+        key = scala_seq(self._spark, [session_name_rule(self._spark).key(name)])
         return bool(self._variables.get(key).isDefined())

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions, JoinReport
 from pushdown_spark.errors import BadSpecError
+from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.optimizer.catalyst import is_query
 from pushdown_spark.optimizer.dataframe_joins import DataFrameJoins
 from pushdown_spark.optimizer.join_order.decision import ReorderSettings
@@ -136,7 +137,7 @@ class _TextQuery:
             if isinstance(node, exp.Table) and block.is_table(name)
         }
         schemas = {name: self._frames[key].schema for name, key in tables.items() if key in self._frames}
-        return ColumnTypes(schemas, case_sensitive=False)
+        return ColumnTypes(schemas, name_rule=ANY_CASE)
 
 
 def _quoted_name(table: exp.Table) -> str:

@@ -20,7 +20,8 @@ from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.expressions.names import NameRule
+from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.optimizer.catalyst import relation_names_in
 from pushdown_spark.optimizer.passes.add_broadcast_hints import add_broadcast_hints
 from pushdown_spark.optimizer.passes.prune_columns import prune_columns
@@ -108,8 +109,7 @@ class QueryOptimizer:
         if not tables:
             declared_names = ", ".join(sorted(self._sources))
             raise UnreadableQueryError(f"query: it reads none of the declared sources ({declared_names})")
-        case_sensitive = is_case_sensitive(self._spark)
-        _check_reading(tree, case_sensitive=case_sensitive)
+        _check_reading(tree, session_name_rule(self._spark))
         token = uuid.uuid4().hex[:12]
         views = {number: f"pushdown_{token}_{number}" for number in tables}
         declared = {views[number]: self._find_source(table) for number, table in tables.items()}
@@ -165,17 +165,17 @@ class QueryOptimizer:
 
     def _referenced_sources(self, sql: str) -> dict[str, AnySource] | None:
         """Return the sources by the names that the query uses, or None if views cannot stand for all of them."""
-        case_sensitive = is_case_sensitive(self._spark)
-        names = relation_names_in(self._spark, sql, case_sensitive=case_sensitive)
+        name_rule = session_name_rule(self._spark)
+        names = relation_names_in(self._spark, sql, name_rule=name_rule)
         if names is None or any(len(name) > 1 for name in names):
             return None
         sources: dict[str, AnySource] = {}
         for (name,) in names:
-            source = self._sources.get(name) if case_sensitive else self._source(name)
+            source = self._sources.get(name) if name_rule.case_sensitive else self._source(name)
             if source is None:
                 raise BadSpecError(self._unknown_source(name))
             # One view stands for all spellings of a name.
-            if sources.setdefault(name if case_sensitive else name.lower(), source) is not source:
+            if sources.setdefault(name_rule.key(name), source) is not source:
                 return None
         return sources
 
@@ -187,13 +187,13 @@ class QueryOptimizer:
         return QueryScan(source.name, name, planned, planned.scan)
 
 
-def _check_reading(tree: exp.Expr, *, case_sensitive: bool) -> None:
+def _check_reading(tree: exp.Expr, name_rule: NameRule) -> None:
     """Raise UnreadableQueryError if sqlglot is known to read a query differently from Spark."""
     if any(join.kind == "OUTER" and not join.side for join in tree.find_all(exp.Join)):
         raise UnreadableQueryError("query: a relation has the name OUTER")
     if any(node.args.get("symmetric") is not None for node in tree.find_all(exp.Between)):
         raise UnreadableQueryError("query: BETWEEN is followed by SYMMETRIC or ASYMMETRIC, which are names in Spark")
-    if case_sensitive:
+    if name_rule.case_sensitive:
         for table in tree.find_all(exp.Table):
             cte = referenced_cte(table)
             if cte is not None and cte.alias != table.name:

@@ -14,8 +14,9 @@ from sqlglot import exp
 from pushdown_spark.contract import FORMATS_WITHOUT_FILES, JoinOptions, JoinReport
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.conjuncts import without_relation
+from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.expressions.parser import has_same_tokens
-from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.optimizer.join_order.reorder_safety import ColumnTypes
 from pushdown_spark.optimizer.key_guard import KeyGuard
 from pushdown_spark.optimizer.plans.column_names import ColumnNameResolver
@@ -138,9 +139,9 @@ class QueryContext:
     _analyzed: dict[str, DataFrame] = field(default_factory=dict, init=False)
 
     @cached_property
-    def case_sensitive(self) -> bool:
-        """Whether the session's names are case-sensitive."""
-        return is_case_sensitive(self.spark)
+    def name_rule(self) -> NameRule:
+        """How the session compares names."""
+        return session_name_rule(self.spark)
 
     @cached_property
     def has_plain_literals(self) -> bool:
@@ -215,7 +216,7 @@ class QueryContext:
     def types_in(self, block: SelectBlock) -> ColumnTypes:
         """Return the types of the columns of a block."""
         schemas = {name: reference.relation.schema for name, reference in self.references_in(block).items()}
-        return ColumnTypes(schemas, case_sensitive=self.case_sensitive)
+        return ColumnTypes(schemas, name_rule=self.name_rule)
 
     @cached_property
     def statistics(self) -> SourceStatistics:

@@ -9,6 +9,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import OutputMode
 from pushdown_spark.errors import BadSpecError, OutputExistsError, SchemaConflictError
+from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.runtime.files import Files, is_hidden
 
 _TABLE_LOGS = (("Delta", "_delta_log"), ("Hudi", ".hoodie"), ("Iceberg", "metadata/*.metadata.json"))
@@ -60,20 +61,18 @@ def check_existing_table(mode: OutputMode, name: str) -> None:
         )
 
 
-def check_partition_by(given: Sequence[str], existing: Sequence[str], name: str, *, case_sensitive: bool) -> None:
+def check_partition_by(given: Sequence[str], existing: Sequence[str], name: str, *, name_rule: NameRule) -> None:
     """Raise BadSpecError if a table is partitioned by other columns than the given ones, if there are any."""
-    fold = str if case_sensitive else str.lower
-    if given and [*map(fold, given)] != [*map(fold, existing)]:
+    if given and [*map(name_rule.key, given)] != [*map(name_rule.key, existing)]:
         raise BadSpecError(
             f"partition_by: {name} is partitioned by {', '.join(existing) or 'no column'}, not by {', '.join(given)}; "
             "leave it out, or write to another table"
         )
 
 
-def check_column_names(rows: t.StructType, table: t.StructType, *, case_sensitive: bool) -> None:
+def check_column_names(rows: t.StructType, table: t.StructType, *, name_rule: NameRule) -> None:
     """Raise SchemaConflictError if only the rows or only the table have a column."""
-    fold = str if case_sensitive else str.lower
-    names, columns = ({fold(name): name for name in schema.names} for schema in (rows, table))
+    names, columns = ({name_rule.key(name): name for name in schema.names} for schema in (rows, table))
     if extra := [name for key, name in names.items() if key not in columns]:
         raise SchemaConflictError(
             f"output_table: the table has no column {extra[0]!r}; it has {', '.join(columns.values())}"

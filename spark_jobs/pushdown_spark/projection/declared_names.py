@@ -22,6 +22,7 @@ from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from pushdown_spark.errors import BadPredicateError, PushdownError
+from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.local_paths import local_path
 from pushdown_spark.projection.field_names import FieldIndex, unknown_column
@@ -51,7 +52,7 @@ def check_source(source: Mapping[str, object], columns: Iterable[str] | None, wh
         return
     implicit = BuiltInColumns(source.get("implicit_names"))  # type: ignore[arg-type]
     # Case sensitivity is a setting, so a name that differs only in its case passes.
-    index = FieldIndex(schema, case_sensitive=False)
+    index = FieldIndex(schema, name_rule=ANY_CASE)
     paths = [path for path in parse_paths(list(columns or ())) if not path.is_wildcard]
     named = [("columns", path.head) for path in paths]
     named += [("where", name) for name in predicate_columns(where or "", index)]

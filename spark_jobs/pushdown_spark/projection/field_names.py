@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
 from pushdown_spark.errors import BadSpecError, UnknownColumnError
-from pushdown_spark.expressions.names import by_name_key, name_key
+from pushdown_spark.expressions.names import NameRule
 
 _SHOWN_NAMES = 10
 """Maximum number of column names in a message."""
@@ -17,16 +17,16 @@ _SHOWN_NAMES = 10
 class FieldIndex:
     """The fields of a struct by name."""
 
-    def __init__(self, struct: StructType, *, case_sensitive: bool) -> None:
-        self._case_sensitive = case_sensitive
-        self._fields = by_name_key(struct.fields, lambda field: field.name, case_sensitive=case_sensitive)
+    def __init__(self, struct: StructType, *, name_rule: NameRule) -> None:
+        self._name_rule = name_rule
+        self._fields = name_rule.group(struct.fields, lambda field: field.name)
 
     def __contains__(self, name: str) -> bool:
         return bool(self.all(name))
 
     def all(self, name: str) -> Sequence[StructField]:
         """Return the fields that a name may refer to."""
-        return self._fields.get(name_key(name, case_sensitive=self._case_sensitive), ())
+        return self._fields.get(self._name_rule.key(name), ())
 
     def find(self, name: str) -> StructField | None:
         """Return the field of a name, None if there is none. Raises BadSpecError for several fields."""

@@ -17,7 +17,7 @@ from pyspark.sql.types import AtomicType, LongType, StringType, StructType, Time
 from sqlglot import exp
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.projection.path_tree import same_name
+from pushdown_spark.expressions.names import ANY_CASE, NameRule
 
 ImplicitValue = str | int | float | bool | date | datetime | None
 """The value of an implicit column for a file."""
@@ -155,7 +155,7 @@ class ImplicitCatalog:
         family = next(family for family in self._families if family.column(column.name) == column)
         return family.value(column, file)
 
-    def references(self, tree: exp.Expr, schema: StructType, *, case_sensitive: bool = False) -> tuple[str, ...]:
+    def references(self, tree: exp.Expr, schema: StructType, *, name_rule: NameRule = ANY_CASE) -> tuple[str, ...]:
         """Return the implicit columns of a predicate or query by their names in DataFrames, in order of appearance.
 
         A column of the schema takes precedence. `dir0.x` is a member of a table column `dir0`.
@@ -170,7 +170,7 @@ class ImplicitCatalog:
             is_of_subquery = len(column.parts) > 1 and column.parts[0].name.lower() in subqueries
             if is_of_subquery or unqualified in own_names or (unqualified in aliases and _sees_aliases(column)):
                 continue
-            is_table_column = any(has_column(schema, p.name, case_sensitive=case_sensitive) for p in column.parts)
+            is_table_column = any(has_column(schema, p.name, name_rule=name_rule) for p in column.parts)
             if implicit is not None and not is_table_column:
                 names[implicit.name] = None
         return tuple(names)
@@ -224,6 +224,6 @@ def _sees_aliases(column: exp.Column) -> bool:
     )
 
 
-def has_column(schema: StructType, name: str, *, case_sensitive: bool) -> bool:
+def has_column(schema: StructType, name: str, *, name_rule: NameRule) -> bool:
     """Return whether the schema has a top-level column of this name."""
-    return any(same_name(field.name, name, case_sensitive=case_sensitive) for field in schema.fields)
+    return any(name_rule.same(field.name, name) for field in schema.fields)

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 )
 
 from pushdown_spark.errors import BadSpecError, KindMismatchError
-from pushdown_spark.expressions.names import name_key
+from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.projection.field_names import FieldIndex, unknown_column
 from pushdown_spark.projection.paths import (
     ColumnPath,
@@ -54,7 +54,7 @@ class PathContext:
     """
 
     schema: StructType
-    case_sensitive: bool
+    name_rule: NameRule
     origin: Callable[[str], str]
     implicit: tuple[str, ...]
 
@@ -65,7 +65,7 @@ class PathContext:
 
     def members(self, struct: StructType) -> FieldIndex:
         """Return the members of a struct by name."""
-        return FieldIndex(struct, case_sensitive=self.case_sensitive)
+        return FieldIndex(struct, name_rule=self.name_rule)
 
 
 class PathCompiler:
@@ -169,7 +169,7 @@ class PathCompiler:
         return PathExpression(sql, StructType(fields), (*value.steps, group))
 
     def _check_unique(self, names: Iterable[str]) -> None:
-        counts = Counter(name_key(name, case_sensitive=self._context.case_sensitive) for name in names)
+        counts = Counter(self._context.name_rule.key(name) for name in names)
         duplicates = [name for name, count in counts.items() if count > 1]
         if duplicates:
             raise BadSpecError(f"columns: {str(self._path)!r} has two members named {duplicates[0]!r}; use AS")

@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from pushdown_spark.expressions.names import name_key
+from pushdown_spark.expressions.names import ANY_CASE, NameRule
 from pushdown_spark.projection.paths import ColumnPath, Elements, Entry, Group, Member, Step, render_steps
 
 Selector = Elements | Entry
@@ -35,13 +35,10 @@ class ProjectionNode:
 
 @dataclass(frozen=True)
 class ProjectionTree:
-    """The required parts of a table: a node for each top-level column, in the order of the first request.
-
-    Names that differ only in case are the same column unless `case_sensitive`.
-    """
+    """The required parts of a table: a node for each top-level column, in the order of the first request."""
 
     nodes: tuple[ProjectionNode, ...]
-    case_sensitive: bool = False
+    name_rule: NameRule = ANY_CASE
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -59,14 +56,11 @@ class ProjectionTree:
         """Return the required columns with their required members, in the order and spelling of the table."""
         return self._prune_struct(schema, self.nodes)
 
-    def _key(self, name: str) -> str:
-        return name_key(name, case_sensitive=self.case_sensitive)
-
     def _merge_nodes(self, nodes: Iterable[ProjectionNode]) -> tuple[ProjectionNode, ...]:
         by_name: dict[str, ProjectionNode] = {}
         for node in nodes:
             normal = replace(node, members=self._merge_nodes(node.members))
-            key = self._key(node.name)
+            key = self.name_rule.key(node.name)
             by_name[key] = self._union(by_name[key], normal) if key in by_name else normal
         return tuple(by_name.values())
 
@@ -79,9 +73,9 @@ class ProjectionTree:
 
     def _prune_struct(self, schema: StructType, nodes: Sequence[ProjectionNode]) -> StructType:
         fields = []
-        required = {self._key(node.name): node for node in reversed(nodes)}
+        required = {self.name_rule.key(node.name): node for node in reversed(nodes)}
         for field in schema.fields:
-            node = required.get(self._key(field.name))
+            node = required.get(self.name_rule.key(field.name))
             if node is not None:
                 pruned = self._prune_type(field.dataType, node.members)
                 fields.append(StructField(field.name, pruned, field.nullable, field.metadata))
@@ -102,17 +96,12 @@ class ProjectionTree:
         return data_type
 
 
-def merge_paths(paths: Iterable[ColumnPath], *, case_sensitive: bool = False) -> ProjectionTree:
+def merge_paths(paths: Iterable[ColumnPath], *, name_rule: NameRule = ANY_CASE) -> ProjectionTree:
     """Merge paths without wildcards into a tree.
 
     A path to a whole column includes all paths into it. Array positions and map keys of the same dimension are united.
     """
-    return ProjectionTree((), case_sensitive).merge(ProjectionTree(tuple(_node(path.steps) for path in paths)))
-
-
-def same_name(left: str, right: str, *, case_sensitive: bool) -> bool:
-    """Return whether two names are the same column."""
-    return name_key(left, case_sensitive=case_sensitive) == name_key(right, case_sensitive=case_sensitive)
+    return ProjectionTree((), name_rule).merge(ProjectionTree(tuple(_node(path.steps) for path in paths)))
 
 
 def _node(steps: Sequence[Step]) -> ProjectionNode:

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.conjuncts import nodes_of
+from pushdown_spark.expressions.names import EXACT_NAMES, NameRule
 from pushdown_spark.projection.field_names import FieldIndex
 from pushdown_spark.projection.path_tree import ProjectionTree, merge_paths
 from pushdown_spark.projection.paths import ColumnPath, Member
@@ -17,18 +18,18 @@ from pushdown_spark.projection.paths import ColumnPath, Member
 _WORD = re.compile(r"[^\W\d]\w*")
 
 
-def required_columns(tree: exp.Expr, schema: StructType, *, case_sensitive: bool) -> ProjectionTree:
+def required_columns(tree: exp.Expr, schema: StructType, *, name_rule: NameRule) -> ProjectionTree:
     """Return a superset of the columns and struct members that a predicate or query reads.
 
     The first parts of a dotted name may name the table, so the path starts at every part that is a column. It ends at
     the last part that is a struct member. `*` requires every column.
     """
     if selects_all(tree):
-        return merge_paths([ColumnPath((Member(field.name),)) for field in schema.fields], case_sensitive=True)
-    columns = FieldIndex(schema, case_sensitive=case_sensitive)
+        return merge_paths([ColumnPath((Member(field.name),)) for field in schema.fields], name_rule=EXACT_NAMES)
+    columns = FieldIndex(schema, name_rule=name_rule)
     dotted_names = [*_dotted_names(tree), *((name,) for name in function_names(tree))]
-    paths = [path for names in dotted_names for path in _column_paths(names, columns, case_sensitive)]
-    return merge_paths(paths, case_sensitive=case_sensitive)
+    paths = [path for names in dotted_names for path in _column_paths(names, columns, name_rule)]
+    return merge_paths(paths, name_rule=name_rule)
 
 
 def selects_all(tree: exp.Expr) -> bool:
@@ -69,21 +70,21 @@ def _dotted_names(tree: exp.Expr) -> Iterator[tuple[str, ...]]:
         yield tuple(names)
 
 
-def _column_paths(names: Sequence[str], columns: FieldIndex, case_sensitive: bool) -> Iterator[ColumnPath]:
+def _column_paths(names: Sequence[str], columns: FieldIndex, name_rule: NameRule) -> Iterator[ColumnPath]:
     for at, name in enumerate(names):
         for field in columns.all(name):
-            members = _members(field.dataType, names[at + 1 :], case_sensitive)
+            members = _members(field.dataType, names[at + 1 :], name_rule)
             yield ColumnPath((Member(field.name), *members))
 
 
-def _members(data_type: DataType, names: Sequence[str], case_sensitive: bool) -> Iterator[Member]:
+def _members(data_type: DataType, names: Sequence[str], name_rule: NameRule) -> Iterator[Member]:
     """Yield the struct members that names refer to, up to the first name that is not a member."""
     for name in names:
         inner = data_type.elementType if isinstance(data_type, ArrayType) else data_type
         if not isinstance(inner, StructType):
             return
         try:
-            field = FieldIndex(inner, case_sensitive=case_sensitive).find(name)
+            field = FieldIndex(inner, name_rule=name_rule).find(name)
         except BadSpecError:
             # Two members differ only in case. Spark raises the error; both are required until then.
             return

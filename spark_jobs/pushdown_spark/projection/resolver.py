@@ -10,7 +10,7 @@ from enum import StrEnum
 from pyspark.sql.types import ArrayType, DataType, StringType, StructType
 
 from pushdown_spark.errors import BadSpecError, KindMismatchError
-from pushdown_spark.expressions.names import name_key
+from pushdown_spark.expressions.names import ANY_CASE, NameRule
 from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog, ImplicitColumn
 from pushdown_spark.projection.path_expressions import PathCompiler, PathContext, PathExpression
 from pushdown_spark.projection.path_tree import ProjectionTree, merge_paths
@@ -92,7 +92,7 @@ def resolve(
     schema: StructType,
     depth: int = 0,
     *,
-    case_sensitive: bool = False,
+    name_rule: NameRule = ANY_CASE,
     catalog: ImplicitCatalog = BUILT_IN,
     origin: Callable[[str], str] = lambda _: "",
     has_unnamed_fields: bool = False,
@@ -105,7 +105,7 @@ def resolve(
     for invalid paths, for duplicate output names, and if `columns[i]` is mixed with named columns; UnknownColumnError
     with the most similar names; and KindMismatchError for a step that the type does not support.
     """
-    context = PathContext(schema, case_sensitive, origin, catalog.names)
+    context = PathContext(schema, name_rule, origin, catalog.names)
     has_array = has_unnamed_fields and FIELDS_COLUMN not in context.columns
     paths = parse_paths(["*"] if columns is None else columns)
     return _Resolver(context, depth, catalog, has_array).projection(paths)
@@ -137,14 +137,14 @@ class _Resolver:
         drafts: dict[str, _Draft] = {}
         for path in paths:
             for draft in self._drafts(path):
-                drafts.setdefault(self._key(str(draft.path)), draft)
+                drafts.setdefault(self._context.name_rule.key(str(draft.path)), draft)
         required = [path for draft in drafts.values() for path in draft.required]
         names = {path.head for path in required}
         return Projection(
             outputs=self._assign_names(list(drafts.values())),
             table_columns=tuple(name for name in self._context.schema.fieldNames() if name in names),
             implicit=tuple(dict.fromkeys(draft.implicit for draft in drafts.values() if draft.implicit is not None)),
-            tree=merge_paths(required, case_sensitive=self._context.case_sensitive),
+            tree=merge_paths(required, name_rule=self._context.name_rule),
             notes=tuple(self._notes),
         )
 
@@ -222,10 +222,11 @@ class _Resolver:
 
     def _assign_names(self, drafts: Sequence[_Draft]) -> tuple[OutputColumn, ...]:
         """Name the outputs. Raises BadSpecError if two have one name."""
-        names = output_names([draft.path for draft in drafts], self._key)
-        for name, count in Counter(map(self._key, names)).items():
+        key = self._context.name_rule.key
+        names = output_names([draft.path for draft in drafts], key)
+        for name, count in Counter(map(key, names)).items():
             if count > 1:
-                duplicates = [str(d.path) for d, n in zip(drafts, names, strict=True) if self._key(n) == name]
+                duplicates = [str(d.path) for d, n in zip(drafts, names, strict=True) if key(n) == name]
                 raise BadSpecError(
                     f"columns: {' and '.join(duplicates)} would both be named {name!r}; remove one of them, or use AS"
                 )
@@ -233,6 +234,3 @@ class _Resolver:
             OutputColumn(name, draft.kind, draft.value.expression, draft.value.data_type)
             for name, draft in zip(names, drafts, strict=True)
         )
-
-    def _key(self, name: str) -> str:
-        return name_key(name, case_sensitive=self._context.case_sensitive)

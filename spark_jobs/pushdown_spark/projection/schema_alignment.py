@@ -9,6 +9,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import OnSchemaConflict
 from pushdown_spark.errors import SchemaConflictError
+from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.projection.path_tree import ProjectionNode, ProjectionTree
 from pushdown_spark.projection.paths import quote_name, sql_type
@@ -71,10 +72,10 @@ def _group(files: Sequence[FileSchema], read_schema: Callable[[FileSchema], t.St
 
 
 def _positional_schema(file: t.StructType, table: t.StructType, rules: MergeRules) -> t.StructType:
-    remaining = {rules.key(field.name): field for field in table.fields}
+    remaining = {rules.name_rule.key(field.name): field for field in table.fields}
     fields = []
     for position, field in enumerate(file.fields):
-        target = remaining.pop(rules.key(field.name), None)
+        target = remaining.pop(rules.name_rule.key(field.name), None)
         becomes_null = rules.on_conflict is OnSchemaConflict.NULL and target is not None and not _fits(field, target)
         placeholder = t.StructField(f"_unread_{position}", t.StringType())
         fields.append(placeholder if target is None or becomes_null else target)
@@ -95,10 +96,10 @@ class _Alignment:
 
 
 def _read_struct(file: t.StructType, table: t.StructType, alignment: _Alignment, path: str) -> t.StructType:
-    file_fields = {alignment.rules.key(field.name): field for field in file.fields}
+    file_fields = {alignment.rules.name_rule.key(field.name): field for field in file.fields}
     fields = []
     for field in table.fields:
-        file_field = file_fields.get(alignment.rules.key(field.name))
+        file_field = file_fields.get(alignment.rules.name_rule.key(field.name))
         name = f"{path}.{field.name}" if path else field.name
         data_type = (
             field.dataType if file_field is None else _read_type(file_field.dataType, field.dataType, alignment, name)
@@ -144,10 +145,10 @@ def _read_atom(file: t.DataType, table: t.DataType, alignment: _Alignment, path:
 
 def missing_column(file: t.StructType, required: t.StructType, rules: MergeRules, path: str = "") -> str | None:
     """Return the path of the first required column or struct member that a file lacks, None if it has all."""
-    file_fields = {rules.key(field.name): field for field in file.fields}
+    file_fields = {rules.name_rule.key(field.name): field for field in file.fields}
     for field in required.fields:
         name = f"{path}.{field.name}" if path else field.name
-        file_field = file_fields.get(rules.key(field.name))
+        file_field = file_fields.get(rules.name_rule.key(field.name))
         missing = name if file_field is None else _missing_member(file_field.dataType, field.dataType, rules, name)
         if missing is not None:
             return missing
@@ -165,12 +166,12 @@ def _missing_member(file: t.DataType, required: t.DataType, rules: MergeRules, p
     return None
 
 
-def aligned_columns(read: t.StructType, table: t.StructType, *, case_sensitive: bool) -> list[str]:
+def aligned_columns(read: t.StructType, table: t.StructType, *, name_rule: NameRule) -> list[str]:
     """Return select items that convert a DataFrame of the read schema to the table's columns. Missing ones are null."""
-    rules = MergeRules(OnSchemaConflict.ERROR, case_sensitive)
-    read_fields = {rules.key(field.name): field for field in read.fields}
+    rules = MergeRules(OnSchemaConflict.ERROR, name_rule)
+    read_fields = {rules.name_rule.key(field.name): field for field in read.fields}
     return [
-        f"{_aligned_field(read_fields.get(rules.key(field.name)), '', field.dataType, rules, 0)} "
+        f"{_aligned_field(read_fields.get(rules.name_rule.key(field.name)), '', field.dataType, rules, 0)} "
         f"AS {quote_name(field.name)}"
         for field in table.fields
     ]
@@ -203,17 +204,18 @@ def _align(value: str, read: t.DataType, table: t.DataType, rules: MergeRules, l
 
 
 def _align_struct(value: str, read: t.StructType, table: t.StructType, rules: MergeRules, lambdas: int) -> str:
-    read_fields = {rules.key(field.name): field for field in read.fields}
+    key = rules.name_rule.key
+    read_fields = {key(field.name): field for field in read.fields}
     members = []
     for field in table.fields:
-        member = _aligned_field(read_fields.get(rules.key(field.name)), f"{value}.", field.dataType, rules, lambdas)
+        member = _aligned_field(read_fields.get(key(field.name)), f"{value}.", field.dataType, rules, lambdas)
         members.append(f"{member} AS {quote_name(field.name)}")
     return f"if({value} IS NULL, NULL, struct({', '.join(members)}))"
 
 
 def select_columns(schema: t.StructType, required: t.StructType, rules: MergeRules) -> t.StructType:
     """Return the columns that another schema has too, with only the struct members that it has too."""
-    return ProjectionTree(_nodes(required), rules.case_sensitive).prune(schema)
+    return ProjectionTree(_nodes(required), rules.name_rule).prune(schema)
 
 
 def _nodes(data_type: t.DataType) -> tuple[ProjectionNode, ...]:

@@ -13,7 +13,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import OnSchemaConflict
 from pushdown_spark.errors import SchemaConflictError
-from pushdown_spark.expressions.names import name_key
+from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.projection.type_widening import coerced_type, lossless_type
 
 
@@ -34,13 +34,9 @@ class MergeRules:
     """
 
     on_conflict: OnSchemaConflict
-    case_sensitive: bool
+    name_rule: NameRule
     default_type: t.DataType = field(default_factory=t.StringType)
     is_inferred: bool = False
-
-    def key(self, name: str) -> str:
-        """Return a key that all names of one column share."""
-        return name_key(name, case_sensitive=self.case_sensitive)
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,7 @@ def _merge_structs(types: Sequence[_FoundType], path: str, rules: MergeRules) ->
     first_fields: dict[str, t.StructField] = {}
     for found in ordered:
         for member in _fields(found):
-            key = rules.key(member.name)
+            key = rules.name_rule.key(member.name)
             members.setdefault(key, []).append(_FoundType(member.dataType, found.files, found.example))
             first_fields.setdefault(key, member)
     return t.StructType(

@@ -13,9 +13,9 @@ from sqlglot import exp
 
 from pushdown_spark.errors import UnknownColumnError
 from pushdown_spark.expressions.conjuncts import nodes_of, without_relation
-from pushdown_spark.expressions.names import name_key
+from pushdown_spark.expressions.names import ANY_CASE, EXACT_NAMES
 from pushdown_spark.expressions.predicate import Predicate
-from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.projection.metadata_columns import has_column
 from pushdown_spark.projection.metadata_values import ImplicitValues
 from pushdown_spark.projection.path_tree import merge_paths
@@ -58,7 +58,7 @@ class Relation(ABC):
         """`source` is the declaration; its catalog has the implicit columns that a query may ask for."""
         self._spark = spark
         self.source = source
-        self._case_sensitive = is_case_sensitive(spark)
+        self._name_rule = session_name_rule(spark)
 
     @property
     @abstractmethod
@@ -104,9 +104,9 @@ class Relation(ABC):
         """
         others = {name for name in self.schema.fieldNames() if name.lower() in words}
         resolved = self.projection([quote_name(name) for name in sorted(self.referenced_columns(tree) | others)])
-        implicit = self.source.catalog.references(tree, self.schema, case_sensitive=self._case_sensitive)
-        required = required_columns(tree, self.schema, case_sensitive=self._case_sensitive)
-        complete = merge_paths([ColumnPath((Member(name),)) for name in sorted(others)], case_sensitive=True)
+        implicit = self.source.catalog.references(tree, self.schema, name_rule=self._name_rule)
+        required = required_columns(tree, self.schema, name_rule=self._name_rule)
+        complete = merge_paths([ColumnPath((Member(name),)) for name in sorted(others)], name_rule=EXACT_NAMES)
         request = self.request(replace(resolved, implicit=implicit, tree=required.merge(complete)), predicate)
         return request, resolved.notes
 
@@ -123,25 +123,21 @@ class Relation(ABC):
         if not isinstance(node, exp.Column) or len(node.parts) < 2:
             return node
         first, second, *_ = node.parts
-        if first.name.lower() != table.lower() or not has_column(
-            self.schema, second.name, case_sensitive=self._case_sensitive
-        ):
+        if first.name.lower() != table.lower() or not has_column(self.schema, second.name, name_rule=self._name_rule):
             return node
         return without_relation(node)
 
     def referenced_columns(self, tree: exp.Expr) -> set[str]:
         """Return the top-level columns that an expression may refer to. Any part of a dotted name counts."""
         parts = {
-            name_key(part.name, case_sensitive=self._case_sensitive)
+            self._name_rule.key(part.name)
             for column in nodes_of(tree, exp.Column, exp.Dot)
             for part in column.find_all(exp.Identifier)
         }
-        parts |= {name_key(name, case_sensitive=False) for name in function_names(tree)}
+        parts |= {ANY_CASE.key(name) for name in function_names(tree)}
         if selects_all(tree):
             return set(self.schema.fieldNames())
-        return {
-            name for name in self.schema.fieldNames() if name_key(name, case_sensitive=self._case_sensitive) in parts
-        }
+        return {name for name in self.schema.fieldNames() if self._name_rule.key(name) in parts}
 
 
 class RelationWithoutFiles(Relation):
@@ -158,7 +154,7 @@ class RelationWithoutFiles(Relation):
 
     def projection(self, columns: Sequence[str] | None) -> Projection:
         """Resolve the columns of a query, all with None. Raises UnknownColumnError, also for columns of files."""
-        projection = resolve(columns, self.schema, sys.maxsize, case_sensitive=self._case_sensitive, origin=self.origin)
+        projection = resolve(columns, self.schema, sys.maxsize, name_rule=self._name_rule, origin=self.origin)
         if projection.implicit:
             raise UnknownColumnError(
                 f"source {self.source.name!r} is {self.kind} and has no file columns such as "

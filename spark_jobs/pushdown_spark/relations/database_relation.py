@@ -125,7 +125,7 @@ class DatabaseRelation(RelationWithoutFiles):
         predicate = self._push_predicate(request)
         if has_where and not predicate.conjuncts:
             return None
-        pushed = push_query(query, self._table, predicate, case_sensitive=self._case_sensitive)
+        pushed = push_query(query, self._table, predicate, name_rule=self._name_rule)
         if pushed is None:
             return None
         return FullPushdownScan(
@@ -139,7 +139,7 @@ class DatabaseRelation(RelationWithoutFiles):
             return PushedPredicate(self._table.dialect, ())
         if self._pushed is None or self._pushed[0] is not predicate:
             is_trusted = has_plain_meaning(self._spark, predicate.sql)
-            rules = SparkRules(case_sensitive=self._case_sensitive, trusted=is_trusted, fold=cached_fold(self._spark))
+            rules = SparkRules(name_rule=self._name_rule, trusted=is_trusted, fold=cached_fold(self._spark))
             self._pushed = predicate, push_predicate(predicate.conjuncts, self._table, rules)
         return self._pushed[1]
 

@@ -15,7 +15,6 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from pushdown_spark.contract import ErrorCode, OnMissingColumn, SourceFormat
 from pushdown_spark.errors import BadSpecError, UnsupportedError
-from pushdown_spark.expressions.names import name_key
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.formats.avro.spark_source import spark_format
@@ -52,9 +51,7 @@ class FileRelation(Relation):
         self._schema_to_load: StructType | None = None
         self._listing: Listing | None = None
         is_inferred = source.format not in TYPED_FORMATS
-        self.table_schema = TableSchema(
-            MergeRules(source.on_schema_conflict, self._case_sensitive, is_inferred=is_inferred)
-        )
+        self.table_schema = TableSchema(MergeRules(source.on_schema_conflict, self._name_rule, is_inferred=is_inferred))
 
     @classmethod
     def open(cls, spark: SparkSession, source: Source) -> FileRelation:
@@ -148,7 +145,7 @@ class FileRelation(Relation):
         if known is not None:
             # Loading the file would raise the same error.
             utils = scala_object(self._spark, "org.apache.spark.sql.util.SchemaUtils")
-            utils.checkSchemaColumnNameDuplication(known, self._case_sensitive)
+            utils.checkSchemaColumnNameDuplication(known, self._name_rule.case_sensitive)
             return StructType.fromJson(json.loads(str(known.asNullable().json())))
         return self._reader(options).load(list(paths)).schema
 
@@ -179,7 +176,7 @@ class FileRelation(Relation):
             resolve,
             columns,
             self.schema,
-            case_sensitive=self._case_sensitive,
+            name_rule=self._name_rule,
             catalog=source.catalog,
             origin=self._origin,
             has_unnamed_fields=has_unnamed_fields(source),
@@ -223,7 +220,7 @@ class FileRelation(Relation):
         elif predicate is not None and predicate.tree is not None:
             columns |= self.referenced_columns(predicate.tree)
             catalog = self.source.catalog
-            implicit |= set(catalog.references(predicate.tree, self.schema, case_sensitive=self._case_sensitive))
+            implicit |= set(catalog.references(predicate.tree, self.schema, name_rule=self._name_rule))
         spark_only = None
         try:
             self._check_any_reader(predicate)
@@ -262,7 +259,7 @@ class FileRelation(Relation):
         """A column of CSV files that is a partition column too. A reader that omits it shifts the columns after it."""
         if self.source.format is not SourceFormat.CSV or not self._partition_names:
             return None
-        key = partial(name_key, case_sensitive=self._case_sensitive)
+        key = self._name_rule.key
         partitions = set(map(key, self._partition_names))
         return next((name for name in file_columns(self.native) if key(name) in partitions), None)
 
@@ -275,7 +272,7 @@ class FileRelation(Relation):
         if predicate is not None:
             if predicate.tree is None:
                 return selected
-            tree = tree.merge(required_columns(predicate.tree, self.schema, case_sensitive=self._case_sensitive))
+            tree = tree.merge(required_columns(predicate.tree, self.schema, name_rule=self._name_rule))
         return tree.prune(selected)
 
     def implicit_values(self) -> ImplicitValues:

@@ -13,10 +13,10 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat
 from pushdown_spark.errors import MissingPathError, UnsupportedError
+from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.formats.native.scan import NativeScan
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.metadata_values import LINE_LOCATION
-from pushdown_spark.projection.path_tree import same_name
 from pushdown_spark.projection.paths import quote_name, sql_text, sql_type
 from pushdown_spark.relations.request import Directories, ScanRequest
 from pushdown_spark.relations.stores.listing import InputFile, decode_uri
@@ -64,7 +64,7 @@ _PRUNING_NODES = (
 """Spark prunes partitions by a whole conjunct if the conjunct has only these nodes and partition columns."""
 
 
-def with_directories(request: ScanRequest, *, case_sensitive: bool) -> ScanRequest:
+def with_directories(request: ScanRequest, *, name_rule: NameRule) -> ScanRequest:
     """Return the request with pruned partitions and without the conjuncts that pruned them.
 
     If the pushdown readers cannot know the values of partition columns, the request is for Spark's reader only.
@@ -80,7 +80,7 @@ def with_directories(request: ScanRequest, *, case_sensitive: bool) -> ScanReque
     except (PySparkException, Py4JJavaError):
         # Spark's reader raises the error of the query.
         return replace(request, spark_only="Spark cannot plan the query")
-    return _without_pruning_conjuncts(request, fields, values, case_sensitive=case_sensitive)
+    return _without_pruning_conjuncts(request, fields, values, name_rule=name_rule)
 
 
 def _is_spark_only(request: ScanRequest) -> bool:
@@ -129,13 +129,13 @@ def _directory_values(
 
 
 def _without_pruning_conjuncts(
-    request: ScanRequest, fields: t.StructType, values: Mapping[str, tuple[str, ...]], *, case_sensitive: bool
+    request: ScanRequest, fields: t.StructType, values: Mapping[str, tuple[str, ...]], *, name_rule: NameRule
 ) -> ScanRequest:
     """Return the request without the conjuncts that every row of the remaining directories satisfies."""
     predicate = request.predicate
     conjuncts = () if predicate is None else predicate.conjuncts
     names = fields.fieldNames()
-    pruning = [c for c in conjuncts if _has_only_columns(c, names, case_sensitive=case_sensitive)]
+    pruning = [c for c in conjuncts if _has_only_columns(c, names, name_rule=name_rule)]
     remaining = [c for c in conjuncts if all(c is not other for other in pruning)]
     reports = tuple(
         ConjunctReport(sql=conjunct.sql(dialect="spark"), exactness=Exactness.EXACT, pushed_as="partition pruning")
@@ -148,13 +148,13 @@ def _without_pruning_conjuncts(
     )
 
 
-def _has_only_columns(conjunct: exp.Expr, names: Sequence[str], *, case_sensitive: bool) -> bool:
+def _has_only_columns(conjunct: exp.Expr, names: Sequence[str], *, name_rule: NameRule) -> bool:
     columns = list(conjunct.find_all(exp.Column))
     return (
         bool(columns)
         and all(isinstance(node, _PRUNING_NODES) for node in conjunct.walk())
         and all(len(column.parts) == 1 for column in columns)
-        and all(any(same_name(c.name, n, case_sensitive=case_sensitive) for n in names) for c in columns)
+        and all(any(name_rule.same(c.name, n) for n in names) for c in columns)
     )
 
 

@@ -95,7 +95,7 @@ class TableRelation(FileRelation):
         self._table = table
         self._listing = Listing(plan_dataframe(spark, plan_below_names(frame)))
         note = f"{source.table} is a table of {table.format} files in {', '.join(map(location, table.roots[:1]))}"
-        rules = MergeRules(source.on_schema_conflict, self._case_sensitive, is_inferred=False)
+        rules = MergeRules(source.on_schema_conflict, self._name_rule, is_inferred=False)
         self.table_schema = TableSchema(rules, notes=(note,))
 
     @property

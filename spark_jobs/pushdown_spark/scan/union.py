@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from pushdown_spark.contract import ConjunctReport, SourceReport, known_sum
 from pushdown_spark.contract.progress import SourceProgress
+from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.local_paths import escape_glob
 from pushdown_spark.projection.file_locations import location, root_of
 from pushdown_spark.projection.paths import quote_name
@@ -101,13 +102,13 @@ class UnionScan(Scan):
     """The scans of all file groups of a source."""
 
     def __init__(
-        self, groups: Sequence[GroupScan], schema: StructType, implicit: Sequence[str], *, case_sensitive: bool
+        self, groups: Sequence[GroupScan], schema: StructType, implicit: Sequence[str], *, name_rule: NameRule
     ) -> None:
         """`schema` has the table columns to return, `implicit` the implicit columns that all groups return."""
         self._groups = tuple(groups)
         self._schema = schema
         self._implicit = tuple(implicit)
-        self._case_sensitive = case_sensitive
+        self._name_rule = name_rule
 
     @property
     def is_native(self) -> bool:
@@ -139,7 +140,7 @@ class UnionScan(Scan):
         return reduce(DataFrame.unionAll, map(self._convert, self._groups))
 
     def _convert(self, group: GroupScan) -> DataFrame:
-        columns = aligned_columns(group.schema, self._schema, case_sensitive=self._case_sensitive)
+        columns = aligned_columns(group.schema, self._schema, name_rule=self._name_rule)
         return group.scan.frame().selectExpr(*columns, *map(quote_name, self._implicit))
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pushdown_spark.expressions.names import EXACT_NAMES
 from pushdown_spark.projection.path_tree import merge_paths
 from pushdown_spark.projection.paths import parse_paths
 
@@ -36,4 +37,4 @@ def test_paths_merge_into_a_tree(columns: list[str], merged: str) -> None:
 
 
 def test_paths_that_differ_in_case_stay_apart_if_case_sensitive() -> None:
-    assert merge_paths(parse_paths(["b", "B"]), case_sensitive=True).names == ("b", "B")
+    assert merge_paths(parse_paths(["b", "B"]), name_rule=EXACT_NAMES).names == ("b", "B")

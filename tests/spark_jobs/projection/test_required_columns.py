@@ -7,6 +7,7 @@ import sqlglot
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.projection.required_columns import required_columns
 
 SCHEMA = (
@@ -34,7 +35,7 @@ SCHEMA = (
     ],
 )
 def test_predicates_require_the_members_that_they_name(spark: SparkSession, predicate: str, tree: str) -> None:
-    required = required_columns(sqlglot.parse_one(predicate, read="spark"), table_schema(), case_sensitive=False)
+    required = required_columns(sqlglot.parse_one(predicate, read="spark"), table_schema(), name_rule=ANY_CASE)
     assert sorted(str(required).split(", ")) == sorted(tree.split(", "))
 
 
@@ -49,7 +50,7 @@ def test_predicates_require_the_members_that_they_name(spark: SparkSession, pred
 )
 def test_a_pruned_schema_has_only_the_required_members(spark: SparkSession, predicate: str, pruned: str) -> None:
     schema = table_schema()
-    required = required_columns(sqlglot.parse_one(predicate, read="spark"), schema, case_sensitive=False)
+    required = required_columns(sqlglot.parse_one(predicate, read="spark"), schema, name_rule=ANY_CASE)
     assert required.prune(schema).simpleString() == pruned
 
 

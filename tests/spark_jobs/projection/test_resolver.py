@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringType, StructType
 
 from pushdown_spark.errors import BadSpecError, KindMismatchError, UnknownColumnError
+from pushdown_spark.expressions.names import EXACT_NAMES
 from pushdown_spark.projection.resolver import ColumnKind, resolve
 
 DETAIL = StructType().add("code", IntegerType()).add("text", StringType())
@@ -132,7 +133,7 @@ def test_table_column_takes_precedence_over_implicit_column() -> None:
     assert [output.kind for output in projection.outputs] == [ColumnKind.TABLE, ColumnKind.TABLE, ColumnKind.DIRECTORY]
     assert projection.implicit == ("dir1",)
     assert projection.notes == ("filename is a column of the table, so it is not the implicit column of that name",)
-    assert resolve(["filename"], schema, case_sensitive=True).outputs[0].kind is ColumnKind.FILE
+    assert resolve(["filename"], schema, name_rule=EXACT_NAMES).outputs[0].kind is ColumnKind.FILE
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,7 @@ def test_duplicate_output_names_raise(columns: list[str]) -> None:
 @pytest.mark.usefixtures("spark")
 def test_names_are_resolved_with_case_in_case_sensitive_sessions() -> None:
     schema = StructType.fromDDL("a int, A string")
-    assert resolve(["A"], schema, case_sensitive=True).table_columns == ("A",)
-    assert len(resolve(["*"], schema, case_sensitive=True).outputs) == 2
+    assert resolve(["A"], schema, name_rule=EXACT_NAMES).table_columns == ("A",)
+    assert len(resolve(["*"], schema, name_rule=EXACT_NAMES).outputs) == 2
     with pytest.raises(UnknownColumnError):
-        resolve(["USER_ID"], SCHEMA, case_sensitive=True)
+        resolve(["USER_ID"], SCHEMA, name_rule=EXACT_NAMES)

@@ -13,6 +13,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import OnSchemaConflict
 from pushdown_spark.errors import SchemaConflictError
+from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.projection.schema_alignment import (
     aligned_columns,
     ddl,
@@ -23,9 +24,9 @@ from pushdown_spark.projection.schema_alignment import (
 from pushdown_spark.projection.schema_merge import FileSchema, MergeRules, merge_schemas
 from pushdown_spark.projection.type_widening import coerced_type, lossless_type
 
-ERROR = MergeRules(OnSchemaConflict.ERROR, case_sensitive=False)
-WIDEN = MergeRules(OnSchemaConflict.WIDEN, case_sensitive=False)
-NULL = MergeRules(OnSchemaConflict.NULL, case_sensitive=False)
+ERROR = MergeRules(OnSchemaConflict.ERROR, name_rule=ANY_CASE)
+WIDEN = MergeRules(OnSchemaConflict.WIDEN, name_rule=ANY_CASE)
+NULL = MergeRules(OnSchemaConflict.NULL, name_rule=ANY_CASE)
 
 ATOMS: list[t.DataType] = [
     t.ByteType(),
@@ -170,7 +171,7 @@ def test_null_takes_the_type_of_the_most_files(schemas: list[str], table: str) -
 
 @pytest.mark.usefixtures("spark")
 def test_inferred_numbers_become_double() -> None:
-    rules = MergeRules(OnSchemaConflict.ERROR, case_sensitive=False, is_inferred=True)
+    rules = MergeRules(OnSchemaConflict.ERROR, name_rule=ANY_CASE, is_inferred=True)
     assert merge_schemas(files("a bigint", "a double"), rules).simpleString() == "struct<a:double>"
 
 
@@ -248,6 +249,6 @@ def test_aligned_columns_convert_values(
     table_schema = t.StructType.fromDDL(table)
     assert t.StructType.fromDDL(ddl(table_schema)) == table_schema
     frame = spark.createDataFrame([value], read)
-    found = frame.selectExpr(*aligned_columns(frame.schema, table_schema, case_sensitive=False))
+    found = frame.selectExpr(*aligned_columns(frame.schema, table_schema, name_rule=ANY_CASE))
     assert found.schema.simpleString() == table_schema.simpleString()
     assert tuple(found.collect()[0]) == expected

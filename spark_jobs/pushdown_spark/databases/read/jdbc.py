@@ -27,6 +27,7 @@ from pushdown_spark.databases.client import MYSQL_SESSION, Client, DatabaseAddre
 from pushdown_spark.databases.sql.builder import MAX_DECIMAL_DIGITS, call, cast, to_sql
 from pushdown_spark.databases.sql.remote_table import Dialect, RemoteColumn, RemoteTable, quote_identifier
 from pushdown_spark.errors import BadSpecError, RemoteFailedError, SchemaConflictError, UnsupportedError
+from pushdown_spark.expressions.names import EXACT_NAMES
 from pushdown_spark.projection.paths import sql_text, sql_type
 from pushdown_spark.runtime.exception_chain import root_message
 from pushdown_spark.runtime.jvm_gateway import has_class
@@ -85,8 +86,8 @@ class JdbcTransport:
     def check_columns(self, columns: Sequence[str]) -> None:
         """Raise UnsupportedError if a column cannot be read over JDBC."""
         for name in columns:
-            column = self.table.column(name, case_sensitive=True)
-            if column is not None and self.jdbc_table.column(name, case_sensitive=True) is None:
+            column = self.table.column(name, name_rule=EXACT_NAMES)
+            if column is not None and self.jdbc_table.column(name, name_rule=EXACT_NAMES) is None:
                 raise UnsupportedError(f"column {name} ({column.remote_type}) can only be read as Arrow")
 
     def statement(self, select: exp.Select) -> str:

@@ -24,6 +24,7 @@ from pushdown_spark.databases.sql.builder import all_of, is_true, table_referenc
 from pushdown_spark.databases.sql.remote_query import RemoteQuery
 from pushdown_spark.databases.sql.remote_table import RemoteTable, column_reference, quote_identifier
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError
+from pushdown_spark.expressions.names import EXACT_NAMES
 
 _INDEXES = """
 SELECT s.index_name, s.column_name, r.table_rows, r.engine FROM information_schema.statistics s
@@ -55,7 +56,7 @@ class SelectivitySample:
 def sample_selectivity(client: Client, table: RemoteTable, condition: exp.Expr) -> SelectivitySample | None:
     """Estimate the rows that pass a condition. None if the table has no suitable index. Raises LostConnectionError."""
     names = sorted({column.name for column in condition.find_all(exp.Column)})
-    columns = [table.column(name, case_sensitive=True) for name in names]
+    columns = [table.column(name, name_rule=EXACT_NAMES) for name in names]
     if any(column is None or any(kind in column.remote_type for kind in _LONG_TYPES) for column in columns):
         return None
     try:
@@ -63,7 +64,7 @@ def sample_selectivity(client: Client, table: RemoteTable, condition: exp.Expr) 
         by_name = groupby(index_rows, key=lambda row: str(row[0]))
         indexes = {name: tuple(str(row[1]) for row in rows) for name, rows in by_name}
         for index, (first, *_) in indexes.items():
-            column = table.column(first, case_sensitive=True)
+            column = table.column(first, name_rule=EXACT_NAMES)
             if column is not None and isinstance(column.spark_type, t.IntegralType):
                 share = _sample_share(client, table, index, key=first, names=names, condition=condition)
                 table_rows, engine = float(str(index_rows[0][2] or 0)), str(index_rows[0][3])

@@ -14,6 +14,7 @@ from pushdown_spark.databases.clients.arrow_conversion import REMOTE_TYPE, spark
 from pushdown_spark.databases.read.partition_reader import PartitionMetrics, PartitionReader
 from pushdown_spark.databases.sql.remote_table import RemoteTable
 from pushdown_spark.expressions.arrow_types import utc_arrow_type
+from pushdown_spark.expressions.names import EXACT_NAMES
 from pushdown_spark.runtime.spark_internals import arrow_dataframe
 from pushdown_spark.scan.metrics import TaskCounts
 
@@ -108,7 +109,7 @@ def arrow_fields(schema: t.StructType, table: RemoteTable) -> list[pa.Field]:
 
 
 def _arrow_field(field: t.StructField, table: RemoteTable) -> pa.Field:
-    column = table.column(field.name, case_sensitive=True)
+    column = table.column(field.name, name_rule=EXACT_NAMES)
     remote_type = "" if column is None else column.remote_type
     return pa.field(field.name, utc_arrow_type(field.dataType), metadata={REMOTE_TYPE: remote_type})
 

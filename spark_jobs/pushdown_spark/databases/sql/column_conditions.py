@@ -52,6 +52,7 @@ from pushdown_spark.expressions.bound import (
     Or,
     StringMatch,
 )
+from pushdown_spark.expressions.names import EXACT_NAMES, NameRule
 from pushdown_spark.expressions.types import FLOATING, TEMPORAL, LogicalType, Value
 
 _MAX_EXACT_DOUBLE = 2**53 - 1
@@ -140,9 +141,9 @@ class ColumnConditions:
         test = is_true(value) if isinstance(node, IsTrue) else is_null(value)
         return negate(test) if polarity is Polarity.FALSE_ROWS else test
 
-    def column(self, path: Sequence[str], *, case_sensitive: bool = True) -> RemoteColumn:
+    def column(self, path: Sequence[str], *, name_rule: NameRule = EXACT_NAMES) -> RemoteColumn:
         """Return the column of a path. Raises UnsupportedError if the table has no such column."""
-        column = self.table.column(path[0], case_sensitive) if len(path) == 1 else None
+        column = self.table.column(path[0], name_rule) if len(path) == 1 else None
         if column is None:
             raise UnsupportedError(f"{'.'.join(path)} is not a column of the remote table")
         return column

@@ -162,7 +162,7 @@ class ExpressionWriter:
         return expression
 
     def _column(self, node: exp.Expr) -> TypedExpression:
-        column = self._conditions.column(column_path(node) or (), case_sensitive=self._scope.case_sensitive)
+        column = self._conditions.column(column_path(node) or (), name_rule=self._scope.name_rule)
         operand = self._conditions.column_operand(column)
         if operand.kind is LogicalType.INTEGER:
             value = TypedExpression(operand.value, column.spark_type, type_range(column.spark_type))

@@ -25,6 +25,7 @@ from pushdown_spark.databases.sql.expressions import ExpressionWriter
 from pushdown_spark.databases.sql.remote_table import Dialect, RemoteTable
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.conjuncts import has_subquery
+from pushdown_spark.expressions.names import ANY_CASE, NameRule
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Scope
 
@@ -45,7 +46,7 @@ class SparkRules:
     """
 
     trusted: bool
-    case_sensitive: bool = False
+    name_rule: NameRule = ANY_CASE
     fold: Callable[[str], object] | None = None
 
 
@@ -129,9 +130,7 @@ class _ConjunctWriter:
 
     def __init__(self, table: RemoteTable, rules: SparkRules) -> None:
         self._table = table
-        self._scope = Scope(
-            table.spark_schema, plain_strings=True, case_sensitive=rules.case_sensitive, fold=rules.fold
-        )
+        self._scope = Scope(table.spark_schema, plain_strings=True, name_rule=rules.name_rule, fold=rules.fold)
         self.reasons: list[str] = []
 
     def rows(self, node: exp.Expr, polarity: Polarity) -> exp.Expr:

@@ -15,6 +15,7 @@ from pushdown_spark.databases.sql.predicate_pushdown import PushedPredicate
 from pushdown_spark.databases.sql.remote_table import Dialect, RemoteColumn, RemoteTable, quote_identifier
 from pushdown_spark.databases.sql.string_comparison import column_comparison
 from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.expressions.names import EXACT_NAMES
 from pushdown_spark.expressions.types import FLOATING, LogicalType
 
 _MYSQL_SORTED_BYTES = 1024
@@ -124,7 +125,7 @@ class _QueryBuilder:
         return query.where(all_of([condition.copy() for condition in self._conditions]), copy=False)
 
     def _column(self, name: str) -> RemoteColumn:
-        column = self._table.column(name, case_sensitive=True)
+        column = self._table.column(name, name_rule=EXACT_NAMES)
         if column is None:
             raise KeyError(f"the remote table has no column {name!r}")
         return column

@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.expressions.names import by_name_key, name_key
+from pushdown_spark.expressions.names import ANY_CASE, EXACT_NAMES, NameRule
 
 _NAME_PART = re.compile(r'(?:"((?:[^"]|"")+)"|([^".]+))(?:\.|$)')
 
@@ -92,10 +92,10 @@ class RemoteTable:
     catalog: str | None = None
     subquery: str | None = None
 
-    def column(self, name: str, case_sensitive: bool = False) -> RemoteColumn | None:
+    def column(self, name: str, name_rule: NameRule = ANY_CASE) -> RemoteColumn | None:
         """Return the column of that name. None if there is none, or if several names differ in case only."""
-        index = self._by_exact_name if case_sensitive else self._by_lower_name
-        columns = index.get(name_key(name, case_sensitive=case_sensitive), ())
+        index = self._by_exact_name if name_rule.case_sensitive else self._by_lower_name
+        columns = index.get(name_rule.key(name), ())
         return columns[0] if len(columns) == 1 else None
 
     def free_name(self, name: str) -> str:
@@ -106,11 +106,11 @@ class RemoteTable:
 
     @cached_property
     def _by_exact_name(self) -> Mapping[str, Sequence[RemoteColumn]]:
-        return by_name_key(self.columns, lambda column: column.name, case_sensitive=True)
+        return EXACT_NAMES.group(self.columns, lambda column: column.name)
 
     @cached_property
     def _by_lower_name(self) -> Mapping[str, Sequence[RemoteColumn]]:
-        return by_name_key(self.columns, lambda column: column.name, case_sensitive=False)
+        return ANY_CASE.group(self.columns, lambda column: column.name)
 
     @property
     def is_utf8(self) -> bool:

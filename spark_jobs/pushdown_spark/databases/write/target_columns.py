@@ -11,6 +11,7 @@ from pushdown_spark.databases.sql.column_operands import sqlite_affinity
 from pushdown_spark.databases.sql.remote_table import Dialect, RemoteColumn, RemoteTable
 from pushdown_spark.databases.write.write_dialect import WRITE_DIALECTS
 from pushdown_spark.errors import BadSpecError
+from pushdown_spark.expressions.names import EXACT_NAMES, NameRule
 from pushdown_spark.expressions.types import LogicalType
 
 _INTEGER_BITS: dict[type[t.DataType], int] = {t.ByteType: 8, t.ShortType: 16, t.IntegerType: 32, t.LongType: 64}
@@ -51,12 +52,12 @@ _COMPATIBLE_TYPES: tuple[tuple[type[t.DataType], type[t.DataType]], ...] = (
 time zone, as in Spark's cast."""
 
 
-def target_columns(schema: t.StructType, table: RemoteTable, *, case_sensitive: bool) -> tuple[TargetColumn, ...]:
+def target_columns(schema: t.StructType, table: RemoteTable, *, name_rule: NameRule) -> tuple[TargetColumn, ...]:
     """Return the columns of a table that take the columns of a schema, in the order of the schema.
 
     Raises BadSpecError if a column is missing on one side, or if its type does not take the values.
     """
-    columns = {field.name: _column_of(field.name, table, case_sensitive) for field in schema.fields}
+    columns = {field.name: _column_of(field.name, table, name_rule) for field in schema.fields}
     written = [column.name for column in columns.values() if column is not None]
     extra = [name for name, column in columns.items() if column is None]
     missing = [column.name for column in table.columns if column.name not in written]
@@ -70,8 +71,8 @@ def target_columns(schema: t.StructType, table: RemoteTable, *, case_sensitive: 
     return tuple(_target_column(field, columns[field.name], table.dialect) for field in schema.fields)
 
 
-def _column_of(name: str, table: RemoteTable, case_sensitive: bool) -> RemoteColumn | None:
-    return table.column(name, case_sensitive=True) or table.column(name, case_sensitive)
+def _column_of(name: str, table: RemoteTable, name_rule: NameRule) -> RemoteColumn | None:
+    return table.column(name, name_rule=EXACT_NAMES) or table.column(name, name_rule)
 
 
 def _target_column(field: t.StructField, column: RemoteColumn | None, dialect: Dialect) -> TargetColumn:

@@ -56,7 +56,7 @@ class PushdownAvroSource(ColumnarSource):
         query = AvroQuery(
             arrow_schema(schema.fields),
             combined,
-            case_sensitive=self.case_sensitive,
+            name_rule=self.name_rule,
             reader_schema=self.options.get(_READER_SCHEMA),
         )
         return AvroScanTask(tasks, query, drop_counts)

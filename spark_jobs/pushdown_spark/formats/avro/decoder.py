@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.byte_patterns.avro import block_patterns
+from pushdown_spark.expressions.names import ANY_CASE, NameRule
 from pushdown_spark.formats.avro.assembler import ColumnAssembler
 from pushdown_spark.formats.avro.avro_schema import count_values, parse_schema
 from pushdown_spark.formats.avro.block_search import BlockSearch
@@ -45,7 +46,7 @@ class AvroQuery:
     schema: pa.Schema
     filter: ArrowFilter | None
     reader_schema: str | None = None
-    case_sensitive: bool = False
+    name_rule: NameRule = ANY_CASE
     corrected_calendar: bool = False
     block_search: bool = True
 
@@ -89,7 +90,7 @@ class Decoder:
 
     def __init__(self, schema: str, query: AvroQuery) -> None:
         self._query = query
-        self._names = NameMatcher(query.case_sensitive)
+        self._names = NameMatcher(query.name_rule)
         self._writer = parse_schema(schema)
         self._reader = parse_schema(query.reader_schema) if query.reader_schema is not None else None
         fields = list(query.schema)

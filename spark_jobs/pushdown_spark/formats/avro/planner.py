@@ -12,7 +12,7 @@ from pushdown_spark.errors import PushdownError, UnsupportedError
 from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold
-from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.cost import estimate
@@ -66,7 +66,7 @@ def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan
         arrow_schema(request.read_schema.fields),
         combine_conjuncts(conjuncts),
         reader_schema=settings.reader_schema,
-        case_sensitive=is_case_sensitive(spark),
+        name_rule=session_name_rule(spark),
         corrected_calendar=settings.corrected_calendar,
     )
     decoder = _decoder(first, query)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
 from pushdown_spark.expressions.arrow_types import utc_arrow_type
-from pushdown_spark.expressions.names import by_name_key, name_key
+from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.formats.avro.avro_schema import AvroField, AvroKind, AvroType, leaf_spark_type
 from pushdown_spark.formats.avro.column_layout import LeafLayout, SlotContent
 
@@ -24,14 +24,14 @@ READ_BY_SPARK = "read it with reader='spark'"
 class NameMatcher:
     """Matches the names of requested columns with those of an Avro schema."""
 
-    case_sensitive: bool
+    name_rule: NameRule
 
     def finder(self, fields: Sequence[AvroField]) -> Callable[[str], int | None]:
         """Return a function from a name to the index of its field. It raises UnsafeInputError for ambiguous names."""
-        indexes = by_name_key(range(len(fields)), lambda index: fields[index].name, case_sensitive=self.case_sensitive)
+        indexes = self.name_rule.group(range(len(fields)), lambda index: fields[index].name)
 
         def find(name: str) -> int | None:
-            matches = indexes.get(name_key(name, case_sensitive=self.case_sensitive), [])
+            matches = indexes.get(self.name_rule.key(name), [])
             if len(matches) > 1:
                 raise UnsafeInputError(f"column {name!r} fits {len(matches)} fields; set spark.sql.caseSensitive=true")
             return matches[0] if matches else None

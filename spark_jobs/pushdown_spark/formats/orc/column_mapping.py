@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
-from pushdown_spark.expressions.names import by_name_key, name_key
+from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.expressions.types import GREGORIAN_DAY
 from pushdown_spark.formats.orc.file_tail import FileTail, OrcTypeKind
 from pushdown_spark.formats.orc.orc_proto_pb2 import Type
@@ -33,14 +33,10 @@ _TIMES = frozenset({OrcTypeKind.TIMESTAMP, OrcTypeKind.TIMESTAMP_INSTANT})
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a file is read: whether its names are case-sensitive, and the zone of its times without a time zone."""
+    """How a file is read: how its names are compared, and the zone of its times without a time zone."""
 
-    case_sensitive: bool
+    name_rule: NameRule
     zone: Zone = UTC
-
-    def key(self, name: str) -> str:
-        """Return a key that all spellings of one name share."""
-        return name_key(name, case_sensitive=self.case_sensitive)
 
 
 @dataclass(frozen=True)
@@ -127,8 +123,8 @@ def _requested_ids(tail: FileTail, column: int, requested: pa.DataType, options:
 
 
 def _by_name(names: dict[str, int], requested: Sequence[str], options: ReadOptions) -> list[int | None]:
-    spellings = by_name_key(names, str, case_sensitive=options.case_sensitive)
-    matches = [spellings.get(options.key(name), []) for name in requested]
+    spellings = options.name_rule.group(names, str)
+    matches = [spellings.get(options.name_rule.key(name), []) for name in requested]
     for name, candidates in zip(requested, matches, strict=True):
         if len(candidates) > 1:
             raise SchemaConflictError(
@@ -146,8 +142,8 @@ def member(node: Type, name: str, options: ReadOptions) -> int | None:
 
 def _positions_of(names: Sequence[str], name: str, options: ReadOptions) -> list[int]:
     """Return the positions of a member's name: one or none."""
-    key = options.key(name)
-    positions = [index for index, other in enumerate(names) if options.key(other) == key]
+    key = options.name_rule.key(name)
+    positions = [index for index, other in enumerate(names) if options.name_rule.key(other) == key]
     if len(positions) > 1:
         raise UnsafeInputError(
             f"member {name!r} fits {len(positions)} members of a struct; read it with reader='spark'"

@@ -60,7 +60,7 @@ class PushdownOrcSource(ColumnarSource):
             filter=combined,
             partial_reads=orc.partial_reads,
             min_seek=orc.min_seek_size,
-            case_sensitive=self.case_sensitive,
+            name_rule=self.name_rule,
         )
         return OrcScanTask(tasks, query, drop_counts)
 

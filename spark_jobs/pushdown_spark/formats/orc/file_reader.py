@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
+from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.formats.orc.coalesced_reads import CoalescedReader
 from pushdown_spark.formats.orc.column_mapping import ReadOptions, match_columns
 from pushdown_spark.formats.orc.file_tail import FileTail, ReadRange, read_tail
@@ -37,13 +38,13 @@ class OrcQuery:
     filter: ArrowFilter | None
     partial_reads: int | None
     min_seek: int
-    case_sensitive: bool
+    name_rule: NameRule
     zone: Zone = UTC
     table_width: int | None = None
 
     def columns_of(self, tail: FileTail) -> OrcColumns:
         """Return the requested columns of one file."""
-        options = ReadOptions(self.case_sensitive, self.zone)
+        options = ReadOptions(self.name_rule, self.zone)
         columns = match_columns(tail, list(self.schema), self.positions, options, table_width=self.table_width)
         return OrcColumns(tail, columns, self.filter, self.partial_reads, options)
 

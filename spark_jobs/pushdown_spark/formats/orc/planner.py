@@ -15,7 +15,7 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.bound import floating_constants
 from pushdown_spark.expressions.scope import Fold, is_char
-from pushdown_spark.expressions.session_settings import check_broken_files, is_case_sensitive, is_enabled, setting
+from pushdown_spark.expressions.session_settings import check_broken_files, is_enabled, session_name_rule, setting
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, ColumnarScan, check_columnar_request, prepare_files
 from pushdown_spark.formats.orc.column_mapping import PADDED
@@ -164,7 +164,7 @@ def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilt
         filter=combined_filter,
         partial_reads=request.source.orc.partial_reads,
         min_seek=request.source.orc.min_seek_size,
-        case_sensitive=is_case_sensitive(spark),
+        name_rule=session_name_rule(spark),
         zone=jvm_zone(spark) if any(has_times(field.dataType) for field in fields) else UTC,
         table_width=len(positions),
     )

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.expressions.names import by_name_key, name_key
+from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.formats.calendars import DATETIMES, INT96
 
 _LIST_LEVELS = (("list", "element"), ("list", "item"), ("bag", "array_element"), ("bag", "array"))
@@ -65,7 +65,7 @@ def match_columns(
     *,
     corrected_dates: bool,
     corrected_int96: bool,
-    case_sensitive: bool,
+    name_rule: NameRule,
 ) -> FileColumns:
     """Match the columns of a schema by name.
 
@@ -73,7 +73,7 @@ def match_columns(
     not name its writer. Raises UnsafeInputError for a column that only Spark decodes.
     """
     stored = _leaves_by_field(footer)
-    by_key = by_name_key(stored, str, case_sensitive=case_sensitive)
+    by_key = name_rule.group(stored, str)
     metadata = {key.decode("utf-8", "replace"): value for key, value in (footer.metadata or {}).items()}
     matcher = _Matcher(
         DATETIMES.are_as_stored(metadata, by_option=corrected_dates),
@@ -83,7 +83,7 @@ def match_columns(
     names: dict[str, str | None] = {}
     leaves: dict[str, tuple[int, ...]] = {}
     for field in schema:
-        matches = by_key.get(name_key(field.name, case_sensitive=case_sensitive), [])
+        matches = by_key.get(name_rule.key(field.name), [])
         if len(matches) > 1:
             raise UnsafeInputError(f"columns {' and '.join(matches)} differ only in case")
         names[field.name] = matches[0] if matches else None

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, filter_fields
 from pushdown_spark.expressions.bound import Column
+from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.formats.parquet.address import Address
 from pushdown_spark.formats.parquet.column_mapping import FileColumns, has_sound_statistics, match_columns
 from pushdown_spark.formats.parquet.file_parts import part_of
@@ -43,7 +44,7 @@ class ParquetQuery:
     filter: ArrowFilter | None
     corrected_dates: bool
     corrected_int96: bool
-    case_sensitive: bool
+    name_rule: NameRule
 
     @property
     def filtered_structs(self) -> frozenset[str]:
@@ -135,7 +136,7 @@ class OpenParquet:
             schema,
             corrected_dates=query.corrected_dates,
             corrected_int96=query.corrected_int96,
-            case_sensitive=query.case_sensitive,
+            name_rule=query.name_rule,
         )
 
     def _filter_name(self, column: Column) -> str | None:

@@ -17,7 +17,7 @@ from pushdown_spark.expressions.session_settings import (
     RequiredSetting,
     check_broken_files,
     check_required,
-    is_case_sensitive,
+    session_name_rule,
 )
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
 from pushdown_spark.formats.calendars import DATETIMES, INT96
@@ -119,7 +119,7 @@ def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilt
         combined_filter,
         DATETIMES.rebase_mode(spark, "parquet", options) == "CORRECTED",
         INT96.rebase_mode(spark, "parquet", options) == "CORRECTED",
-        is_case_sensitive(spark),
+        session_name_rule(spark),
     )
 
 

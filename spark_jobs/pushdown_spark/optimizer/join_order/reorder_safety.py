@@ -20,9 +20,9 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.expressions.names import name_key
+from pushdown_spark.expressions.names import ANY_CASE, NameRule
 from pushdown_spark.expressions.predicate import is_deterministic
-from pushdown_spark.expressions.session_settings import is_case_sensitive, is_enabled
+from pushdown_spark.expressions.session_settings import is_enabled, session_name_rule
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.optimizer.catalyst import CATALYST, Analyze, is_same_query, tree_lines
 from pushdown_spark.optimizer.plans.logical_plan import JoinChain
@@ -64,7 +64,7 @@ class ColumnTypes:
     """Types of the columns of those relations of a block whose schemas are known, by their names in the block."""
 
     schemas: Mapping[str, t.StructType] = field(default_factory=dict)
-    case_sensitive: bool = field(default=False, kw_only=True)
+    name_rule: NameRule = field(default=ANY_CASE, kw_only=True)
 
     @cached_property
     def _types(self) -> Mapping[tuple[str, str], list[t.DataType]]:
@@ -74,7 +74,7 @@ class ColumnTypes:
                 # Spark pads values that a catalog declares as char(n) in comparisons.
                 data_type = t.NullType() if DECLARED_TYPE in column.metadata else column.dataType
                 for qualifier in (relation, _ANY_RELATION):
-                    types.setdefault((qualifier, self._name_key(column.name)), []).append(data_type)
+                    types.setdefault((qualifier, self.name_rule.key(column.name)), []).append(data_type)
         return types
 
     def is_exact_equality(self, left: exp.Column, right: exp.Column) -> bool:
@@ -91,10 +91,7 @@ class ColumnTypes:
         """Return the types that `column` or `relation.column` may have."""
         if len(column.parts) > 2:
             return []
-        return self._types.get((column.table.lower() or _ANY_RELATION, self._name_key(column.name)), [])
-
-    def _name_key(self, name: str) -> str:
-        return name_key(name, case_sensitive=self.case_sensitive)
+        return self._types.get((column.table.lower() or _ANY_RELATION, self.name_rule.key(column.name)), [])
 
 
 def _is_exact(data_type: t.DataType) -> bool:
@@ -110,7 +107,7 @@ def check_session(spark: SparkSession) -> None:
         raise UnsupportedError("commas bind weaker than JOIN (spark.sql.ansi.relationPrecedence)")
     if not is_enabled(spark, "spark.sql.crossJoin.enabled", default=True):
         raise UnsupportedError(NO_CROSS_JOINS)
-    if is_case_sensitive(spark):
+    if session_name_rule(spark).case_sensitive:
         raise UnsupportedError("names are case-sensitive (spark.sql.caseSensitive)")
 
 

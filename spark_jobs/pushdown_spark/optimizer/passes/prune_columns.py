@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from pushdown_spark.expressions.names import name_key
+from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.expressions.session_settings import hides_names
 from pushdown_spark.optimizer.catalyst import SessionVariables
 from pushdown_spark.optimizer.query_context import QueryContext, QueryPlan, RequiredColumns
@@ -21,7 +21,7 @@ def prune_columns(context: QueryContext, plan: QueryPlan) -> QueryPlan:
     pruner = ColumnPruner(
         tree,
         SessionVariables(context.spark).has,
-        case_sensitive=context.case_sensitive,
+        name_rule=context.name_rule,
         uses_unnamed_columns=hides_names(context.spark, sql),
         words=words_outside_names(sql, tree),
     )
@@ -39,9 +39,10 @@ def prune_columns(context: QueryContext, plan: QueryPlan) -> QueryPlan:
 class ColumnPruner:
     """Columns that a query mentions. Every name that could refer to a column counts.
 
+    >>> from pushdown_spark.expressions.names import ANY_CASE, NameRule
     >>> from pushdown_spark.optimizer.plans.sql_reader import named_tables, parse_query
     >>> tree = parse_query("SELECT a.x, count(*) FROM a JOIN b ON a.k = b.k WHERE y > 1 GROUP BY a.x")
-    >>> pruner = ColumnPruner(tree, case_sensitive=False)
+    >>> pruner = ColumnPruner(tree, name_rule=ANY_CASE)
     >>> [pruner.columns(table, ["k", "x", "y", "z"]) for table in named_tables(tree)]
     [('k', 'x', 'y'), ('k', 'y')]
     """
@@ -51,7 +52,7 @@ class ColumnPruner:
         tree: exp.Expr,
         is_variable: Callable[[str], bool] = lambda _: False,
         *,
-        case_sensitive: bool,
+        name_rule: NameRule,
         uses_unnamed_columns: bool = False,
         words: Iterable[str] = (),
     ) -> None:
@@ -66,7 +67,7 @@ class ColumnPruner:
         # The alias of joins in parentheses stands for all relations in them.
         relations = tree.find_all(exp.Table, exp.Subquery, exp.CTE)
         aliases = [relation.alias_or_name for relation in relations if not isinstance(relation.this, exp.Table)]
-        self._case_sensitive = case_sensitive
+        self._name_rule = name_rule
         self._aliases = {alias.lower() for alias in aliases}
         self._has_natural_join = any(join.method == "NATURAL" for join in tree.find_all(exp.Join))
         self._has_pivot = tree.find(exp.Pivot) is not None
@@ -81,12 +82,12 @@ class ColumnPruner:
 
     def columns(self, table: exp.Table, names: Iterable[str]) -> tuple[str, ...]:
         """Return the columns of a table that the query may use."""
-        keys = {name: self._key(name) for name in names}
+        keys = {name: self._name_rule.key(name) for name in names}
         if self._uses_all_columns(table):
             return tuple(keys)
         own_name, own_keys = table.alias_or_name.lower(), frozenset(keys.values())
         mentioned = {part for path in self._paths for part in self._column_keys(path, own_name, own_keys)}
-        mentioned |= set(map(self._key, self._members))
+        mentioned |= set(map(self._name_rule.key, self._members))
         return tuple(name for name, key in keys.items() if key in mentioned or name.lower() in self._words)
 
     def metadata_columns(
@@ -134,9 +135,6 @@ class ColumnPruner:
         """Yield the parts of a path that may be columns of a table, whose name and columns are given."""
         first = path[0]
         is_other_relation = first.lower() in self._aliases and first.lower() != own_name
-        if len(path) > 1 and is_other_relation and self._key(first) not in own_keys:
+        if len(path) > 1 and is_other_relation and self._name_rule.key(first) not in own_keys:
             return
-        yield from map(self._key, path)
-
-    def _key(self, name: str) -> str:
-        return name_key(name, case_sensitive=self._case_sensitive)
+        yield from map(self._name_rule.key, path)

@@ -53,7 +53,7 @@ def push_predicates(context: QueryContext, plan: QueryPlan) -> QueryPlan:
     alone are different columns.
     """
     is_plain = context.has_plain_literals and has_plain_meaning(context.spark, context.sql)
-    if not is_plain or context.case_sensitive:
+    if not is_plain or context.name_rule.case_sensitive:
         return plan
     pushed = {}
     for block in context.blocks():

@@ -19,7 +19,7 @@ from pushdown_spark.contract import FORMATS_WITHOUT_FILES
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.constant_folding import value_of
 from pushdown_spark.expressions.scope import Scope
-from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.optimizer.plans.sql_dialect import predicate_of
 from pushdown_spark.optimizer.statistics.cardinality import guess_selectivity
 from pushdown_spark.optimizer.statistics.collection_time import AnalysisCosts
@@ -111,7 +111,7 @@ class SourceStatistics:
         self._spark = spark
         self._cache = cache
         self._files: dict[str, tuple[InputFile, ...] | None] = {}
-        self._case_sensitive = is_case_sensitive(spark)
+        self._name_rule = session_name_rule(spark)
 
     def file_bytes(self, relation: Relation | FileTable) -> int | None:
         """Return the bytes of a relation's files, or None if they are unknown."""
@@ -132,7 +132,7 @@ class SourceStatistics:
             names = sampled_names(files, relation.schema, request)
             columns = columns_to_sample(files, names, request)
             sample = self._cache.sample(relation.source, files, relation.schema, columns)
-            scope = Scope(relation.schema, plain_strings=True, case_sensitive=self._case_sensitive, fold=self._fold)
+            scope = Scope(relation.schema, plain_strings=True, name_rule=self._name_rule, fold=self._fold)
             return SampledSource(relation.source, files, sample, scope, request, names).statistics()
         except (pa.ArrowException, PySparkException, KeyError, OverflowError):
             # Arrow cannot count values of some types. A query must not fail because of an estimate.

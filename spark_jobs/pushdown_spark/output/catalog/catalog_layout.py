@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pushdown_spark.contract import CatalogOutputSpec, OutputFormat, OutputMode, OutputSpec, TableFormat
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT as AVRO_CLASS
 from pushdown_spark.output.catalog.catalog_entry import CatalogEntry, TableDefinition
 from pushdown_spark.output.target_checks import check_partition_by
@@ -59,8 +59,7 @@ def _existing_layout(
 ) -> tuple[str, dict[str, str], tuple[str, ...]]:
     """Return format, options and partition columns of a table. Raises BadSpecError if it cannot be written."""
     check_writable(entry, table)
-    case_sensitive = is_case_sensitive(spark)
-    check_partition_by(output.partition_by, table.partition_by, entry.name, case_sensitive=case_sensitive)
+    check_partition_by(output.partition_by, table.partition_by, entry.name, name_rule=session_name_rule(spark))
     options = {key: value for key, value in table.options.items() if key.lower() != "path"}
     own = {key.lower(): value for key, value in options.items()}
     for key, value in output.options.items():

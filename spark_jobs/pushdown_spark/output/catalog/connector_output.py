@@ -22,7 +22,8 @@ from pushdown_spark.errors import (
     PushdownError,
     UnknownColumnError,
 )
-from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.expressions.names import ANY_CASE
+from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.output.base import Output, column_types
 from pushdown_spark.output.catalog.connector_tables import Commit, ConnectorTable
 from pushdown_spark.output.catalog.stored_rows import check_stored_types, stored_rows
@@ -79,7 +80,7 @@ class ConnectorOutput(Output):
         schema = frame.schema
         if self._exists:
             schema = self._table.schema()
-            check_column_names(frame.schema, schema, case_sensitive=is_case_sensitive(self._spark))
+            check_column_names(frame.schema, schema, name_rule=session_name_rule(self._spark))
             check_stored_types(self._spark, frame.schema, schema)
             # Different values, as two times of a day, may be stored as one.
             frame = stored_rows(self._spark, frame, self._table.sql)
@@ -157,7 +158,7 @@ class ConnectorOutput(Output):
     def _check_table(self) -> None:
         """Raise typed errors for parameters that do not fit the table."""
         partition_by = self._table.partition_by()
-        check_partition_by(self._output.partition_by, partition_by, self.name, case_sensitive=False)
+        check_partition_by(self._output.partition_by, partition_by, self.name, name_rule=ANY_CASE)
         if self._output.options:
             raise BadSpecError(
                 f"output_options: {self.name} exists; they are properties of a new table, leave them out"

@@ -21,7 +21,7 @@ from pushdown_spark.errors import (
     CheckFailedError,
     PushdownError,
 )
-from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.output.base import column_types
 from pushdown_spark.output.catalog.catalog_entry import (
@@ -132,7 +132,7 @@ class FileTableTarget(FileTarget):
     def stored_rows(self, frame: DataFrame) -> DataFrame:
         """Return the rows as Spark's INSERT would store them in the table."""
         if self._table is not None:
-            check_column_names(frame.schema, self._table.schema, case_sensitive=is_case_sensitive(self._spark))
+            check_column_names(frame.schema, self._table.schema, name_rule=session_name_rule(self._spark))
             frame = stored_rows(self._spark, frame, self._entry.sql)
         self._rows = frame.schema
         return frame

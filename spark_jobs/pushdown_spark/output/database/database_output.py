@@ -16,7 +16,7 @@ from pushdown_spark.databases.write.partition_writer import LOADED
 from pushdown_spark.errors import BadPredicateError
 from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.predicate import Predicate
-from pushdown_spark.expressions.session_settings import has_plain_meaning, is_case_sensitive
+from pushdown_spark.expressions.session_settings import has_plain_meaning, session_name_rule
 from pushdown_spark.output.base import Output, column_types
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
 from pushdown_spark.output.database.table_attempt import TableAttempt
@@ -81,8 +81,7 @@ class DatabaseOutput(Output):
             require_columns(frame, self._output.checks)
             self._observer = RowObserver.of(frame, self._output.checks)
             frame = self._observer.frame
-        case_sensitive = is_case_sensitive(self._spark)
-        writer = self._attempt.stage(frame.schema, self._existing, case_sensitive=case_sensitive)
+        writer = self._attempt.stage(frame.schema, self._existing, name_rule=session_name_rule(self._spark))
         table = self._attempt.table
         if not self._condition:
             self._condition = self._replaced_rows(table)
@@ -131,7 +130,7 @@ class DatabaseOutput(Output):
             return ""
         predicate = Predicate.parse(where)
         rules = SparkRules(
-            case_sensitive=is_case_sensitive(self._spark),
+            name_rule=session_name_rule(self._spark),
             trusted=has_plain_meaning(self._spark, where),
             fold=cached_fold(self._spark),
         )

@@ -25,6 +25,7 @@ from pushdown_spark.databases.write.partition_writer import PartitionWriter
 from pushdown_spark.databases.write.target_columns import target_columns
 from pushdown_spark.databases.write.write_connection import WriteConnection, connect_to_write
 from pushdown_spark.errors import PushdownError, RemoteFailedError, UnknownColumnError
+from pushdown_spark.expressions.names import EXACT_NAMES, NameRule
 from pushdown_spark.output.database.run_ledger import RunLedger, RunRecord, RunState
 from pushdown_spark.output.database.staging_tables import StagingTables, drop_leftovers
 from pushdown_spark.output.database.table_changes import TableChange
@@ -109,7 +110,7 @@ class TableAttempt:
         table = describe_sibling(self._address, self.target, self.target.name)
         return replace(table, columns=tuple(column for column in table.columns if column.name not in generated))
 
-    def stage(self, schema: t.StructType, existing: RemoteTable | None, *, case_sensitive: bool) -> PartitionWriter:
+    def stage(self, schema: t.StructType, existing: RemoteTable | None, *, name_rule: NameRule) -> PartitionWriter:
         """Create empty staging tables, and return the writer for tasks. Its columns have the order of the schema."""
         with closing(self._connect(self._address)) as connection:
             if self._change is not None:
@@ -121,14 +122,14 @@ class TableAttempt:
             self._stages += 1
             self._change = TableChange(staging, self._output.mode, ())
             if existing is not None:
-                target_columns(schema, existing, case_sensitive=case_sensitive)
+                target_columns(schema, existing, name_rule=name_rule)
                 staging.create_like(connection, existing)
             else:
                 staging.create_new(connection, schema)
         self._is_new = existing is None
         table = self._table = existing or describe_sibling(self._address, self.target, staging.name)
-        columns = target_columns(schema, table, case_sensitive=case_sensitive)
-        keys = tuple(_key_column(key, table, case_sensitive) for key in self._output.merge_keys)
+        columns = target_columns(schema, table, name_rule=name_rule)
+        keys = tuple(_key_column(key, table, name_rule) for key in self._output.merge_keys)
         self._change = TableChange(staging, self._output.mode, tuple(column.name for column in columns), keys)
         has_parts = self.target.has_parts
         return PartitionWriter(self._address, staging.rows, staging.record, columns, has_parts, self._connect)
@@ -271,8 +272,8 @@ class TableAttempt:
         return self._change
 
 
-def _key_column(name: str, table: RemoteTable, case_sensitive: bool) -> str:
-    column = table.column(name, case_sensitive=True) or table.column(name, case_sensitive)
+def _key_column(name: str, table: RemoteTable, name_rule: NameRule) -> str:
+    column = table.column(name, name_rule=EXACT_NAMES) or table.column(name, name_rule)
     if column is None:
         raise UnknownColumnError(f"merge_keys: the table has no column {name!r}")
     return column.name

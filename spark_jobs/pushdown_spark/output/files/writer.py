@@ -17,7 +17,7 @@ from pushdown_spark.errors import (
     OutputTakenError,
     UnknownColumnError,
 )
-from pushdown_spark.expressions.session_settings import is_case_sensitive
+from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.local_paths import escape_glob
 from pushdown_spark.output.base import Output, column_types
@@ -275,7 +275,7 @@ class FileOutput(Output):
 
     def _spelling(self, column: str) -> str:
         """Return a partition column as the existing directories spell it. Spark would use the writer's spelling."""
-        if not self._keeps_partitions or is_case_sensitive(self._spark):
+        if not self._keeps_partitions or session_name_rule(self._spark).case_sensitive:
             return column
         keys = self._target.existing_partition_columns() or ()
         return next((key for key in keys if key.lower() == column.lower()), column)

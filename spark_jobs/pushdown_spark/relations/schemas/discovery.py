@@ -63,14 +63,14 @@ class TableSchema:
 
     def origin(self, column: str) -> str | None:
         """Return a file that has a column, None if no file has it or the files cannot be read one by one."""
-        key = self.rules.key(column)
+        key = self.rules.name_rule.key(column)
         files = self.files
         if not files and self.read_schemas is not None:
             try:
                 files = self.read_schemas()
             except UnsupportedError:
                 return None
-        locations = (file.file for file in files if key in map(self.rules.key, file.schema.fieldNames()))
+        locations = (file.file for file in files if key in map(self.rules.name_rule.key, file.schema.fieldNames()))
         return min(locations, default=None)
 
     def require(self, columns: t.StructType) -> None:
@@ -162,10 +162,11 @@ def _data_schemas(
     files = read_schemas(strings)
     if source_format is SourceFormat.CSV or not partitions:
         return files
-    partition_keys = {rules.key(name) for name in partitions}
+    key = rules.name_rule.key
+    partition_keys = set(map(key, partitions))
 
     def data_schema(schema: t.StructType) -> t.StructType:
-        return t.StructType([field for field in schema.fields if rules.key(field.name) not in partition_keys])
+        return t.StructType([field for field in schema.fields if key(field.name) not in partition_keys])
 
     return tuple(replace(file, schema=data_schema(file.schema)) for file in files)
 
@@ -195,16 +196,18 @@ def _merge_json(
     merged = merge_schemas(files, rules)
     if rules.on_conflict is OnSchemaConflict.ERROR:
         return TableSchema(rules, files=files)
-    keys = {rules.key(name) for name in merged.fieldNames()}
+    key = rules.name_rule.key
+    keys = set(map(key, merged.fieldNames()))
     # Spark's inference adds a column for corrupt records.
-    table = t.StructType([*merged.fields, *(field for field in data.fields if rules.key(field.name) not in keys)])
+    table = t.StructType([*merged.fields, *(field for field in data.fields if key(field.name) not in keys)])
     # Text is parsed as any type.
     return _with_groups(files, table, groups_by_name(files, table, rules, lambda *_: True), rules)
 
 
 def _with_inferred_types(file: t.StructType, table: t.StructType, rules: MergeRules) -> t.StructType:
     """Return a schema with the types that Spark inferred for all files, except strings: they may be conflicts."""
-    inferred = {rules.key(field.name): field.dataType for field in table.fields}
+    key = rules.name_rule.key
+    inferred = {key(field.name): field.dataType for field in table.fields}
 
     def merged_type(own: t.DataType, spark: t.DataType | None) -> t.DataType:
         match own, spark:
@@ -217,7 +220,7 @@ def _with_inferred_types(file: t.StructType, table: t.StructType, rules: MergeRu
         return own
 
     return t.StructType(
-        [t.StructField(f.name, merged_type(f.dataType, inferred.get(rules.key(f.name)))) for f in file.fields]
+        [t.StructField(f.name, merged_type(f.dataType, inferred.get(key(f.name)))) for f in file.fields]
     )
 
 
@@ -225,8 +228,9 @@ def _merge_csv(
     files: tuple[FileSchema, ...], table: t.StructType, rules: MergeRules, *, is_declared: bool
 ) -> TableSchema:
     """Match columns by the names in headers; by position, as Spark does, if no header has a name of the schema."""
-    names = {rules.key(name) for name in table.fieldNames()}
-    if is_declared and not any(names & {rules.key(name) for name in file.schema.fieldNames()} for file in files):
+    key = rules.name_rule.key
+    names = set(map(key, table.fieldNames()))
+    if is_declared and not any(names.intersection(map(key, file.schema.fieldNames())) for file in files):
         note = "no header has a name of the declared schema, so columns are matched by position"
         return TableSchema(rules, notes=(note,))
     return _with_groups(files, table, groups_by_position(files, table, rules), rules)

@@ -13,6 +13,7 @@ from avro_samples import SINGLE, Namer, encode, named_types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pushdown_spark.expressions.names import EXACT_NAMES
 from pushdown_spark.formats.avro import executor
 from pushdown_spark.formats.avro.avro_schema import parse_schema
 from pushdown_spark.formats.avro.bytecode import Bytecode, compile_bytecode
@@ -25,7 +26,7 @@ LONG = "x" * 9_000
 
 
 def program_of(schema: object, requested: list[pa.Field], *, whole: bool = True) -> Bytecode:
-    return compile_bytecode(parse_schema(json.dumps(schema)), None, requested, NameMatcher(True), whole=whole)
+    return compile_bytecode(parse_schema(json.dumps(schema)), None, requested, NameMatcher(EXACT_NAMES), whole=whole)
 
 
 def execute(program: Bytecode, data: bytes, runs: RecordRuns, *, compiled: bool) -> tuple[list[list[int]], ...]:

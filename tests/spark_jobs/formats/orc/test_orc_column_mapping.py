@@ -11,6 +11,7 @@ import pytest
 from orc_samples import Sample, write_sample
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
+from pushdown_spark.expressions.names import ANY_CASE, EXACT_NAMES
 from pushdown_spark.formats.orc.column_mapping import (
     PADDED,
     ReadOptions,
@@ -20,7 +21,7 @@ from pushdown_spark.formats.orc.column_mapping import (
 )
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
-ANY_CASE, EXACT = ReadOptions(case_sensitive=False), ReadOptions(case_sensitive=True)
+ANY_CASE, EXACT = ReadOptions(name_rule=ANY_CASE), ReadOptions(name_rule=EXACT_NAMES)
 
 
 def columns(sample: Sample, requested: dict[str, pa.DataType], options: ReadOptions = ANY_CASE) -> list[int | None]:

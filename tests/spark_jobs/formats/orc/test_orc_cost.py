@@ -9,6 +9,7 @@ import pytest
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import And, Column, Comparison, InList, Not, Op
+from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.orc.cost import OrcReader, OrcSample, estimate, reader_seconds
 from pushdown_spark.formats.orc.file_reader import OrcQuery
@@ -80,7 +81,7 @@ def test_a_scan_without_files_is_left_to_spark() -> None:
         filter=None,
         partial_reads=None,
         min_seek=0,
-        case_sensitive=False,
+        name_rule=ANY_CASE,
     )
     assert estimate([], query, may_filter=True).reader is SPARK
 

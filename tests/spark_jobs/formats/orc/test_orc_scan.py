@@ -20,6 +20,7 @@ from pushdown_spark.errors import PushdownError, SchemaConflictError, Unreadable
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.bound import BooleanConstant
+from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.orc import lazy_reader
@@ -69,7 +70,7 @@ def query(
         filter=found,
         partial_reads=partial,
         min_seek=min_seek,
-        case_sensitive=False,
+        name_rule=ANY_CASE,
     )
 
 
@@ -252,7 +253,7 @@ def test_filters_apply_if_no_columns_are_requested(value: bool | None, rows: int
         filter=ArrowFilter(BooleanConstant(value)),
         partial_reads=None,
         min_seek=0,
-        case_sensitive=False,
+        name_rule=ANY_CASE,
     )
     file = SAMPLE.file(orc_query)
     assert sum(batch.num_rows for batch in file.batches([0])) == rows

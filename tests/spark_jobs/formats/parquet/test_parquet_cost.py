@@ -11,6 +11,7 @@ import pytest
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Column, Comparison, Op
+from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.parquet.cost import ParquetSample, RowSize, estimate, reader_seconds
 from pushdown_spark.formats.parquet.file_parts import parquet_inputs
@@ -58,7 +59,7 @@ def query_of(path: Path, comparison: Comparison) -> ParquetQuery:
         ArrowFilter(comparison),
         corrected_dates=True,
         corrected_int96=True,
-        case_sensitive=False,
+        name_rule=ANY_CASE,
     )
 
 

@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.binder import bind
+from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
@@ -88,7 +89,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def matching_rows(path: Path, arrow_filter: ArrowFilter, counts: ParquetMetrics) -> list[str]:
-    query = ParquetQuery(TABLE.schema, arrow_filter, corrected_dates=True, corrected_int96=True, case_sensitive=False)
+    query = ParquetQuery(TABLE.schema, arrow_filter, corrected_dates=True, corrected_int96=True, name_rule=ANY_CASE)
     with open_parquet(str(path), LOCAL, query) as file:
         batches = list(file.batches(0, path.stat().st_size, counts))
     return list(map(repr, pa.Table.from_batches(batches, TABLE.schema).to_pylist()))

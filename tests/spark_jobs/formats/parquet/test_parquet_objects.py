@@ -14,6 +14,7 @@ from s3_server import ObjectStore
 from pushdown_spark.errors import MissingPathError, PushdownError, UnreadableFileError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Column, Comparison, Op
+from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.parquet.address import Address, check_store
 from pushdown_spark.formats.parquet.file_parts import ParquetInput
@@ -27,13 +28,13 @@ from pushdown_spark.relations.stores.storage import Storage
 
 ROWS, EACH = 40_000, 5_000
 TABLE = pa.table({"id": range(ROWS), "text": [f"row {number}" for number in range(ROWS)]})
-ALL = ParquetQuery(TABLE.schema, None, corrected_dates=True, corrected_int96=True, case_sensitive=False)
+ALL = ParquetQuery(TABLE.schema, None, corrected_dates=True, corrected_int96=True, name_rule=ANY_CASE)
 NEEDLE = ParquetQuery(
     TABLE.schema,
     ArrowFilter(Comparison(Column(("id",), LogicalType.INTEGER, pa.int64()), Op.EQ, 32_100)),
     corrected_dates=True,
     corrected_int96=True,
-    case_sensitive=False,
+    name_rule=ANY_CASE,
 )
 
 

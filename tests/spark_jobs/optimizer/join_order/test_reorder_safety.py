@@ -7,6 +7,7 @@ import sqlglot
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
+from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.optimizer.join_order.reorder_safety import ColumnTypes, casts_may_fail, may_fail
 
 NUMBERS = "range(3) a"
@@ -58,7 +59,7 @@ def test_casts_that_may_fail_are_found(spark: SparkSession, query: str, may_fail
     ],
 )
 def test_conditions_that_may_fail_are_found(condition: str, fails: bool) -> None:
-    types = ColumnTypes({"a": t.StructType().add("d", t.DateType()).add("x", t.IntegerType())}, case_sensitive=False)
+    types = ColumnTypes({"a": t.StructType().add("d", t.DateType()).add("x", t.IntegerType())}, name_rule=ANY_CASE)
     assert may_fail(sqlglot.parse_one(condition, dialect="spark"), types) is fails
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pushdown_spark.errors import BadSpecError
+from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.optimizer.passes.prune_columns import ColumnPruner
 from pushdown_spark.optimizer.passes.push_predicates import pushdown_predicates
 from pushdown_spark.optimizer.plans.column_names import ColumnNameResolver
@@ -202,12 +203,12 @@ def test_typed_literals_and_commas_are_preserved() -> None:
 def test_only_mentioned_columns_are_read(query: str, expected: tuple[str, ...]) -> None:
     tree = parse_query(query)
     table = next(found for found in named_tables(tree) if found.name == "a")
-    assert ColumnPruner(tree, case_sensitive=False).columns(table, ("k", "x", "s")) == expected
+    assert ColumnPruner(tree, name_rule=ANY_CASE).columns(table, ("k", "x", "s")) == expected
 
 
 def test_metadata_columns_belong_to_the_table_that_qualifies_them() -> None:
     tree = parse_query("SELECT a.filename, size, dir0 FROM a JOIN b ON a.k = b.k")
-    pruner = ColumnPruner(tree, case_sensitive=False)
+    pruner = ColumnPruner(tree, name_rule=ANY_CASE)
     by_name = {table.name: table for table in named_tables(tree)}
     others = {"a": frozenset({"k"}), "b": frozenset({"k", "size"})}
     assert pruner.metadata_columns(by_name["a"], ("k",), others) == ("dir0", "filename")

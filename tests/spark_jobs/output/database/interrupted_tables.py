@@ -17,6 +17,7 @@ from pushdown_spark.contract import OutputMode, OutputSummary, TableOutputSpec
 from pushdown_spark.databases.client import DatabaseAddress
 from pushdown_spark.databases.column_values import TargetColumn
 from pushdown_spark.databases.write.write_connection import DatabaseCursor, WriteConnection, connect_to_write
+from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.output.database.table_attempt import TableAttempt
 
 SCHEMA = t.StructType().add("id", t.IntegerType()).add("day", t.StringType()).add("x", t.StringType())
@@ -158,7 +159,7 @@ def write_once(
     if not attempt.prepare():
         return attempt
     try:
-        writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
+        writer = attempt.stage(SCHEMA, attempt.existing_table(), name_rule=ANY_CASE)
         for number, rows in enumerate(partitions):
             writer.load(number, iter([batch(rows)]))
         attempt.gather()

@@ -24,6 +24,7 @@ from pushdown_spark.databases.client import DatabaseAddress
 from pushdown_spark.databases.sql.identifiers import with_suffix
 from pushdown_spark.databases.write.write_connection import DatabaseCursor, WriteConnection, connect_to_write
 from pushdown_spark.errors import PushdownError, RemoteFailedError
+from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.output.database import staging_tables
 from pushdown_spark.output.database.table_attempt import TableAttempt
 
@@ -71,7 +72,7 @@ def test_second_attempt_of_a_partition_adds_nothing(database: Database, mode: Ou
     case.prepare(database)
     attempt = TableAttempt(database.address, case.spec, "run")
     assert attempt.prepare()
-    writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
+    writer = attempt.stage(SCHEMA, attempt.existing_table(), name_rule=ANY_CASE)
     other = [(7, "z", "other attempt")]
 
     def slow() -> Iterator[pa.RecordBatch]:
@@ -94,7 +95,7 @@ def test_rows_of_a_task_whose_report_was_lost_are_not_committed(database: Databa
     case.prepare(database)
     attempt = TableAttempt(database.address, case.spec, "run")
     assert attempt.prepare()
-    writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
+    writer = attempt.stage(SCHEMA, attempt.existing_table(), name_rule=ANY_CASE)
     lost, *_ = writer.load(0, iter([batch(NEW[0])]))
     accepted, *_ = writer.load(0, iter([batch(NEW[1])]))
     other, *_ = writer.load(1, iter([batch(NEW[1])]))
@@ -123,7 +124,7 @@ def test_commit_does_not_wait_for_a_task_that_has_lost(
     spec = case.spec.model_copy(update={"checks": OutputChecks.model_validate(checks)})
     attempt = TableAttempt(database.address, spec, "run")
     assert attempt.prepare()
-    writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
+    writer = attempt.stage(SCHEMA, attempt.existing_table(), name_rule=ANY_CASE)
     is_loading, is_committed = threading.Event(), threading.Event()
 
     def slow() -> Iterator[pa.RecordBatch]:
@@ -161,7 +162,7 @@ def test_retry_that_begins_before_the_staging_table_is_renamed_keeps_its_rows(
     case.prepare(database)
     first = TableAttempt(database.address, case.spec, "run", connect=dying_after_rename)
     assert first.prepare()
-    writer = first.stage(SCHEMA, None, case_sensitive=False)
+    writer = first.stage(SCHEMA, None, name_rule=ANY_CASE)
     for number, rows in enumerate(NEW):
         writer.load(number, iter([batch(rows)]))
     first.gather()
@@ -277,7 +278,7 @@ def dying_after_rename(address: DatabaseAddress) -> WriteConnection:
 
 def load(attempt: TableAttempt, partitions: Sequence[Sequence[tuple[object, ...]]]) -> None:
     """Stage and load the rows of an attempt that has begun."""
-    writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
+    writer = attempt.stage(SCHEMA, attempt.existing_table(), name_rule=ANY_CASE)
     for number, rows in enumerate(partitions):
         writer.load(number, iter([batch(rows)]))
     attempt.gather()
@@ -293,7 +294,7 @@ def test_sqlite_is_not_locked_while_tasks_load(tmp_path: Path, has_table: bool, 
     case.prepare(database)
     attempt = TableAttempt(database.address, case.spec, "run")
     assert attempt.prepare()
-    writer = attempt.stage(SCHEMA, attempt.existing_table(), case_sensitive=False)
+    writer = attempt.stage(SCHEMA, attempt.existing_table(), name_rule=ANY_CASE)
 
     def loading() -> Iterator[pa.RecordBatch]:
         yield batch(NEW[0])

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from store_servers import AZURE_KEY
 
 from pushdown_spark.errors import AccessDeniedError
+from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.formats.parquet.address import Address, check_store
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics
@@ -262,7 +263,7 @@ def test_a_parquet_scan_signs_requests_and_shows_no_signature(store: CloudStore,
     seconds = 4
     settings = store.expiring_settings(seconds)
     schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
-    query = ParquetQuery(schema, None, corrected_dates=True, corrected_int96=True, case_sensitive=False)
+    query = ParquetQuery(schema, None, corrected_dates=True, corrected_int96=True, name_rule=ANY_CASE)
 
     def read_until_it_expires() -> None:
         with open_parquet(path, Storage({store.bucket: settings}), query) as file:
