@@ -153,10 +153,10 @@ class FileOutput(Output):
 
     def _with_stored_partitions(self, frame: DataFrame) -> DataFrame:
         """Return rows with NULL for empty strings in partition columns, because Spark gives both the same directory."""
-        fold = str if is_case_sensitive(self._spark) else str.lower
-        names = set(map(fold, self._spec.partition_by))
+        key = session_name_rule(self._spark).key
+        names = set(map(key, self._spec.partition_by))
         for field in frame.schema.fields:
-            if fold(field.name) in names and isinstance(field.dataType, t.StringType):
+            if key(field.name) in names and isinstance(field.dataType, t.StringType):
                 column = f.col(quote_name(field.name))
                 frame = frame.withColumn(field.name, f.when(f.length(column) > 0, column))
         return frame
