@@ -15,6 +15,7 @@ from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
 from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.session_settings import is_option_on, session_name_rule
+from pushdown_spark.formats.floating_statistics import UnsafeFilterError
 from pushdown_spark.formats.native.plan_scan import SparkPlanScan
 from pushdown_spark.formats.native.scan import NativeScan
 from pushdown_spark.formats.text.jvm_scan import JvmTextScan
@@ -161,9 +162,10 @@ def _plan_format(spark: SparkSession, request: ScanRequest, notes: tuple[str, ..
     outcome = plan_or_refuse(lambda: _plan_pushdown(spark, request, notes))
     if not isinstance(outcome, Refusal):
         return PlannedScan(outcome, native)
-    native = partial(NativeScan, request, notes=notes, predicted=outcome.reason.predicted)
+    loses_rows = isinstance(outcome.reason, UnsafeFilterError)
+    native = partial(NativeScan, request, notes=notes, predicted=outcome.reason.predicted, loses_rows=loses_rows)
     if request.source.format is SourceFormat.ORC:
-        native = _native_orc(spark, request, outcome.reason, notes, load)
+        native = partial(_native_orc(spark, request, outcome.reason, notes, load), loses_rows=loses_rows)
     return PlannedScan(native(str(outcome.reason)), native, problem=outcome.problem)
 
 

@@ -211,14 +211,14 @@ def columns_of(root: Node) -> tuple[Path, ...]:
     return tuple(paths)
 
 
-def floating_constants(root: Node) -> Iterator[Value]:
-    """Yield the constants that a tree compares floating-point columns with."""
+def floating_comparisons(root: Node) -> Iterator[tuple[Op, Value]]:
+    """Yield the comparisons of floating-point columns with constants. A list has an equality for each constant."""
     for node in walk(root):
         match node:
-            case Comparison(column=column, value=value) if column.type in FLOATING:
-                yield value
+            case Comparison(column=column, op=op, value=value) if column.type in FLOATING:
+                yield op, value
             case InList(column=column, values=values, has_nan=has_nan) if column.type in FLOATING:
-                yield from (*values, math.nan) if has_nan else values
+                yield from ((Op.EQ, value) for value in ((*values, math.nan) if has_nan else values))
 
 
 def true_unless_null(column: Column) -> Node:

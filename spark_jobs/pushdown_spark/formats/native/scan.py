@@ -49,8 +49,14 @@ class NativeScan(Scan):
         reason: str,
         notes: tuple[str, ...] = (),
         predicted: Mapping[str, float] | None = None,
+        *,
+        loses_rows: bool = False,
     ) -> None:
-        """`predicted` are the CPU seconds of the readers, if an estimate is the reason."""
+        """`predicted` are the CPU seconds of the readers, if an estimate is the reason.
+
+        With `loses_rows`, Spark's filter pushdown would lose rows, so it is off.
+        """
+        self._loses_rows = loses_rows
         self._predicted = predicted or {}
         self._request = request
         self._reason = reason
@@ -81,6 +87,8 @@ class NativeScan(Scan):
             return None
         if not source.filter_pushdown:
             return "turned off"
+        if self._loses_rows:
+            return "Spark's filter pushdown may lose rows with NaN, 0.0 or -0.0"
         if self._request.malformed is not None:
             return "every line is parsed to count malformed lines"
         if source.reader is ReaderChoice.SPARK:

@@ -13,11 +13,11 @@ from pushdown_spark.contract import ErrorCode, ReaderChoice
 from pushdown_spark.errors import PushdownError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.arrow_types import utc_arrow_type
-from pushdown_spark.expressions.bound import floating_constants
 from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import check_broken_files, is_enabled, session_name_rule, setting
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, ColumnarScan, check_columnar_request, prepare_files
+from pushdown_spark.formats.floating_statistics import UnsafeFilterError, may_lose_zeros
 from pushdown_spark.formats.orc.column_mapping import PADDED
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
@@ -73,15 +73,15 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan:
     if source.reader is not ReaderChoice.PUSHDOWN:
         if request.predicate is not None and _lists_null(request.predicate.tree):
             choice = Choice("Spark's ORC reader fails at lists of numbers that hold a NULL")
-        elif query.filter is not None and 0.0 in floating_constants(query.filter.root):
-            choice = Choice("Spark's ORC reader may lose rows with 0.0 or -0.0")
         else:
             may_filter = source.orc.sarg_to_filter is not False and row_filter_obstacle(conjuncts) is None
             choice = estimate(files, query, startup_cost(spark, source), may_filter=may_filter)
             if choice.reader is OrcReader.SPARK_WITH_FILTER:
                 raise LazyFilterError(choice.reason, choice.predicted)
             if choice.reader is OrcReader.SPARK:
-                raise UnsupportedError(choice.reason, choice.predicted)
+                is_unsafe = query.filter is not None and may_lose_zeros(query.filter.root)
+                error = UnsafeFilterError if is_unsafe else UnsupportedError
+                raise error(choice.reason, choice.predicted)
     return OrcPlan(files, choice, reports, query, is_exact(conjuncts), source.orc.use_selected)
 
 

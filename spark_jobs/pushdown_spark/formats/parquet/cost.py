@@ -94,8 +94,12 @@ class ParquetSample:
     row_share: float
 
 
-def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0.0) -> Choice:
+def estimate(
+    files: Sequence[InputFile], query: ParquetQuery, startup: float = 0.0, *, spark_prunes: bool = True
+) -> Choice:
     """Return the reason for the pushdown reader. `startup` are CPU seconds that Python needs to start.
+
+    With `spark_prunes`, Spark's reader uses statistics, too.
 
     Raises UnsupportedError if Spark's reader is cheaper, and PushdownError for a file that cannot be read, or only by
     Spark.
@@ -108,7 +112,7 @@ def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0
         scale = sum(file.size for file in not_empty) / max(sum(file.size for file in sampled_files), 1)
         alive = [list(_matching_groups(source, query.filter)) for source in sources]
         sample = _footer_sample(sources, alive, scale)
-        pushdown, spark = reader_seconds(sample)
+        pushdown, spark = reader_seconds(sample, spark_prunes=spark_prunes)
         is_small = not is_cheaper(pushdown + startup, spark)
         if not is_small:
             sample = _with_pages(sample, sources, alive, query.filter)
@@ -116,7 +120,7 @@ def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0
         # Within the block, this would be reported as an error of a file.
         remaining = f"about {sample.rows * sample.alive_share:,.0f} rows"
         raise UnsupportedError(f"statistics leave {remaining}, too few to make up for starting another reader")
-    pushdown, spark = reader_seconds(sample)
+    pushdown, spark = reader_seconds(sample, spark_prunes=spark_prunes)
     found = (
         f"about {human_share(sample.row_share * sample.alive_share, 1)} of the rows match, and statistics leave "
         f"{human_share(sample.alive_share * sample.page_share, 1)} of the rows"
@@ -124,8 +128,8 @@ def estimate(files: Sequence[InputFile], query: ParquetQuery, startup: float = 0
     return choose_pushdown(found, pushdown, spark, startup)
 
 
-def reader_seconds(sample: ParquetSample) -> tuple[float, float]:
-    """Return the CPU seconds of the pushdown reader and of Spark's."""
+def reader_seconds(sample: ParquetSample, *, spark_prunes: bool = True) -> tuple[float, float]:
+    """Return the CPU seconds of the pushdown reader and of Spark's, which reads all rows unless it prunes."""
     c = _COSTS
     alive = sample.rows * sample.alive_share
     search = sample.filter.values * c.search + sample.filter.decompression
@@ -133,7 +137,7 @@ def reader_seconds(sample: ParquetSample) -> tuple[float, float]:
     row = sample.row.values * c.row
     pushdown = c.fixed + alive * (sample.page_share * search + sample.hit_share * page + sample.row_share * row)
     spark = sample.row.values * c.spark + sample.row.decompression
-    return pushdown, c.spark_fixed + alive * sample.page_share * spark
+    return pushdown, c.spark_fixed + (alive * sample.page_share if spark_prunes else sample.rows) * spark
 
 
 def _footer_sample(sources: Sequence[OpenParquet], alive: Sequence[Sequence[int]], scale: float) -> ParquetSample:

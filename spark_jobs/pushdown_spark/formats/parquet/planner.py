@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pushdown_spark.contract import ReaderChoice
 from pushdown_spark.errors import UnsafeInputError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
-from pushdown_spark.expressions.bound import Node, floating_constants
+from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import (
     RequiredSetting,
@@ -22,6 +22,7 @@ from pushdown_spark.expressions.session_settings import (
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
 from pushdown_spark.formats.calendars import DATETIMES, INT96
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, ColumnarScan, check_columnar_request, prepare_files
+from pushdown_spark.formats.floating_statistics import UnsafeFilterError, may_lose_nan, may_lose_zeros
 from pushdown_spark.formats.parquet.address import check_store
 from pushdown_spark.formats.parquet.cost import estimate
 from pushdown_spark.formats.parquet.file_parts import ParquetInput, parquet_inputs
@@ -75,22 +76,21 @@ def plan_parquet(spark: SparkSession, request: ScanRequest, fold: Fold) -> Parqu
     writers = _check_files(files, query)
     choice = Choice()
     if request.source.reader is not ReaderChoice.PUSHDOWN:
-        if query.filter is not None and _may_lose_floats(query.filter.root, writers):
-            choice = Choice("Spark's Parquet reader may lose rows with NaN, 0.0 or -0.0")
-        else:
-            choice = estimate(files, query, startup_cost(spark, request.source))
+        is_unsafe = query.filter is not None and _may_lose_floats(query.filter.root, writers)
+        try:
+            choice = estimate(files, query, startup_cost(spark, request.source), spark_prunes=not is_unsafe)
+        except UnsupportedError as problem:
+            if is_unsafe:
+                raise UnsafeFilterError(str(problem), problem.predicted) from problem
+            raise
     reports = tuple(conjunct.report("filter over Parquet columns before others are decoded") for conjunct in conjuncts)
     return ParquetPlan(files, choice, reports, query, is_exact(conjuncts))
 
 
 def _may_lose_floats(root: Node, writers: Sequence[str]) -> bool:
-    """Return whether Spark's reader may prune row groups that have matching floating-point numbers.
-
-    It distinguishes 0.0 from -0.0. Statistics of other writers than parquet-mr omit NaN, the largest number to Spark.
-    """
-    constants = list(floating_constants(root))
+    """Return whether Spark's reader may prune row groups that have matching floating-point numbers."""
     omits_nan = not all(writer.startswith("parquet-mr") for writer in writers)
-    return 0.0 in constants or (bool(constants) and omits_nan)
+    return may_lose_zeros(root) or (omits_nan and may_lose_nan(root))
 
 
 def _check_columns(request: ScanRequest) -> None:
