@@ -13,12 +13,12 @@ _PART = "part-"
 
 
 def is_data(path: str) -> bool:
-    """Return whether a path below the staged rows is that of a file with rows, which Spark would read.
+    """Return whether a path below the staged rows is that of a file with rows, in no directory but those of partitions.
 
-    A task that Spark has given up may still write to a hidden directory, after the job that committed the files of the
-    others.
+    A task that Spark has given up may still write to another one, after the job that committed the files of the others.
     """
-    return not any(map(is_hidden, path.split("/")))
+    *directories, name = path.strip("/").split("/")
+    return all("=" in directory for directory in directories) and not is_hidden(name)
 
 
 def staged_files(files: Files, paths: OutputPaths) -> list[FileEntry]:
