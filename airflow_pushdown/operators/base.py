@@ -20,11 +20,12 @@ from airflow_pushdown.metrics import emit
 from airflow_pushdown.operators.job_operator import JobOperator
 from airflow_pushdown.operators.outputs import output_spec
 from airflow_pushdown.operators.parse_checks import check_literals
-from airflow_pushdown.operators.values import entries, naming_parameters, run_interval, switch
+from airflow_pushdown.operators.values import entries, naming_parameters, run_interval, sequence_as_list, switch
 from airflow_pushdown.parameters import parameters_of
 from airflow_pushdown.progress_reports import log_group
 from airflow_pushdown.spark_settings import refuse_unsafe_settings, session_conf
 from pushdown_spark.contract import (
+    ONLY_SOURCE,
     AnySourceSpec,
     IntervalSpec,
     JobResult,
@@ -313,3 +314,16 @@ def all_renderers(operator: str) -> dict[str, str]:
     """Return the renderers of an operator's template fields, including those of SparkSubmitOperator."""
     own = {parameter.field: parameter.renderer for parameter in parameters_of(operator) if parameter.renderer}
     return {**own, "conf": "json", "env_vars": "json", "application_args": "json"}
+
+
+def query_of_rows(columns: object, where: object, interval: IntervalSpec | None, limit: object) -> QuerySpec:
+    """Return the query for columns and rows of the only source."""
+    return QuerySpec.model_validate(
+        {
+            "source": ONLY_SOURCE,
+            "columns": sequence_as_list(columns),
+            "where": where,
+            "interval": interval,
+            "limit": limit,
+        }
+    )

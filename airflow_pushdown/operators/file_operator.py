@@ -6,11 +6,11 @@ from abc import abstractmethod
 from typing import Any
 
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.operators.base import JobRequest, PushdownBaseOperator
+from airflow_pushdown.operators.base import JobRequest, PushdownBaseOperator, query_of_rows
 from airflow_pushdown.operators.values import entries, naming_parameters, sequence_as_list, switch
 from airflow_pushdown.parameters import parameters_of
 from airflow_pushdown.spark_settings import effective_value
-from pushdown_spark.contract import ONLY_SOURCE, OrcOptions, QuerySpec, SourceFormat, SourceSpec, TableSourceSpec
+from pushdown_spark.contract import ONLY_SOURCE, OrcOptions, SourceFormat, SourceSpec, TableSourceSpec
 
 
 class PushdownFilesOperator(PushdownBaseOperator):
@@ -97,15 +97,7 @@ class PushdownFilesOperator(PushdownBaseOperator):
     def job_request(self) -> JobRequest:
         """Return one file source, and columns, predicate and limit over it."""
         with naming_parameters({}):
-            query = QuerySpec.model_validate(
-                {
-                    "source": ONLY_SOURCE,
-                    "columns": sequence_as_list(self.columns),
-                    "where": self.where,
-                    "interval": self._interval,
-                    "limit": self.limit,
-                }
-            )
+            query = query_of_rows(self.columns, self.where, self._interval, self.limit)
             source = self._source()
         if not isinstance(source, SourceSpec) or source.format is SourceFormat.ORC:
             source = source.model_copy(update={"orc": self.orc_options()})

@@ -7,10 +7,16 @@ from typing import Any, ClassVar
 
 from airflow_pushdown.hooks.credentials import airflow_connection
 from airflow_pushdown.hooks.database_connections import database_connection
-from airflow_pushdown.operators.base import JobRequest, PushdownBaseOperator, all_renderers, all_template_fields
-from airflow_pushdown.operators.values import naming_parameters, sequence_as_list, switch
+from airflow_pushdown.operators.base import (
+    JobRequest,
+    PushdownBaseOperator,
+    all_renderers,
+    all_template_fields,
+    query_of_rows,
+)
+from airflow_pushdown.operators.values import naming_parameters, switch
 from airflow_pushdown.parameters import DEFAULT_FETCH_SIZE, REMOTE
-from pushdown_spark.contract import ONLY_SOURCE, QuerySpec, RemoteSourceSpec, SecretValues
+from pushdown_spark.contract import ONLY_SOURCE, RemoteSourceSpec, SecretValues
 
 
 class RemoteScanOperator(PushdownBaseOperator):
@@ -107,15 +113,7 @@ class RemoteScanOperator(PushdownBaseOperator):
     def job_request(self) -> JobRequest:
         """Return one database source, and columns, predicate and limit over it."""
         with naming_parameters({}):
-            query = QuerySpec.model_validate(
-                {
-                    "source": ONLY_SOURCE,
-                    "columns": sequence_as_list(self.columns),
-                    "where": self.where,
-                    "interval": self._interval,
-                    "limit": self.limit,
-                }
-            )
+            query = query_of_rows(self.columns, self.where, self._interval, self.limit)
             source = RemoteSourceSpec.model_validate(
                 {
                     "table": self.table,

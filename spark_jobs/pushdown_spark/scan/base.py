@@ -96,7 +96,7 @@ class Scan(ABC):
 
     @property
     def session_conf(self) -> Mapping[str, str]:
-        """Session settings that make the scan faster and change no row. They are in force during a run."""
+        """Session settings for a run. They make the scan faster, or keep Spark's reader from losing rows."""
         return {}
 
     def limited_frame(self, limit: int) -> DataFrame | None:
