@@ -219,7 +219,7 @@ $(CONNECTORS)/.installed: $(SPARK_REQUIREMENTS) requirements/dev.txt requirement
 $(VERSIONS)/spark-%/.installed: $(SPARK_REQUIREMENTS) requirements/constraints-spark.txt requirements/dev.txt requirements/dev-spark.txt | python
 	@mkdir -p $(@D) && grep -v -E '^(pyspark|py4j)==' requirements/constraints-spark.txt > $(@D)/constraints.txt
 	@$(STEP) "Environment of Spark $*" $(LOGS)/spark-$*.log -- sh -c '$(call venv,$(@D)) && \
-		$(call install,$(@D)) "pyspark==$*.*" -e "./spark_jobs[spark]" -r requirements/dev.txt -r requirements/dev-spark.txt \
+		$(call install,$(@D)) "pyspark==$*.*" -e "./spark_jobs[spark,connect]" -r requirements/dev.txt -r requirements/dev-spark.txt \
 		-c $(@D)/constraints.txt'
 	@touch $@
 

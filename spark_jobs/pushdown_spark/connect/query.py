@@ -89,7 +89,7 @@ class ConnectResult(PushdownResult):
     def _run(self, action: Callable[[DataFrame], T], *, single_pass: bool) -> T:
         observer = RowObserver.of(self.df, OutputChecks())
         outcome = action(observer.frame)
-        self.rows, _ = observer.counts()
+        self.rows = observer.row_count()
         return outcome
 
     def _fall_back(self, reason: str) -> None:

@@ -43,11 +43,22 @@ class RowObserver:
 
         Raises PushdownError if Spark did not report them, which happens if it replaces the plan at run time.
         """
-        metrics = observation_counts(self.frame.sparkSession, self._observation)
+        metrics = self._metrics()
         if metrics is None:
             raise PushdownError("checks: Spark did not report the counts of the rows that it wrote")
         rows, *nulls = metrics.values()
         return rows, nulls
+
+    def row_count(self) -> int | None:
+        """Return the number of rows written, or None if Spark did not report it.
+
+        A Spark Connect server of Spark 4.0 does not report it for a DataFrame whose schema was requested before.
+        """
+        metrics = self._metrics()
+        return None if metrics is None else metrics[_ROWS]
+
+    def _metrics(self) -> dict[str, int] | None:
+        return observation_counts(self.frame.sparkSession, self._observation)
 
 
 def require_columns(frame: DataFrame, checks: OutputChecks) -> None:
