@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import Any
 
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.operators.base import JobRequest, PushdownBaseOperator, query_of_rows
+from airflow_pushdown.operators.base_operator import JobRequest, PushdownBaseOperator, query_of_rows
 from airflow_pushdown.operators.values import entries, naming_parameters, sequence_as_list, switch
 from airflow_pushdown.parameters import parameters_of
 from airflow_pushdown.spark_settings import effective_value

@@ -8,7 +8,12 @@ from typing import Any, ClassVar
 from pydantic import TypeAdapter
 
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.operators.base import JobRequest, PushdownBaseOperator, all_renderers, all_template_fields
+from airflow_pushdown.operators.base_operator import (
+    JobRequest,
+    PushdownBaseOperator,
+    all_renderers,
+    all_template_fields,
+)
 from airflow_pushdown.operators.declared_sources import declared_paths, declared_source, source_connections
 from airflow_pushdown.operators.values import naming_parameters
 from airflow_pushdown.parameters import DEFAULT_DP_THRESHOLD, JOIN

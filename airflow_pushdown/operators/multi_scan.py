@@ -13,9 +13,14 @@ from airflow_pushdown.assets import inlets_of, outlet_of, record_output
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.credentials import airflow_connection
 from airflow_pushdown.hooks.database_connections import database_connection
-from airflow_pushdown.operators.base import JobRequest, PushdownBaseOperator, all_renderers, all_template_fields
+from airflow_pushdown.operators.base_operator import (
+    JobRequest,
+    PushdownBaseOperator,
+    all_renderers,
+    all_template_fields,
+)
 from airflow_pushdown.operators.declared_sources import declared_paths, declared_source, source_connections
-from airflow_pushdown.operators.outputs import FILES_ONLY, OUTPUT_PARAMETERS, TABLES_ONLY, output_spec
+from airflow_pushdown.operators.output_parameters import FILES_ONLY, OUTPUT_PARAMETERS, TABLES_ONLY, output_spec
 from airflow_pushdown.operators.values import naming_parameters, run_interval, sequence_as_list
 from airflow_pushdown.parameters import MULTI_SCAN
 from pushdown_spark.contract import AnySourceSpec, IntervalSpec, JobResult, OutputMode, ScanSpec, SecretValues

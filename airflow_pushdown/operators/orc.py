@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pydantic import NonNegativeInt, TypeAdapter, ValidationError
 
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.operators.base import all_renderers, all_template_fields
+from airflow_pushdown.operators.base_operator import all_renderers, all_template_fields
 from airflow_pushdown.operators.file_operator import PushdownFilesOperator
 from airflow_pushdown.operators.values import input_note, naming_parameters
 from airflow_pushdown.parameters import DEFAULT_MIN_SEEK_SIZE, LAZY_ORC, SOURCE_FORMATS

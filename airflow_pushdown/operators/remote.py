@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from airflow_pushdown.hooks.credentials import airflow_connection
 from airflow_pushdown.hooks.database_connections import database_connection
-from airflow_pushdown.operators.base import (
+from airflow_pushdown.operators.base_operator import (
     JobRequest,
     PushdownBaseOperator,
     all_renderers,

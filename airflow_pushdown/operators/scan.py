@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from airflow_pushdown.operators.base import all_renderers, all_template_fields
+from airflow_pushdown.operators.base_operator import all_renderers, all_template_fields
 from airflow_pushdown.operators.file_operator import PushdownFilesOperator
 from airflow_pushdown.parameters import SCAN
 

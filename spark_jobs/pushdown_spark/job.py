@@ -25,7 +25,7 @@ from pushdown_spark.contract.report_text import render_text
 from pushdown_spark.contract.versions import unsupported_spark
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.runtime.error_classification import classify
-from pushdown_spark.runtime.exchange import (
+from pushdown_spark.runtime.job_exchange import (
     claim_result,
     read_secrets,
     read_text,
@@ -136,7 +136,7 @@ class JobRun:
         application = SharedApplication(spark)
         spec, secrets = self._spec, self._secrets
         if not has_jvm(spark):
-            from pushdown_spark.connect.query_run import ConnectQueryRun
+            from pushdown_spark.connect.connect_query_run import ConnectQueryRun
 
             if spec.scans:
                 raise BadSpecError("scans: over Spark Connect, each scan needs a task of its own, which starts at once")

@@ -29,7 +29,7 @@ from pushdown_spark.contract.progress import Progress
 from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.expressions.session_settings import is_option_on
 from pushdown_spark.local_paths import escape_glob
-from pushdown_spark.output.base import Output
+from pushdown_spark.output.base_output import Output
 from pushdown_spark.output.catalog.catalog_targets import open_catalog_output
 from pushdown_spark.output.checks import raise_failures
 from pushdown_spark.output.database.database_output import open_database_output

@@ -24,7 +24,7 @@ from pushdown_spark.runtime.jvm_gateway import java_class, java_list
 from pushdown_spark.runtime.query_metrics import RowCount, StageCounts, count_stages
 from pushdown_spark.runtime.spark_internals import collect_rows, local_dataframe, sql_parser
 from pushdown_spark.scan.advice import with_advice
-from pushdown_spark.scan.base import ProjectedScan, report_of_run, run_context
+from pushdown_spark.scan.base_scan import ProjectedScan, report_of_run, run_context
 
 T = TypeVar("T")
 

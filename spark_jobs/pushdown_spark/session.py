@@ -26,14 +26,14 @@ from pushdown_spark.contract.message import problems_of
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.parser import shorten_lists
 from pushdown_spark.expressions.predicate import Predicate
-from pushdown_spark.planner import plan_scan
-from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.base_relation import Relation
 from pushdown_spark.relations.declaration import AnySource, RemoteSource, Source
 from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.result import PushdownResult, ScanResult, analyze, parses
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.spark_internals import sql_parser
-from pushdown_spark.scan.base import ProjectedScan, Scan
+from pushdown_spark.scan.base_scan import ProjectedScan, Scan
+from pushdown_spark.scan_planner import plan_scan
 
 if TYPE_CHECKING:
     from pushdown_spark.sql import SqlPlanner

@@ -16,13 +16,13 @@ from pushdown_spark.optimizer.optimizer import QueryOptimizer
 from pushdown_spark.optimizer.plans.sql_dialect import predicate_of
 from pushdown_spark.optimizer.plans.sql_reader import UnreadableQueryError, as_spec_error, parse_query
 from pushdown_spark.optimizer.private_views import PrivateViews
-from pushdown_spark.planner import plan_full_pushdown, plan_scan
 from pushdown_spark.projection.required_columns import words_outside_names
-from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.base_relation import Relation
 from pushdown_spark.relations.declaration import AnySource
 from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.result import PushdownResult, ScanResult, analyze
-from pushdown_spark.scan.base import ProjectedScan
+from pushdown_spark.scan.base_scan import ProjectedScan
+from pushdown_spark.scan_planner import plan_full_pushdown, plan_scan
 
 
 class SqlPlanner:

@@ -19,7 +19,7 @@ from airflow_pushdown.operators import (
     PushdownScanOperator,
     RemoteScanOperator,
 )
-from airflow_pushdown.operators.base import PushdownBaseOperator
+from airflow_pushdown.operators.base_operator import PushdownBaseOperator
 from airflow_pushdown.parameters import (
     JOIN,
     LAZY_ORC,

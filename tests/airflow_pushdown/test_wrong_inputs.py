@@ -16,7 +16,7 @@ from airflow.sdk import DAG, Context
 
 from airflow_pushdown import operators
 from airflow_pushdown.exceptions import exception_for
-from airflow_pushdown.operators.base import PushdownBaseOperator
+from airflow_pushdown.operators.base_operator import PushdownBaseOperator
 from e2e.documentation import DATA, DOCS, WrongInput, wrong_inputs
 from pushdown_spark.contract import JobResult
 

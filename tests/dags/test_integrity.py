@@ -11,7 +11,7 @@ try:
 except ImportError:  # before Airflow 3.2
     from airflow.models.dagbag import DagBag
 
-from airflow_pushdown.operators.base import PushdownBaseOperator
+from airflow_pushdown.operators.base_operator import PushdownBaseOperator
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = [ROOT / "dags", ROOT / "tests" / "dags" / "must_fail", ROOT / "tests" / "e2e" / "dags"]

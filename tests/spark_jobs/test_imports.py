@@ -19,7 +19,7 @@ LAYERS = (
     {"projection"},
     {"runtime"},
     {"relations", "scan", "formats", "databases"},
-    {"planner"},
+    {"scan_planner"},
     {"result"},
     {"optimizer"},
     {"sql"},
@@ -33,6 +33,15 @@ LAYERS = (
 """Packages and modules of pushdown_spark. Relations know their formats, whose scans read files of relations."""
 PRIVATE = re.compile(r"\b_(ensure_initialized|gateway|gateway_client|jc|jdf|jo|jreader|jsc|jsparkSession|jvm|jwrite)\b")
 """The private attributes of PySpark that lead to the JVM."""
+INTERFACES = {
+    "__main__.py": r"def main\(",
+    "cost.py": r"def estimate\(\s*files: Sequence\[\w+\],\s*query: \w+,",
+    "data_source.py": r"class \w+\((ColumnarSource|DataSource)\):",
+    "file_reader.py": r"class \w+\(FileScanTask\[",
+    "metrics.py": r"class \w+\(FileMetrics\):",
+    "planner.py": r"def plan_\w+\(spark: SparkSession, request: ScanRequest, fold: Fold\)",
+}
+"""The names that several modules may have, and what each of these modules implements."""
 
 
 def imports_in(path: Path, *, functions: bool = True) -> Iterator[tuple[str, str]]:
@@ -146,6 +155,19 @@ def test_no_two_classes_share_a_name() -> None:
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_modules_share_a_name_only_to_implement_one_interface() -> None:
+    modules: dict[str, list[Path]] = {}
+    for path in sorted([*SPARK.rglob("*.py"), *(ROOT / "airflow_pushdown").rglob("*.py")]):
+        if path.name != "__init__.py":
+            modules.setdefault(path.name, []).append(path)
+    shared = {name: found for name, found in modules.items() if len(found) > 1}
+    assert sorted(shared) == sorted(INTERFACES)
+    implemented = {
+        name: [re.search(INTERFACES[name], path.read_text()) for path in found] for name, found in shared.items()
+    }
+    assert [name for name, found in implemented.items() if not all(found)] == []
 
 
 def test_functions_share_a_name_only_to_implement_one_interface() -> None:

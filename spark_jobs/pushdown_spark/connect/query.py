@@ -16,17 +16,17 @@ from pushdown_spark.contract import IntervalSpec, OutputChecks, QuerySpec, Sourc
 from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import session_name_rule
-from pushdown_spark.formats.native.scan import FILTER_SETTINGS
+from pushdown_spark.formats.native.native_scan import FILTER_SETTINGS
 from pushdown_spark.optimizer.plans.sql_reader import named_tables, parse_query
 from pushdown_spark.output.checks import RowObserver
-from pushdown_spark.planner import refuse_lost_columns
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.result import PushdownResult, plan_lines
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.fallback import Refusal, plan_or_refuse
-from pushdown_spark.scan.base import Scan
+from pushdown_spark.scan.base_scan import Scan
+from pushdown_spark.scan_planner import refuse_lost_columns
 
 T = TypeVar("T")
 

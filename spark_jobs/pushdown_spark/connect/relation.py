@@ -12,7 +12,7 @@ from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.formats.orc.planner import SARG_TO_FILTER
 from pushdown_spark.projection.resolver import Projection
-from pushdown_spark.relations.base import RelationWithoutFiles
+from pushdown_spark.relations.base_relation import RelationWithoutFiles
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.file_relation import SCHEMA_CONDITIONS
 from pushdown_spark.relations.request import ScanRequest, check_predicate

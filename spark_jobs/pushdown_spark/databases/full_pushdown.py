@@ -30,7 +30,7 @@ from pushdown_spark.databases.sql.remote_table import Dialect, RemoteTable
 from pushdown_spark.errors import LostConnectionError, UnsupportedError
 from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.scan.base import Scan
+from pushdown_spark.scan.base_scan import Scan
 
 _SUPPORTED_CLAUSES = ("expressions", "from_", "where", "group", "order", "limit")
 _AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {

@@ -16,9 +16,9 @@ from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.formats.scan_task import Metrics, Report, ScanTask, sum_metrics
 from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.scan.base import IncrementalScan, Scan, batch_size
-from pushdown_spark.scan.metrics import WHOLE_SCAN, TaskCounts, by_file, most_read_files, of_batch
+from pushdown_spark.scan.base_scan import IncrementalScan, Scan, batch_size
 from pushdown_spark.scan.plan import ScanPlan
+from pushdown_spark.scan.task_counts import WHOLE_SCAN, TaskCounts, by_file, most_read_files, of_batch
 from pushdown_spark.scan.tasks import progress_of, tasks_of, with_constants
 
 Plan = TypeVar("Plan", bound=ScanPlan)

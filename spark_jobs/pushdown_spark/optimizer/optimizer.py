@@ -46,11 +46,11 @@ from pushdown_spark.optimizer.query_context import (
 )
 from pushdown_spark.optimizer.query_result import AnalyzedQuery, QueryResult
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
-from pushdown_spark.planner import plan_scan
-from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.base_relation import Relation
 from pushdown_spark.relations.declaration import AnySource
 from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.runtime.error_classification import typed_error
+from pushdown_spark.scan_planner import plan_scan
 
 PASSES: tuple[Callable[[QueryContext, QueryPlan], QueryPlan], ...] = (
     prune_columns,

@@ -26,10 +26,10 @@ from pushdown_spark.optimizer.plans.sql_reader import ParsedQuery, named_tables
 from pushdown_spark.optimizer.private_views import PrivateViews
 from pushdown_spark.optimizer.statistics.collection_time import check_statistics_time
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache, SourceStatistics
-from pushdown_spark.planner import PlannedScan, plan_scan
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.base import Relation
-from pushdown_spark.scan.base import Scan
+from pushdown_spark.relations.base_relation import Relation
+from pushdown_spark.scan.base_scan import Scan
+from pushdown_spark.scan_planner import PlannedScan, plan_scan
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from pushdown_spark.optimizer.query_context import QueryScan
 from pushdown_spark.result import PushdownResult, plan_lines
 from pushdown_spark.runtime.query_metrics import RowCount, StageCounts, count_stages
 from pushdown_spark.scan.advice import with_advice
-from pushdown_spark.scan.base import report_of_run, run_context
+from pushdown_spark.scan.base_scan import report_of_run, run_context
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress,
 from pushdown_spark.databases.full_pushdown import FullPushdownScan, PushedQuery, push_query
 from pushdown_spark.databases.read.database_statistics import table_statistics
 from pushdown_spark.databases.read.jdbc import TransportChoice, choose_transport
-from pushdown_spark.databases.scan import RemoteScan, RemoteScanPlan, allows_local_fetch
+from pushdown_spark.databases.remote_scan import RemoteScan, RemoteScanPlan, allows_local_fetch
 from pushdown_spark.databases.sql.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
 from pushdown_spark.databases.sql.remote_table import RemoteTable
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError
@@ -25,10 +25,10 @@ from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.predicate import EVERY_ROW, UNPARSED, Predicate
 from pushdown_spark.expressions.session_settings import has_plain_meaning
 from pushdown_spark.projection.paths import quote_name, sql_type
-from pushdown_spark.relations.base import RelationWithoutFiles, TableStatistics
+from pushdown_spark.relations.base_relation import RelationWithoutFiles, TableStatistics
 from pushdown_spark.relations.declaration import RemoteSource
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
-from pushdown_spark.scan.base import Scan
+from pushdown_spark.scan.base_scan import Scan
 
 
 class DatabaseRelation(RelationWithoutFiles):

@@ -25,7 +25,7 @@ from pushdown_spark.projection.paths import parse_paths
 from pushdown_spark.projection.required_columns import required_columns
 from pushdown_spark.projection.resolver import FIELDS_COLUMN, ColumnKind, Projection, resolve
 from pushdown_spark.projection.schema_merge import MergeRules
-from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.base_relation import Relation
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import ScanRequest, check_predicate
 from pushdown_spark.relations.schemas.csv_fields import required_field_count

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import FORMATS_WITHOUT_FILES, SourceFormat
 from pushdown_spark.local_paths import local_path
-from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.base_relation import Relation
 from pushdown_spark.relations.declaration import AnySource, Source
 from pushdown_spark.relations.file_relation import FileRelation
 from pushdown_spark.relations.stores.listing import decode_uri

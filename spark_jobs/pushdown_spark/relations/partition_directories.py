@@ -14,7 +14,7 @@ from sqlglot import exp
 from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat
 from pushdown_spark.errors import MissingPathError, UnsupportedError
 from pushdown_spark.expressions.names import NameRule
-from pushdown_spark.formats.native.scan import NativeScan
+from pushdown_spark.formats.native.native_scan import NativeScan
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.metadata_values import LINE_LOCATION
 from pushdown_spark.projection.paths import quote_name, sql_text, sql_type

@@ -29,7 +29,7 @@ from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.resolver import Projection
 from pushdown_spark.projection.schema_alignment import ddl
 from pushdown_spark.projection.schema_merge import MergeRules
-from pushdown_spark.relations.base import Relation, RelationWithoutFiles
+from pushdown_spark.relations.base_relation import Relation, RelationWithoutFiles
 from pushdown_spark.relations.catalog import (
     MEMORY_INDEX,
     CatalogTable,

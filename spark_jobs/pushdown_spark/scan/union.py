@@ -20,7 +20,7 @@ from pushdown_spark.projection.schema_alignment import SchemaGroup, aligned_colu
 from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
-from pushdown_spark.scan.base import Scan
+from pushdown_spark.scan.base_scan import Scan
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from airflow.sdk.definitions.mappedoperator import MappedOperator
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.operators import LazyOrcScanOperator, PushdownScanOperator
-from airflow_pushdown.operators.base import PushdownBaseOperator
+from airflow_pushdown.operators.base_operator import PushdownBaseOperator
 from airflow_pushdown.version_compat import AirflowFailException
 from pushdown_spark.contract import ErrorCode, JobSpec, OrcOptions, ReaderChoice, SourceFormat, SourceSpec
 

@@ -13,7 +13,7 @@ from spark_rows import sorted_rows
 
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.expressions.predicate import Predicate
-from pushdown_spark.relations.base import TableStatistics
+from pushdown_spark.relations.base_relation import TableStatistics
 from pushdown_spark.relations.database_relation import DatabaseRelation
 from pushdown_spark.session import PushdownSession
 

@@ -15,7 +15,7 @@ from pushdown_spark.errors import BadSpecError, UnknownColumnError
 from pushdown_spark.optimizer.statistics import collection_time
 from pushdown_spark.optimizer.statistics.collection_time import AnalysisCosts
 from pushdown_spark.relations import open as open_module
-from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.base_relation import Relation
 from pushdown_spark.relations.declaration import AnySource
 from pushdown_spark.relations.open import open_relation
 from pushdown_spark.result import PushdownResult

@@ -20,15 +20,15 @@ FORMATS = ("json", "csv", "orc", "avro")
 WHERE = "id >= 10 AND id < 12 AND part = 1"
 
 EVERY = (
-    "pushdown_spark.planner.with_directories",
-    "pushdown_spark.planner.cached_fold",
+    "pushdown_spark.scan_planner.with_directories",
+    "pushdown_spark.scan_planner.cached_fold",
     "pushdown_spark.relations.partition_directories._directory_values",
     "pushdown_spark.scan.tasks.constant_columns",
     "pushdown_spark.scan.tasks.packing",
 )
 """Planning steps of all readers."""
 TEXT = (
-    "pushdown_spark.planner.plan_text",
+    "pushdown_spark.scan_planner.plan_text",
     "pushdown_spark.formats.text.planner.storage_for",
     "pushdown_spark.formats.text.planner.listed_files",
     "pushdown_spark.formats.text.planner.text_options",
@@ -145,7 +145,7 @@ def test_user_errors_and_signals_are_raised_without_a_fallback(
         def fails(*_: object, kind: type[BaseException] = kind) -> None:
             raise kind("as it is")
 
-        monkeypatch.setattr("pushdown_spark.planner.plan_text", fails)
+        monkeypatch.setattr("pushdown_spark.scan_planner.plan_text", fails)
         with pytest.raises(kind, match="as it is"):
             session.scan("data", where="id = 3")
 

@@ -85,7 +85,7 @@ def test_planning_starts_no_job(spark: SparkSession, file: Path) -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        "scan.metrics",
+        "scan.task_counts",
         "formats.text.line_filter",
         "formats.orc.file_reader",
         "formats.avro.file_reader",

@@ -16,7 +16,7 @@ from pushdown_spark.databases.sql.remote_table import RemoteTable
 from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.names import EXACT_NAMES
 from pushdown_spark.runtime.spark_internals import arrow_dataframe
-from pushdown_spark.scan.metrics import TaskCounts
+from pushdown_spark.scan.task_counts import TaskCounts
 
 _MAX_SHOWN_STATEMENTS = 3
 _MAX_SHOWN_CHARACTERS = 2_000

@@ -16,7 +16,7 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, BatchColumns
 from pushdown_spark.expressions.statistics_evaluator import ColumnBounds, can_match
 from pushdown_spark.expressions.types import Path
-from pushdown_spark.formats.parquet.column_mapping import FileColumns
+from pushdown_spark.formats.parquet.file_columns import FileColumns
 from pushdown_spark.formats.parquet.file_reader import OpenParquet, ParquetQuery, open_parquet
 from pushdown_spark.formats.reader_choice import SAMPLED_FILES, choose_pushdown, is_cheaper
 from pushdown_spark.formats.scan_task import spread

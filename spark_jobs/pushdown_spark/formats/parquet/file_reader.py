@@ -15,7 +15,7 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, filter_field
 from pushdown_spark.expressions.bound import Column
 from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.formats.parquet.address import Address
-from pushdown_spark.formats.parquet.column_mapping import FileColumns, has_sound_statistics, match_columns
+from pushdown_spark.formats.parquet.file_columns import FileColumns, has_sound_statistics, match_schema
 from pushdown_spark.formats.parquet.file_parts import part_of
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics
 from pushdown_spark.formats.scan_task import FileScanTask
@@ -37,7 +37,7 @@ _DENIED_SIGNS = ("lacked the necessary privileges", "lacked valid authentication
 class ParquetQuery:
     """The columns and the filter of a scan, for all of its files.
 
-    `filter` is the filter that all rows must pass, None for all rows. The others are parameters of `match_columns`.
+    `filter` is the filter that all rows must pass, None for all rows. The others are parameters of `match_schema`.
     """
 
     schema: pa.Schema
@@ -131,7 +131,7 @@ class OpenParquet:
 
     def _match(self, schema: pa.Schema) -> FileColumns:
         query = self._query
-        return match_columns(
+        return match_schema(
             self.footer,
             schema,
             corrected_dates=query.corrected_dates,

@@ -30,7 +30,7 @@ from pushdown_spark.runtime.spark_internals import (
     query_execution,
     relation_dataframe,
 )
-from pushdown_spark.scan.base import Scan
+from pushdown_spark.scan.base_scan import Scan
 from pushdown_spark.scan.tasks import with_constants_of_lines
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from pushdown_spark.expressions.byte_patterns.text import BytePattern
 from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.expressions.session_settings import is_enabled, setting
 from pushdown_spark.formats.text.byte_search import Searcher
-from pushdown_spark.formats.text.cost import TextCosts, check_size
+from pushdown_spark.formats.text.line_costs import TextCosts, check_size
 from pushdown_spark.formats.text.line_filter import LineFilterTask, LineQuery, LineSyntax, TextMetrics
 from pushdown_spark.formats.text.line_parser import parse_lines, parsed_schema
 from pushdown_spark.formats.text.line_reader import header_lines

@@ -35,7 +35,7 @@ from pushdown_spark.optimizer.statistics.sampled_statistics import (
     sampled_names,
 )
 from pushdown_spark.optimizer.statistics.sampling import SourceSample, sample_files
-from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.base_relation import Relation
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.file_relation import FileRelation
 from pushdown_spark.relations.stores.listing import InputFile, Listing

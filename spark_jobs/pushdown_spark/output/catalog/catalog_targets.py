@@ -9,7 +9,7 @@ from pyspark.errors import ParseException
 
 from pushdown_spark.contract import CatalogOutputSpec, ErrorCode
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.output.base import Output
+from pushdown_spark.output.base_output import Output
 from pushdown_spark.output.catalog.catalog_entry import CatalogEntry
 from pushdown_spark.output.catalog.connector_output import ConnectorOutput
 from pushdown_spark.output.catalog.connector_tables import ConnectorTable, DeltaTable, IcebergTable, run_of

@@ -24,7 +24,7 @@ from pushdown_spark.errors import (
 )
 from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.expressions.session_settings import session_name_rule
-from pushdown_spark.output.base import Output, column_types
+from pushdown_spark.output.base_output import Output, column_types
 from pushdown_spark.output.catalog.connector_tables import Commit, ConnectorTable
 from pushdown_spark.output.catalog.stored_rows import check_stored_types, stored_rows
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns

@@ -23,7 +23,7 @@ from pushdown_spark.errors import (
 )
 from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.formats.avro.spark_source import spark_format
-from pushdown_spark.output.base import column_types
+from pushdown_spark.output.base_output import column_types
 from pushdown_spark.output.catalog.catalog_entry import (
     PROPERTY,
     CatalogEntry,

@@ -17,7 +17,7 @@ from pushdown_spark.errors import BadPredicateError
 from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import has_plain_meaning, session_name_rule
-from pushdown_spark.output.base import Output, column_types
+from pushdown_spark.output.base_output import Output, column_types
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
 from pushdown_spark.output.database.table_attempt import TableAttempt
 from pushdown_spark.projection.paths import quote_name

@@ -20,7 +20,7 @@ from pushdown_spark.errors import (
 from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.local_paths import escape_glob
-from pushdown_spark.output.base import Output, column_types
+from pushdown_spark.output.base_output import Output, column_types
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
 from pushdown_spark.output.files.commit_log import PATIENCE_SECONDS, CommitLog
 from pushdown_spark.output.files.commit_record import CommitRecord

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.relations.stores.object_store import StoreSettings
-from pushdown_spark.relations.stores.webhdfs import WebHdfs, WebHdfsFile
+from pushdown_spark.relations.stores.webhdfs_client import WebHdfs, WebHdfsFile
 from pushdown_spark.secret_text import redact_line
 
 _PORT = "9870"

@@ -11,14 +11,14 @@ import pytest
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.formats.calendars import DATETIMES
-from pushdown_spark.formats.parquet.column_mapping import FileColumns, has_sound_statistics, match_columns
+from pushdown_spark.formats.parquet.file_columns import FileColumns, has_sound_statistics, match_schema
 
 
 def match(path: Path, table: pa.Table, requested: pa.Schema, mode: str = "CORRECTED", **options: object) -> FileColumns:
     pq.write_table(table, path / "t.parquet", **options)
     footer = pq.read_metadata(path / "t.parquet")
     corrected = mode == "CORRECTED"
-    return match_columns(footer, requested, corrected_dates=corrected, corrected_int96=corrected, name_rule=ANY_CASE)
+    return match_schema(footer, requested, corrected_dates=corrected, corrected_int96=corrected, name_rule=ANY_CASE)
 
 
 def test_columns_are_matched_by_name_in_any_case_with_their_leaves(tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 
 from pyspark.sql import DataFrame
 
-from pushdown_spark.connect.output import open_connect_output
+from pushdown_spark.connect.connect_output import open_connect_output
 from pushdown_spark.connect.query import ConnectResult, plan_query
 from pushdown_spark.connect.relation import ConnectRelation
 from pushdown_spark.contract import AnyOutputSpec, OutputSpec, RemoteSourceSpec
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.output.base import Output
+from pushdown_spark.output.base_output import Output
 from pushdown_spark.query_run import QueryRun
 from pushdown_spark.relations.declaration import Source
 

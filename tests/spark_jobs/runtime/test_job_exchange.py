@@ -16,7 +16,7 @@ from pushdown_spark.contract.encryption import KEY_ALIAS, KEY_VARIABLE, encrypt
 from pushdown_spark.contract.progress import Progress
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.job import main
-from pushdown_spark.runtime.exchange import (
+from pushdown_spark.runtime.job_exchange import (
     SubmittedFiles,
     claim_result,
     read_secrets,

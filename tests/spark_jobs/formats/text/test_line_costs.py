@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.formats.text.cost import TextCosts
+from pushdown_spark.formats.text.line_costs import TextCosts
 from pushdown_spark.formats.text.line_sample import LineSample
 from pushdown_spark.relations.declaration import Source
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import FileReport
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
-from pushdown_spark.scan.metrics import MAX_FILES, by_file, most_read_files
+from pushdown_spark.scan.task_counts import MAX_FILES, by_file, most_read_files
 from pushdown_spark.session import PushdownSession
 
 _SPARK_S = {"avro": FILE_FORMAT}

@@ -27,7 +27,7 @@ from pushdown_spark.databases.sql.predicate_pushdown import PushedPredicate
 from pushdown_spark.databases.sql.remote_query import RemoteQuery, row_query
 from pushdown_spark.databases.sql.remote_table import Dialect, RemoteTable
 from pushdown_spark.errors import BadSpecError, LostConnectionError, RemoteFailedError, UnsupportedError
-from pushdown_spark.scan.base import IncrementalScan, OnePiece, Scan
+from pushdown_spark.scan.base_scan import IncrementalScan, OnePiece, Scan
 
 _MAX_SAMPLED_ROWS = 20_000
 """The driver fetches the rows if a sample estimates at most this number, its error included."""

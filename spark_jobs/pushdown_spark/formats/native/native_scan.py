@@ -16,7 +16,7 @@ from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.relations.stores.listing import decode_uri, list_entries
 from pushdown_spark.relations.stores.storage import LOCAL
-from pushdown_spark.scan.base import Scan
+from pushdown_spark.scan.base_scan import Scan
 
 MAX_PLANNED_LENGTH = 10_000
 """Maximum length of a conjunct that Spark plans for the report, in characters."""

@@ -11,8 +11,8 @@ from typing import ClassVar
 import pytest
 from airflow.sdk import DAG, Context
 
+from airflow_pushdown.counters import Count, source_counts
 from airflow_pushdown.hooks.cluster_driver import Submission
-from airflow_pushdown.metrics import Count, source_counts
 from airflow_pushdown.operators import PushdownScanOperator
 from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec, QuerySpec, SourceReport, SourceSpec
 

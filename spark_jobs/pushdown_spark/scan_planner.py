@@ -16,12 +16,12 @@ from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
 from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.session_settings import is_option_on, session_name_rule
 from pushdown_spark.formats.floating_statistics import UnsafeFilterError
+from pushdown_spark.formats.native.native_scan import NativeScan
 from pushdown_spark.formats.native.plan_scan import SparkPlanScan
-from pushdown_spark.formats.native.scan import NativeScan
 from pushdown_spark.formats.text.jvm_scan import JvmTextScan
 from pushdown_spark.formats.text.planner import JvmTextPlan, TextScan, plan_text
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.base import Relation
+from pushdown_spark.relations.base_relation import Relation
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.file_relation import FileRelation
 from pushdown_spark.relations.malformed_lines import CORRUPT_OPTION, MalformedLines, corrupt_column
@@ -30,7 +30,7 @@ from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.listing import has_plain_directories
 from pushdown_spark.relations.tables import SparkRelation
 from pushdown_spark.runtime.fallback import Refusal, plan_or_refuse
-from pushdown_spark.scan.base import ProjectedScan, Scan
+from pushdown_spark.scan.base_scan import ProjectedScan, Scan
 from pushdown_spark.scan.union import GroupScan, UnionScan, file_groups
 
 Load = Callable[[Mapping[str, str]], DataFrame]

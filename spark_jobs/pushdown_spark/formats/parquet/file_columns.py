@@ -59,7 +59,7 @@ class FileColumns:
         return tuple(chain.from_iterable(self.leaves.values()))
 
 
-def match_columns(
+def match_schema(
     footer: pq.FileMetaData,
     schema: pa.Schema,
     *,
