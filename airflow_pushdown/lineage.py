@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from airflow.providers.openlineage.extractors import OperatorLineage
+from openlineage.client.event_v2 import Dataset as LineageDataset
 from openlineage.client.event_v2 import InputDataset, OutputDataset
+from openlineage.client.facet_v2 import DatasetFacet, JobFacet
 from openlineage.client.generated.column_lineage_dataset import ColumnLineageDatasetFacet, Fields, InputField
 from openlineage.client.generated.output_statistics_output_dataset import OutputStatisticsOutputDatasetFacet
 from openlineage.client.generated.schema_dataset import SchemaDatasetFacet, SchemaDatasetFacetFields
@@ -27,6 +28,9 @@ from pushdown_spark.contract import (
 )
 from pushdown_spark.projection.paths import output_names, parse_paths, render_steps
 
+JobLineage = OperatorLineage[LineageDataset, JobFacet]
+"""The datasets of a job and its query."""
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -36,7 +40,7 @@ class Origin:
     column: str
 
 
-def job_lineage(spec: JobSpec, secrets: SecretValues, result: JobResult) -> OperatorLineage[Any, Any]:
+def job_lineage(spec: JobSpec, secrets: SecretValues, result: JobResult) -> JobLineage:
     """Return the inputs with the columns read, the output with its column lineage, and the query.
 
     `secrets` have the connections of databases. Users and passwords are not included.
@@ -48,13 +52,13 @@ def job_lineage(spec: JobSpec, secrets: SecretValues, result: JobResult) -> Oper
             outputs=[dataset for part in parts for dataset in part.outputs],
         )
     sources = {name: _datasets(spec, name, secrets.remote) for name in spec.sources}
-    inputs = [
+    inputs: list[LineageDataset] = [
         InputDataset(namespace=dataset.namespace, name=dataset.name, facets={"schema": _schema(_columns(result, name))})
         for name, datasets in sources.items()
         for dataset in datasets
     ]
     sql = None if spec.query is None else spec.query.sql
-    facets = {} if sql is None else {"sql": SQLJobFacet(query=sql)}
+    facets: dict[str, JobFacet] = {} if sql is None else {"sql": SQLJobFacet(query=sql)}
     return OperatorLineage(inputs=inputs, outputs=_outputs(spec, sources, result, secrets.output), job_facets=facets)
 
 
@@ -103,13 +107,13 @@ def _schema(columns: Iterable[str]) -> SchemaDatasetFacet:
     return SchemaDatasetFacet(fields=[SchemaDatasetFacetFields(name=column) for column in columns])
 
 
-def _output_facets(result: JobResult) -> dict[str, Any]:
+def _output_facets(result: JobResult) -> dict[str, DatasetFacet]:
     """Return the schema of the output, and the table of a directory, if the result has them."""
     summary = result.output_summary
     if summary is None:
         return {}
     fields = [SchemaDatasetFacetFields(name=name, type=kind) for name, kind in summary.columns.items()]
-    facets: dict[str, Any] = {"schema": SchemaDatasetFacet(fields=fields)}
+    facets: dict[str, DatasetFacet] = {"schema": SchemaDatasetFacet(fields=fields)}
     if summary.table is not None and summary.location is not None:
         # Spark's own listener names the table in this way, too.
         dataset = file_dataset(summary.location)
@@ -124,7 +128,7 @@ def _outputs(
     sources: Mapping[str, tuple[Dataset, ...]],
     result: JobResult,
     connection: RemoteConnection | None,
-) -> list[OutputDataset]:
+) -> list[LineageDataset]:
     """Return the output with its row count and column lineage, none if nothing was written."""
     dataset, summary = output_dataset(result, connection), result.output_summary
     if dataset is None:

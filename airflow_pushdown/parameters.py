@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -27,7 +26,7 @@ SOURCE_FORMATS: Mapping[str, str] = {LAZY_ORC: "orc", REMOTE: "remote"}
 """The source format of operators that have only one."""
 
 
-def default_of(spec: type[BaseModel], field: str) -> Any:  # noqa: ANN401 - the type of the field
+def default_of(spec: type[BaseModel], field: str) -> object:
     """Return the default of a field of a spec.
 
     >>> default_of(SourceSpec, "reader"), default_of(OrcOptions, "min_seek_size")
@@ -37,9 +36,9 @@ def default_of(spec: type[BaseModel], field: str) -> Any:  # noqa: ANN401 - the 
     return default.value if isinstance(default, StrEnum) else default
 
 
-DEFAULT_MIN_SEEK_SIZE: int = default_of(OrcOptions, "min_seek_size")
-DEFAULT_DP_THRESHOLD: int = default_of(JoinOptions, "dp_threshold")
-DEFAULT_FETCH_SIZE: int = default_of(RemoteSourceSpec, "fetch_size")
+DEFAULT_MIN_SEEK_SIZE: int = OrcOptions.model_fields["min_seek_size"].default
+DEFAULT_DP_THRESHOLD: int = JoinOptions.model_fields["dp_threshold"].default
+DEFAULT_FETCH_SIZE: int = RemoteSourceSpec.model_fields["fetch_size"].default
 
 
 @dataclass(frozen=True)

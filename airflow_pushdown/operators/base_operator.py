@@ -39,7 +39,7 @@ from pushdown_spark.contract import (
 from pushdown_spark.contract.report_text import render_text
 
 if TYPE_CHECKING:
-    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow_pushdown.lineage import JobLineage
 
 
 _PLACES = ("output_path", "output_conn_id", "output_table", "replace_where")
@@ -144,7 +144,7 @@ class PushdownBaseOperator(JobOperator):
         """
         return self._finish(context, self._run(context))
 
-    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, object]:
+    def execute_complete(self, context: Context, event: Mapping[str, object]) -> dict[str, object]:
         """Continue after the driver has ended, or the trigger has stopped waiting for it."""
         return self._finish(context, self._resume(context, event))
 
@@ -164,7 +164,7 @@ class PushdownBaseOperator(JobOperator):
         self._record_outputs(context, result)
         return result.as_xcom()
 
-    def get_openlineage_facets_on_complete(self, task_instance: object) -> OperatorLineage[Any, Any] | None:
+    def get_openlineage_facets_on_complete(self, task_instance: object) -> JobLineage | None:
         """Return the job's inputs and outputs. Airflow's OpenLineage provider calls this method."""
         if self._submission is None or self._result is None:
             return None

@@ -96,7 +96,7 @@ class ClusterOperator(SparkSubmitOperator):
             method_name=_RESUME_METHOD,
         )
 
-    def _take_event(self, payload: Mapping[str, Any]) -> None:
+    def _take_event(self, payload: Mapping[str, object]) -> None:
         """Continue with the event of a trigger. Raises if the driver has not ended."""
         event = DriverEvent.from_payload(payload)
         hook = self._pushdown_hook()

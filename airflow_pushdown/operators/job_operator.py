@@ -142,7 +142,7 @@ class JobOperator(ClusterOperator):
                 super().execute(context)
             return self._collect(context)
 
-    def _resume(self, context: Context, event: Mapping[str, Any]) -> JobResult:
+    def _resume(self, context: Context, event: Mapping[str, object]) -> JobResult:
         """Read the result of a job whose driver a trigger has waited for."""
         self._prepare(context)
         with self._job_files():

@@ -8,9 +8,10 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
+from pydantic import TypeAdapter
 
 from airflow_pushdown.exceptions import PushdownTaskError
 from airflow_pushdown.hooks.drivers import (
@@ -49,11 +50,9 @@ class DriverEvent:
         return asdict(self)
 
     @classmethod
-    def from_payload(cls, payload: Mapping[str, Any]) -> Self:
+    def from_payload(cls, payload: Mapping[str, object]) -> Self:
         """Return the event from JSON values."""
-        status = payload["status"]
-        ended = None if status is None else DriverStatus(**{**status, "phase": DriverPhase(status["phase"])})
-        return cls(**{**payload, "status": ended})
+        return TypeAdapter(cls).validate_python(dict(payload))
 
 
 class DriverTrigger(BaseTrigger):
@@ -88,7 +87,7 @@ class DriverTrigger(BaseTrigger):
         self.end_time = end_time
         self.stores_progress = stores_progress
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
+    def serialize(self) -> tuple[str, dict[str, object]]:
         """Return the class path and the arguments."""
         return _CLASS_PATH, {
             "kind": self.kind,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from pydantic import ValidationError
 from pyspark.errors import ParseException
@@ -23,6 +23,7 @@ from pushdown_spark.contract import (
     TableSourceSpec,
 )
 from pushdown_spark.contract.message import problems_of
+from pushdown_spark.contract.sources import FileFields, ReaderFields, RemoteFields
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.parser import shorten_lists
 from pushdown_spark.expressions.predicate import Predicate
@@ -57,12 +58,12 @@ class PushdownSession:
         self._relations = RelationCache(spark)
         self._planner: SqlPlanner | None = None
 
-    def add_source(self, name: str, *, path: str | Sequence[str], format: str, **fields: object) -> None:
+    def add_source(self, name: str, *, path: str | Sequence[str], format: str, **fields: Unpack[FileFields]) -> None:
         """Declare a source of files. `fields` are other fields of `SourceSpec`, None for their defaults.
 
         Raises BadSpecError for invalid values.
         """
-        given = {field: value for field, value in fields.items() if value is not None}
+        given = _without_none(fields)
         if "max_malformed" in given:
             raise BadSpecError(f"source {name!r}: max_malformed: only jobs have this limit; remove it")
         try:
@@ -72,7 +73,7 @@ class PushdownSession:
             raise _invalid_source(name, problem) from problem
         self.add(name, spec)
 
-    def add_table(self, name: str, table: str, **fields: object) -> None:
+    def add_table(self, name: str, table: str, **fields: Unpack[ReaderFields]) -> None:
         """Declare a table or view of Spark's catalog. `fields` are fields of `TableSourceSpec`, such as `reader`.
 
         >>> session.add_table("events", "db.events", reader="pushdown")                 # doctest: +SKIP
@@ -80,12 +81,12 @@ class PushdownSession:
         Raises BadSpecError for invalid values.
         """
         try:
-            spec = TableSourceSpec.model_validate({"table": table, **fields})
+            spec = TableSourceSpec.model_validate({"table": table, **_without_none(fields)})
         except ValidationError as problem:
             raise _invalid_source(name, problem) from problem
         self.add(name, spec)
 
-    def add_remote(self, name: str, connection: Mapping[str, object], **fields: object) -> None:
+    def add_remote(self, name: str, connection: Mapping[str, object], **fields: Unpack[RemoteFields]) -> None:
         """Declare a database table.
 
         `connection` has fields of `RemoteConnection`. `fields` are fields of `RemoteSourceSpec`, such as `table`.
@@ -96,7 +97,7 @@ class PushdownSession:
         """
         try:
             database = RemoteConnection.model_validate(dict(connection))
-            spec = RemoteSourceSpec.model_validate(fields)
+            spec = RemoteSourceSpec.model_validate(_without_none(fields))
         except ValidationError as problem:
             # Not chained, because the cause would show values of the connection.
             raise _invalid_source(name, problem) from None
@@ -161,6 +162,10 @@ class PushdownSession:
         if name not in self._sources:
             raise BadSpecError(f"no source is named {name!r}; there are {', '.join(sorted(self._sources)) or 'none'}")
         return self._sources[name]
+
+
+def _without_none(fields: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _invalid_source(name: str, problem: ValidationError) -> BadSpecError:

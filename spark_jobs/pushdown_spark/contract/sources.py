@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self, TypedDict
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
@@ -162,6 +163,25 @@ class SourceSpec(Message):
         return self
 
 
+class ReaderFields(TypedDict, total=False):
+    """Keywords of `PushdownSession` for sources of files and tables: fields of their specs, None for the default."""
+
+    options: Mapping[str, str] | None
+    reader: str | None
+    filter_pushdown: bool | None
+    orc: Mapping[str, object] | OrcOptions | None
+    implicit_names: Mapping[str, str] | None
+    implicit_columns: Sequence[str] | None
+
+
+class FileFields(ReaderFields, total=False):
+    """Keywords of `PushdownSession.add_source`: fields of `SourceSpec` that can be left out."""
+
+    schema: str | None
+    on_schema_conflict: str | None
+    on_missing_column: str | None
+
+
 class TableSourceSpec(Message):
     """A named source that is a table or view of Spark's catalog: its name, and reader."""
 
@@ -236,6 +256,24 @@ class RemoteSourceSpec(Message):
         if self.lower_bound is not None and self.partition_column is None:
             raise ValueError("partition_column: bounds need the column that they bound")
         return self
+
+
+class RemoteFields(TypedDict, total=False):
+    """Keywords of `PushdownSession.add_remote`: fields of `RemoteSourceSpec`, None for the default."""
+
+    table: str | None
+    query: str | None
+    filter_pushdown: bool | None
+    partition_column: str | None
+    num_partitions: int | None
+    lower_bound: str | int | None
+    upper_bound: str | int | None
+    consistent: bool | None
+    transport: str | None
+    fetch_size: int | None
+    statement_timeout: float | None
+    wide_numbers: str | None
+    zero_dates_as_null: bool | None
 
 
 def _source_tag(source: object) -> str:

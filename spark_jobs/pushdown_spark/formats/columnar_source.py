@@ -11,8 +11,8 @@ filters of the first, so rows are missing.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar
 
 import pyarrow as pa
 from pyspark.sql import types as t
@@ -29,11 +29,12 @@ from pushdown_spark.formats.data_source_base import (
     list_local_files,
 )
 from pushdown_spark.formats.readable_types import unknown_type
-from pushdown_spark.formats.scan_task import ScanTask
 from pushdown_spark.relations.packing import Packing, Task, pack
 from pushdown_spark.relations.stores.listing import InputFile
 
 _PACKING = Packing(128 << 20, 4 << 20, 2)
+ReadTasks = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""A function that yields the rows of the tasks whose numbers are in its argument."""
 
 
 class ColumnarSource(DataSource):
@@ -64,9 +65,7 @@ class ColumnarSource(DataSource):
                 raise BadSpecError(f"column {field.name} has type {unknown.simpleString()}, which only Spark reads")
 
     @abstractmethod
-    def scan_task(
-        self, schema: t.StructType, tasks: tuple[Task, ...], row_filter: ArrowFilter | None
-    ) -> ScanTask[Any, Any]:
+    def scan_task(self, schema: t.StructType, tasks: tuple[Task, ...], row_filter: ArrowFilter | None) -> ReadTasks:
         """Return a function that reads the columns of a schema. It runs in Python workers."""
 
     def reader(self, schema: t.StructType) -> DataSourceReader:
@@ -81,7 +80,7 @@ class ColumnarSource(DataSource):
 class _Reader(DataSourceReader):
     """A reader of one scan's files."""
 
-    def __init__(self, scan: ScanTask[Any, Any], tasks: int) -> None:
+    def __init__(self, scan: ReadTasks, tasks: int) -> None:
         self._scan = scan
         self._tasks = tasks
 
