@@ -17,6 +17,7 @@ from pushdown_spark.contract import JoinReport, SourceReport
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.expressions.parser import shorten_lists
+from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import temporary_settings
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
@@ -113,11 +114,14 @@ class ScanResult(PushdownResult):
         scan: ProjectedScan,
         fallback: Callable[[str], ProjectedScan] | None,
         *,
+        predicate: Predicate | None,
         limit: int | None = None,
         takes_scan_count: bool = False,
         problem: PushdownError | None = None,
     ) -> None:
         """`fallback` makes Spark's own scan, given a reason, if the scan fails during a run.
+
+        `predicate` is the one that the scan got.
 
         With `takes_scan_count`, the rows that the scan counts are the rows of the result.
         """
@@ -127,6 +131,7 @@ class ScanResult(PushdownResult):
         self._name = name
         self._scan = scan
         self._fallback = fallback
+        self._predicate = predicate
         self._limit = limit
         self._report_after_run: Callable[[], SourceReport] | None = None
 
@@ -201,7 +206,7 @@ class ScanResult(PushdownResult):
     def report(self) -> dict[str, SourceReport]:
         """Return the report of the source: the plan and, after run(), the counts of the run."""
         if self._report_after_run is not None:
-            return {self._name: with_advice(self._report_after_run())}
+            return {self._name: with_advice(self._report_after_run(), self._predicate)}
         return {self._name: self._scan.scan.report()}
 
     def progress(self) -> Sequence[SourceProgress | None] | None:

@@ -83,9 +83,10 @@ class SqlPlanner:
         analyzed = analyze(lambda: run_query(planned.native("check").frame()), "query")
         scan = plan_full_pushdown(relation, tree, request, notes, analyzed.columns)
         if scan is not None:
-            return ScanResult(self._spark, source.name, scan, None)
+            return ScanResult(self._spark, source.name, scan, None, predicate=predicate)
         scan = ProjectedScan(planned.scan, run_query)
-        return ScanResult(self._spark, source.name, scan, planned.fallback(run_query), problem=planned.problem)
+        fallback = planned.fallback(run_query)
+        return ScanResult(self._spark, source.name, scan, fallback, predicate=predicate, problem=planned.problem)
 
     def _predicate(self, sql: str, tree: exp.Select, relation: Relation) -> Predicate | None:
         """Return the WHERE over the source's own columns, None if only Spark may apply it.

@@ -184,7 +184,7 @@ class QueryOptimizer:
         projection = relation.projection(None)
         request = relation.request(projection, None).for_query(sql, None)
         planned = plan_scan(self._spark, relation, request, (*projection.notes, reason))
-        return QueryScan(source.name, name, planned, planned.scan)
+        return QueryScan(source.name, name, planned, planned.scan, predicate=None)
 
 
 def _check_reading(tree: exp.Expr, name_rule: NameRule) -> None:

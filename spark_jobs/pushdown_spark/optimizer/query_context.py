@@ -16,6 +16,7 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.conjuncts import without_relation
 from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.expressions.parser import has_same_tokens
+from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.optimizer.join_order.reorder_safety import ColumnTypes
 from pushdown_spark.optimizer.key_guard import KeyGuard
@@ -84,12 +85,16 @@ class OptimizedQuery:
 
 @dataclass(frozen=True)
 class QueryScan:
-    """A scan of a source for one reference of a query. `key` names it in reports, `view` in the query's text."""
+    """A scan of a source for one reference of a query. `key` names it in reports, `view` in the query's text.
+
+    `predicate` is the one that the scan got.
+    """
 
     key: str
     view: str
     planned: PlannedScan
     scan: Scan
+    predicate: Predicate | None
 
     def native(self, reason: str) -> QueryScan:
         """Return the scan by Spark's own reader if that can replace this one, or else this scan."""
@@ -199,7 +204,7 @@ class QueryContext:
         request = request.for_query(self.sql, self.query.tree)
         notes = tuple(semi_join.note for semi_join in semi_joins)
         planned = plan_scan(self.spark, relation, request, (*projection.notes, *notes))
-        return QueryScan(reference.key, reference.view, planned, planned.scan)
+        return QueryScan(reference.key, reference.view, planned, planned.scan, predicate)
 
     def blocks(self) -> Iterator[SelectBlock]:
         """Read the SELECTs of the query."""

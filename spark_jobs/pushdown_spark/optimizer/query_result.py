@@ -118,7 +118,8 @@ class QueryResult(PushdownResult):
     def report(self) -> dict[str, SourceReport]:
         """Return for each scan what was planned and, after run(), what happened."""
         if self._reports_after_run is not None:
-            return {key: with_advice(report) for key, report in self._reports_after_run().items()}
+            reports = self._reports_after_run()
+            return {scan.key: with_advice(reports[scan.key], scan.predicate) for scan in self._scans}
         return {scan.key: scan.scan.report() for scan in self._scans}
 
     def joins(self) -> tuple[JoinReport, ...]:

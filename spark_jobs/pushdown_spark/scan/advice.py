@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, Exactness, SourceReport
 from pushdown_spark.contract.report_text import human_bytes
-from pushdown_spark.expressions.parser import parse_predicate
+from pushdown_spark.expressions.conjuncts import nodes_of
+from pushdown_spark.expressions.predicate import Predicate
 
 _MANY_FILES = 50
 """The number of files from which their sizes matter."""
@@ -22,11 +24,28 @@ _COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between)
 _STRING_FUNCTIONS = (exp.Upper, exp.Lower, exp.Trim)
 
 
-def with_advice(report: SourceReport) -> SourceReport:
-    """Return the report of a run with advice, if there is any."""
-    return report.model_copy(
-        update={"advice": (*_pattern_advice(report), *_pruning_advice(report), *_file_advice(report))}
-    )
+@dataclass(frozen=True)
+class _Conjunct:
+    """A conjunct of the predicate, and what the report has about it."""
+
+    tree: exp.Expr
+    report: ConjunctReport
+
+    def compared_column(self, kinds: tuple[type[exp.Expr], ...] = _COMPARISONS) -> str | None:
+        """Return the column that a pushed conjunct compares with constants, None for any other conjunct."""
+        tree = self.tree
+        if self.report.exactness is Exactness.UNSUPPORTED or not isinstance(tree, kinds):
+            return None
+        is_only_column = isinstance(tree.this, exp.Column) and len(list(nodes_of(tree, exp.Column))) == 1
+        return tree.this.name if is_only_column else None
+
+
+def with_advice(report: SourceReport, predicate: Predicate | None) -> SourceReport:
+    """Return the report of a run with this predicate, with advice if there is any."""
+    trees = {} if predicate is None else dict(zip(predicate.conjunct_texts, predicate.conjuncts, strict=False))
+    conjuncts = [_Conjunct(trees[entry.sql], entry) for entry in report.conjuncts if entry.sql in trees]
+    advice = (*_pattern_advice(report, conjuncts), *_pruning_advice(report, conjuncts), *_file_advice(report))
+    return report.model_copy(update={"advice": advice})
 
 
 def _file_advice(report: SourceReport) -> Iterator[str]:
@@ -42,26 +61,26 @@ def _file_advice(report: SourceReport) -> Iterator[str]:
         )
 
 
-def _pattern_advice(report: SourceReport) -> Iterator[str]:
+def _pattern_advice(report: SourceReport, conjuncts: Sequence[_Conjunct]) -> Iterator[str]:
     """Yield advice for conjuncts over lines that have no byte pattern because of a function."""
     if not report.files_total or report.units or any(conjunct.pushed_as for conjunct in report.conjuncts):
         return
-    for conjunct in report.conjuncts:
-        tree = parse_predicate(conjunct.sql)
+    for conjunct in conjuncts:
+        tree = conjunct.tree
         if not isinstance(tree, exp.EQ) or not isinstance(tree.expression, exp.Literal):
             continue
         if isinstance(tree.this, _STRING_FUNCTIONS) and isinstance(tree.this.this, exp.Column):
             column, value = tree.this.this.sql("spark"), tree.expression.sql("spark")
             yield (
-                f"No reader can skip rows by {conjunct.sql}, because a function of a column has no byte pattern and no "
-                f"statistics. If the files have one spelling, compare the column itself: {column} = {value}."
+                f"No reader can skip rows by {conjunct.report.sql}, because a function of a column has no byte pattern "
+                f"and no statistics. If the files have one spelling, compare the column itself: {column} = {value}."
             )
 
 
-def _pruning_advice(report: SourceReport) -> Iterator[str]:
+def _pruning_advice(report: SourceReport, conjuncts: Sequence[_Conjunct]) -> Iterator[str]:
     """Yield advice if statistics and bloom filters of row groups pruned little, although few rows match."""
     groups = report.units.get("row groups", {})
-    columns = [name for conjunct in report.conjuncts for name in _compared_columns(conjunct)]
+    columns = [name for conjunct in conjuncts if (name := conjunct.compared_column())]
     matching = report.rows_after_pushdown
     if not columns or not groups or matching is None or not report.rows_decoded:
         return
@@ -75,7 +94,7 @@ def _pruning_advice(report: SourceReport) -> Iterator[str]:
             "decoded rows match."
         )
     read = groups.get("filter columns read", 0)
-    equal = [name for conjunct in report.conjuncts for name in _compared_columns(conjunct, (exp.EQ, exp.In))]
+    equal = [name for conjunct in conjuncts if (name := conjunct.compared_column((exp.EQ, exp.In)))]
     if equal and read >= _MANY_GROUPS and matching <= read / 2 and not groups.get("pruned by bloom filter"):
         yield (
             f"Write the ORC files with a bloom filter on {equal[0]} (orc.bloom.filter.columns={equal[0]}): "
@@ -87,10 +106,3 @@ def _prunes(outcomes: Mapping[str, int]) -> bool:
     """Return whether at least half of the units of a kind were pruned."""
     pruned = sum(count for outcome, count in outcomes.items() if outcome.startswith("pruned"))
     return pruned > 0 and 2 * pruned >= outcomes.get("total", 0)
-
-
-def _compared_columns(conjunct: ConjunctReport, kinds: tuple[type[exp.Expr], ...] = _COMPARISONS) -> Iterator[str]:
-    """Yield the column that a pushed conjunct compares with constants."""
-    tree = None if conjunct.exactness is Exactness.UNSUPPORTED else parse_predicate(conjunct.sql)
-    if isinstance(tree, kinds) and isinstance(tree.this, exp.Column) and len(list(tree.find_all(exp.Column))) == 1:
-        yield tree.this.name

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import ConjunctReport, Exactness, SourceReport
+from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.scan.advice import with_advice
 from pushdown_spark.session import PushdownSession
 
@@ -95,9 +96,10 @@ def test_a_plain_comparison_has_a_byte_pattern(spark: SparkSession, flights: Dat
 
 def test_advice_that_would_not_help_is_not_given() -> None:
     def advice(sql: str, **counts: object) -> tuple[str, ...]:
-        conjunct = ConjunctReport(sql=sql, exactness=Exactness.UNSUPPORTED)
+        predicate = Predicate.parse(sql)
+        conjunct = ConjunctReport(sql=predicate.conjunct_texts[0], exactness=Exactness.UNSUPPORTED)
         values = {"reader": "spark", "reason": "r", "conjuncts": [conjunct], **counts}
-        return with_advice(SourceReport.model_validate(values)).advice
+        return with_advice(SourceReport.model_validate(values), predicate).advice
 
     assert len(advice("upper(a) = 'X'", files_total=1)) == 1
     assert advice("upper(a) = 'X'") == (), "a table of a database has no files"
