@@ -70,12 +70,13 @@ class PushdownConnectHook(LoggingMixin):
         self._output = SubmitOutput()
         self._job: JobProcess | None = None
         self._killed = False
-        self._exchange = Exchange.create_private()
+        self._exchange: Exchange | None = None
 
     def submit(self) -> None:
         """Run the job. Raises a `PushdownTaskError` if its process fails without a result."""
-        self._exchange.prepare(self._spec, self._secrets)
-        program = [self._python, str(job_program()), "--spec", self._exchange.spec_location]
+        exchange = self._exchange = Exchange.create_private()
+        exchange.prepare(self._spec, self._secrets)
+        program = [self._python, str(job_program()), "--spec", exchange.spec_location]
         environment = child_environment(
             os.environ,
             SparkInstallation(binary="spark-submit", python=self._python, home=None),
@@ -85,7 +86,7 @@ class PushdownConnectHook(LoggingMixin):
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(job_archive()), environment.get("PYTHONPATH"))))
         if self._killed:
             raise task_killed_error()
-        with JobProcess(program, environment, self._exchange.private_directories) as job:
+        with JobProcess(program, environment, exchange.private_directories) as job:
             self._job = job
             if self._killed:
                 job.kill()
@@ -97,11 +98,11 @@ class PushdownConnectHook(LoggingMixin):
         returncode = job.wait()
         if self._killed:
             raise task_killed_error()
-        check_exit(returncode, self._output, has_result=self._exchange.read_result() is not None, program="the job")
+        check_exit(returncode, self._output, has_result=exchange.read_result() is not None, program="the job")
 
     def collect(self) -> JobResult:
         """Return the result of the job. Raises if there is none."""
-        result = self._exchange.read_result()
+        result = None if self._exchange is None else self._exchange.read_result()
         if result is None:
             raise no_result_error(self._output)
         return result
@@ -112,7 +113,8 @@ class PushdownConnectHook(LoggingMixin):
 
     def release(self) -> None:
         """Delete the files of the job."""
-        self._exchange.discard()
+        if self._exchange is not None:
+            self._exchange.discard()
 
     def on_kill(self) -> None:
         """End the job's process within 5 seconds. It interrupts what the server runs for it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from airflow_pushdown.exceptions import PushdownTaskError, config_error, retryable_error
 from airflow_pushdown.hooks.application import (
@@ -51,7 +51,7 @@ class PushdownSubmitHook(ClusterDriverHook):
     """A hook that submits `pushdown_spark/job.py` for one `JobSpec` and reads its `JobResult`.
 
     In contrast to the provider's hook, no secret is on the command line, the child does not inherit the worker's
-    secrets, and a kill ends every process of the job.
+    secrets, and a kill ends every process of the job. `open` makes one.
     """
 
     def __init__(
@@ -98,11 +98,17 @@ class PushdownSubmitHook(ClusterDriverHook):
             {**os.environ, **serialize_all(self._env)}.get(CONF_DIRECTORY),
         )
         self._history_server = history_server(self.history_extra, serialize_all(conf).get(HISTORY_KEY))
+
+    @classmethod
+    def open(cls, submission: Submission, **options: Any) -> Self:  # noqa: ANN401 - those of the constructor
+        """Return a hook with the files of its job. Raises `ConfigError` with the name of the invalid parameter."""
+        hook = cls(submission, **options)
         # A driver on this machine needs no files that others can read.
-        self._exchange = Exchange.open_shared(*self.exchange_place) if self.is_cluster else Exchange.create_private()
-        self._application_args = ["--spec", self._exchange.spec_location]
-        if self.is_cluster:
-            self.tag_applications(run_tag(self._exchange.spec_location))
+        hook._exchange = Exchange.open_shared(*hook.exchange_place) if hook.is_cluster else Exchange.create_private()
+        hook._application_args = ["--spec", hook._exchange.spec_location]
+        if hook.is_cluster:
+            hook.tag_applications(run_tag(hook._exchange.spec_location))
+        return hook
 
     def submit(self, application: str = "", **kwargs: object) -> str | None:
         """Submit the job, wait for spark-submit, and return the id of the driver if the cluster has one.

@@ -226,7 +226,7 @@ class JobOperator(ClusterOperator):
         if self._submission is None:
             raise config_error(f"{self.operator_name}: nothing to submit before execute")
         # Set at once, so that its files are released although a parameter does not fit.
-        self._hook = hook = PushdownSubmitHook(
+        self._hook = hook = PushdownSubmitHook.open(
             self._submission,
             conf=entries("conf", self.conf),
             conn_id=self._conn_id,

@@ -62,6 +62,6 @@ def make_hook(
             leaves_driver=leaves_driver,
             try_number=try_number,
         )
-        return PushdownSubmitHook(submission, conn_id="cluster", **options)  # type: ignore[arg-type]
+        return PushdownSubmitHook.open(submission, conn_id="cluster", **options)  # type: ignore[arg-type]
 
     return make

@@ -86,7 +86,7 @@ def make_hook(
         submission = Submission(
             spec=spec.model_copy(update={"generation": generation}), secrets=SECRETS, spark_python=spark_python
         )
-        return PushdownSubmitHook(
+        return PushdownSubmitHook.open(
             submission,
             conn_id="k8s",
             conf={

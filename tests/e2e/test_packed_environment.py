@@ -32,7 +32,7 @@ def test_a_job_runs_with_a_packed_environment(
         query=QuerySpec(source="lines", where="k = 77"),
         output=OutputSpec(path=str(tmp_path / "found")),
     )
-    hook = PushdownSubmitHook(
+    hook = PushdownSubmitHook.open(
         Submission(spec=spec, spark_python=spark_python),
         conn_id="cluster",
         archives=f"{archive}#environment",

@@ -120,7 +120,7 @@ def submission(
             query=QuerySpec(source="lines", where="k = 77"),
             output=OutputSpec(path=f"{cluster.root}/{output}{tmp_path}"),
         )
-        return PushdownSubmitHook(
+        return PushdownSubmitHook.open(
             Submission(
                 spec=spec,
                 secrets=SECRETS,

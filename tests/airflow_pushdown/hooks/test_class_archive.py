@@ -61,7 +61,7 @@ def hook(installation: SparkInstallation, rows: Path) -> PushdownSubmitHook:
     spec = JobSpec(
         run_key="d/t/r/-1", sources={"s": SourceSpec.model_validate(source)}, query=QuerySpec(source="s", where="a > 1")
     )
-    return PushdownSubmitHook(Submission(spec=spec, spark_python=installation.python))
+    return PushdownSubmitHook.open(Submission(spec=spec, spark_python=installation.python))
 
 
 def mapped_share(loaded: Path) -> float:

@@ -47,7 +47,7 @@ def start(local_spark: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     hooks: list[PushdownSubmitHook] = []
 
     def run(spec: JobSpec, python: str, spark_home: str | None = None) -> None:
-        hooks.append(PushdownSubmitHook(Submission(spec=spec, spark_python=python, spark_home=spark_home)))
+        hooks.append(PushdownSubmitHook.open(Submission(spec=spec, spark_python=python, spark_home=spark_home)))
         hooks[-1].submit()
 
     yield run
@@ -149,7 +149,7 @@ def test_a_python_that_spark_env_sh_replaces_is_not_checked(
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
     home = str(libraries_of(spark_python) / "pyspark")
-    hook = PushdownSubmitHook(Submission(spec=SPEC, spark_python=str(python), spark_home=home))
+    hook = PushdownSubmitHook.open(Submission(spec=SPEC, spark_python=str(python), spark_home=home))
     with pytest.raises(SubmitFailedError, match="no-java"):
         hook.submit()
     hook.release()

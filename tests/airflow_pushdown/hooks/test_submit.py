@@ -30,7 +30,7 @@ def make_hook(local_spark: str, spark_python: str) -> Iterator[MakeHook]:
         submission = Submission(
             spec=SPEC, spark_python=python, exchange_dir=str(exchange_dir) if exchange_dir else None
         )
-        hooks.append(PushdownSubmitHook(submission, **options))  # type: ignore[arg-type]
+        hooks.append(PushdownSubmitHook.open(submission, **options))  # type: ignore[arg-type]
         return hooks[-1]
 
     yield make

@@ -35,7 +35,7 @@ def make_yarn_hook(spark_python: str, tmp_path: Path, monkeypatch: pytest.Monkey
         submission = Submission(
             spec=SPEC, spark_python=spark_python, exchange_dir=str(exchange_dir), try_number=try_number
         )
-        hook = PushdownSubmitHook(submission, conn_id="yarn", **options)
+        hook = PushdownSubmitHook.open(submission, conn_id="yarn", **options)
         assert not is_polled or hook.track_application()
         return hook
 
