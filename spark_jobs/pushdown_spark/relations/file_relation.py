@@ -28,7 +28,7 @@ from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.base_relation import Relation
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import ScanRequest, check_predicate
-from pushdown_spark.relations.schemas.csv_fields import required_field_count
+from pushdown_spark.relations.schemas.csv_schemas import required_field_count
 from pushdown_spark.relations.schemas.discovery import TYPED_FORMATS, TableSchema, discover_schema
 from pushdown_spark.relations.schemas.parquet_schema import footer_schema
 from pushdown_spark.relations.stores.listing import Listing, decode_uri, file_columns, list_entries

@@ -55,11 +55,6 @@ class TableDefinition:
     tracks_partitions: bool
     created: int
 
-    @property
-    def partition_schema(self) -> t.StructType:
-        """The partition columns with their types."""
-        return t.StructType([self.schema[name] for name in self.partition_by])
-
     def has_same_rows_as(self, other: TableDefinition) -> bool:
         """Return whether files that were written for the other definition have the right rows for this one."""
 
