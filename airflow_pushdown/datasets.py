@@ -49,7 +49,7 @@ def file_dataset(path: str) -> Dataset | None:
 
 
 def output_dataset(result: JobResult, connection: RemoteConnection | None) -> Dataset | None:
-    """Return the dataset that a job has written, None if it has written nothing.
+    """Return the dataset that a job has written, or None if it has written nothing.
 
     With a `connection`, it is a table of that database, otherwise files or the directory of a table in Spark's catalog.
     """

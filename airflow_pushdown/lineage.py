@@ -75,7 +75,7 @@ def column_origins(query: QuerySpec, columns: Mapping[str, Iterable[str]]) -> di
 
 
 def _origins_in_sql(sql: str) -> dict[str, tuple[Origin, ...]]:
-    """Return the origins of the columns of a query from OpenLineage's parser, none if it cannot parse the query."""
+    """Return the origins of the columns of a query from OpenLineage's parser, or none if it cannot parse the query."""
     parsed = parse([sql], dialect="databricks")
     if parsed is None or parsed.errors:
         return {}
@@ -86,7 +86,7 @@ def _origins_in_sql(sql: str) -> dict[str, tuple[Origin, ...]]:
 
 
 def _datasets(spec: JobSpec, name: str, connections: Mapping[str, RemoteConnection]) -> tuple[Dataset, ...]:
-    """Return the datasets of a source: its paths or its table, none for a query in the database.
+    """Return the datasets of a source: its paths or its table, or none for a query in the database.
 
     A table of Spark's catalog has none either, because only Spark knows the address of the catalog.
     """
@@ -129,7 +129,7 @@ def _outputs(
     result: JobResult,
     connection: RemoteConnection | None,
 ) -> list[LineageDataset]:
-    """Return the output with its row count and column lineage, none if nothing was written."""
+    """Return the output with its row count and column lineage, or none if nothing was written."""
     dataset, summary = output_dataset(result, connection), result.output_summary
     if dataset is None:
         return []

@@ -36,7 +36,7 @@ def log_group(log: Callable[[str], object], title: str, text: str) -> None:
 class ProgressReports:
     """Shows some of the progress that a hook or trigger receives. A failure to show it does not matter to the task.
 
-    `log` receives lines for the log and `store` values for the page, None if there is no page with them.
+    `log` receives lines for the log and `store` values for the page, or None if there is no page with them.
     """
 
     def __init__(

@@ -137,7 +137,7 @@ def _resolve(parameter: Parameter, given: object, key: str, conf: Mapping[str, s
 
 
 def _value_for(parameter: Parameter, key: str, given: object) -> str | None:
-    """Return the value of a key for the given value of its parameter, None if the key is not set.
+    """Return the value of a key for the given value of its parameter, or None if the key is not set.
 
     A given value of None means that the parameter was not given.
     """

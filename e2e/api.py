@@ -61,7 +61,7 @@ class AirflowApi:
         return {str(task["task_id"]): task for task in instances}
 
     def return_value(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> object:
-        """Return the value that a task returned, None if it returned nothing."""
+        """Return the value that a task returned, or None if it returned nothing."""
         path = f"{_task_path(dag_id, run_id, task_id)}/xcomEntries/return_value?map_index={map_index}"
         response = self._send("GET", path, None)
         if response.status_code == httpx.codes.NOT_FOUND:

@@ -151,7 +151,7 @@ class HadoopCluster:
         return self.files("/exchange")
 
     def files(self, directory: str) -> list[str]:
-        """Return the names of the files of a directory of HDFS, none if it does not exist."""
+        """Return the names of the files of a directory of HDFS, or none if it does not exist."""
         response = httpx.get(f"http://{self.web_hdfs}/webhdfs/v1{directory}?op=LISTSTATUS", timeout=10)
         if response.status_code == httpx.codes.NOT_FOUND:
             return []

@@ -72,7 +72,7 @@ def source_connection(conn_id: str) -> Finding:
 
 
 def _unreachable(host: str, port: int) -> str | None:
-    """Return why a server does not accept connections, None if it does."""
+    """Return why a server does not accept connections, or None if it does."""
     try:
         socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
     except OSError as error:

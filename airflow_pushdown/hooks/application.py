@@ -23,14 +23,14 @@ _WEB = frozenset({"http", "https"})
 
 @dataclass(frozen=True)
 class Application:
-    """A Spark application: its id and the address of its UI while it runs, None without a UI."""
+    """A Spark application: its id and the address of its UI while it runs, or None without a UI."""
 
     application_id: str
     ui: str | None = None
 
 
 def started_application(line: str) -> Application | None:
-    """Return the application that a line of the job or of spark-submit reports, None for other lines."""
+    """Return the application that a line of the job or of spark-submit reports, or None for other lines."""
     match = _STARTED.match(line) or _TRACKED.match(line)
     if match is None:
         return None
@@ -38,7 +38,7 @@ def started_application(line: str) -> Application | None:
 
 
 def submitted_pod(line: str) -> str | None:
-    """Return the driver pod that a line of spark-submit reports, None for other lines.
+    """Return the driver pod that a line of spark-submit reports, or None for other lines.
 
     >>> submitted_pod("Deployed Spark application a with application ID b and submission ID etl:a-1-driver")
     'a-1-driver'
@@ -66,7 +66,7 @@ def history_server(extra: object, key: str | None) -> str | None:
 
 
 def history_page(server: str | None, application_id: str | None) -> str:
-    """Return the page of an application on the history server, empty if one of them is unknown."""
+    """Return the page of an application on the history server, or an empty string if one of them is unknown."""
     if server is None or application_id is None:
         return ""
     return f"{server}/history/{quote(application_id, safe='')}/"

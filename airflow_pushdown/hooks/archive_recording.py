@@ -77,7 +77,7 @@ def start_archive(
     environment: Mapping[str, str],
     settings: Mapping[str, str],
 ) -> Iterator[StartArchive | None]:
-    """Yield the archive of a job, None if the job must run without one.
+    """Yield the archive of a job, or None if the job must run without one.
 
     `directory` is the value of `class_archives`. Without it, the archive is in this user's private directory.
     `settings` are the user's Spark settings, whose class path belongs to the archive. The lock of a recording is held
@@ -106,7 +106,7 @@ def _start_archive(
     settings: Mapping[str, str],
     stack: contextlib.ExitStack,
 ) -> StartArchive | None:
-    """Return the archive that the job's JVM uses or records, None if it starts without one.
+    """Return the archive that the job's JVM uses or records, or None if it starts without one.
 
     A job that records holds the lock of the archive until `stack` is closed.
     """

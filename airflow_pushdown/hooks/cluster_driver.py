@@ -148,7 +148,7 @@ class ClusterDriverHook(SparkConnectionHook):
             raise retryable_error("the next try of this task has begun, so this one submits nothing")
 
     def _find_earlier_driver(self) -> str | None:
-        """Return the last driver of the run according to its tag or to the driver itself, None without one.
+        """Return the last driver of the run according to its tag or to the driver itself, or None without one.
 
         Raises a retryable error if the cluster manager does not respond, because a second driver might be the result.
         """

@@ -38,7 +38,7 @@ def submit_settings(
 
 
 def unmovable_file(home: Path, environment: Mapping[str, str]) -> Path | None:
-    """Return a settings file that the JVM of spark-submit can only find on its class path, None without one."""
+    """Return a settings file that the JVM of spark-submit can only find on its class path, or None without one."""
     spark = [
         file
         for file in _files(_directory(home, environment))
@@ -49,7 +49,7 @@ def unmovable_file(home: Path, environment: Mapping[str, str]) -> Path | None:
 
 
 def environment_script(home: Path, environment: Mapping[str, str]) -> Path | None:
-    """Return the script with which spark-submit may set variables, such as another Python or Java, None without one."""
+    """Return the script that sets variables of spark-submit, such as another Python or Java, or None without one."""
     script = _directory(home, environment) / "spark-env.sh"
     return script if script.is_file() else None
 

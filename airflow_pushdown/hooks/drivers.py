@@ -277,7 +277,7 @@ class KubernetesDrivers:
         return {"namespace": self._namespace}
 
     def _request(self, call: Callable[[Any], object]) -> object | None:
-        """Return the result of a call with the client, None if the pod does not exist."""
+        """Return the result of a call with the client, or None if the pod does not exist."""
         try:
             from airflow.providers.cncf.kubernetes import kube_client  # type: ignore[import-not-found]
             from kubernetes.config import ConfigException  # type: ignore[import-not-found]

@@ -136,11 +136,11 @@ class Exchange:
             self._hidden = None
 
     def read_result(self) -> JobResult | None:
-        """Return the result of the job, None if it is missing or invalid."""
+        """Return the result of the job, or None if it is missing or invalid."""
         return JobResult.from_json(self._files.read(self._result_name()))
 
     def read_progress(self) -> Progress | None:
-        """Return the progress of the job, None if there is none. No failure to read it matters."""
+        """Return the progress of the job, or None if there is none. No failure to read it matters."""
         try:
             content = self._files.read(progress_path(self._result_name()))
         except PushdownTaskError:
@@ -148,7 +148,7 @@ class Exchange:
         return Progress.from_json(content)
 
     def read_spec(self) -> JobSpec | None:
-        """Return the spec of the last job that was prepared, None if it is missing or invalid."""
+        """Return the spec of the last job that was prepared, or None if it is missing or invalid."""
         return JobSpec.from_json(self._files.read(_SPEC))
 
     def take_over(self, try_number: int) -> None:

@@ -35,7 +35,7 @@ class ExchangeFiles(Protocol):
         """Write a file, or replace it."""
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a file, None if it does not exist."""
+        """Return the content of a file, or None if it does not exist."""
 
     def delete(self, *names: str) -> None:
         """Delete files. A missing file is not an error."""
@@ -77,7 +77,7 @@ class DirectoryFiles:
                 path.unlink(missing_ok=True)
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a file, None if it does not exist."""
+        """Return the content of a file, or None if it does not exist."""
         with _typed_errors("read", self.location(name)), suppress(FileNotFoundError):
             return (self.directory / name).read_bytes()
         return None
@@ -126,7 +126,7 @@ class RemoteFiles:
             self._system.pipe_file(self.location(name), text.encode())
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a file, None if it does not exist."""
+        """Return the content of a file, or None if it does not exist."""
         with _typed_errors("read", self.location(name)), suppress(FileNotFoundError):
             content: bytes = self._system.cat_file(self.location(name))
             return content

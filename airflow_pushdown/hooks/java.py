@@ -35,7 +35,7 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str]) -> Path | None:
-    """Return the Java program that spark-submit will start, None if there is none."""
+    """Return the Java program that spark-submit will start, or None if there is none."""
     home = environment.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin" if home else environment.get("PATH", os.defpath))
     return Path(java).resolve() if java else None

@@ -64,7 +64,7 @@ def user_options(environment: Mapping[str, str], settings: Mapping[str, str]) ->
 
 
 def compiler_options(spec: JobSpec, java_options: str, *, has_local_files: bool) -> str:
-    """Return the options of the JVM's compiler, none if the user's options `java_options` have one.
+    """Return the options of the JVM's compiler, or none if the user's options `java_options` have one.
 
     `has_local_files` is whether paths without a scheme are on this machine.
     """
@@ -86,7 +86,7 @@ def is_small(spec: JobSpec) -> bool:
 
 
 def _text_bytes(source: AnySourceSpec) -> float:
-    """Return the size of a source as bytes of text, infinite if it is unknown or has many files."""
+    """Return the size of a source as bytes of text, or infinite if it is unknown or has many files."""
     if not isinstance(source, SourceSpec):
         return inf
     patterns = [local_path(path) or "" for path in source.path]

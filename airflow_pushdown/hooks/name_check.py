@@ -58,7 +58,7 @@ def _may_have_wrong_names(ddl: str, columns: Iterable[str], where: str) -> bool:
 
 
 def _name_error(python: str, environment: Mapping[str, str], spec: Path) -> JobError | None:
-    """Return the error of a wrong name, None if there is none. It starts a Python process.
+    """Return the error of a wrong name, or None if there is none. It starts a Python process.
 
     The check belongs to the Spark side, whose libraries Airflow's environment lacks.
     """

@@ -218,7 +218,7 @@ def _is_driver(pid: int) -> bool:
 
 
 def _session_of(pid: int) -> int | None:
-    """Return the session of a process, None if it has ended."""
+    """Return the session of a process, or None if it has ended."""
     try:
         return os.getsid(pid)
     except (ProcessLookupError, PermissionError):

@@ -42,18 +42,18 @@ class SparkInstallation:
 
     @property
     def jars(self) -> list[Path]:
-        """Spark's jars, none if they are not found."""
+        """Spark's jars, or none if they are not found."""
         directories = (home / "jars" for home in self.homes())
         return next((sorted(found.glob("*.jar")) for found in directories if found.is_dir()), [])
 
     @property
     def jars_home(self) -> Path | None:
-        """The home that has Spark's jars, None if they are not found."""
+        """The home that has Spark's jars, or None if they are not found."""
         return next((jar.parent.parent for jar in self.jars), None)
 
     @property
     def version(self) -> str | None:
-        """The version of Spark, None if it is unknown."""
+        """The version of Spark, or None if it is unknown."""
         matches = (_CORE_JAR.fullmatch(jar.name) for jar in self.jars)
         return next((match["version"] for match in matches if match), None)
 

@@ -56,7 +56,7 @@ class SparkPython:
 def usable_driver_python(
     installation: SparkInstallation, settings: Mapping[str, str], environment: Mapping[str, str]
 ) -> SparkPython | None:
-    """Return the Python of a driver on this machine, None if it is not certain which one spark-submit starts.
+    """Return the Python of a driver on this machine, or None if it is not certain which one spark-submit starts.
 
     `settings` are the user's Spark settings. Raises `ConfigError` if a job cannot run in it.
     """
@@ -72,7 +72,7 @@ def usable_driver_python(
 
 
 def driver_python(settings: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
-    """Return the Python that spark-submit starts for a driver on this machine, None if it is not found."""
+    """Return the Python that spark-submit starts for a driver on this machine, or None if it is not found."""
     # The order is that of Spark's PythonRunner.
     named = (
         settings.get("spark.pyspark.driver.python")
@@ -106,8 +106,8 @@ def describe_python(
 def require_matching_pyspark(python: SparkPython, spark_submit: str, spark: str | None) -> None:
     """Raise `ConfigError` if PySpark is damaged, unsupported, or of another release than Spark.
 
-    `spark` is the version that `spark_submit` starts, None if it is unknown. PySpark is not a package of an environment
-    that uses the one of a Spark installation.
+    `spark` is the version that `spark_submit` starts, or None if it is unknown. PySpark is not a package of an
+    environment that uses the one of a Spark installation.
     """
     pyspark, client = python.distributions.get("pyspark"), python.distributions.get("pyspark-client")
     if pyspark is None:

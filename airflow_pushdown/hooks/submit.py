@@ -158,7 +158,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         return result
 
     def history_page(self, application_id: str | None) -> str:
-        """Return the page of an application on the history server, empty if it is unknown."""
+        """Return the page of an application on the history server, or an empty string if it is unknown."""
         return history_page(self._history_server, application_id)
 
     def release(self) -> None:

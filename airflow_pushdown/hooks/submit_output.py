@@ -87,7 +87,7 @@ class SubmitOutput:
 
     @property
     def final_error(self) -> str | None:
-        """The parameter that caused the failure with advice, None if a retry may succeed."""
+        """The parameter that caused the failure with advice, or None if a retry may succeed."""
         cause = self.cause
         return next((advice.format(cause=cause) for pattern, advice in _FINAL_CAUSES if pattern.search(cause)), None)
 

@@ -44,7 +44,7 @@ def _file_system(options: Mapping[str, object]) -> HdfsFiles:
 
 
 def hadoop_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of Hadoop's configuration files on this worker, none without HADOOP_CONF_DIR."""
+    """Return the settings of Hadoop's configuration files on this worker, or none without HADOOP_CONF_DIR."""
     from xml.etree import ElementTree
 
     directory = next((environ[name] for name in _CONFIGURATIONS if environ.get(name)), None)

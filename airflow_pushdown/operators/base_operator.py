@@ -285,14 +285,14 @@ class PushdownBaseOperator(JobOperator):
         }
 
     def _output_secrets(self) -> dict[str, object]:
-        """Return the field of `SecretValues` with the connection of a database table, nothing for other outputs."""
+        """Return the field of `SecretValues` with the connection of a database table, or nothing for other outputs."""
         if self.output_table is None or self.output_conn_id is None:
             return {}
         name = "output_conn_id"
         return {"output": database_connection(airflow_connection(name, self.output_conn_id), name)}
 
     def _mapped_values(self) -> dict[str, object]:
-        """Return the values of the parameters that map to Spark keys, None if not given."""
+        """Return the values of the parameters that map to Spark keys, or None if not given."""
         parameters = (row for row in parameters_of(self.operator_name) if row.sets_spark_keys or row.replaced_keys)
         return {row.name: switch(row.name, getattr(self, row.field)) for row in parameters}
 

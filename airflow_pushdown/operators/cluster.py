@@ -114,7 +114,7 @@ class ClusterOperator(SparkSubmitOperator):
             store.set(self.external_id_key, driver_id)
 
     def _remembered_driver(self, context: Context) -> str | None:
-        """Return the stored id of a driver, None before Airflow 3.3."""
+        """Return the stored id of a driver, or None before Airflow 3.3."""
         store = _state_store(context)
         driver_id = None if store is None else store.get(self.external_id_key)
         return None if driver_id is None else str(driver_id)

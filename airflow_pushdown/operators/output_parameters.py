@@ -14,7 +14,7 @@ OUTPUT_PARAMETERS = ("output", "output_table", *TABLES_ONLY, "output_format", "o
 
 
 def output_spec(given: Mapping[str, object], prefix: str = "") -> AnyOutputSpec | None:
-    """Return the output of a job, None if the rows are only counted. `given` has all output parameters by their names.
+    """Return the output of a job, or None if the rows are only counted. `given` maps output parameters to their values.
 
     Raises `ConfigError` with the name of the invalid parameter after `prefix`.
     """

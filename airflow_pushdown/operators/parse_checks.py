@@ -81,7 +81,7 @@ def _without_open_values(value: object) -> object:
 
 
 def _error(operator: JobOperator, values: Mapping[str, object]) -> ConfigError | None:
-    """Return the error of the operator with other values of some attributes, None if its job spec is valid."""
+    """Return the error of the operator with other values of some attributes, or None if its job spec is valid."""
     draft = copy.copy(operator)
     # Assigning attributes one by one would register dependencies on other tasks.
     vars(draft).update(values)

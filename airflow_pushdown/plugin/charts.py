@@ -26,8 +26,8 @@ _MAX_DATES = 6
 class Bar:
     """One run or day in a chart.
 
-    `parts` are the ends of its parts from the bottom, empty if nothing is known. `is_partial` is whether the value is
-    unknown or at least that.
+    `parts` are the ends of its parts from the bottom, or an empty tuple if nothing is known. `is_partial` is whether
+    the value is unknown or at least that.
     """
 
     left: float

@@ -47,12 +47,12 @@ class DagRunReports:
 
     @property
     def bytes_read(self) -> int | None:
-        """Bytes that all tasks read, None if one of them is unknown."""
+        """Bytes that all tasks read, or None if one of them is unknown."""
         return known_sum(report.result.bytes_read for report in self.reports)
 
     @property
     def bytes_skipped(self) -> int | None:
-        """Bytes that were stored and not read, None if unknown for a task."""
+        """Bytes that were stored and not read, or None if unknown for a task."""
         return known_sum(report.result.bytes_skipped for report in self.reports)
 
     @property

@@ -24,8 +24,8 @@ class Rows:
 class JoinStep:
     """The relation that a step joins to the result of the steps before it.
 
-    That is the relation `name`, or without a name the result of `steps`. `join` is the kind of the join, empty for the
-    first step, and `after` are the rows after it.
+    That is the relation `name`, or without a name the result of `steps`. `join` is the kind of the join, or an empty
+    string for the first step, and `after` are the rows after it.
     """
 
     name: str

@@ -45,7 +45,8 @@ class SparkApplicationLink(BaseOperatorLink):
         return "Spark application"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Return the page on the history server, empty if unknown. Airflow calls this when the task has ended.
+        """Return the page on the history server, or an empty string if unknown. Airflow calls this when the task has
+        ended.
 
         While the application runs, the operator stores the address of its UI under the same XCom key.
         """
@@ -53,7 +54,7 @@ class SparkApplicationLink(BaseOperatorLink):
 
 
 def root_path() -> str:
-    """Return the path of `[api] base_url`, empty if Airflow is at the root of its host."""
+    """Return the path of `[api] base_url`, or an empty string if Airflow is at the root of its host."""
     return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
 
 

@@ -32,8 +32,8 @@ _BYTES = "bytes "
 class Step:
     """One step from stored bytes to written rows.
 
-    `amount` is formatted. `share` is the length of its bar from 0 to 1, None if it is unknown. `part` is the same as a
-    percentage of the first step of its unit.
+    `amount` is formatted. `share` is the length of its bar from 0 to 1, or None if it is unknown. `part` is the same as
+    a percentage of the first step of its unit.
     """
 
     label: str
@@ -107,7 +107,7 @@ def rows_meaning(result: JobResult) -> str:
 
 
 def rows_written(result: JobResult, name: str) -> int | None:
-    """Return the rows of a source that the job wrote, None without an output and for one of several sources."""
+    """Return the rows of a source that the job wrote, or None without an output and for one of several sources."""
     if result.scans:
         scan = result.scans.get(name)
         return scan.rows if scan is not None and scan.output else None
@@ -180,7 +180,7 @@ def skipped_amounts(source: SourceReport) -> tuple[str, ...]:
 
 
 def progress_share(progress: Progress) -> float | None:
-    """Return the part of the scan that is done, by bytes or else by tasks, None if it is unknown."""
+    """Return the part of the scan that is done, by bytes or else by tasks, or None if it is unknown."""
     if progress.bytes_done is not None and progress.bytes_total:
         return min(progress.bytes_done / progress.bytes_total, 1.0)
     if progress.tasks_done is not None and progress.tasks_total:

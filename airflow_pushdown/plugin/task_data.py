@@ -87,7 +87,7 @@ class TaskRun:
 
 
 def task_run(session: Session, task_key: TaskKey) -> TaskRun | None:
-    """Return a task instance, None if it does not exist."""
+    """Return a task instance, or None if it does not exist."""
     row = session.execute(
         select(TaskInstance.state, TaskInstance.start_date, TaskInstance.end_date, TaskInstance.try_number).where(
             _is_in_run(TaskInstance, task_key), TaskInstance.map_index == task_key.map_index
@@ -120,7 +120,7 @@ def _is_in_run(model: type[TaskInstance | XComModel], task_key: TaskKey) -> Colu
 
 
 def _progress_of(value: object) -> Progress | None:
-    """Return a value as progress, None if it is not the progress of this version."""
+    """Return a value as progress, or None if it is not the progress of this version."""
     try:
         return Progress.model_validate(value)
     except ValidationError:
@@ -178,7 +178,7 @@ def _history(session: Session, task_key: TaskKey) -> tuple[PastRun, ...]:
 
 
 def report_of(value: object) -> JobResult | None:
-    """Return a value as a report, None if it is not a report of this version."""
+    """Return a value as a report, or None if it is not a report of this version."""
     if not isinstance(value, Mapping) or "version" not in value:
         return None
     try:

@@ -172,7 +172,7 @@ class DriverTrigger(BaseTrigger):
         return ti is not None and exchange.is_taken_over(ti.try_number)
 
     def _result_location(self) -> str | None:
-        """Return the location of the driver's result, None if it is not known."""
+        """Return the location of the driver's result, or None if it is not known."""
         try:
             return self._open_exchange().result_location
         except PushdownTaskError:

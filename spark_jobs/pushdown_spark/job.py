@@ -171,7 +171,7 @@ class JobRun:
         return self._result(None)
 
     def _progress(self) -> Progress | None:
-        """Return the progress of the query or the scan that runs, None if none does."""
+        """Return the progress of the query or the scan that runs, or None if none does."""
         if not self._started_runs:
             return None
         name, run = list(self._started_runs.items())[-1]
@@ -300,7 +300,7 @@ def _start_spark(conf: dict[str, str]) -> SparkSession:
 
 
 def error_of_scans(scans: Collection[str], reports: Mapping[str, ScanReport]) -> JobError | None:
-    """Return one error for the scans that failed, None if none did. A retry makes sense if it does for one of them."""
+    """Return one error for all failed scans, or None if none failed. It is retryable if one of their errors is."""
     failed = {name: report.error for name, report in reports.items() if report.error is not None}
     if not failed:
         return None

@@ -9,7 +9,7 @@ _GLOB_CHARACTERS = re.compile(r"([\\*?\[\]{}])")
 
 
 def local_path(path: str) -> str | None:
-    """Return a path or a URI of the scheme `file` as a path of this machine, None for a URI of another file system.
+    """Return a path or a URI of the scheme `file` as a path of this machine, or None for a URI of another file system.
 
     Percent-encoding stays.
 

@@ -88,7 +88,7 @@ class QueryRun:
         return session.query(self._spec.query)
 
     def run(self) -> int | None:
-        """Write the query to its output. Return the number of rows, None if mode `ignore` keeps an existing output."""
+        """Write the query to its output. Return the number of rows, or None if mode `ignore` keeps the output."""
         if self._spec.output is None:
             return self._run_query(_compute_all)
         self._output = self._open_output(self._spec.output)
@@ -111,7 +111,7 @@ class QueryRun:
         )
 
     def progress(self) -> Progress | None:
-        """Return the progress of the query, None unless it runs. Another thread calls this."""
+        """Return the progress of the query, or None unless it runs. Another thread calls this."""
         running = self._running
         return None if running is None else running.measure()
 

@@ -39,7 +39,7 @@ class PushdownResult(ABC):
     """A planned query: a lazy DataFrame, its explanation and, after a run, the report."""
 
     rows: int | None = None
-    """Rows of the result after run(), None before."""
+    """Rows of the result after run(), or None before."""
 
     def __init__(self, *, can_fall_back: bool, problem: PushdownError | None) -> None:
         """`can_fall_back` is whether Spark's readers can replace the pushdown readers.
@@ -90,7 +90,7 @@ class PushdownResult(ABC):
 
     @abstractmethod
     def progress(self) -> Sequence[SourceProgress | None] | None:
-        """Return the progress of each scan while run() runs in another thread, None for a scan that does not know it.
+        """Return the progress of each scan while run() runs in another thread, or None for a scan without progress.
 
         Returns None if a LIMIT may end the scans at any time.
         """

@@ -59,7 +59,7 @@ class PlannedScan:
         return self.can_fall_back and not self.scan.is_native
 
     def fallback(self, project: Callable[[DataFrame], DataFrame]) -> Callable[[str], ProjectedScan] | None:
-        """Return the function that makes Spark's own scan if the scan fails in a run, None if it cannot replace it."""
+        """Return the function that makes Spark's scan after a failed run, or None if it cannot replace this one."""
         return (lambda reason: ProjectedScan(self.native(reason), project)) if self.has_fallback else None
 
 
@@ -80,7 +80,7 @@ def plan_scan(spark: SparkSession, relation: Relation, request: ScanRequest, not
 def plan_full_pushdown(
     relation: Relation, query: exp.Select, request: ScanRequest, notes: tuple[str, ...], columns: Sequence[str]
 ) -> ProjectedScan | None:
-    """Return the scan of a whole query that the relation's database runs, None if Spark runs it.
+    """Return the scan of a whole query that the relation's database runs, or None if Spark runs it.
 
     `columns` are the names of the query's columns.
     """
@@ -225,7 +225,7 @@ def refuse_lost_columns(request: ScanRequest, reason: str) -> None:
 
 
 def _pruned_json_schema(spark: SparkSession, request: ScanRequest) -> StructType | None:
-    """Return the JSON columns without struct members that the query does not need, None if there are no such members.
+    """Return the JSON columns without unneeded struct members, or None if the query needs all members.
 
     Spark prunes struct members in ORC and Parquet, but its JSON parser gets whole structs. In modes other than
     PERMISSIVE, all members decide whether a record is malformed. A table has the schema of the catalog.

@@ -59,7 +59,7 @@ class PushdownSession:
         self._planner: SqlPlanner | None = None
 
     def add_source(self, name: str, *, path: str | Sequence[str], format: str, **fields: Unpack[FileFields]) -> None:
-        """Declare a source of files. `fields` are other fields of `SourceSpec`, None for their defaults.
+        """Declare a source of files. `fields` are other fields of `SourceSpec`, or None for their defaults.
 
         Raises BadSpecError for invalid values.
         """
@@ -124,7 +124,7 @@ class PushdownSession:
         where: str | None = None,
         limit: int | None = None,
     ) -> PushdownResult:
-        """Return rows of one source: `columns` (paths, None for all), `where` as Spark SQL, at most `limit` rows.
+        """Return rows of one source: `columns` (paths, or None for all), `where` as Spark SQL, at most `limit` rows.
 
         Raises typed errors for unknown sources and columns, for predicates and schemas that do not parse, and for
         missing paths.

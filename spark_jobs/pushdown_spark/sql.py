@@ -89,7 +89,7 @@ class SqlPlanner:
         return ScanResult(self._spark, source.name, scan, fallback, predicate=predicate, problem=planned.problem)
 
     def _predicate(self, sql: str, tree: exp.Select, relation: Relation) -> Predicate | None:
-        """Return the WHERE over the source's own columns, None if only Spark may apply it.
+        """Return the WHERE over the source's own columns, or None if only Spark may apply it.
 
         Spark applies predicates with backslashes, because a tree hides them from the readers' checks, and predicates
         with double quotes if these may contain names.

@@ -109,7 +109,7 @@ def case_over(
     about: str,
     source_format: str,
 ) -> ColumnarCase | None:
-    """Return Spark's rows of a DataFrame and its results without pushdown, None if its own reader fails."""
+    """Return Spark's rows of a DataFrame and its results without pushdown, or None if its own reader fails."""
     names, predicates = schema.fieldNames(), predicates_over(rng, schema)
     with pushdown_off(frame.sparkSession, source_format):
         try:
@@ -176,7 +176,7 @@ class ReaderComparison(ABC, Generic[Metrics]):
 
     @abstractmethod
     def draw_case(self, seed: int, directory: Path) -> ColumnarCase | None:
-        """Write the files of a seed. Return Spark's results, None if its own reader fails on the files."""
+        """Write the files of a seed. Return Spark's results, or None if its own reader fails on the files."""
 
     @abstractmethod
     def draw_query(

@@ -23,7 +23,7 @@ class ConstantCache:
         self._known: dict[str, object] = {}
 
     def __call__(self, sql: str) -> object:
-        """Return the value of a constant expression, None if Spark raises an error for it."""
+        """Return the value of a constant expression, or None if Spark raises an error for it."""
         if sql not in self._known:
             self._fetch([sql])
         return self._known[sql]

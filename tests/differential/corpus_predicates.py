@@ -27,7 +27,7 @@ def corpus_predicates(rng: random.Random, frame: DataFrame, columns: t.StructTyp
 
 
 def _values(frame: DataFrame, operands: Sequence[Leaf]) -> dict[str, list[str]]:
-    """Return some values of each column as SQL literals, none for unsupported types."""
+    """Return some values of each column as SQL literals, or none for unsupported types."""
     shown = {name: _value_sql(name, kind) for name, kind in operands}
     items = {name: text for name, text in shown.items() if text is not None}
     if not items:

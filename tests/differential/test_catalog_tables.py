@@ -35,7 +35,7 @@ def rows_of(frame: DataFrame) -> Counter[str]:
 def expected_rows(
     spark: SparkSession, table: Table, where: str, columns: list[str], settings: Mapping[str, str]
 ) -> Counter[str] | None:
-    """Return the rows of `spark.table` with some settings, None if Spark fails."""
+    """Return the rows of `spark.table` with some settings, or None if Spark fails."""
     try:
         with session_settings(spark, settings):
             return rows_of(spark.table(table.name).where(where).select(*columns))

@@ -68,7 +68,7 @@ FORMAT = DamagedFormat(parquet_damage.__file__, ".parquet", intact_file, regions
 
 
 def spark_rows(spark: SparkSession, path: Path) -> list[dict[str, object]] | None:
-    """Return the rows of Spark's reader without pushdown, None if it fails."""
+    """Return the rows of Spark's reader without pushdown, or None if it fails."""
     with pushdown_off(spark, "parquet"):
         try:
             frame = spark.read.schema(spark.createDataFrame(SCHEMA.empty_table()).schema).parquet(str(path))

@@ -70,7 +70,7 @@ class Run:
 
     @property
     def log(self) -> str:
-        """Return the log of the last try, empty before the first one."""
+        """Return the log of the last try, or empty before the first one."""
         number = int(str(self.task["try_number"]))
         return self.local.deployment.api.log(self.dag, self.run_id, TASK, number) if number else ""
 

@@ -367,7 +367,7 @@ class Submitted:
         return self._in(states)[0]
 
     def ends(self) -> PushdownTaskError | None:
-        """Wait for the end of the job. Return its error, None if it has succeeded."""
+        """Wait for the end of the job. Return its error, or None if it has succeeded."""
         self._thread.join(SECONDS)
         assert not self._thread.is_alive()
         return self.error

@@ -64,7 +64,7 @@ def imports_in(path: Path, *, functions: bool = True) -> Iterator[tuple[str, str
 
 
 def package(module: str, name: str = "") -> str | None:
-    """Return the package or top-level module of pushdown_spark that an import reads, None for everything else."""
+    """Return the package or top-level module of pushdown_spark that an import reads, or None for everything else."""
     first, *rest = module.split(".")
     if first != "pushdown_spark":
         return None

@@ -80,7 +80,7 @@ class CostReport(Message):
 
     @classmethod
     def of(cls, reader: str, predicted: Mapping[str, float]) -> Self | None:
-        """Return the report of a choice, None if no estimate chose the reader."""
+        """Return the report of a choice, or None if no estimate chose the reader."""
         if not predicted:
             return None
         return cls(reader=reader, predicted={name: round(seconds, 3) for name, seconds in predicted.items()})
@@ -103,7 +103,7 @@ class SourceReport(Message):
     carrier: str | None = None
     """Where lines of JSON or CSV are searched: `workers` (of Python) or `jvm`."""
     cost: CostReport | None = None
-    """The estimate that chose the reader, None if no estimate did."""
+    """The estimate that chose the reader, or None if no estimate did."""
     conjuncts: tuple[ConjunctReport, ...] = ()
     """The conjuncts of the predicate."""
     columns: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ class SourceReport(Message):
     rows_returned: int | None = None
     """Rows of the query, after Spark has evaluated the residual predicate. None in a query over several sources."""
     malformed_lines: int | None = None
-    """Malformed lines of JSON or CSV, None unless `max_malformed` counts them."""
+    """Malformed lines of JSON or CSV, or None unless `max_malformed` counts them."""
     skipped: dict[str, int] = Field(default_factory=dict)
     """Files that were never read and bytes that were never parsed, by kind."""
     units: dict[str, dict[str, int]] = Field(default_factory=dict)
@@ -193,7 +193,7 @@ class OutputSummary(Message):
     columns: dict[str, str]
     """The columns and their Spark types."""
     format: OutputFormat | None = None
-    """The format of the files, None for a table of a database or of a connector."""
+    """The format of the files, or None for a table of a database or of a connector."""
     files: int = 0
     """Files that this run wrote."""
     bytes: int = 0
@@ -290,7 +290,7 @@ class JobResult(Outcome):
 
 
 def known_sum(counts: Iterable[int | None]) -> int | None:
-    """Return the sum of the counts, None if there are none or one is unknown.
+    """Return the sum of the counts, or None if there are none or one is unknown.
 
     >>> known_sum([1, 2]), known_sum([1, None]), known_sum([])
     (3, None, None)

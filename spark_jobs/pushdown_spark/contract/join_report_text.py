@@ -51,7 +51,7 @@ def relation_name(tree: JoinTree) -> str:
 
 
 def estimate_ratio(tree: JoinTree) -> float | None:
-    """Return the estimated rows of a node divided by the actual ones, None if one of them is unknown."""
+    """Return the estimated rows of a node divided by the actual ones, or None if one of them is unknown."""
     if tree.estimated is None or tree.actual is None:
         return None
     return max(tree.estimated, 1.0) / max(tree.actual, 1)

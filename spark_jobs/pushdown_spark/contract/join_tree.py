@@ -28,9 +28,9 @@ class JoinTree(Message):
     """A relation or a join of two trees, with its output rows."""
 
     relation: str | None = None
-    """The name of a relation in the query, None for a join."""
+    """The name of a relation in the query, or None for a join."""
     source: str | None = None
-    """The declared source that a relation refers to, None for a sub-query."""
+    """The declared source that a relation refers to, or None for a sub-query."""
     kind: str | None = None
     """The kind of a join, such as INNER."""
     condition: str | None = None
@@ -38,9 +38,9 @@ class JoinTree(Message):
     hint: str | None = None
     """The join hint given to Spark."""
     estimated: float | None = None
-    """The estimated rows, None without statistics."""
+    """The estimated rows, or None without statistics."""
     actual: int | None = None
-    """The rows of the run, None before it, and for nodes whose rows Spark does not count separately."""
+    """The rows of the run, or None before it, and for nodes whose rows Spark does not count separately."""
     left: JoinTree | None = None
     """The left side of a join."""
     right: JoinTree | None = None
@@ -48,7 +48,7 @@ class JoinTree(Message):
 
     @property
     def sides(self) -> tuple[JoinTree, ...]:
-        """The joined trees, empty for a relation."""
+        """The joined trees, or an empty tuple for a relation."""
         return tuple(side for side in (self.left, self.right) if side is not None)
 
     @property

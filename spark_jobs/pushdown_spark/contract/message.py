@@ -14,7 +14,7 @@ class Message(BaseModel):
 
     @classmethod
     def from_json(cls, content: str | bytes | None) -> Self | None:
-        """Return the message of a JSON text, None if there is none or if it is invalid."""
+        """Return the message of a JSON text, or None if there is none or if it is invalid."""
         try:
             return None if content is None else cls.model_validate_json(content)
         except ValidationError:

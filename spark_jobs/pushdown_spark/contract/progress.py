@@ -50,7 +50,7 @@ class Progress(Message):
 
 
 def progress_of_line(line: str) -> Progress | None:
-    """Return the progress in a line of a driver's output, None for other lines."""
+    """Return the progress in a line of a driver's output, or None for other lines."""
     return Progress.from_json(line.removeprefix(_LINE)) if line.startswith(_LINE) else None
 
 

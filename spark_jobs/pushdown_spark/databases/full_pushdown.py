@@ -118,7 +118,7 @@ class _QueryAnalyzer:
             raise UnsupportedError("subqueries and windows are not sent")
 
     def _limit(self) -> int | None:
-        """Return the number of rows, None for all."""
+        """Return the number of rows, or None for all."""
         node = self._tree.args.get("limit")
         if node is None:
             return None

@@ -70,7 +70,7 @@ class RemoteScanPlan:
         return t.StructType([field for field in self.table.spark_schema.fields if field.name in selected])
 
     def limited(self, limit: int) -> RemoteScanPlan | None:
-        """Return the plan of at most `limit` rows, None if Spark has to drop rows."""
+        """Return the plan of at most `limit` rows, or None if Spark has to drop rows."""
         plan = replace(self, limit=limit)
         return plan if self.is_exact and plan.query.is_limited else None
 

@@ -41,7 +41,7 @@ def bound_conjuncts(spark: SparkSession, request: ScanRequest, fold: Fold) -> li
 
 
 def combine_conjuncts(conjuncts: Sequence[Pushdown[Node]]) -> ArrowFilter | None:
-    """Return the filter of all supported conjuncts, None without conjuncts."""
+    """Return the filter of all supported conjuncts, or None without conjuncts."""
     roots = [conjunct.artifact for conjunct in conjuncts if conjunct.artifact is not None]
     return ArrowFilter(conjunction(roots)) if conjuncts else None
 

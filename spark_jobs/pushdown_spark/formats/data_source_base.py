@@ -102,7 +102,7 @@ def _files_of_directory(directory: Path, source_format: str) -> list[Path]:
 
 
 def parse_option_where(where: str) -> exp.Expr | None:
-    """Return the tree of the option `where`, None if it does not parse.
+    """Return the tree of the option `where`, or None if it does not parse.
 
     Raises BadSpecError for text whose meaning depends on settings of the session, which a data source does not know.
     """

@@ -49,5 +49,5 @@ def choose_pushdown(sample: str, pushdown: float, spark: float, startup: float) 
 
 
 def startup_note(seconds: float) -> str:
-    """Return the note for an estimate that includes the start of workers, empty if it does not."""
+    """Return the note for an estimate that includes the start of workers, or an empty string if it does not."""
     return f" (including {seconds:.1f} s for the start of Python workers)" if seconds else ""

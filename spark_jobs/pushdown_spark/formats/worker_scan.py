@@ -28,7 +28,7 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
     """A scan of one source by Python workers, whose tasks count what they read of each file."""
 
     carrier: ClassVar[str | None] = None
-    """Where lines are searched, None for formats without lines."""
+    """Where lines are searched, or None for formats without lines."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class _TaskBatches(IncrementalScan):
         self._running: list[_TaskSlice] = []
 
     def next_frame(self) -> DataFrame | None:
-        """Return the rows of the next batch, None after the last. Batches grow and begin with unfinished tasks."""
+        """Return the rows of the next batch, or None after the last. Batches grow and begin with unfinished tasks."""
         self._requeue()
         if not self._pending:
             return None

@@ -194,7 +194,7 @@ class SourceGuard:
 
 
 def _store_of(path: str) -> str:
-    """Return scheme and authority of a path, empty if it has none."""
+    """Return scheme and authority of a path, or an empty string if it has none."""
     scheme, separator, rest = path.partition("://")
     authority = rest.partition("/")[0]
     return f"{scheme}://{authority}" if separator and authority else ""

@@ -150,7 +150,7 @@ def _is_partition_column(name: str, paths: Iterable[str]) -> bool:
 
 
 def first_error(spec: Mapping[str, object]) -> PushdownError | None:
-    """Return the first certain error in a job spec over one source of files, None if there is none."""
+    """Return the first certain error in a job spec over one source of files, or None if there is none."""
     query, sources = spec["query"], spec["sources"]
     assert isinstance(query, dict)
     assert isinstance(sources, dict)

@@ -29,7 +29,7 @@ class FieldIndex:
         return self._fields.get(self._name_rule.key(name), ())
 
     def find(self, name: str) -> StructField | None:
-        """Return the field of a name, None if there is none. Raises BadSpecError for several fields."""
+        """Return the field of a name, or None if there is none. Raises BadSpecError for several fields."""
         fields = self.all(name)
         if len(fields) > 1:
             names = " and ".join(repr(field.name) for field in fields)

@@ -34,7 +34,7 @@ def scan_root(path: str, *, is_file: bool = False) -> str:
 
 
 def root_of(file_uri: str, roots: Iterable[str]) -> str | None:
-    """Return the deepest scan root that contains a file, None if none does."""
+    """Return the deepest scan root that contains a file, or None if none does."""
     file = location(file_uri)
     containing = [root for root in map(location, roots) if file.startswith(with_slash(root))]
     return max(containing, key=len, default=None)

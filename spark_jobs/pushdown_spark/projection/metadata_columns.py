@@ -54,7 +54,7 @@ class FileMetadata:
 class ImplicitColumn:
     """An implicit column: its name in DataFrames, its type, and if it is a directory, its level below the scan's root.
 
-    `builtin` is the default name of a built-in column, None for a column of a plug-in.
+    `builtin` is the default name of a built-in column, or None for a column of a plug-in.
     """
 
     name: str
@@ -73,7 +73,7 @@ class ImplicitColumns(ABC):
 
     @abstractmethod
     def column(self, name: str) -> ImplicitColumn | None:
-        """Return the column of a name in any case, None if it is not in this family."""
+        """Return the column of a name in any case, or None if it is not in this family."""
 
     @abstractmethod
     def value(self, column: ImplicitColumn, file: FileMetadata) -> ImplicitValue:
@@ -147,7 +147,7 @@ class ImplicitCatalog:
         return tuple(name for family in self._families for name in family.names)
 
     def find(self, name: str) -> ImplicitColumn | None:
-        """Return the implicit column of a name in any case, None if there is none."""
+        """Return the implicit column of a name in any case, or None if there is none."""
         return next((column for family in self._families if (column := family.column(name)) is not None), None)
 
     def value(self, column: ImplicitColumn, file: FileMetadata) -> ImplicitValue:
@@ -205,7 +205,7 @@ def _plugin(path: str) -> ImplicitColumns:
 
 
 def directory_level(name: str) -> int | None:
-    """Return the K of a `dirK` name in any case, None for any other name."""
+    """Return the K of a `dirK` name in any case, or None for any other name."""
     match = _DIRECTORY_NAME.fullmatch(name)
     return int(match.group(1)) if match else None
 

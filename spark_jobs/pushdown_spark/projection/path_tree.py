@@ -19,8 +19,8 @@ Selector = Elements | Entry
 class ProjectionNode:
     """The required parts of one column or struct member.
 
-    `members` are the required members, empty for all. `selectors` has an entry for each array or map dimension of which
-    only some elements are required.
+    `members` are the required members, or an empty tuple for all. `selectors` has an entry for each array or map
+    dimension of which only some elements are required.
     """
 
     name: str

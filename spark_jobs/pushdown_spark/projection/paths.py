@@ -61,7 +61,7 @@ Step = Member | Elements | Entry | Group | Star
 class ColumnPath:
     """One entry of `columns`. The first step is a `Member` or the `Star`.
 
-    `alias` is the name of the output, None for the name that Spark would give it.
+    `alias` is the name of the output, or None for the name that Spark would give it.
     """
 
     steps: tuple[Step, ...]
@@ -74,7 +74,7 @@ class ColumnPath:
 
     @property
     def head(self) -> str:
-        """The name of the first step, empty for the wildcard."""
+        """The name of the first step, or an empty string for the wildcard."""
         first = self.steps[0]
         return first.name if isinstance(first, Member) else ""
 

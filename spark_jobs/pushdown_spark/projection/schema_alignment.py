@@ -144,7 +144,7 @@ def _read_atom(file: t.DataType, table: t.DataType, alignment: _Alignment, path:
 
 
 def missing_column(file: t.StructType, required: t.StructType, rules: MergeRules, path: str = "") -> str | None:
-    """Return the path of the first required column or struct member that a file lacks, None if it has all."""
+    """Return the path of the first required column or struct member that a file lacks, or None if it has all."""
     file_fields = {rules.name_rule.key(field.name): field for field in file.fields}
     for field in required.fields:
         name = f"{path}.{field.name}" if path else field.name

@@ -16,7 +16,7 @@ _DATETIMES = (t.DateType, t.TimestampType, t.TimestampNTZType)
 
 
 def lossless_type(left: t.DataType, right: t.DataType) -> t.DataType | None:
-    """Return the smallest atomic type that holds every value of both, None if there is none.
+    """Return the smallest atomic type that holds every value of both, or None if there is none.
 
     The operation is symmetric and associative, so that the order of files does not matter.
     """

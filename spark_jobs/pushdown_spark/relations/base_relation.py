@@ -29,7 +29,7 @@ from pushdown_spark.relations.stores.listing import Listing
 
 @dataclass(frozen=True)
 class ColumnStatistics:
-    """Distinct values of a column, None if unknown, and its share of nulls."""
+    """Distinct values of a column, or None if unknown, and its share of nulls."""
 
     distinct: float | None
     null_share: float = 0.0
@@ -84,15 +84,15 @@ class Relation(ABC):
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """URIs of the files, none for a database."""
+        """URIs of the files, or none for a database."""
         return ()
 
     def implicit_values(self) -> ImplicitValues | None:
-        """Return the values of the implicit columns, None if the relation has no files."""
+        """Return the values of the implicit columns, or None if the relation has no files."""
         return None
 
     def statistics(self, predicate: Predicate | None, columns: Sequence[str]) -> TableStatistics | None:
-        """Return the source's own statistics for a predicate and some columns, None if it has none. Reads no row."""
+        """Return the source's own statistics for a predicate and some columns, or None if it has none. Reads no row."""
         return None
 
     def query_request(

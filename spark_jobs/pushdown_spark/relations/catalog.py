@@ -102,7 +102,7 @@ def _has_files(relation: JavaObject) -> bool:
 
 
 def _provider(node: JavaObject) -> str | None:
-    """Return the name of the data source of a table, None if the plan has none."""
+    """Return the name of the data source of a table, or None if the plan has none."""
     match class_name(node):
         case "DataSourceV2Relation":
             return str(node.table().properties().get("provider") or node.table().name())

@@ -82,7 +82,7 @@ class DatabaseRelation(RelationWithoutFiles):
         return f"in the {'query' if self._remote.spec.table is None else 'table'} of {self._remote.name!r}"
 
     def statistics(self, predicate: Predicate | None, columns: Sequence[str]) -> TableStatistics | None:
-        """Return the database's estimates for a predicate and some columns, None if it has none. Reads no row."""
+        """Return the database's estimates for a predicate and some columns, or None if it has none. Reads no row."""
         pushed = self._push_predicate(self.request(self.projection(list(columns)), predicate))
         try:
             with closing(connect(self._address, ConnectionSettings.of(self._remote.spec, few=True))) as client:

@@ -42,7 +42,7 @@ class MalformedLines:
         """The rows, without the column for malformed lines unless it is a column of the source."""
 
     def count(self) -> int | None:
-        """Return the number of malformed lines in the first action over the DataFrame, None before it ends."""
+        """Return the number of malformed lines in the first action over the DataFrame, or None before it ends."""
         counts = observation_counts(self._spark, self._observation)
         return None if counts is None else counts["malformed"]
 

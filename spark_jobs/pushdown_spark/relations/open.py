@@ -88,7 +88,7 @@ class RelationCache:
             return others | {name: relation.result() for name, relation in pending.items()}
 
     def _version(self, source: AnySource) -> _Version | None:
-        """Return the state of the files that a relation depends on, None if it is unknown."""
+        """Return the state of the files that a relation depends on, or None if it is unknown."""
         if not isinstance(source, Source) or source.format not in _CACHED_FORMATS:
             return None
         files = _file_versions(source.paths)

@@ -212,7 +212,7 @@ def columns_by_line(request: ScanRequest) -> dict[str, str]:
 
 
 def _list_directories(leaf: JavaObject) -> Iterator[tuple[str, list[str | None]]]:
-    """Yield the directories that Spark would read, with their values as the JVM prints them, None for NULL."""
+    """Yield the directories that Spark would read, with their values as the JVM prints them, or None for NULL."""
     schema = leaf.relation().partitionSchema()
     partitions = leaf.selectedPartitions().filePartitionIterator()
     while partitions.hasNext():

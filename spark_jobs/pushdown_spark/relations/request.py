@@ -47,15 +47,15 @@ class ScanRequest:
     predicate: Predicate | None
     """The whole predicate, which Spark re-evaluates."""
     pruned: StructType | None = None
-    """The columns with only the required struct members, None if all are required. Readers use `read_schema`."""
+    """The columns with only the required struct members, or None if all are required. Readers use `read_schema`."""
     implicit_values: ImplicitValues | None = None
-    """The values of the implicit columns, None without any."""
+    """The values of the implicit columns, or None without any."""
     spark_only: str | None = None
-    """Why only Spark's reader can scan the source, None if any reader can."""
+    """Why only Spark's reader can scan the source, or None if any reader can."""
     directories: Directories | None = None
     """The partitions for the pushdown readers. The tree of `predicate` then lacks the conjuncts that pruned some."""
     malformed: MalformedLines | None = None
-    """Counts malformed lines, None if they are not counted."""
+    """Counts malformed lines, or None if they are not counted."""
 
     @property
     def native(self) -> DataFrame:

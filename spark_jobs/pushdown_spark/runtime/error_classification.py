@@ -54,7 +54,7 @@ def typed_error(
 
 
 def pushdown_error(exc: BaseException) -> errors.PushdownError | None:
-    """Return the error of this package that an exception is, wraps or reports from a Python worker, None without one.
+    """Return the error of this package that an exception is, wraps or reports from a Python worker, or None.
 
     A worker's error arrives as the text of its traceback. The last line has the qualified class name and the message,
     so messages must be single lines.

@@ -309,7 +309,7 @@ _RULES: tuple[_Rule, ...] = (
 
 
 def _end_position(path: str) -> str:
-    """Return the end of a truncated file for a message, empty if it cannot be determined."""
+    """Return the end of a truncated file for a message, or an empty string if it cannot be determined."""
     session = SparkSession.getActiveSession()
     if session is None:
         return ""

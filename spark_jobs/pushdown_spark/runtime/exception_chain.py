@@ -31,7 +31,7 @@ class Link:
 
     @property
     def family(self) -> str:
-        """The error condition up to its first dot, empty without a condition."""
+        """The error condition up to its first dot, or an empty string without a condition."""
         return (self.condition or "").partition(".")[0]
 
 

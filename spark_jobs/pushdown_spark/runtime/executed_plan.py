@@ -41,7 +41,7 @@ class PlanGraph(TypedDict):
 class PlanNode:
     """A node of an executed plan: its name, Spark's description, its metrics and its inputs.
 
-    The values of metrics are as Spark prints them, empty for those that no task has updated.
+    The values of metrics are as Spark prints them, or empty strings for those that no task has updated.
     """
 
     name: str
@@ -57,11 +57,11 @@ class PlanNode:
 
     @property
     def rows(self) -> int | None:
-        """The output rows, None if Spark did not count them."""
+        """The output rows, or None if Spark did not count them."""
         return self.count(ROW_METRIC)
 
     def count(self, metric: str) -> int | None:
-        """Return the value of a metric, None if it is missing or not an integer."""
+        """Return the value of a metric, or None if it is missing or not an integer."""
         digits = self.metrics.get(metric, "").replace(",", "")
         return int(digits) if digits.isdecimal() else None
 

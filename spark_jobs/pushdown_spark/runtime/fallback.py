@@ -22,7 +22,7 @@ _ABOUT_FILES = frozenset({ErrorCode.UNREADABLE_FILE, ErrorCode.SCHEMA_CONFLICT, 
 
 
 def recoverable_error(exc: BaseException) -> PushdownError | None:
-    """Return the error of the pushdown reader if Spark's reader may succeed, None if the exception ends the query."""
+    """Return the pushdown reader's error if Spark's reader may succeed, or None if the exception ends the query."""
     problem = pushdown_error(exc)
     if problem is None:
         return None

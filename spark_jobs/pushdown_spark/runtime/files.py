@@ -38,7 +38,7 @@ class Files(Protocol):
         """Yield all files below a directory, at any depth."""
 
     def names(self, directory: str) -> list[str]:
-        """Return the names of the entries of a directory, none if it does not exist."""
+        """Return the names of the entries of a directory, or none if it does not exist."""
 
     def glob(self, directory: str, pattern: str) -> list[str]:
         """Return the paths that match a glob pattern relative to a directory. `*` matches within one name."""
@@ -68,4 +68,4 @@ class Files(Protocol):
         """Write a file so that readers see the whole text or the previous file."""
 
     def read_text(self, path: str) -> str | None:
-        """Return the content of a file, None if it does not exist."""
+        """Return the content of a file, or None if it does not exist."""

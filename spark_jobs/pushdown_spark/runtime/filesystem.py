@@ -70,7 +70,7 @@ class HadoopFiles:
             yield FileEntry(str(status.getPath().toString()), int(status.getLen()))
 
     def names(self, directory: str) -> list[str]:
-        """Return the names of the entries of a directory, none if it does not exist."""
+        """Return the names of the entries of a directory, or none if it does not exist."""
         if not self.exists(directory):
             return []
         try:
@@ -169,7 +169,7 @@ class HadoopFiles:
         context.rename(self._path(source), self._path(target), options)
 
     def read_text(self, path: str) -> str | None:
-        """Return the content of a small file, None if it does not exist."""
+        """Return the content of a small file, or None if it does not exist."""
         if not self.exists(path):
             return None
         try:

@@ -155,7 +155,7 @@ class SubmittedFiles(HadoopFiles):
         self._moves_directories = moves_directories(path)
 
     def credential(self, alias: str) -> str | None:
-        """Return an entry of the Hadoop credential providers, None if there is no provider or no entry."""
+        """Return an entry of the Hadoop credential providers, or None if there is no provider or no entry."""
         characters = self._configuration.getPasswordFromCredentialProviders(alias)
         return None if characters is None else "".join(map(str, characters))
 

@@ -49,7 +49,7 @@ class LocalFiles:
                 yield FileEntry(f"file:{folder}/{name}", status.st_size, status.st_mtime_ns // 1_000_000)
 
     def names(self, directory: str) -> list[str]:
-        """Return the names of the entries of a directory, none if it does not exist."""
+        """Return the names of the entries of a directory, or none if it does not exist."""
         try:
             return [entry.name for entry in _local(directory).iterdir() if _is_not_checksum(entry.name)]
         except FileNotFoundError:
@@ -126,7 +126,7 @@ class LocalFiles:
         draft.replace(target)
 
     def read_text(self, path: str) -> str | None:
-        """Return the content of a file, None if it does not exist."""
+        """Return the content of a file, or None if it does not exist."""
         try:
             return _local(path).read_text(encoding="utf-8")
         except FileNotFoundError:

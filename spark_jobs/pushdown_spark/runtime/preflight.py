@@ -45,7 +45,7 @@ _ADVICE = (
 
 @dataclass(frozen=True)
 class Versions:
-    """The versions of Python and libraries on one machine by name, None for a missing library."""
+    """The versions of Python and libraries on one machine by name, or None for a missing library."""
 
     host: str
     versions: Mapping[str, str | None]
@@ -108,7 +108,7 @@ def differences(driver: Versions, executor: Versions) -> Iterator[str]:
 
 
 def _executor_versions(context: SparkContext, wait_seconds: float) -> list[Versions]:
-    """Return the versions of the executors that ran a task, none if no executor started in time."""
+    """Return the versions of the executors that ran a task, or none if no executor started in time."""
     tasks = max(1, min(context.defaultParallelism, _MAX_TASKS))
     context.addJobTag(_TAG)
     is_cancelled = threading.Event()

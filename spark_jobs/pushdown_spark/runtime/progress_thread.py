@@ -51,7 +51,7 @@ def publish_progress(measure: Callable[[], Progress | None], publish: Callable[[
 class QueryProgress:
     """The progress of a query whose jobs have a tag.
 
-    `scans` returns the progress of each scan, None for a scan that does not know it, or None if a LIMIT may end the
+    `scans` returns the progress of each scan, or None for a scan that does not know it, or None if a LIMIT may end the
     scans at any time.
     """
 
@@ -64,7 +64,7 @@ class QueryProgress:
         self._estimate = TimeLeft(time.monotonic())
 
     def measure(self) -> Progress | None:
-        """Return the figures that are known now, None if there are none."""
+        """Return the figures that are known now, or None if there are none."""
         stages = self._running_stages()
         scans = self._scans()
         known = [scan for scan in scans or () if scan is not None]
@@ -120,7 +120,7 @@ class TimeLeft:
         """The part that was done at these times."""
 
     def seconds(self, unit: str, done: int, total: int, now: float) -> float | None:
-        """Return the seconds left, None if they are unknown. With another unit or less done, the work starts again.
+        """Return the seconds left, or None if they are unknown. With another unit or less done, the work starts again.
 
         >>> left = TimeLeft(started=0.0)
         >>> [left.seconds("tasks", done, 10, now) for done, now in ((0, 5.0), (2, 10.0), (2, 15.0), (10, 50.0))]

@@ -85,7 +85,7 @@ class RowCount:
             self.frame = frame.observe(self._observation, f.count(f.lit(1)).alias("rows"))
 
     def rows(self) -> int | None:
-        """Return the number of rows of the first query, None if no query over the DataFrame has completed."""
+        """Return the number of rows of the first query, or None if no query over the DataFrame has completed."""
         if self._observation is not None:
             return int(self._observation.get["rows"])
         for query in self._watch.queries():
@@ -100,7 +100,7 @@ class RowCount:
         return self._count_planned()
 
     def _count_planned(self) -> int | None:
-        """Return the number of rows that Spark has when it plans, None if it has the filter instead."""
+        """Return the number of rows that Spark has when it plans, or None if it has the filter instead."""
         plan = optimized_plan(self.frame)
         if self._marker in str(plan.toString()):
             return None
@@ -170,7 +170,7 @@ def _stage_counts(spark: SparkSession, tag: str) -> StageCounts:
 
 
 def _last_attempt(store: JavaObject, stage: int) -> JavaObject | None:
-    """Return the last attempt of a stage, None if Spark has forgotten it.
+    """Return the last attempt of a stage, or None if Spark has forgotten it.
 
     Spark keeps a thousand stages. It first forgets those that it skipped because their output existed.
     """

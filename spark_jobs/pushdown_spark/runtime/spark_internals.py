@@ -159,7 +159,7 @@ def wait_for_events(spark: SparkSession) -> None:
 
 
 def observation_counts(spark: SparkSession, observation: Observation) -> dict[str, int] | None:
-    """Return the counts of an observation, None if no action over its DataFrame has completed.
+    """Return the counts of an observation, or None if no action over its DataFrame has completed.
 
     `Observation.get` would wait forever for such an action, and after Spark has replaced the plan at run time.
     """

@@ -57,7 +57,7 @@ class Scan(ABC):
         """Return the plan and, after an action over the DataFrame, the counts of the run."""
 
     def progress(self) -> SourceProgress | None:
-        """Return the progress of the finished tasks, None if it is unknown. Another thread calls this."""
+        """Return the progress of the finished tasks, or None if it is unknown. Another thread calls this."""
         return None
 
     @property

@@ -149,7 +149,7 @@ class UnionScan(Scan):
             group.scan.close()
 
     def progress(self) -> SourceProgress | None:
-        """Return the sum of the groups' progress, None if one group does not know it."""
+        """Return the sum of the groups' progress, or None if one group does not know it."""
         known = [progress for group in self._groups if (progress := group.scan.progress()) is not None]
         if len(known) < len(self._groups):
             return None

@@ -494,6 +494,6 @@ def test_the_list_of_dags_has_pages(runs: list[str], monkeypatch: pytest.MonkeyP
 
 
 def only_run(site: Site, dag_id: str) -> str:
-    """Return the id of the only run of a DAG, empty if there is none."""
+    """Return the id of the only run of a DAG, or an empty string if there is none."""
     status, text, _ = site.get(f"/api/v2/dags/{dag_id}/dagRuns", READER)
     return text.partition('"dag_run_id":"')[2].partition('"')[0] if status == 200 else ""

@@ -19,7 +19,7 @@ from pushdown_spark.runtime.jvm_gateway import has_class
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Server | None:
-    """Return the server of a test's database, None for SQLite. Select the JDBC driver that reads it."""
+    """Return the server of a test's database, or None for SQLite. Select the JDBC driver that reads it."""
     kind = str(request.node.callspec.params["kind"])
     if kind == "sqlite":
         return None

@@ -87,7 +87,7 @@ def _problem(
     classified: PushedPredicate,
     expected: frozenset[int] | PySparkException,
 ) -> str | None:
-    """Return the difference between the database's rows and Spark's, None if there is none."""
+    """Return the difference between the database's rows and Spark's, or None if there is none."""
     sql = row_query(table.table, ["id"], classified).sql
     kept = frozenset(int(str(row[0])) for row in table.query(sql))
     if isinstance(expected, PySparkException):

@@ -250,7 +250,7 @@ def _parse(data: bytes) -> tuple[list[bytes], int, bool]:
 
 
 def _join_payloads(data: bytes, position: int) -> tuple[bytes, int | None]:
-    """Return the payload of a row with several packets and the position after it, None if it is incomplete."""
+    """Return the payload of a row with several packets and the position after it, or None if it is incomplete."""
     parts = []
     while position + _HEADER_BYTES <= len(data):
         size = int.from_bytes(data[position : position + 3], "little")

@@ -128,7 +128,7 @@ def _column(row: Row, wide_numbers: WideNumbers, zero_dates_as_null: bool) -> Re
 
 
 def _spark_type(remote_type: str, column: exp.Column, wide_numbers: WideNumbers) -> tuple[t.DataType, exp.Expr | None]:
-    """Return the Spark type of a column, and its SELECT expression, None for the bare column."""
+    """Return the Spark type of a column, and its SELECT expression, or None for the bare column."""
     word = re.split(r"[ (]", remote_type)[0]
     unsigned = "unsigned" in remote_type
     if word in _INTEGER_TYPES:

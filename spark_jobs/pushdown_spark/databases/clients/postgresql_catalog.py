@@ -100,7 +100,7 @@ def _column(row: Row, wide_numbers: WideNumbers) -> RemoteColumn:
 
 
 def _spark_type(remote_type: str, column: exp.Column, wide_numbers: WideNumbers) -> tuple[t.DataType, exp.Expr | None]:
-    """Return the Spark type of a column, and its SELECT expression, None for the bare column."""
+    """Return the Spark type of a column, and its SELECT expression, or None for the bare column."""
     if remote_type in _SIMPLE_TYPES:
         return _SIMPLE_TYPES[remote_type], None
     if remote_type.startswith(("character(", "character varying", "bpchar")) and not remote_type.endswith("]"):

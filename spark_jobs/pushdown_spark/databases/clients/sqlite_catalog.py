@@ -54,7 +54,7 @@ def sqlite_table(client: Client, table: str | None, query: str | None) -> Remote
 
 
 def _columns(client: Client, schema: str, name: str) -> tuple[RemoteColumn, ...]:
-    """Return the columns of a table or view, none if it does not exist."""
+    """Return the columns of a table or view, or none if it does not exist."""
     column_rows = client.rows(
         "SELECT name, lower(type), pk, (SELECT count(*) FROM pragma_table_xinfo(?1, ?2) WHERE pk > 0) "
         "FROM pragma_table_xinfo(?1, ?2) WHERE hidden <> 1",

@@ -86,7 +86,7 @@ def postgresql_estimate(client: Client, statement: str) -> tuple[int, int]:
 
 
 def key_extent(client: Client, table: RemoteTable, key: str) -> tuple[str, str] | None:
-    """Return the smallest and the largest value of a column, None if all are NULL."""
+    """Return the smallest and the largest value of a column, or None if all are NULL."""
     ends = [aggregate(this=column_reference(key)) for aggregate in (exp.Min, exp.Max)]
     select = exp.Select(expressions=ends).from_(table_reference(table), copy=False)
     ((low, high),) = client.rows(to_sql(select, table.dialect))

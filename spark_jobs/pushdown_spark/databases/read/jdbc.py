@@ -130,7 +130,7 @@ class JdbcTransport:
 class TransportChoice:
     """The transport of a scan: JDBC, or Arrow if `jdbc` is None.
 
-    `reason` is why the rows arrive as Arrow, empty if the user does not expect JDBC.
+    `reason` is why the rows arrive as Arrow, or an empty string if the user does not expect JDBC.
     """
 
     jdbc: JdbcTransport | None = None

@@ -32,7 +32,7 @@ _TABLE_KINDS = ("r", "m")
 
 @dataclass(frozen=True)
 class PartitionSplits:
-    """The conditions of a scan's partitions, None for the whole table. `reason` explains them in the report.
+    """The conditions of a scan's partitions, or None for the whole table. `reason` explains them in the report.
 
     The flags are estimates of the database: `few` if the driver fetches the rows faster than a task, `small` if Arrow
     is faster than JDBC.

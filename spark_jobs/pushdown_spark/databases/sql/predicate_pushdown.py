@@ -64,7 +64,7 @@ class PushedPredicate:
 
     @property
     def where(self) -> exp.Expr | None:
-        """The condition to send, None if there is none."""
+        """The condition to send, or None if there is none."""
         parts = [conjunct.artifact.copy() for conjunct in self.conjuncts if conjunct.artifact is not None]
         return all_of(parts) if parts else None
 

@@ -78,12 +78,12 @@ class StringComparison:
 
     @property
     def like_only_true_reason(self) -> str:
-        """Why LIKE is sound only where it is true, empty if it is also sound where it is false."""
+        """Why LIKE is sound only where it is true, or an empty string if it is also sound where it is false."""
         return self.only_true_reason
 
     @property
     def stops_at_nul(self) -> exp.Expr | None:
-        """The condition of strings on which functions stop at a NUL character, None if they never do."""
+        """The condition of strings on which functions stop at a NUL character, or None if they never do."""
         return None
 
     @property

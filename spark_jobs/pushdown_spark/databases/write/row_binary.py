@@ -46,7 +46,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def binary_rows(columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> list[memoryview] | None:
-    """Return the content of a COPY in parts, None if a column has a type or a value that only CSV has.
+    """Return the content of a COPY in parts, or None if a column has a type or a value that only CSV has.
 
     The batch has at least one row.
     """

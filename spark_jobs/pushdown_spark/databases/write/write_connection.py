@@ -28,7 +28,7 @@ class DatabaseCursor(Protocol):
 
     @property
     def description(self) -> object:
-        """The columns of the result, None if the statement is not a query."""
+        """The columns of the result, or None if the statement is not a query."""
 
     @property
     def rowcount(self) -> int:
@@ -49,7 +49,7 @@ class WriteConnection(ABC):
     """
 
     def rows(self, sql: str, *values: object) -> list[Row]:
-        """Run a statement and return its rows, none if it is not a query."""
+        """Run a statement and return its rows, or none if it is not a query."""
         with closing(self._execute(sql, values)) as cursor:
             return list(cursor.fetchall()) if cursor.description else []
 

@@ -52,7 +52,7 @@ class EncodedColumn:
 
 
 def encodings(column: EncodedColumn, value: Value) -> list[str] | None:
-    """Return the encodings of a value: an empty list if it has none, None if they are unknown."""
+    """Return the encodings of a value: an empty list if it has none, or None if they are unknown."""
     match column.encoding, value:
         case Encoding.NUMBER, int():
             return [exact_bytes(zigzag(value))]

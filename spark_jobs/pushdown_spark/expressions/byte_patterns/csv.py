@@ -225,7 +225,7 @@ def _dates(fact: EqualsAny | InRange, syntax: CsvSyntax) -> BytePattern | None:
 
 
 def _minutes(fact: EqualsAny | InRange, periods: Sequence[Period], syntax: CsvSyntax) -> list[str] | None:
-    """Return spellings of the timestamps of a short interval, None if the fact has none."""
+    """Return spellings of the timestamps of a short interval, or None if the fact has none."""
     if not set(syntax.sep + syntax.quote + syntax.escape) <= _SAFE_SIGNS:
         return None
     ends = character_class(syntax.sep[0] + syntax.quote + "\n\r")

@@ -7,7 +7,7 @@ strings from regular expressions in the same way (Cox, "Regular Expression Match
 For each part of an expression, from left to right, the parser computes two things:
 
 - `exact`: all strings that the part matches, if there are only a few (`[nN]ull` matches two), else None;
-- `required`: strings of which each match contains at least one, None if there are no such strings.
+- `required`: strings of which each match contains at least one, or None if there are no such strings.
 
 The exact strings of adjacent parts are concatenated for as long as they stay few. What has been concatenated until then
 is a candidate for the required strings of the whole. The last candidate wins, because in all patterns the value comes
@@ -188,7 +188,7 @@ def _either(branches: Sequence[_Part]) -> _Part:
 
 
 def _usable(strings: frozenset[bytes]) -> frozenset[bytes] | None:
-    """Return the strings that are required, None if one of them is empty."""
+    """Return the strings that are required, or None if one of them is empty."""
     return None if b"" in strings else _shortest(strings)
 
 

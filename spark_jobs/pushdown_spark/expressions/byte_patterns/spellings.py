@@ -118,7 +118,7 @@ def calendar_periods(fact: EqualsAny | InRange) -> tuple[Period, ...]:
 
 
 def single_days(spans: Sequence[Period]) -> list[date] | None:
-    """Return periods as days, None if one of them is longer or outside Python's calendar."""
+    """Return periods as days, or None if one of them is longer or outside Python's calendar."""
     days = [date(span.year, span.month, span.day) for span in spans if span.month and span.day]
     return days if len(days) == len(spans) else None
 

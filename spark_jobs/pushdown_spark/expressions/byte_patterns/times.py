@@ -44,7 +44,7 @@ _Interval = tuple[datetime, datetime]
 def minute_spellings(
     fact: EqualsAny | InRange, periods: Sequence[Period], offsets: Offsets, ends: str
 ) -> list[str] | None:
-    """Return expressions for timestamps from their year on, None if an interval is too long or too long ago.
+    """Return expressions for timestamps from their year on, or None if an interval is too long or too long ago.
 
     `periods` are the days that a spelling of a matching timestamp can have. `ends` are the members of a character
     class: the bytes of which one follows the text of a value. Dates and longer periods have no such expressions.
@@ -71,7 +71,7 @@ def minute_spellings(
 
 
 def _intervals(fact: EqualsAny | InRange) -> list[_Interval] | None:
-    """Return the intervals of a fact, None if one of them is open, too long or too long ago."""
+    """Return the intervals of a fact, or None if one of them is open, too long or too long ago."""
     intervals: list[_Interval] = []
     for low, high in intervals_of(fact):
         if (

@@ -86,7 +86,7 @@ def locate(writer: AvroType, reader: AvroType | None, names: NameMatcher) -> Loc
 
 
 def _unwrap_union(value: _Value | None) -> _Value | None:
-    """Return a value as the only branch of its union that is not null, None if there are several."""
+    """Return a value as the only branch of its union that is not null, or None if there are several."""
     if value is None:
         return None
     reader = value.reader
@@ -140,7 +140,7 @@ _EdgeBytes = Callable[[AvroType], tuple[frozenset[int], bool]]
 def _neighbor(types: Iterable[AvroType], edge_bytes: _EdgeBytes, beyond: _Neighbor | None) -> _Neighbor:
     """Return the neighbor on the side where values of these types stand, the nearest first.
 
-    `beyond` is the neighbor of the whole sequence, None at the edge of the block.
+    `beyond` is the neighbor of the whole sequence, or None at the edge of the block.
     """
     bytes_, may_be_empty = _edge_of_sequence(types, edge_bytes)
     if not may_be_empty:

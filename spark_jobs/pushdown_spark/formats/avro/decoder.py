@@ -37,8 +37,8 @@ class AvroQuery:
     """The columns and the filter of a scan, for the files of any writer.
 
     `schema` has the requested columns, with Spark's names and the Arrow types that Spark expects. `filter` is the
-    filter that all rows must pass, None for all rows. `reader_schema` is the JSON of the Avro schema that all files are
-    resolved with, None to read each file with its own. `corrected_calendar` says whether dates before 1582 and
+    filter that all rows must pass, or None for all rows. `reader_schema` is the JSON of the Avro schema that all files
+    are resolved with, None to read each file with its own. `corrected_calendar` says whether dates before 1582 and
     timestamps before 1900 are taken as stored in files that do not name their writer. If not, they are rejected,
     because Spark may convert them. Without `block_search`, blocks are decoded without searching them for patterns.
     """
@@ -113,7 +113,7 @@ class Decoder:
         return count_values(self._writer)
 
     def block_search(self, root: Node) -> BlockSearch | None:
-        """Return the search for patterns that every block with a passing record contains, None without patterns."""
+        """Return the search for patterns that every block with a passing record contains, or None without patterns."""
         locations = locate(self._writer, self._reader, self._names)
         patterns = block_patterns(root, locations, takes_ancient=self._query.corrected_calendar)
         return BlockSearch(patterns) if patterns else None

@@ -66,7 +66,7 @@ def _report(sql: str, pushed_as: str) -> ConjunctReport:
 def _describe_pushdown(
     spark: SparkSession, relation: JavaObject, partitions: Sequence[str], condition: JavaObject
 ) -> str:
-    """Return what Spark's scan does with an optimized condition, empty if it does nothing."""
+    """Return what Spark's scan does with an optimized condition, or an empty string if it does nothing."""
     used = list(elements(condition.references().toSeq()))
     data = [column for column in used if str(column.name()) not in partitions]
     if used and not data and condition.deterministic():

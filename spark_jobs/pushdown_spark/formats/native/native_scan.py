@@ -81,7 +81,7 @@ class NativeScan(Scan):
 
     @cached_property
     def _filter_obstacle(self) -> str | None:
-        """Why filter pushdown must be off in Spark's reader, None if it may be on."""
+        """Why filter pushdown must be off in Spark's reader, or None if it may be on."""
         source, predicate = self._request.source, self._request.predicate
         if source.format not in FILTER_SETTINGS:
             return None

@@ -104,7 +104,7 @@ class SparkPlanScan(Scan):
         )
 
     def _scan_metrics(self) -> Counter[str]:
-        """Return the sums of the metrics of the tables' scans in the last query that counts files, none without one.
+        """Return the sums of the metrics of the tables' scans in the last query that counts files, or none without one.
 
         Other queries with such scans read the log of a Delta table.
         """

@@ -41,7 +41,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class MatchedColumn:
-    """A requested column: its field as Spark expects it, and its column id in a file, None if the file lacks it.
+    """A requested column: its field as Spark expects it, and its column id in a file, or None if the file lacks it.
 
     `columns` are the ids of all columns that are read for it: its own and those of the requested members.
     """

@@ -29,8 +29,9 @@ from pushdown_spark.relations.stores.storage import REMEDY, Storage, name_storag
 class OrcQuery:
     """The columns and the filter of a scan, for all of its files. `positions` are those of the columns in the table.
 
-    `filter` is the filter that all rows must pass, None for all rows. `partial_reads` is the parameter of `plan_reads`,
-    `min_seek` a number of bytes, `zone` the JVM's time zone, and `table_width` the parameter of `match_columns`.
+    `filter` is the filter that all rows must pass, or None for all rows. `partial_reads` is the parameter of
+    `plan_reads`, `min_seek` a number of bytes, `zone` the JVM's time zone, and `table_width` the parameter of
+    `match_columns`.
     """
 
     schema: pa.Schema

@@ -28,7 +28,7 @@ _FIRST_ALIKE = {
 
 
 def obstacle_of_request(spark: SparkSession, request: ScanRequest, fold: Fold) -> str | None:
-    """Return why ORC's row filter may lose rows of a request, None if it keeps them."""
+    """Return why ORC's row filter may lose rows of a request, or None if it keeps them."""
     if request.predicate is None:
         return None
     if request.predicate.tree is None:
@@ -37,7 +37,7 @@ def obstacle_of_request(spark: SparkSession, request: ScanRequest, fold: Fold) -
 
 
 def row_filter_obstacle(conjuncts: Sequence[Pushdown[Node]]) -> str | None:
-    """Return why ORC's row filter may lose rows that satisfy the conjuncts, None if it keeps them."""
+    """Return why ORC's row filter may lose rows that satisfy the conjuncts, or None if it keeps them."""
     for conjunct in conjuncts:
         if not conjunct.is_exact:
             return f"ORC may compare other values than Spark: {conjunct.reason}"

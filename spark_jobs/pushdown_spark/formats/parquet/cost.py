@@ -174,7 +174,7 @@ def _row_size(sources: Sequence[OpenParquet], columns: Sequence[FileColumns], ro
 
 
 def _leaf_of_path(source: OpenParquet) -> Callable[[Path], int | None]:
-    """Return a function from a path in the table to the number of its leaf column, None if the file lacks it."""
+    """Return a function from a path in the table to the number of its leaf column, or None if the file lacks it."""
     numbers = {source.footer.schema.column(leaf).path: leaf for leaf in source.columns.leaf_indices}
 
     def leaf(path: Path) -> int | None:
@@ -224,7 +224,7 @@ def _pages(batch: pa.RecordBatch, arrow_filter: ArrowFilter) -> Iterator[_Page]:
 
 
 def _page_bounds(page: BatchColumns, path: Path) -> ColumnBounds | None:
-    """Return the bounds of a column in a page, None for types that are not compared here."""
+    """Return the bounds of a column in a page, or None for types that are not compared here."""
     array = page.array(path)
     if pa.types.is_temporal(array.type):
         array = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
@@ -249,7 +249,7 @@ def _matching_groups(source: OpenParquet, arrow_filter: ArrowFilter) -> Iterator
 
 
 def _chunk_bounds(chunk: pq.ColumnChunkMetaData) -> ColumnBounds | None:
-    """Return the bounds of a column chunk, None for types that are not compared here."""
+    """Return the bounds of a column chunk, or None for types that are not compared here."""
     statistics = chunk.statistics if chunk.is_stats_set else None
     if statistics is None or not statistics.has_min_max:
         return None

@@ -44,7 +44,7 @@ _VERSION = re.compile(r"(?P<name>[\w-]+)(?: version v?(?P<major>\d+)\.(?P<minor>
 class FileColumns:
     """The requested columns of one file.
 
-    `names` has the file's name of each requested column, None if the file lacks it. `leaves` has the indices of the
+    `names` has the file's name of each requested column, or None if the file lacks it. `leaves` has the indices of the
     leaf columns of each. `in_milliseconds` are columns of timestamps in milliseconds, which the table has in
     microseconds.
     """
@@ -224,7 +224,7 @@ _MAX_PRECISION = 38
 
 
 def _stored_type(column: pq.ColumnSchema) -> pa.DataType | None:
-    """Return the Arrow type that both Spark and DataFusion use for a leaf column, None if they differ."""
+    """Return the Arrow type that both Spark and DataFusion use for a leaf column, or None if they differ."""
     physical, logical = column.physical_type, str(column.logical_type)
     if logical == "None":
         return _PLAIN.get(physical)

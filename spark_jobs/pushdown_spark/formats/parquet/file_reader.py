@@ -37,7 +37,7 @@ _DENIED_SIGNS = ("lacked the necessary privileges", "lacked valid authentication
 class ParquetQuery:
     """The columns and the filter of a scan, for all of its files.
 
-    `filter` is the filter that all rows must pass, None for all rows. The others are parameters of `match_schema`.
+    `filter` is the filter that all rows must pass, or None for all rows. The others are parameters of `match_schema`.
     """
 
     schema: pa.Schema

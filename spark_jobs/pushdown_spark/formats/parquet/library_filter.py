@@ -56,11 +56,11 @@ _OPERATORS: dict[Op, Callable[[Expr, Expr], Expr]] = {
 }
 
 FileName = Callable[[Column], str | None]
-"""Returns the file's name of the top-level column that contains a column, None if it must not be filtered."""
+"""Returns the file's name of the top-level column that contains a column, or None if it must not be filtered."""
 
 
 def library_filter(root: Node, file_name: FileName) -> Expr | None:
-    """Return an expression that is true for all rows that pass, None if there is none but TRUE."""
+    """Return an expression that is true for all rows that pass, or None if there is none but TRUE."""
     return _Translator(file_name).superset(root)
 
 
@@ -76,7 +76,7 @@ class _Translator:
         self._file_name = file_name
 
     def superset(self, node: Node) -> Expr | None:
-        """Return an expression that is true wherever the node is, None if there is none but TRUE."""
+        """Return an expression that is true wherever the node is, or None if there is none but TRUE."""
         match node:
             case And(parts=parts):
                 translated = [part for part in map(self.superset, parts) if part is not None]
@@ -97,7 +97,7 @@ class _Translator:
         return self._exact(node)
 
     def _exact(self, node: Node) -> Expr | None:
-        """Return an expression with the node's value in three-valued logic, None if there is none."""
+        """Return an expression with the node's value in three-valued logic, or None if there is none."""
         match node:
             case And(parts=parts):
                 return self._join(parts, self._exact, operator.and_)
@@ -122,7 +122,7 @@ class _Translator:
     def _join(
         self, parts: tuple[Node, ...], translate: Callable[[Node], Expr | None], join: Callable[[Expr, Expr], Expr]
     ) -> Expr | None:
-        """Join all parts, None if one has no expression."""
+        """Join all parts, or None if one has no expression."""
         translated = [part for part in map(translate, parts) if part is not None]
         return reduce(join, translated) if len(translated) == len(parts) else None
 
@@ -131,7 +131,7 @@ class _Translator:
         return values[-1] if values else None
 
     def _members(self, column: Column) -> list[Expr]:
-        """Return a top-level column and the members below it on the way to a column, nothing if it has no name."""
+        """Return a top-level column and the members below it on the way to a column, or nothing if it has no name."""
         name = self._file_name(column)
         if name is None:
             return []

@@ -186,7 +186,7 @@ class _Members:
 class _WindowDivider:
     """A stream divided into windows at line ends.
 
-    `limit` is the length of the split, None for the whole stream. The last line may end after the split. With
+    `limit` is the length of the split, or None for the whole stream. The last line may end after the split. With
     `drop_first`, the first line belongs to the split before.
 
     The window's buffer has `_filled` bytes of the stream: whole lines, which are yielded, and the start of the next

@@ -29,7 +29,7 @@ from pushdown_spark.relations.request import ScanRequest
 class LinePatterns:
     """The byte pattern of each conjunct, and the candidate patterns. A candidate may combine several conjuncts.
 
-    For each candidate, `early_keys` has the key that lets Spark's JSON parser reject a line before its end, None if
+    For each candidate, `early_keys` has the key that lets Spark's JSON parser reject a line before its end, or None if
     there is none.
     """
 

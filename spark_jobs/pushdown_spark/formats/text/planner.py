@@ -100,7 +100,7 @@ class JvmTextPlan(ScanPlan):
 
 @dataclass(frozen=True)
 class _Input:
-    """The files of a scan. `only_jvm` is the reason why Python workers cannot read them, None if they can."""
+    """The files of a scan. `only_jvm` is the reason why Python workers cannot read them, or None if they can."""
 
     files: tuple[InputFile, ...]
     only_jvm: str | None = None

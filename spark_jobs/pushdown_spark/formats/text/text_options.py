@@ -307,7 +307,7 @@ def ambiguous_csv(syntax: CsvSyntax, *, skips_fields: bool) -> BytePattern:
 
 
 def unquoted_string_values(schema: StructType) -> BytePattern | None:
-    """Return the pattern of lines with a number or an object in a string column, None without string columns.
+    """Return the pattern of lines with a number or an object in a string column, or None without string columns.
 
     Spark's file reader keeps these values as written. If the line is a string, Spark normalizes them.
     """

@@ -34,7 +34,7 @@ class RequiredOutputColumns:
         self._needs_all = _has_star_or_merged_columns(block)
 
     def columns(self, mask: int, number: int) -> frozenset[str] | None:
-        """Return the lower-case columns of an item that the join of a set of items returns, None for all of them."""
+        """Return the lower-case columns of an item that the join of a set of items returns, or None for all of them."""
         name = self._names[number]
         if name is None or self._needs_all:
             return None

@@ -149,7 +149,7 @@ def to_sql(tree: exp.Expr) -> str:
 
 
 def predicate_of(conditions: Sequence[exp.Expr]) -> Predicate | None:
-    """Return the conjunction of conditions, None without any.
+    """Return the conjunction of conditions, or None without any.
 
     >>> predicate_of([exp.condition("a = 1 OR b = 2"), exp.condition("c = 3")]).sql
     '(a = 1 OR b = 2) AND (c = 3)'

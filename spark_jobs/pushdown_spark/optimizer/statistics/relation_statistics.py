@@ -21,7 +21,7 @@ class StatisticsRequest:
     """The statistics that a query needs of a relation.
 
     `conditions` refer to columns without the relation's `name`. `keys` are the columns whose distinct values matter.
-    `read_columns` are all columns that the query reads, None for every column.
+    `read_columns` are all columns that the query reads, or None for every column.
     """
 
     name: str

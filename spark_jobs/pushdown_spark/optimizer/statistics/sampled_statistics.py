@@ -180,8 +180,8 @@ class SampledSource:
     def _max_bytes(self, widths: Sequence[float | None]) -> float | None:
         """Return the maximum bytes of the read columns in memory, or None if the number of rows is not limited.
 
-        `widths` are the maximum bytes of each column, None if not all of its values were measured. The file size limits
-        these columns.
+        `widths` are the maximum bytes of each column, or None if not all of its values were measured. The file size
+        limits these columns.
         """
         if self.sample.is_exact:
             measured = [width for width in widths if width is not None]

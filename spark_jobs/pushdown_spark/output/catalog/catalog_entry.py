@@ -83,7 +83,7 @@ class CatalogEntry:
         return f"spark_catalog.{quote_name(self.database)}.{quote_name(self.table)}"
 
     def definition(self) -> TableDefinition | None:
-        """Return the description of the table, None if there is no table. Raises typed errors of the catalog."""
+        """Return the description of the table, or None if there is no table. Raises typed errors of the catalog."""
         if not self._catalog.tableExists(self._identifier):
             return None
         table = self._catalog.getTableMetadata(self._identifier)

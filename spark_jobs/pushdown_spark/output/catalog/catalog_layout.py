@@ -77,7 +77,7 @@ def _format_of(provider: str) -> str:
 
 
 def _refusal(table: TableDefinition) -> str | None:
-    """Return why a table cannot be written as files, None if it can."""
+    """Return why a table cannot be written as files, or None if it can."""
     if table.kind not in ("MANAGED", "EXTERNAL"):
         return "is a view"
     if table.provider.lower() in ("", "hive"):

@@ -59,7 +59,7 @@ def open_catalog_output(
 
 
 def _format_of(spark: SparkSession, catalog: str) -> str:
-    """Return the format of the tables in a catalog, empty if it is unknown."""
+    """Return the format of the tables in a catalog, or an empty string if it is unknown."""
     plugin = catalog_plugin(spark, catalog)
     kind = str(plugin.getClass().getName())
     return next((name for prefix, name in _CATALOGS.items() if kind.startswith(prefix)), "")

@@ -192,7 +192,7 @@ class ConnectorOutput(Output):
             )
 
     def _write(self, exists: bool) -> Commit | None:
-        """Change or create the table. Return the version of the run, None if there is none."""
+        """Change or create the table. Return the version of the run, or None if there is none."""
         if exists:
             return self._table.change(self._change, reads_table=self._output.mode is OutputMode.MERGE)
         self._create()

@@ -93,13 +93,13 @@ class ConnectorTable(ABC):
         return tuple(str(part.describe()) for part in self._load().partitioning())
 
     def location(self) -> str | None:
-        """Return the directory of the table, None if the catalog does not have it."""
+        """Return the directory of the table, or None if the catalog does not have it."""
         location = self._load().properties().get("location")
         return None if location is None else str(location)
 
     @abstractmethod
     def find_commit(self) -> Commit | None:
-        """Return the current version of the table that the run has written, None if there is none."""
+        """Return the current version of the table that the run has written, or None if there is none."""
 
     def fence(self) -> None:  # noqa: B027 - only some connectors have something to delete
         """Delete what earlier attempts of the run have left."""
@@ -207,7 +207,7 @@ class IcebergTable(ConnectorTable):
         return error if message == str(error) else type(error)(message, code=error.code)
 
     def _create_branch(self, table: JavaObject, branch: str) -> int | None:
-        """Create a branch. Return the snapshot from which it starts, None if another commit is in the way."""
+        """Create a branch. Return the snapshot from which it starts, or None if another commit is in the way."""
         # The age lets the table's own maintenance remove the branch of a run that was killed and never retried.
         update = table.manageSnapshots().createBranch(branch).setMaxRefAgeMs(branch, _MAX_AGE_MS)
         if not _succeeds(update.commit):

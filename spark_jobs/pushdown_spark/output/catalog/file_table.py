@@ -106,7 +106,7 @@ class FileTableTarget(FileTarget):
         self._paths = paths
         self._files = files
         self._rows: t.StructType | None = None
-        """The columns of the rows to write, None before `stored_rows`."""
+        """The columns of the rows to write, or None before `stored_rows`."""
         self._set_table(entry.definition())
 
     def _set_table(self, table: TableDefinition | None) -> None:

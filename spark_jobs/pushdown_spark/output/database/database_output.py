@@ -121,7 +121,7 @@ class DatabaseOutput(Output):
         self._attempt.abort()
 
     def _replaced_rows(self, table: RemoteTable) -> str:
-        """Return `replace_where` in the SQL of the database, empty for other modes.
+        """Return `replace_where` in the SQL of the database, or an empty string for other modes.
 
         Raises BadPredicateError if the database cannot select exactly the rows that Spark would.
         """

@@ -36,7 +36,7 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The row of a run. `summary` is JSON, None before the run has rows to commit."""
+    """The row of a run. `summary` is JSON, or None before the run has rows to commit."""
 
     attempt: str
     state: RunState
@@ -68,7 +68,7 @@ class RunLedger:
             connection.rows(f"CREATE TABLE IF NOT EXISTS {self._table} ({_COLUMNS}){engine}")
 
     def read(self, connection: WriteConnection) -> RunRecord | None:
-        """Return the row of the run, None if there is none."""
+        """Return the row of the run, or None if there is none."""
         columns = "attempt, state, generation, summary, row_count"
         rows = connection.rows(f"SELECT {columns} FROM {self._table} WHERE run = %s", self.run)  # noqa: S608
         for attempt, state, generation, summary, count in rows:

@@ -74,7 +74,7 @@ class TableAttempt:
 
     @property
     def staging(self) -> StagingTables | None:
-        """The staging tables, None before `stage`."""
+        """The staging tables, or None before `stage`."""
         return None if self._change is None else self._change.staging
 
     @property

@@ -92,7 +92,7 @@ def exists(connection: WriteConnection, target: TargetTable) -> bool:
 
 
 def comment_of(connection: WriteConnection, target: TargetTable) -> str:
-    """Return the comment of a MySQL table, empty if there is no such table."""
+    """Return the comment of a MySQL table, or an empty string if there is no such table."""
     rows = connection.rows(target.statements.relation, target.schema, target.name)
     return str(rows[0][2]) if rows else ""
 

@@ -262,7 +262,7 @@ class CommitLog:
         return {number: lock for number, lock in locks.items() if lock is not None}
 
     def _read_lock(self, number: int) -> _Lock | None:
-        """Return a lock, None if there is no lock with this number."""
+        """Return a lock, or None if there is no lock with this number."""
         text = self._files.read_text(self._path("lock", number))
         if text is None:
             return None

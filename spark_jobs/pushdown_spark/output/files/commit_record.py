@@ -41,7 +41,7 @@ class CommitRecord:
 
     @classmethod
     def of(cls, files: Files, paths: OutputPaths, generation: str, mode: OutputMode) -> CommitRecord | None:
-        """Return the record of an output, None if its mode needs none."""
+        """Return the record of an output, or None if its mode needs none."""
         return cls(files, paths, generation) if mode in _MODES_THAT_WRITE_ONCE else None
 
     def find(self) -> tuple[int | None, OutputSummary] | None:

@@ -44,7 +44,7 @@ class FileTarget(ABC):
         return {}
 
     def find_commit(self) -> tuple[int | None, OutputSummary] | None:
-        """Return rows and summary of an earlier attempt of the run that this one must not replace, None if none has.
+        """Return rows and summary of an earlier attempt of the run that this one must not replace, or None if none has.
 
         This is the first call of `prepare`, after the repair of an interrupted commit.
         """
@@ -56,7 +56,7 @@ class FileTarget(ABC):
 
     @abstractmethod
     def existing_partition_columns(self) -> list[str] | None:
-        """Return the partition columns as existing directories spell them, None if there are none to follow."""
+        """Return the partition columns as existing directories spell them, or None if there are none to follow."""
 
     def stored_rows(self, frame: DataFrame) -> DataFrame:
         """Return the rows to stage, as the target stores them. Raises SchemaConflictError if it cannot."""
@@ -72,7 +72,7 @@ class FileTarget(ABC):
     def catalog_change(
         self, _partitions: Sequence[str], _emptied: Sequence[str], _rows: int | None
     ) -> CatalogChange | None:
-        """Return how the catalog follows the moves of a commit, None if there is no table.
+        """Return how the catalog follows the moves of a commit, or None if there is no table.
 
         Raises a typed error if the target has changed since `prepare`.
         """
@@ -99,7 +99,7 @@ class DirectoryTarget(FileTarget):
         return self._files.exists(self._location)
 
     def existing_partition_columns(self) -> list[str] | None:
-        """Return the keys of the directories, outermost first, None if the directory is empty."""
+        """Return the keys of the directories, outermost first, or None if the directory is empty."""
         return partition_keys(self._files, self._location)
 
     def stored_rows(self, frame: DataFrame) -> DataFrame:

@@ -50,7 +50,7 @@ class CatalogChange(Message):
 class Journal(Message):
     """All moves of a commit. `partitions` are the partitions that it changes; "" is the whole output.
 
-    `change` is the change of the catalog after the moves, None for outputs that are not tables.
+    `change` is the change of the catalog after the moves, or None for outputs that are not tables.
     """
 
     run: str

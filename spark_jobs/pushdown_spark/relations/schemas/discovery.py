@@ -49,9 +49,9 @@ class ReadSchemas(Protocol):
 class TableSchema:
     """The schema of the table that consists of a source's files.
 
-    `table` are the columns without partition columns, None if Spark's schema is right. `groups` are empty if all files
-    are read with one schema. `files` are the columns of the files if they were read. `read_schemas` reads them later if
-    only an error message needs them. `notes` are lines for the report.
+    `table` are the columns without partition columns, or None if Spark's schema is right. `groups` are empty if all
+    files are read with one schema. `files` are the columns of the files if they were read. `read_schemas` reads them
+    later if only an error message needs them. `notes` are lines for the report.
     """
 
     rules: MergeRules
@@ -62,7 +62,7 @@ class TableSchema:
     read_schemas: ReadSchemas | None = None
 
     def origin(self, column: str) -> str | None:
-        """Return a file that has a column, None if no file has it or the files cannot be read one by one."""
+        """Return a file that has a column, or None if no file has it or the files cannot be read one by one."""
         key = self.rules.name_rule.key(column)
         files = self.files
         if not files and self.read_schemas is not None:

@@ -23,7 +23,7 @@ _MAX_OBJECTS = 100
 
 
 def footer_schema(spark: SparkSession, source: Source) -> JavaObject | None:
-    """Return the schema (Spark's `StructType`) that Spark would infer, None if one footer is not enough to know it.
+    """Return the schema (Spark's `StructType`) that Spark would infer, or None if one footer is not enough to know it.
 
     Spark's own code (`ParquetFileFormat`) reads the footer. If it fails, Spark infers the schema and raises the error.
     """
@@ -62,7 +62,7 @@ def _first_file(spark: SparkSession, path: str, hadoop: JavaObject) -> JavaObjec
 
 
 def _file_names(file_system: JavaObject, directory: JavaObject) -> set[str] | None:
-    """Return the names of the files of a directory, None if it has directories or too many objects of a store."""
+    """Return the names of the files of a directory, or None if it has directories or too many objects of a store."""
     if file_system.getUri().getScheme() == "file":
         with os.scandir(str(directory.toUri().getPath())) as entries:
             is_file = {entry.name: entry.is_file() for entry in entries}

@@ -47,8 +47,8 @@ class HdfsSettings(StoreSettings):
 def hdfs_settings(authority: str, value: Callable[[str], str], user: str) -> HdfsSettings:
     """Translate Hadoop's settings of a name node (host and port) or of a name service.
 
-    `value` returns the value of a key, empty if it has none. Raises UnsupportedError, which names the key, if only
-    Hadoop can use them.
+    `value` returns the value of a key, or an empty string if it has none. Raises UnsupportedError, which names the key,
+    if only Hadoop can use them.
     """
     if value("hadoop.security.authentication").lower() not in ("", "simple"):
         raise UnsupportedError("hadoop.security.authentication is set, and only Hadoop can sign in")

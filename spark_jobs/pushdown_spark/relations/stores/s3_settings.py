@@ -130,7 +130,7 @@ class Proxy:
 class S3Settings(StoreSettings):
     """The connection settings of a bucket in a store with Amazon's S3 protocol.
 
-    - `endpoint` is host and port, None for AWS.
+    - `endpoint` is host and port, or None for AWS.
     - `virtual` selects virtual-hosted addressing, which puts the bucket's name into the host name.
     - `keys` sign the requests. Without keys, requests are anonymous.
     - `ambient` signs them with the credentials of the worker's machine instead: environment variables, profile,
@@ -183,7 +183,7 @@ class S3Settings(StoreSettings):
 def s3_settings(entries: Mapping[str, str], bucket: str, environment: Callable[[str], str | None]) -> S3Settings:
     """Translate Hadoop's entries with the prefix `fs.s3a.` for a bucket.
 
-    `environment` returns the value of an environment variable of the driver's JVM, None if it is not set. Raises
+    `environment` returns the value of an environment variable of the driver's JVM, or None if it is not set. Raises
     UnsupportedError, which names the key, if only Hadoop can use the entries.
     """
     if "@" in bucket or bucket.endswith("--x-s3"):

@@ -83,7 +83,7 @@ class Storage:
         return ObjectFile.open(store, key, start=start, stop=stop, ahead=ahead)
 
     def bucket_of(self, path: str) -> tuple[Bucket, str] | None:
-        """Return the bucket and the key of an object, None for a local path."""
+        """Return the bucket and the key of an object, or None for a local path."""
         bucket, key = _bucket_and_key(path)
         return (self._buckets[bucket], key) if bucket else None
 

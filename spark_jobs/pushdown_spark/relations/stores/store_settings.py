@@ -80,12 +80,12 @@ class HadoopSettings:
         return {key: value.strip() for key, value in entries.items()}
 
     def environment(self, name: str) -> str | None:
-        """Return an environment variable of the driver's JVM, None if it is not set."""
+        """Return an environment variable of the driver's JVM, or None if it is not set."""
         value = self._system.getenv(name)
         return None if value is None else str(value)
 
     def value(self, key: str) -> str:
-        """Return the value of a key or its default in Hadoop, empty if it has none."""
+        """Return the value of a key or its default in Hadoop, or an empty string if it has none."""
         return str(self._configuration.get(key) or "").strip()
 
     def user(self) -> str:

@@ -104,7 +104,7 @@ class TableWrite:
 
     @property
     def condition(self) -> str:
-        """The condition in SQL of any database, empty for other modes."""
+        """The condition in SQL of any database, or an empty string for other modes."""
         return self.replace_where if self.mode is OutputMode.OVERWRITE_PARTITIONS else ""
 
     @property
