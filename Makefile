@@ -93,15 +93,16 @@ AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPAR
 covered = COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data"
 cover = --cov=$(2) --cov-report=html:.artifacts/coverage-$(1)
 
-.PHONY: help demo install check check-airflow check-spark pytest test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly connectors kubernetes stores e2e e2e-local e2e-yarn bench bench-orc bench-avro bench-parquet bench-auto bench-joins bench-remote bench-output \
+.PHONY: help demo install check check-airflow check-spark pytest servers test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly connectors kubernetes stores e2e e2e-local e2e-yarn bench bench-orc bench-avro bench-parquet bench-auto bench-joins bench-remote bench-output \
 	bench-projection bench-stores bench-tasks profile-task docs docs-site docs-pictures lock proto release release-check java python clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo             install Airflow and Spark, scan a year of real flights, show the reports"
 	@echo "make install          create both environments with the tools of the checks"
-	@echo "make check            lint, types, and the tests of both environments that start nothing, in two minutes"
+	@echo "make check            lint, types, and the tests of both environments that start no server, in about three minutes"
 	@echo "make pytest           some tests, in the environment of their side (TESTS=tests/spark_jobs/projection)"
+	@echo "make servers          download the database servers of the tests"
 	@echo "make lint             ruff and mypy only"
 	@echo "make test             lint, types and all tests of both environments"
 	@echo "make test-versions    a slice of the tests with other releases (AIRFLOW_VERSION=3.1 SPARK_VERSION=4.0)"
@@ -280,6 +281,8 @@ check-airflow: $(AIRFLOW)/.checks
 pytest: install
 	$(if $(filter tests/airflow_pushdown% tests/dags% tests/e2e%,$(TESTS)),$(AIRFLOW_ENV) $(AIRFLOW),$(SPARK_ENV) $(SPARK))/bin/python \
 		-m pytest -m "not nightly" $(TESTS)
+
+servers: $(SERVERS)
 
 test: install
 	@$(MAKE) --no-print-directory -j2 lint $(SPARK)/classes.jsa $(SERVERS)
