@@ -25,7 +25,7 @@ class Count:
 
 
 def source_counts(spec: JobSpec, result: JobResult) -> tuple[Count, ...]:
-    """Return the counters of a job, added up by format. Counts that a reader does not know are left out.
+    """Return the counters of a job, added up by format, without counts that a reader does not know.
 
     `bytes_skipped` are the bytes of the sources that were not read. `fallbacks` counts the sources that only Spark's
     own reader could read, or could read faster, although the task did not ask for it.

@@ -83,7 +83,7 @@ def class_archives(installation: SparkInstallation, directory: str | None, envir
         return failure(subject, str(error))
     if archive is None:
         return note(subject, f"{directory} is not used with this Java and these settings")
-    if archive.is_settled and not archive.is_usable:
+    if archive.is_decided and not archive.is_usable:
         return note(subject, f"the archive could not be recorded; to try again, delete {archive.path}")
     state = "exists" if archive.is_usable else "will be recorded by the first task"
     return ok(subject, f"{archive.path} {state}")

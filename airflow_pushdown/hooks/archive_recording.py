@@ -1,8 +1,8 @@
 """CDS archives that jobs record themselves.
 
-The JVM of the first job of an installation writes the archive when it ends. It has the classes of that job. Later jobs
-start with it. Every problem means that a job runs without an archive: a full disk, another job that is recording, a JVM
-that cannot write an archive. Only a directory that the user has named and that is not safe is an error.
+When the first job of an installation ends, its JVM writes an archive of the classes that the job used. Later jobs start
+with this archive. If there is a problem, the job runs without an archive: the disk is full, another job is recording,
+or the JVM cannot write an archive. Only an unsafe directory that the user has set is an error.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _DIRECTORY = "classes"
 _SHORT_LIVED = "AIRFLOW_IS_K8S_EXECUTOR_POD"
 """Airflow sets this variable in a pod that runs one task. An archive would be lost with the pod."""
 _SPACE = 1 << 30
-"""Free bytes that the directory must have. An archive has about a tenth of it."""
+"""Free bytes that the directory must have, about ten times the size of an archive."""
 _UNUSED_DAYS = 30
 _CRASHES = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGSEGV})
-"""Signals of a JVM that fails itself, as with a damaged archive."""
+"""Signals that end a JVM because of its own failure, for example with a damaged archive."""
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class StartArchive:
         return self.archive.configure(command, environment)
 
     def finish(self, returncode: int, *, has_result: bool) -> None:
-        """Keep what the job recorded, or the knowledge that its JVM cannot record. Without a result, keep nothing.
+        """Keep the recorded archive, or remember that the JVM cannot record. Without a result, keep nothing.
 
         If a JVM with the archive has crashed without a result, no later job uses the archive.
         """
@@ -118,17 +118,17 @@ def _start_archive(
     archive = class_archive(directory, installation, environment, class_path=own_path, options=options)
     if archive is None:
         return None
-    if archive.is_settled:
+    if archive.is_decided:
         if not archive.is_usable:
             return None
-        # So that archives in use are not deleted as old ones. Those in an image are read-only.
+        # Archives that have not been used for a while are deleted. An archive in an image is read-only.
         with contextlib.suppress(OSError):
             os.utime(archive.path)
         return StartArchive(archive, is_recorded=False)
     if shutil.disk_usage(directory).free < _SPACE or not stack.enter_context(archive.lock()):
         return None
     # Another job may have recorded it in the meantime.
-    if archive.is_settled:
+    if archive.is_decided:
         return StartArchive(archive, is_recorded=False) if archive.is_usable else None
     _delete_unused(directory)
     archive.prepare()

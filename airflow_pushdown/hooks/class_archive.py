@@ -1,7 +1,7 @@
 """Class data sharing (CDS) archives, which make the JVM of a job start sooner.
 
-A JVM maps classes that another JVM has loaded, verified and linked. An archive belongs to one Java and one set of jars.
-Other JVMs ignore it.
+An archive contains classes that a JVM has loaded, verified and linked. Later JVMs map it into memory. It is valid for
+one Java and one set of jars. Other JVMs ignore it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from airflow_pushdown.packaging import job_archive, package_directory
 DIRECTORY_VARIABLE = "AIRFLOW_PUSHDOWN_CLASS_ARCHIVES"
 
 _CDS_OPTIONS = ("SharedArchive", "ArchiveClassesAtExit", "-Xshare", "-XX:AOT")
-"""JVM options of a user who configures class data sharing."""
+"""JVM options that configure class data sharing. If a user sets one of them, this module does nothing."""
 _NO_LOG = "-Xlog:cds*=off -Xlog:class+path=off"
 _SEPARATORS = ':"\\'
 _VERIFIED = "-XX:+VerifySharedSpaces"
@@ -45,21 +45,22 @@ log = logging.getLogger(__name__)
 class ClassArchive:
     """The archive of one installation. An empty file means that no archive can be created.
 
-    `home` is Spark's home. JVMs with the archive get an empty directory instead of Spark's settings directory.
+    `home` is Spark's home. JVMs with the archive get an empty directory instead of Spark's settings directory, because
+    Java does not share classes with a JVM whose class path has a directory with files.
     """
 
     path: Path
     home: Path
 
     @property
-    def is_settled(self) -> bool:
+    def is_decided(self) -> bool:
         """Whether the archive exists, or it is known that it cannot be created."""
         return self.path.exists()
 
     @property
     def is_usable(self) -> bool:
         """Whether the archive exists."""
-        return self.is_settled and self.path.stat().st_size > 0
+        return self.is_decided and self.path.stat().st_size > 0
 
     def configure(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
         """Return command and environment of a spark-submit whose JVM starts with the archive."""
@@ -146,10 +147,10 @@ def class_archive(
 ) -> ClassArchive | None:
     """Return the archive of an installation in `directory`, which is created if it does not exist.
 
-    `class_path` and `options` are the user's further class path and JVM options. Returns None if Java or Spark's jars
-    are not found, if the environment has JVM options for class data sharing, and if settings files must stay on the
-    class path, which is logged. Raises `ConfigError` for a directory that others may write to, since
-    they could replace code, or whose path does not fit into a JVM option.
+    `class_path` and `options` are the user's class path and JVM options, in addition to Spark's own. Returns None if
+    Java or Spark's jars are not found, if the environment has JVM options for class data sharing, or if settings files
+    must stay on the class path (this case is logged). Raises `ConfigError` for a directory that others may write to,
+    because they could replace code, and for a path that a JVM option cannot contain.
     """
     options = f"{environment.get(SUBMIT_OPTIONS, '')} {options}"
     if any(option in options for option in _CDS_OPTIONS):

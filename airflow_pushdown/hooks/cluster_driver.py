@@ -1,4 +1,4 @@
-"""The driver of a job on a cluster: a hook waits for it, continues with the one of an earlier try, or ends it."""
+"""The hook for drivers on a cluster: it waits for a driver, takes over the driver of an earlier try, or ends it."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ class ClusterDriverHook(SparkConnectionHook):
         return phase
 
     def earlier_driver(self) -> str | None:
-        """Return the driver that an earlier try has submitted without storing its id, if this one can continue with it.
+        """Return the driver that an earlier try submitted without storing its id, if this try can continue with it.
 
-        If that driver has not started yet, it will not start anymore.
+        A driver that has not started yet can no longer start.
         """
         self._require_latest_try()
         driver_id = self._find_earlier_driver()
@@ -111,7 +111,7 @@ class ClusterDriverHook(SparkConnectionHook):
         """End the driver of a killed task. Return False if there is none, or if spark-submit itself waits for it."""
         driver = self.tracked_driver()
         if driver is not None:
-            # YARN names an application before it is submitted.
+            # YARN assigns the id of an application before spark-submit submits it.
             self.end_submission()
             driver.kill()
             self._run_post_submit_commands()
@@ -124,20 +124,20 @@ class ClusterDriverHook(SparkConnectionHook):
         return self._is_left
 
     def _is_taken_over(self) -> bool:
-        """Return whether a later try uses the driver and the files of this one, or will use them.
+        """Return whether a later try uses the driver and the files of this try, or will use them.
 
-        After the end of a scheduler, Airflow starts the next try, and independently of that ends the earlier one.
+        If a scheduler dies, Airflow starts the next try and ends the earlier try independently of each other.
         """
         if self._is_left:
             return True
         try:
             return self.is_cluster and self._exchange.is_taken_over(self._submission.try_number)
         except PushdownTaskError as error:
-            self.log.warning("It is not known whether a later try uses the driver: %s", error)
+            self.log.warning("A later try may use the driver, but the exchange directory could not be read: %s", error)
             return False
 
     def _require_latest_try(self) -> None:
-        """Raise if a later try of the same run has begun, because this one would replace its driver and its files.
+        """Raise if a later try of the same run has begun, because this try would replace its driver and its files.
 
         A deleted DAG run with the same id may have left the number of a later try.
         """
@@ -148,9 +148,11 @@ class ClusterDriverHook(SparkConnectionHook):
             raise retryable_error("the next try of this task has begun, so this one submits nothing")
 
     def _find_earlier_driver(self) -> str | None:
-        """Return the last driver of the run according to its tag or to the driver itself, or None without one.
+        """Return the id of the last driver of the run, or None without one.
 
-        Raises a retryable error if the cluster manager does not respond, because a second driver might be the result.
+        On YARN and Kubernetes, a driver has the tag of its run. On a standalone cluster, it has written its id to a
+        file. Raises a retryable error if the cluster manager does not respond, because submitting again might start a
+        second driver.
         """
         if not self.is_standalone_cluster:
             try:
@@ -163,7 +165,7 @@ class ClusterDriverHook(SparkConnectionHook):
         return owner if owner not in ("", REPLACED) else None
 
     def _end_earlier_driver(self) -> None:
-        """End the drivers of earlier tries, which this one has not continued with. Raises if one may still run."""
+        """End the drivers of earlier tries. Raises if one of them may still run."""
         self._require_latest_try()
         if self.is_standalone_cluster:
             self._attach_to_earlier_driver()
@@ -174,13 +176,15 @@ class ClusterDriverHook(SparkConnectionHook):
                 TrackedDriver(drivers, driver_id, self._exchange, self.log).replace()
 
     def _tagged_earlier_drivers(self) -> list[str]:
-        """Return the drivers of earlier tries that have not ended. Raises if that is not known."""
+        """Return the drivers of earlier tries that have not ended. Raises if the cluster manager does not respond."""
         try:
             return self.tagged_drivers(are_active=True)
         except ClusterUnreachableError as error:
             if self._submission.try_number > 1 or self._exchange.read_spec() is not None:
                 raise driver_unreachable_error("of an earlier try", str(error)) from error
-            self.log.warning("This is the first try, so no driver of it runs, but none can be ended either: %s", error)
+            self.log.warning(
+                "The drivers of this run could not be listed. This is the first try, so there are none: %s", error
+            )
             return []
 
     def _attach_to_earlier_driver(self) -> None:

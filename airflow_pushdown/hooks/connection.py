@@ -109,7 +109,7 @@ class SparkConnectionHook(SparkSubmitHook):
             )
 
     def track_application(self) -> bool:
-        """Let the task instead of spark-submit wait for an application on YARN, so that a retry can continue with it.
+        """Let the task wait for an application on YARN instead of spark-submit, so that a retry can continue with it.
 
         Return whether that is possible. On other clusters, nothing changes.
         """
@@ -120,7 +120,7 @@ class SparkConnectionHook(SparkSubmitHook):
         return self._yarn_track_via_rm_api
 
     def require_wait(self) -> None:
-        """Let spark-submit wait for a driver on a cluster if nothing else does. The task would miss the result."""
+        """Let spark-submit wait for a driver on a cluster if the task itself does not wait."""
         if self.is_cluster and self.drivers() is None:
             self._conf[WAIT_KEY if self._is_yarn else _KUBERNETES_WAIT_KEY] = "true"
 
@@ -148,7 +148,7 @@ class SparkConnectionHook(SparkSubmitHook):
         return self._yarn_application_id if self._is_yarn else self._driver_id
 
     def attach(self, driver_id: str) -> None:
-        """Take a driver that another try or process has submitted."""
+        """Use a driver that another try or process has submitted."""
         if self._is_kubernetes:
             self._kubernetes_driver_pod = driver_id.partition(":")[2]
         elif self._is_yarn:

@@ -1,4 +1,4 @@
-"""Status and end of drivers on a cluster: one class for each cluster manager, used by tasks and by triggers."""
+"""Requests for the status and the end of drivers on a cluster. There is one class for each cluster manager."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 _TIMEOUT = (5, 30)
 """Seconds for the connection and for the response."""
 _SHORT_TIMEOUT = (3, 5)
-"""The same for a list of drivers. Airflow kills a task 5 seconds after it has asked it to end."""
+"""The same for a list of drivers, which a killed task needs: Airflow sends SIGKILL 5 seconds after SIGTERM."""
 _PATIENCE_SECONDS = 300.0
-"""Seconds for which a cluster manager may not respond, for example during its restart, before a task fails."""
+"""Seconds without a response of the cluster manager, for example during its restart, after which a task fails."""
 _POLL_SECONDS = 0.2
 _KUBERNETES_PROVIDER = "apache-airflow-providers-cncf-kubernetes"
 RUN_LABEL = "airflow-pushdown-run"
@@ -31,7 +31,7 @@ RUN_LABEL = "airflow-pushdown-run"
 
 
 class DriverPhase(StrEnum):
-    """What a task needs to know about a driver. A missing driver is one that the cluster manager does not know."""
+    """The phase of a driver. `MISSING` means that the cluster manager does not know the driver."""
 
     ACTIVE = "active"
     SUCCEEDED = "succeeded"
@@ -52,7 +52,7 @@ class DriverStatus:
 
 
 class ClusterUnreachableError(Exception):
-    """The cluster manager did not respond, or not with a status. The driver may still run."""
+    """The cluster manager did not respond, or its response has no status. The driver may still run."""
 
 
 class Drivers(Protocol):
@@ -60,7 +60,7 @@ class Drivers(Protocol):
 
     kind: ClassVar[str]
     shortest_interval: ClassVar[float]
-    """Seconds between two requests for the status, at least."""
+    """The minimum number of seconds between two requests for the status."""
 
     def status(self, driver_id: str) -> DriverStatus:
         """Return the status of a driver. Raises `ClusterUnreachableError`."""

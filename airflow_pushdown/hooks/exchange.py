@@ -32,9 +32,10 @@ _NEW_KEY = "python -c 'from cryptography.fernet import Fernet; print(Fernet.gene
 
 
 class Exchange:
-    """The files of one job. `key` encrypts the credentials, which needs no private files.
+    """The files of one job: its spec, its credentials, its progress and its result.
 
-    `own` is the directory of the files if only this task uses it.
+    `key` encrypts the credentials. Without it, no other user may be able to read the files. `own` is the directory of
+    the files if only this task uses it.
     """
 
     def __init__(self, files: ExchangeFiles, key: str | None = None, own: Path | None = None) -> None:
@@ -140,7 +141,7 @@ class Exchange:
         return JobResult.from_json(self._files.read(self._result_name()))
 
     def read_progress(self) -> Progress | None:
-        """Return the progress of the job, or None if there is none. No failure to read it matters."""
+        """Return the progress of the job, or None if there is none. A failure to read it is ignored."""
         try:
             content = self._files.read(progress_path(self._result_name()))
         except PushdownTaskError:
@@ -152,7 +153,7 @@ class Exchange:
         return JobSpec.from_json(self._files.read(_SPEC))
 
     def take_over(self, try_number: int) -> None:
-        """Record the try that uses the files from now on. An earlier one may not have noticed yet that it has ended."""
+        """Record the try that uses the files from now on. An earlier try may still be running."""
         self._files.write(_OWNER, str(try_number))
 
     def is_taken_over(self, try_number: int) -> bool:
@@ -170,7 +171,10 @@ class Exchange:
                 self._protect("{}", "{}")
             self._files.write(_SPEC, "{}")
             if self._files.read(_SPEC) != b"{}":
-                raise config_error(f"exchange_dir: {self.spec_location} does not keep what is written to it")
+                raise config_error(
+                    f"exchange_dir: {self.spec_location} was written, but reading it returned something else; use a "
+                    "directory or URI that supports files"
+                )
         finally:
             self.discard()
 
@@ -188,7 +192,7 @@ class Exchange:
         return "result.json" if match is None else match[0]
 
     def _protect(self, secrets: str, spec: str) -> str:
-        """Return the text of credentials to write. Encrypted ones only decrypt together with their spec."""
+        """Return the text to write for the credentials. Encrypted text can only be decrypted with the same spec."""
         if self._key is not None:
             try:
                 return encrypt(secrets, self._key, spec)

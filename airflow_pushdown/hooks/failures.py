@@ -70,7 +70,7 @@ def task_killed_error() -> PushdownTaskError:
 
 
 def driver_unreachable_error(driver_id: str, problem: str) -> PushdownTaskError:
-    """Return the error for a driver that may still run, although the cluster does not give its status."""
+    """Return the error for a driver that may still run, but whose status is not known."""
     return retryable_error(
         f"driver {driver_id} may still run, and no other was submitted: {problem}; a retry asks again, so check that "
         "workers reach the cluster manager"

@@ -1,7 +1,7 @@
 """Options of the driver's JVM that shorten short jobs.
 
-Most of a short job is the start of Spark, in which the JVM's optimizing compiler takes as much CPU time as everything
-else and never pays. Long jobs need it. So jobs over little data run without it, and others start it later.
+Short jobs spend most of their time starting Spark. During this start, the JVM's optimizing compiler takes as much CPU
+time as everything else, and saves none. Jobs over little data therefore run without it, and other jobs start it later.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _COMPILER_OPTIONS = (
     "JVMCI",
     "CICompiler",
 )
-"""Parts of the options of a user who configures the compiler."""
+"""Parts of JVM options that configure the compiler. If a user sets one of them, this module adds none."""
 
 _SMALL = 100_000_000
-"""Bytes of text that Spark's reader parses without optimized code at the price of starting the optimizing compiler."""
+"""Bytes of text up to which parsing without the optimizing compiler is faster than starting it."""
 _EXPANSION = 8
 """Bytes of text that one byte of a compressed file or of a binary format counts as."""
 _TEXT_FORMATS = frozenset({"json", "csv", "text"})
@@ -77,7 +77,7 @@ def compiler_options(spec: JobSpec, java_options: str, *, has_local_files: bool)
 
 
 def is_small(spec: JobSpec) -> bool:
-    """Return whether all sources are files on this machine, with so few bytes that Spark starts for longer."""
+    """Return whether all sources are files on this machine that are too small for the optimizing compiler to pay."""
     try:
         return sum(map(_text_bytes, spec.sources.values())) <= _SMALL
     except OSError:

@@ -31,7 +31,7 @@ def check_names(python: str, environment: Mapping[str, str], spec: JobSpec, spec
 
 
 def _needs_check(spec: JobSpec) -> bool:
-    """Return whether the query of a job may name columns that the declared schema of its only source lacks."""
+    """Return whether the query may name columns that are not in the declared schema of its only source."""
     if spec.query is None or spec.query.source is None:
         return False
     source = spec.sources[spec.query.source]

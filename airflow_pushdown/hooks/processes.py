@@ -37,7 +37,7 @@ _DRIVER_SHARE = 0.7
 """The share of the grace time for the driver, before the other processes get a signal."""
 
 _KILL_SECONDS = 30.0
-"""The time that processes have to end after SIGKILL. One that waits for a lost file system ends when the wait does."""
+"""The time that processes have to end after SIGKILL. A process that waits for a lost file system takes longer."""
 
 _POLL_SECONDS = 0.05
 _DISMISSAL = "done"
@@ -61,7 +61,7 @@ def end_session(session: int, grace_seconds: float) -> None:
     _signal_all(session_members(session), signal.SIGTERM)
     if wait_for_end(session, deadline - time.monotonic()):
         return
-    # Repeated, because a process may fork before it is killed.
+    # A process may fork before it is killed, so the signal is repeated.
     deadline = time.monotonic() + _KILL_SECONDS
     while members := session_members(session):
         if time.monotonic() > deadline:
@@ -170,7 +170,7 @@ class _Guard:
         self._send(_lines(session, *private))
 
     def dismiss(self) -> None:
-        """Let the guard end without doing anything, and wait for it."""
+        """Tell the guard that the job has ended, and wait until the guard ends."""
         self._send(_lines(_DISMISSAL))
         with contextlib.suppress(BrokenPipeError):
             self._popen.communicate()

@@ -50,8 +50,8 @@ _DEFAULT_FILES = "fs.defaultFS"
 class PushdownSubmitHook(ClusterDriverHook):
     """A hook that submits `pushdown_spark/job.py` for one `JobSpec` and reads its `JobResult`.
 
-    In contrast to the provider's hook, no secret is on the command line, the child does not inherit the worker's
-    secrets, and a kill ends every process of the job. `open` makes one.
+    Unlike the provider's hook, it puts no secret on the command line, does not pass the worker's secrets on to the
+    child, and ends every process of the job on a kill. `open` makes one.
     """
 
     def __init__(
@@ -81,7 +81,8 @@ class PushdownSubmitHook(ClusterDriverHook):
         except PermissionError as error:
             raise config_error(str(error)) from error
         if self._is_yarn:
-            # A second driver would find no credentials, and replace the result of the first. Airflow retries the task.
+            # YARN must not start a second driver: it would find no credentials, and overwrite the result of the first
+            # one. Airflow retries the task.
             self._conf.setdefault("spark.yarn.maxAppAttempts", "1")
         self._installation = find_installation(
             binary=self.binary,
@@ -104,7 +105,9 @@ class PushdownSubmitHook(ClusterDriverHook):
         """Return a hook with the files of its job. Raises `ConfigError` with the name of the invalid parameter."""
         hook = cls(submission, **options)
         # A driver on this machine needs no files that others can read.
-        hook._exchange = Exchange.open_shared(*hook.exchange_place) if hook.is_cluster else Exchange.create_private()
+        hook._exchange = (
+            Exchange.open_shared(*hook.exchange_arguments) if hook.is_cluster else Exchange.create_private()
+        )
         hook._application_args = ["--spec", hook._exchange.spec_location]
         if hook.is_cluster:
             hook.tag_applications(run_tag(hook._exchange.spec_location))
@@ -135,7 +138,8 @@ class PushdownSubmitHook(ClusterDriverHook):
         try:
             self._check(returncode)
         except PushdownTaskError:
-            # An application that spark-submit has lost would run on. After its own errors, there is no driver.
+            # spark-submit may have failed after the cluster accepted the application. If it was not killed by a signal,
+            # no driver is left now.
             self.end_applications()
             self._has_no_driver = returncode >= 0
             raise
@@ -162,14 +166,14 @@ class PushdownSubmitHook(ClusterDriverHook):
         return history_page(self._history_server, application_id)
 
     def release(self) -> None:
-        """Delete spec and credentials, unless a driver on a cluster may still need them."""
+        """Delete the files of the job, unless a driver on a cluster may still need them."""
         self._exchange.delete_hidden()
         try:
             if not self._may_have_driver() and not self._is_taken_over():
                 self._exchange.discard()
         except PushdownTaskError as error:
-            # The task has ended with another error, or is deferred.
-            self.log.warning("It is not known whether the files of the job were deleted: %s", error)
+            # Raising here would replace the error with which the task ends, or its deferral.
+            self.log.warning("The files of the job may not have been deleted: %s", error)
 
     def _may_have_driver(self) -> bool:
         """Return whether a driver on a cluster may need the files of the run."""
@@ -200,14 +204,15 @@ class PushdownSubmitHook(ClusterDriverHook):
             environment = standalone_environment(environment)
         env_vars = serialize_all(self._env_vars)
         if self.is_cluster and env_vars.keys() & {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}:
-            # The driver gets them in settings. YARN would pass the path of this worker's Python on, and spark-submit
-            # itself needs a Python of this machine.
+            # The driver gets these variables as settings. spark-submit itself runs here, and needs a Python of this
+            # machine. YARN would pass PYSPARK_DRIVER_PYTHON of this worker on to the driver.
             environment.pop("PYSPARK_DRIVER_PYTHON", None)
             environment["PYSPARK_PYTHON"] = self._installation.python or env_vars.get("PYSPARK_PYTHON", "python3")
         if self.is_cluster:
             return self._start(command, environment)
         python = usable_driver_python(self._installation, self._settings, environment)
-        # Directories of another file system may be further columns, so that no name is certainly wrong.
+        # In another file system, the names of directories are not known here. Each may be a partition column, so no
+        # name in the query is certainly wrong.
         if python is not None and self._has_local_files(environment):
             check_names(python.executable, environment, self._submission.spec, Path(self._exchange.spec_location))
         return self._run_with_fast_start(command, environment)
@@ -224,7 +229,8 @@ class PushdownSubmitHook(ClusterDriverHook):
             if archive is not None:
                 archive.finish(returncode, has_result=has_result)
             if has_result:
-                # The JVM records the archive after the job has written its result. Its failure is not one of the job.
+                # The JVM records the archive after the job has written its result. If recording fails, the job has
+                # still succeeded.
                 return 0 if archive is not None and archive.is_recorded else returncode
             if returncode == 0 or not self._output.is_jvm_refused or fast_environment == environment:
                 return returncode
@@ -246,7 +252,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         with job:
             self._has_no_driver = False
             if self.is_cluster:
-                # The provider's hook only stops a driver on a cluster if it has a running spark-submit.
+                # Without this attribute, the provider's hook does not stop a driver on a cluster.
                 self._submit_sp = job.popen
             self._job = job
             if self._killed:
@@ -280,7 +286,7 @@ class PushdownSubmitHook(ClusterDriverHook):
             level = self._output.add(line)
             started = started_application(line)
             if started is not None and started != self._reported and self._submission.on_started is not None:
-                # On a cluster, spark-submit names the application several times.
+                # On a cluster, spark-submit prints the application several times.
                 self._reported = started
                 self._submission.on_started(started)
             if self.is_cluster:
@@ -293,7 +299,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         previous_id = self.driver_id
         self._process_spark_submit_log(iter((line,)))
         if self._is_kubernetes and (pod := submitted_pod(line)) is not None:
-            # The provider's hook only knows pods in a namespace with the name "spark".
+            # The provider's hook finds the name of the pod only in a namespace that is called "spark".
             self._kubernetes_driver_pod = pod
         if self.driver_id != previous_id and self.driver_id is not None and self._submission.on_submitted is not None:
             self._submission.on_submitted(self.driver_id)
@@ -307,7 +313,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         result = ["--result", self._exchange.result_location] if self.is_cluster else []
         if not self.is_standalone_cluster:
             return [*command, *result]
-        program = shared_program(str(self.exchange_place[0]))
+        program = shared_program(str(self.exchange_arguments[0]))
         command = standalone_command(command, program, str(job_archive()), self.rest_port, self._installation.python)
         return [*command, *result, "--claim"]
 
@@ -320,9 +326,15 @@ class PushdownSubmitHook(ClusterDriverHook):
         if has_result:
             return
         if self._spark_exit_code:
-            raise retryable_error(f"the driver pod ended with exit code {self._spark_exit_code}: {self._output.cause}")
+            raise retryable_error(
+                f"the driver pod ended with exit code {self._spark_exit_code}: {self._output.cause}; see the log of "
+                "the pod"
+            )
         if self._tracked_after_submit and self.driver_id is None:
-            raise retryable_error(f"spark-submit named no driver; last line: {self._output.cause or 'nothing'}")
+            raise retryable_error(
+                "spark-submit ended without printing the id of a driver; see its output in the log above, last line: "
+                f"{self._output.cause or 'nothing'}"
+            )
 
     @property
     def _tracked_after_submit(self) -> bool:
@@ -334,7 +346,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         )
 
     @property
-    def exchange_place(self) -> tuple[str | None, str, str | None]:
+    def exchange_arguments(self) -> tuple[str | None, str, str | None]:
         """The arguments of `Exchange.open_shared` for the run. Parameters precede the extras of the connection."""
         submission = self._submission
         directory, conn_id = self.exchange_extras

@@ -1,4 +1,4 @@
-"""The driver of one run on a cluster: whether a retry can continue with it, the wait for its end, and its kill."""
+"""The driver of one run on a cluster: checks whether a retry can continue with it, waits for its end, and kills it."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class TrackedDriver:
         """Return whether the job of `spec` still runs, has a result that was not read yet, or must be submitted again.
 
         The driver belongs to the job if the exchange directory has the spec of the same run and generation. Otherwise a
-        user has cleared the task, or the result was already read: the driver is then ended. Raises a retryable error if
-        the cluster manager does not respond, because a second driver might be the result.
+        user has cleared the task, or the result was already read. The driver is ended in this case. Raises a retryable
+        error if the cluster manager does not respond, because submitting again might start a second driver.
         """
         try:
             status = self._drivers.status(self._driver_id)
@@ -94,7 +94,7 @@ class TrackedDriver:
                         on_progress(progress)
                     next_progress = time.monotonic() + PROGRESS_SECONDS
                 deadline = time.monotonic() + interval
-                # A signal handler that kills the job returns to this loop.
+                # After a signal handler has killed the job, this loop continues.
                 while not is_killed() and (left := deadline - time.monotonic()) > 0:
                     time.sleep(min(left, _MAX_SLEEP_SECONDS))
                 if is_killed():

@@ -1,4 +1,4 @@
-"""The base class of all operators: it builds a `JobSpec` from parameters, and reports a `JobResult`."""
+"""The base class of all operators, which builds a `JobSpec` from parameters and reports a `JobResult`."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from airflow_pushdown.lineage import JobLineage
 
 
-_PLACES = ("output_path", "output_conn_id", "output_table", "replace_where")
-"""Attributes that say where rows go, and which rows they replace."""
+_TARGET_ATTRIBUTES = ("output_path", "output_conn_id", "output_table", "replace_where")
+"""The attributes that name the target of the rows, and the rows that they replace."""
 
 
 @dataclass(frozen=True)
 class JobRequest:
-    """The sources of an operator by name, and the query over them with its output, or a scan of each."""
+    """The sources of an operator by name, and either one query over them or one scan of each."""
 
     sources: Mapping[str, AnySourceSpec]
     query: QuerySpec | None = None
@@ -58,8 +58,8 @@ class JobRequest:
 class PushdownBaseOperator(JobOperator):
     """An operator that submits one packaged job and returns its `JobResult` as a JSON dict.
 
-    Subclasses convert their parameters to a `JobRequest`. Parameters are validated when the task runs, because
-    templates are rendered after the constructor. The constructor finds mistakes that do not depend on templates.
+    Subclasses convert their parameters to a `JobRequest`. Parameters are validated when the task runs, because Airflow
+    renders templates after the constructor. The constructor reports mistakes that do not depend on templates.
 
     :param output: Directory for the rows. Without it, the rows are only counted. (templated)
     :param output_conn_id: Airflow connection of type postgres, mysql or sqlite, whose database has `output_table`. The
@@ -126,7 +126,7 @@ class PushdownBaseOperator(JobOperator):
         self.nested_pruning = nested_pruning
         self.source_conn_id = source_conn_id
         self.assets = assets
-        self._given_places = tuple(name for name in _PLACES if getattr(self, name) is not None)
+        self._given_targets = tuple(name for name in _TARGET_ATTRIBUTES if getattr(self, name) is not None)
         self._outlet: Asset | AssetAlias | None = None
         self._result: JobResult | None = None
         self._interval: IntervalSpec | None = None
@@ -181,7 +181,7 @@ class PushdownBaseOperator(JobOperator):
         formats = frozenset(str(source.format) for source in request.sources.values())
         for source in request.sources.values():
             if not isinstance(source, RemoteSourceSpec):
-                # The table of a catalog may have files of any format.
+                # The files of a catalog table may have any format.
                 files = source.format.value if isinstance(source, SourceSpec) else None
                 refuse_unsafe_settings(conf, source.options, files)
         mapped = session_conf(self.operator_name, self._mapped_values(), conf, formats)
@@ -198,7 +198,7 @@ class PushdownBaseOperator(JobOperator):
             )
 
     def complete_spec(self, spec: JobSpec) -> JobSpec:
-        """Return the spec whose paths have the name node of `source_conn_id`, if that is a connection to HDFS."""
+        """Return the spec with the name node of `source_conn_id` in its paths, if this is a connection to HDFS."""
         only_databases = all(isinstance(source, RemoteSourceSpec) for source in spec.sources.values())
         if self.source_conn_id is None or only_databases:
             return spec
@@ -211,7 +211,8 @@ class PushdownBaseOperator(JobOperator):
     def _check_literals(self, operator: type) -> None:
         """Raise `ConfigError` for mistakes that no template can correct. Operators call this last in the constructor.
 
-        A subclass of `operator` is not complete at that time, and a mapped task is created when it runs.
+        The check is skipped for a subclass of `operator`, whose constructor has not finished yet, and for a mapped
+        task, which Airflow creates when it runs.
         """
         if type(self) is operator and not self._is_from_mapped:
             check_literals(self)
@@ -230,7 +231,7 @@ class PushdownBaseOperator(JobOperator):
             return
         self.add_inlets(inlets_of(paths))
         alias = f"{self.dag_id}.{self.task_id}"
-        # The address of a table is known when the task has its connection.
+        # The address of a table is only known when the task has resolved its connection.
         self._outlet = AssetAlias(alias) if self.output_table is not None else outlet_of(self.output_path, alias)
         if self._outlet is not None:
             self.add_outlets([self._outlet])
@@ -240,18 +241,18 @@ class PushdownBaseOperator(JobOperator):
         return self._source_secrets().model_copy(update=self._output_secrets())
 
     def _prepare(self, context: Context) -> None:
-        self._refuse_missing_places()
+        self._refuse_empty_targets()
         self._read_interval(context)
         super()._prepare(context)
 
-    def _refuse_missing_places(self) -> None:
-        """Raise `ConfigError` if a template has rendered to nothing, so that the rows would go somewhere else."""
-        for name in self._given_places:
+    def _refuse_empty_targets(self) -> None:
+        """Raise `ConfigError` if the template of a target has rendered to nothing."""
+        for name in self._given_targets:
             if (value := getattr(self, name)) in (None, "", "None"):
                 parameter = "output" if name == "output_path" else name
                 raise config_error(
-                    f"{parameter}: its template rendered to {value!r}, so that the rows would not be written where the "
-                    "DAG says; correct the template, or remove the parameter"
+                    f"{parameter}: its template rendered to {value!r}, so the rows have no target; correct the "
+                    "template, or remove the parameter"
                 )
 
     def _read_interval(self, context: Context) -> None:
@@ -297,7 +298,7 @@ class PushdownBaseOperator(JobOperator):
         return {row.name: switch(row.name, getattr(self, row.field)) for row in parameters}
 
     def _source_secrets(self) -> SecretValues:
-        """Return the credentials of the connection `source_conn_id`, if it was given. Those to HDFS have none."""
+        """Return the credentials of the connection `source_conn_id`, if it was given. A connection to HDFS has none."""
         if self.source_conn_id is None:
             return SecretValues()
         connection = airflow_connection("source_conn_id", self.source_conn_id)

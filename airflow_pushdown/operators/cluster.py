@@ -1,4 +1,4 @@
-"""The part of the operators that follows a driver on a cluster: waiting, deferring, and continuing after a crash."""
+"""The part of the operators that waits for a driver on a cluster, defers the task, and continues after a crash."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ _RESUME_METHOD = "execute_complete"
 class ClusterOperator(SparkSubmitOperator):
     """An operator whose driver may run on a cluster.
 
-    The provider's operator submits, and stores the id of the driver for the next try. This class replaces how it asks
-    for the status, because the result of the job is in the exchange directory, and because a task may be deferred.
+    The provider's operator submits the job, and stores the id of the driver for the next try. This class replaces its
+    requests for the status, because the result of the job is in the exchange directory, and because a task may be
+    deferred.
 
     :param deferrable: Whether the task gives back its worker slot while its driver runs on a cluster. Needs deploy mode
         cluster and a triggerer. By default, Airflow's setting [operators] default_deferrable, in deploy mode cluster.
@@ -88,7 +89,7 @@ class ClusterOperator(SparkSubmitOperator):
                 kind=drivers.kind,
                 settings=drivers.settings(),
                 driver_id=driver_id,
-                exchange=list(hook.exchange_place),
+                exchange=list(hook.exchange_arguments),
                 poll_seconds=max(float(self._status_poll_interval), drivers.shortest_interval),
                 end_time=end_time,
                 stores_progress=bool(self.do_xcom_push),
@@ -109,7 +110,7 @@ class ClusterOperator(SparkSubmitOperator):
         raise AirflowTaskTimeout(f"driver {event.driver_id} ran longer than execution_timeout and was ended")
 
     def _remember_driver(self, context: Context, driver_id: str) -> None:
-        """Store the id of the driver for the next try at once, where the provider's operator stores it later."""
+        """Store the id of the driver for the next try. The provider's operator stores it only after the submission."""
         if self.durable and (store := _state_store(context)) is not None:
             store.set(self.external_id_key, driver_id)
 
@@ -122,8 +123,8 @@ class ClusterOperator(SparkSubmitOperator):
     def _leaves_driver(self, context: Context) -> bool:
         """Return whether Airflow ends this try and starts another one, which can continue with the driver.
 
-        After the end of a scheduler, another one starts the next try of its tasks, and the earlier try is ended before,
-        during or after that.
+        If a scheduler dies, another scheduler starts the next try of its tasks. The earlier try may be ended before,
+        during or after the start of the next one.
         """
         if not self.durable or _state_store(context) is None:
             return False

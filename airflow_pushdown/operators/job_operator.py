@@ -1,4 +1,4 @@
-"""The part of the operators that runs one job: it submits the job with its files, and reads its result."""
+"""The part of the operators that submits one job with its files and reads its result."""
 
 from __future__ import annotations
 
@@ -90,16 +90,16 @@ class JobOperator(ClusterOperator):
 
     @abstractmethod
     def build_spec(self, run_key: str, generation: str = "") -> JobSpec:
-        """Return the job spec for the rendered parameters. `run_key` is the same for every try of the run.
+        """Return the job spec for the rendered parameters.
 
-        `generation` differs if a user has cleared or recreated the run.
+        `run_key` is the same for every try of the run. `generation` differs if a user has cleared or recreated the run.
 
-        Raises `ConfigError` with the name of the invalid parameter. This runs when Airflow parses the DAG, too, so it
-        asks for no connection.
+        Raises `ConfigError` with the name of the invalid parameter. Airflow also calls this when it parses the DAG, so
+        it must not ask for a connection.
         """
 
     def complete_spec(self, spec: JobSpec) -> JobSpec:
-        """Return the spec with what only the connections of the run know."""
+        """Return the spec with the values that come from connections."""
         return spec
 
     @abstractmethod
@@ -107,7 +107,7 @@ class JobOperator(ClusterOperator):
         """Return the credentials of the job, which are never part of its spec."""
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:  # noqa: ANN401
-        """Continue after a deferral. If the trigger itself failed, end its driver."""
+        """Continue after a deferral. If the trigger itself has failed, end the driver."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except TaskDeferralError:
@@ -130,10 +130,10 @@ class JobOperator(ClusterOperator):
         """Submit the job through the provider's operator, which also tracks drivers on a cluster."""
         self._prepare(context)
         ti = context["ti"]
-        # Airflow stores a task's links when it ends. Users want them while it runs.
+        # Airflow stores the links of a task only at its end, but users need them while it runs.
         address = report_path(ti.dag_id, ti.task_id, ti.run_id, ti.map_index)
         ti.xcom_push(key=PushdownReportLink().xcom_key, value=address)
-        # A hook of an earlier try in this process would submit that try's job.
+        # In one process, the hook of an earlier try may still be set. It would submit the job of that try.
         self._hook = None
         with self._job_files():
             if uses_spark_connect(self._conn_id):
@@ -156,7 +156,7 @@ class JobOperator(ClusterOperator):
         try:
             yield
         except AirflowTaskTimeout:
-            # Airflow calls on_kill too, but only when the files of the job have been released.
+            # Airflow also calls on_kill, but only after the files of the job have been released.
             self.on_kill()
             raise
         finally:
@@ -214,7 +214,7 @@ class JobOperator(ClusterOperator):
         hook = PushdownConnectHook(
             self._submission, conn_id=self._conn_id, conf=entries("conf", self.conf), env_vars=self.env_vars
         )
-        # The provider's operator only knows its own hook.
+        # The type of the attribute is that of the provider's hook.
         self._hook = cast("PushdownSubmitHook", hook)
         # A signal that arrived earlier found no hook whose job it could end.
         if self._killed:
@@ -225,7 +225,7 @@ class JobOperator(ClusterOperator):
         """Set and return the hook of the submission. The provider's operator calls this when `conf` is complete."""
         if self._submission is None:
             raise config_error(f"{self.operator_name}: nothing to submit before execute")
-        # Set at once, so that its files are released although a parameter does not fit.
+        # Set the attribute first, so that the files of the hook are released even if a parameter is invalid.
         self._hook = hook = PushdownSubmitHook.open(
             self._submission,
             conf=entries("conf", self.conf),

@@ -1,4 +1,4 @@
-"""Mistakes in parameters that no template can correct, so that they show when Airflow parses the DAG file."""
+"""The check for mistakes in parameters that Airflow can report when it parses the DAG file."""
 
 from __future__ import annotations
 
@@ -14,44 +14,45 @@ if TYPE_CHECKING:
 
 _DELIMITERS = ("{{", "{%", "{#")
 _PLACEHOLDER = "{{ unknown }}"
-"""Stands for a value that only the run knows, such as the XCom of another task."""
-_DECISIVE = ("sources", "scans", "format")
-"""Parameters whose values decide which other parameters are valid."""
-_ALTERNATIVES = ("path",)
+"""The text of a value that is only known during the run, such as the XCom of another task."""
+_DECIDING_PARAMETERS = ("sources", "scans", "format")
+"""Parameters that decide which other parameters are valid. If one of them has a template, nothing is checked."""
+_REPLACEABLE_PARAMETERS = ("path",)
 """Optional parameters that an operator needs, unless another parameter replaces them."""
 
 
 def check_literals(operator: JobOperator) -> None:
     """Raise `ConfigError` for mistakes that do not depend on values with templates.
 
-    The job spec is built twice: with templates as text, and with defaults in the place of values that a template may
-    render to anything. A mistake that both find does not depend on templates, unless it is about such a value.
+    A template may render to any value, so the job spec is built twice: once with the text of the templates, and once
+    with the defaults of these parameters. A mistake is reported if it occurs both times and is not about a parameter
+    with a template.
     """
     parameters = {parameter.field: parameter for parameter in parameters_of(operator.operator_name)}
     given = {name: getattr(operator, name) for name in operator.template_fields}
-    open_names = [name for name, value in given.items() if _is_open(value)]
-    if any(name in _DECISIVE for name in open_names):
+    templated = [name for name, value in given.items() if _may_be_anything(value)]
+    if any(name in _DECIDING_PARAMETERS for name in templated):
         return
-    text_values = {name: _as_text(given[name], parameters.get(name)) for name in open_names}
+    text_values = {name: _as_text(given[name], parameters.get(name)) for name in templated}
     error_with_text = _error(operator, text_values)
     if error_with_text is None:
         return
-    mappings = {name: _without_open_values(value) for name, value in given.items() if isinstance(value, Mapping)}
-    default_values = {name: _default(parameters.get(name), text_values[name]) for name in open_names}
+    mappings = {name: _without_templates(value) for name, value in given.items() if isinstance(value, Mapping)}
+    default_values = {name: _default(parameters.get(name), text_values[name]) for name in templated}
     error_with_defaults = _error(operator, mappings | default_values)
     if error_with_defaults is None:
         return
     in_both = [text for text in _problems(error_with_text) if text in _problems(error_with_defaults)]
-    unknown = {parameters[name].name if name in parameters else name for name in open_names}
+    unknown = {parameters[name].name if name in parameters else name for name in templated}
     mistakes = [text for text in in_both if _parameter(text) not in unknown]
     if mistakes:
         raise ConfigError(error_with_text.job_error.model_copy(update={"message": "; ".join(mistakes)})) from None
 
 
-def _is_open(value: object) -> bool:
-    """Return whether a value may become anything when the task runs: a template without other text, or an object.
+def _may_be_anything(value: object) -> bool:
+    """Return whether a value may have any type when the task runs: a template without other text, or an object.
 
-    >>> _is_open("{{ params.limit }}"), _is_open("/data/{{ ds }}"), _is_open(["{{ ds }}"])
+    >>> _may_be_anything("{{ params.limit }}"), _may_be_anything("/data/{{ ds }}"), _may_be_anything(["{{ ds }}"])
     (True, False, False)
     """
     if isinstance(value, str):
@@ -70,14 +71,14 @@ def _default(parameter: Parameter | None, text: object) -> object:
     """Return the default of a parameter, or the text of its template if the operator needs a value."""
     if parameter is None:
         return None
-    return text if parameter.required or parameter.field in _ALTERNATIVES else parameter.signature_default
+    return text if parameter.required or parameter.field in _REPLACEABLE_PARAMETERS else parameter.signature_default
 
 
-def _without_open_values(value: object) -> object:
-    """Return a dict without the entries that may become anything."""
+def _without_templates(value: object) -> object:
+    """Return a dict without the entries that may have any type when the task runs."""
     if not isinstance(value, Mapping):
         return value
-    return {name: _without_open_values(part) for name, part in value.items() if not _is_open(part)}
+    return {name: _without_templates(part) for name, part in value.items() if not _may_be_anything(part)}
 
 
 def _error(operator: JobOperator, values: Mapping[str, object]) -> ConfigError | None:

@@ -13,7 +13,7 @@ from pushdown_spark.contract import JobResult, JoinTree, SourceReport
 from pushdown_spark.contract.report_text import human_bytes, human_count, human_seconds, reader_name
 
 LEAST_RUNS = 3
-"""The number of runs from which a chart says more than a table."""
+"""The minimum number of runs for a chart."""
 SLOT = 10
 """The width of a bar with the space around it."""
 HEIGHT = 100
@@ -26,8 +26,8 @@ _MAX_DATES = 6
 class Bar:
     """One run or day in a chart.
 
-    `parts` are the ends of its parts from the bottom, or an empty tuple if nothing is known. `is_partial` is whether
-    the value is unknown or at least that.
+    `parts` are the heights at which its parts end, or an empty tuple if nothing is known. `is_partial` is whether the
+    value is unknown or a lower bound.
     """
 
     left: float
@@ -42,7 +42,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Chart:
-    """Bars over an axis that starts at zero, with dates under it: of each bar, or the first, middle and last one.
+    """Bars over an axis that starts at zero. `dates` are the labels of all bars, or of the first, middle and last bar.
 
     `slots` is the number of bars that fit. `highest` is the formatted value of the highest bar, and `marks` are the
     positions of changes of the reader or plan.
@@ -196,7 +196,7 @@ def _slot(number: int, slots: int) -> tuple[float, float]:
 
 
 def _height(value: float, largest: float) -> float:
-    """Return the height of a bar, at least one pixel or so for a value that is not zero."""
+    """Return the height of a bar. A value that is not zero has a height of at least 1."""
     return max(HEIGHT * value / largest, 1.0) if largest and value else 0.0
 
 

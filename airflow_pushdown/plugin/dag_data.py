@@ -25,7 +25,7 @@ MAX_REPORTS = 1_000
 """The largest number of reports of a DAG that a page reads."""
 
 _AMOUNT = re.compile(r"([<>] )?\d[\d.,]*( ([KMGTPE]i)?B\b)?")
-"""A number in a reason, with its unit if it has one that depends on the number."""
+"""A number in a reason, with a unit of bytes if there is one."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class DagRunReports:
 
     @property
     def seconds(self) -> float:
-        """Time of all jobs, one after the other."""
+        """The sum of the seconds of all jobs."""
         return sum(report.result.seconds for report in self.reports)
 
     @property
@@ -157,7 +157,7 @@ class DagReports:
 
     @property
     def fallbacks(self) -> tuple[Fallback, ...]:
-        """The fallbacks by task, source and reason, whose numbers may differ. Those with the most bytes come first."""
+        """The fallbacks by task, source and reason without its numbers. Those with the most bytes come first."""
         uses: dict[tuple[str, str, str], list[tuple[TaskKey, SourceReport]]] = {}
         for report in (report for run in self.runs for report in run.reports):
             for name, source in fallbacks_of(report.result):

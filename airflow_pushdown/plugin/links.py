@@ -45,8 +45,7 @@ class SparkApplicationLink(BaseOperatorLink):
         return "Spark application"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Return the page on the history server, or an empty string if unknown. Airflow calls this when the task has
-        ended.
+        """Return the page on the history server, or an empty string. Airflow calls this when the task has ended.
 
         While the application runs, the operator stores the address of its UI under the same XCom key.
         """

@@ -194,7 +194,7 @@ def bytes_or_unknown(count: int | None) -> str:
 
 
 def at_least(count: int, unknown: int) -> str:
-    """Return a formatted sum of bytes that lacks those of some reports.
+    """Return a formatted sum of bytes, given the number of reports whose bytes are unknown.
 
     >>> at_least(2048, 0), at_least(2048, 1), at_least(0, 2)
     ('2.0 KiB', 'at least 2.0 KiB (unknown for 1 report)', 'unknown for 2 reports')
@@ -217,7 +217,7 @@ def _byte_steps(counts: Sequence[tuple[str, int | None]]) -> Iterator[Step]:
 
 
 def _searched_steps(source: SourceReport) -> Iterator[Step]:
-    """Yield the decompressed bytes that were searched, and those parsed, on a scale of their own."""
+    """Yield the decompressed bytes that were searched and parsed. Their bars have a separate scale."""
     if source.bytes_searched is None:
         return
     never = source.skipped.get("bytes never parsed")
@@ -228,7 +228,7 @@ def _searched_steps(source: SourceReport) -> Iterator[Step]:
 
 
 def _row_steps(counts: Sequence[tuple[str, int | None]]) -> Iterator[Step]:
-    """Yield steps whose bars are shares of the most rows. Rows read by an unknown number of rows have no bar."""
+    """Yield steps with bars relative to the largest number of rows, or without bars if the first one is unknown."""
     first = counts[0][1]
     largest = max((count for _, count in counts if count is not None), default=0)
     for number, (label, count) in enumerate(counts):

@@ -295,7 +295,7 @@ def test_an_archive_that_cannot_be_created_says_why(
     wrong = {**environment, "JAVA_HOME": str(java(tmp_path, "echo 'Error: not today' >&2; exit 1"))}
     archive.create(installation, wrong)
     assert "could not be created: not today" in caplog.text
-    assert not archive.is_settled
+    assert not archive.is_decided
     assert not list(tmp_path.rglob("*.draft"))
 
 
