@@ -31,7 +31,7 @@ class Dataset:
 
 
 def file_dataset(path: str) -> Dataset | None:
-    """Return the dataset of a path, for a glob of the directory before its wildcards. None for a relative path."""
+    """Return the dataset of a path, for a glob of the directory before its wildcards, or None for a relative path."""
     fixed = _without_glob(path)
     if fixed.startswith("/"):
         return Dataset("file", fixed)

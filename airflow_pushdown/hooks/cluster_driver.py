@@ -54,7 +54,7 @@ class ClusterDriverHook(SparkConnectionHook):
     """Whether this try was killed and has left its driver and files to the next one."""
 
     def tracked_driver(self) -> TrackedDriver | None:
-        """Return the driver on the cluster. None if there is none, or if spark-submit itself waits for it."""
+        """Return the driver on the cluster, or None if there is none, or if spark-submit itself waits for it."""
         drivers, driver_id = self.drivers(), self.driver_id
         if drivers is None or driver_id is None:
             return None

@@ -125,12 +125,12 @@ class SparkConnectionHook(SparkSubmitHook):
             self._conf[WAIT_KEY if self._is_yarn else _KUBERNETES_WAIT_KEY] = "true"
 
     def drivers(self) -> Drivers | None:
-        """Return the drivers of the cluster. None if spark-submit itself waits for the driver."""
+        """Return the drivers of the cluster, or None if spark-submit itself waits for the driver."""
         is_waiting = self._is_yarn_cluster_mode and not self._should_track_yarn_application_via_rm_api()
         return None if is_waiting else self.reachable_drivers()
 
     def reachable_drivers(self) -> Drivers | None:
-        """Return the drivers of the cluster, also if spark-submit waits. None if no address of the cluster is known."""
+        """Return the drivers of the cluster even if spark-submit waits, or None if no address is known."""
         if self.is_standalone_cluster:
             return StandaloneDrivers(rest_addresses(self.master, str(self._connection["rest_scheme"]), self.rest_port))
         if self._is_yarn_cluster_mode and self._resource_managers:
@@ -141,7 +141,7 @@ class SparkConnectionHook(SparkSubmitHook):
 
     @property
     def driver_id(self) -> str | None:
-        """The id of the driver on the cluster, as the provider's operator stores it. None if it is not known."""
+        """The id of the driver on the cluster, as the provider's operator stores it, or None if it is not known."""
         if self._is_kubernetes:
             pod = self._kubernetes_driver_pod
             return f"{self._connection['namespace']}:{pod}" if pod else None

@@ -197,7 +197,7 @@ class YarnDrivers:
         body: Mapping[str, str] | None = None,
         timeout: tuple[float, float] = _TIMEOUT,
     ) -> Mapping[str, object] | None:
-        """Return the response of a ResourceManager, which has `key`. None if it does not know the application.
+        """Return the response of a ResourceManager, which has `key`, or None if it does not know the application.
 
         A standby redirects to the active one. The next request begins with the one that has responded.
         """

@@ -13,7 +13,7 @@ _SHELL_SIGNAL_BASE = 128
 
 
 def signal_of(returncode: int) -> signal.Signals | None:
-    """Return the signal of an exit code: negative for spark-submit, above 128 for its driver. None for others."""
+    """Return the signal of an exit code: negative for spark-submit, above 128 for its driver, or None for others."""
     number = -returncode if returncode < 0 else returncode - _SHELL_SIGNAL_BASE
     try:
         return signal.Signals(number)

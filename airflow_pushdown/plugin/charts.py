@@ -66,7 +66,7 @@ class Change:
 
 
 def history_charts(runs: Sequence[PastRun], task_key: TaskKey, changes: Sequence[Change]) -> tuple[Chart, ...]:
-    """Return charts of bytes read and duration of each run, oldest on the left. None for fewer than three runs."""
+    """Return charts of bytes read and duration of each run, oldest on the left, if there are three runs."""
     if len(runs) < LEAST_RUNS:
         return ()
     marks = tuple(change.number * SLOT for change in changes)

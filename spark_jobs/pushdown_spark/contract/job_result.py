@@ -42,7 +42,7 @@ class ConjunctReport(Message):
     exactness: Exactness
     """How far the reader evaluates the conjunct."""
     pushed_as: str | None = None
-    """What the reader evaluates, such as a byte pattern. None if it ignores the conjunct."""
+    """What the reader evaluates, such as a byte pattern, or None if it ignores the conjunct."""
     reason: str | None = None
     """Why Spark evaluates the conjunct."""
 
@@ -74,7 +74,7 @@ class CostReport(Message):
     predicted: dict[str, float]
     """The estimated CPU seconds of each reader."""
     measured: float | None = None
-    """The total run time of the chosen reader's tasks in seconds. None before a run."""
+    """The total run time of the chosen reader's tasks in seconds, or None before a run."""
     is_off: bool = False
     """Whether the tasks ran for at least a second, and for more than half of the estimate, longer or shorter."""
 

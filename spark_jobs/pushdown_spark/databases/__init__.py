@@ -1,1 +1,1 @@
-"""Tables of PostgreSQL, MySQL, MariaDB and SQLite, of which only what a query needs is read."""
+"""Sources and targets in PostgreSQL, MySQL, MariaDB and SQLite."""

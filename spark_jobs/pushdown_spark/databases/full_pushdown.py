@@ -80,7 +80,7 @@ class PushedQuery:
 def push_query(
     tree: exp.Select, table: RemoteTable, predicate: PushedPredicate, *, name_rule: NameRule
 ) -> PushedQuery | None:
-    """Return how the database runs a query over one table. None if Spark must do more than sort and limit the result.
+    """Return how the database runs a query over one table, or None if Spark must do more than sort and limit.
 
     The predicate must be exact. The query may select columns, and counts, minima and maxima of columns.
     """
@@ -111,7 +111,7 @@ class _QueryAnalyzer:
     def _check_clauses(self) -> None:
         tree, (relation,) = self._tree, self._tree.find_all(exp.Table)
         if not self._predicate.is_exact or has_other_arguments(tree, *_SUPPORTED_CLAUSES):
-            raise UnsupportedError("Spark evaluates a part of the predicate, or another clause")
+            raise UnsupportedError("a conjunct is not exact, or a clause is not supported")
         if has_other_arguments(relation, "this", "alias") or relation.alias_column_names:
             raise UnsupportedError("only a name and an alias of the table are sent")
         if tree.find(exp.Subquery, exp.Window):
@@ -124,7 +124,7 @@ class _QueryAnalyzer:
             return None
         count = node.expression if isinstance(node, exp.Limit) else None
         if not isinstance(count, exp.Literal) or count.is_string or not count.name.isdigit():
-            raise UnsupportedError("only a number of rows is sent")
+            raise UnsupportedError("only a constant is sent as LIMIT")
         return int(count.name)
 
     def _sort_keys(self) -> list[tuple[exp.Column, Ordering]]:
@@ -179,7 +179,7 @@ class _QueryAnalyzer:
         """Return the query of aggregates and groups. Spark sorts and limits the few rows of the result."""
         groups = self._groups()
         if limit is not None and not keys:
-            raise UnsupportedError("any groups may be returned")
+            raise UnsupportedError("LIMIT without ORDER BY returns arbitrary groups")
         aggregates: list[Aggregate] = []
         items = []
         for node in self._tree.expressions:
@@ -190,9 +190,9 @@ class _QueryAnalyzer:
             else:
                 items.append(self._column(inner))
                 if items[-1] not in groups:
-                    raise UnsupportedError(f"{items[-1]} is not grouped")
+                    raise UnsupportedError(f"{items[-1]} is neither aggregated nor in GROUP BY")
         if not items:
-            raise UnsupportedError("there is no column to send")
+            raise UnsupportedError("the SELECT list is empty")
         order = self._key_positions(keys)
         query = aggregate_query(self._table, self._predicate, aggregates, groups)
         types = self._types(groups) | {aggregate.alias: self._result_type(aggregate) for aggregate in aggregates}
@@ -205,7 +205,7 @@ class _QueryAnalyzer:
         if group is None:
             return []
         if has_other_arguments(group, "expressions"):
-            raise UnsupportedError("only plain groups are sent")
+            raise UnsupportedError("only columns are sent in GROUP BY")
         return list(dict.fromkeys(map(self._column, group.expressions)))
 
     def _aggregate(self, node: exp.AggFunc, alias: str) -> Aggregate:
@@ -267,7 +267,7 @@ class FullPushdownScan(Scan):
         return self._execution.frame((self._query.sql,), self._schema, "one result", few=self._is_small)
 
     def fetch_local(self, limit: int | None) -> DataFrame | None:
-        """Fetch the result in the driver. None if it may be large, or if tasks should retry a lost connection."""
+        """Fetch the result in the driver, or None if it may be large, or if tasks should retry a lost connection."""
         # While SQLite's library searches for rows, signals do not reach the driver.
         if not self._is_small or self._query.dialect is Dialect.SQLITE:
             return None

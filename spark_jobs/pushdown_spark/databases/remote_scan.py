@@ -145,7 +145,7 @@ class RemoteScan(Scan):
         return self._read(RemoteRead(plan, replace(_LIMITED, few=few, small=few)))
 
     def fetch_local(self, limit: int | None) -> DataFrame | None:
-        """Fetch the rows in the driver if the database expects few. None if not, or if options set the transport."""
+        """Fetch the rows in the driver, or return None if many are expected or options set the transport."""
         plan = self._plan if limit is None else self._plan.limited(limit)
         if plan is None or not allows_local_fetch(plan.spec) or (limit is not None and limit > MAX_FEW_ROWS):
             return None

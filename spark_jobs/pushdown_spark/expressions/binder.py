@@ -153,7 +153,7 @@ class _Binder:
             return IsNull(self._column(subject))
         if type(subject) in _OPERATORS:
             # sqlglot parses `a = b IS NULL` as `(a = b) IS NULL`, Spark as `a = (b IS NULL)`.
-            raise UnsupportedError("Spark applies IS to the right side of a comparison only")
+            raise UnsupportedError("Spark may apply IS only to the right side of the comparison")
         part = self.condition(subject, None)
         if isinstance(expected, exp.Null):
             return IsUnknown(part)

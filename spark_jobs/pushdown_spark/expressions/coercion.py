@@ -92,7 +92,7 @@ def in_list(column: Column, constants: Sequence[Literal], *, has_null: bool) -> 
 
 def _check_types(column: Column, constants: Iterable[Literal]) -> None:
     if column.type is LogicalType.OTHER:
-        raise UnsupportedError(f"values of {'.'.join(column.path)} are not compared here: nested, collated or char(n)")
+        raise UnsupportedError(f"{'.'.join(column.path)} is nested, has a collation or is a char(n)")
     allowed = NUMERIC | {LogicalType.STRING} if column.type in NUMERIC else _COMPARABLE[column.type]
     for constant in constants:
         if constant.type not in allowed:
@@ -104,11 +104,11 @@ def _check_list_types(column: Column, constants: Sequence[Literal]) -> None:
     """Raise UnsupportedError if Spark may cast the column to a common type of the list."""
     types = {constant.type for constant in constants}
     if column.type in FLOATING and LogicalType.STRING in types:
-        raise UnsupportedError("numbers in a list with strings may be cast to strings")
+        raise UnsupportedError("the list has numbers and strings, so Spark may cast the column to strings")
     if column.type is LogicalType.INTEGER and LogicalType.STRING in types and len(types) > 1:
-        raise UnsupportedError("strings among numbers may cast the column to strings")
+        raise UnsupportedError("the list has numbers and strings, so Spark may cast the column to strings")
     if column.type is LogicalType.DATE and LogicalType.TIMESTAMP in types:
-        raise UnsupportedError("a list of timestamps casts dates to timestamps")
+        raise UnsupportedError("the list has timestamps, so Spark casts the column to timestamps")
 
 
 def _not_null(value: Value | None) -> Value:
@@ -136,7 +136,7 @@ def _constant_result(column: Column, op: Op, constant: Literal) -> Node | None:
     if not is_above and not is_below:
         return None
     if not constant.is_literal:
-        raise UnsupportedError("Spark may ignore the column when it is compared with a decimal beyond bigint")
+        raise UnsupportedError("Spark may not evaluate a comparison with a decimal beyond bigint")
     return BooleanConstant(is_above is (op in (Op.LT, Op.LE)))
 
 
@@ -156,9 +156,9 @@ def _in_doubles(column: Column, constants: Sequence[Literal]) -> bool:
         and column.type is LogicalType.INTEGER
         and (column.storage.bit_width > 16 or len(constants) > 1)
     ):
-        raise UnsupportedError("integers are compared with floats as floats or as doubles")
+        raise UnsupportedError("Spark compares integers with floats as floats or as doubles")
     if LogicalType.STRING in types and column.type is LogicalType.DECIMAL:
-        raise UnsupportedError("decimals are compared with strings as doubles, as decimals or as strings")
+        raise UnsupportedError("Spark compares decimals with strings as doubles, as decimals or as strings")
     return bool(types & {LogicalType.FLOAT, LogicalType.DOUBLE})
 
 
@@ -191,7 +191,7 @@ def _canonical_integers(column: Column, constants: Sequence[Literal]) -> list[in
     strings = [str(constant.value) for constant in constants]
     numbers = [int(text) for text in strings if _CANONICAL_INTEGER.fullmatch(text)]
     if len(numbers) < len(constants) or not all(domain.low <= number <= domain.high for number in numbers):
-        raise UnsupportedError("strings that are not integers in the column's range may cast it to strings")
+        raise UnsupportedError("a string is not an integer in the column's range, so Spark may cast the column")
     return list(numbers)
 
 
@@ -208,7 +208,7 @@ def _check_precision(column: Column, constants: Sequence[Literal], in_list: bool
         digits = len(str(abs(int(str(constant.value))))) if narrow else constant.integer_digits
         integer_digits, scale = max(integer_digits, digits), max(scale, constant.scale)
     if integer_digits + scale > MAX_PRECISION:
-        raise UnsupportedError(f"column and constant have no common decimal type of {MAX_PRECISION} digits")
+        raise UnsupportedError(f"column and constant have no common decimal type of at most {MAX_PRECISION} digits")
 
 
 def _interval_test(column: Column, interval: Interval) -> Node:
@@ -272,7 +272,7 @@ def _as_float(column: Column, constants: Sequence[Literal]) -> list[float]:
     if column.type is LogicalType.FLOAT and not types & {LogicalType.DECIMAL, LogicalType.DOUBLE}:
         inexact = [value for value, constant in zip(values, constants, strict=True) if not _same_float(value, constant)]
         if inexact:
-            raise UnsupportedError(f"{inexact[0]} is not a single-precision number, and may be compared as one")
+            raise UnsupportedError(f"{inexact[0]} is not a single-precision number, but Spark may round it to one")
     return values
 
 

@@ -81,7 +81,7 @@ def _last_below(domain: FixedPointDomain, value: float) -> int:
 
 
 def single_precision(op: Op, value: float) -> tuple[Op, float] | None:
-    """Rewrite a comparison of floats with a double as one with a float. None if no float passes (EQ only)."""
+    """Rewrite a comparison of floats with a double as one with a float, or None if no float passes (EQ only)."""
     with np.errstate(over="ignore"):
         nearest = np.float32(value)
     if float(nearest) == value or math.isnan(value):

@@ -72,7 +72,7 @@ def _like_match(column: Column, pieces: list[str | Wildcard]) -> LikeMatch:
         and len(pieces) == 3
         and any(ord(character) > 0xFFFF for text in literals for character in text)
     ):
-        raise UnsupportedError("Spark counts some characters of prefix%suffix twice")
+        raise UnsupportedError("Spark miscounts characters beyond U+FFFF in patterns like prefix%suffix")
     regex = "(?s)^" + "".join(_regex(piece) for piece in pieces) + r"\z"
     _check(regex)
     return LikeMatch(column, regex, _hint(column, pieces, literals), tuple(pieces))
@@ -88,7 +88,7 @@ def _check(regex: str) -> None:
     try:
         pc.match_substring_regex(pa.array(["a"]), regex)
     except pa.ArrowInvalid as problem:
-        raise UnsupportedError("the pattern is too large") from problem
+        raise UnsupportedError("the pattern is too long for Arrow") from problem
 
 
 def _hint(column: Column, pieces: list[str | Wildcard], literals: tuple[str, ...]) -> StringMatch | None:

@@ -66,7 +66,7 @@ class LiteralReader:
                 and column_type is LogicalType.STRING
                 and not self._scope.plain_strings
             ):
-                raise UnsupportedError("strings are not compared by bytes, or the literal has escapes")
+                raise UnsupportedError("the session collation is not UTF8_BINARY, or a literal has a backslash")
         return constants
 
     def _evaluate(self, nodes: Sequence[exp.Expr], column_type: LogicalType, in_list: bool) -> list[Literal]:
@@ -85,12 +85,12 @@ class LiteralReader:
     def _require_ansi_lists(self) -> None:
         """Raise UnsupportedError without ANSI mode, where a list of strings casts the column to strings."""
         if self._scope.fold is None or self._scope.fold("DATE '2000-01-01' IN ('2000-1-1')") is not True:
-            raise UnsupportedError("without ANSI mode, IN with strings compares strings")
+            raise UnsupportedError("without ANSI mode, Spark casts the column to strings for IN with strings")
 
     def _fold(self, sql: str, nodes: Sequence[exp.Expr]) -> list[Sequence[object]]:
         rows = None if self._scope.fold is None else self._scope.fold(sql)
         if not isinstance(rows, list) or len(rows) != len(nodes) or any(row[1] is None for row in rows):
-            raise UnsupportedError(f"Spark finds no value for {short_sql(nodes[0])}")
+            raise UnsupportedError(f"Spark does not evaluate {short_sql(nodes[0])} to a constant")
         return rows
 
 
@@ -122,7 +122,7 @@ def _bytes(digits: str) -> bytes:
 def _string(text: str, column_type: LogicalType) -> Literal | None:
     """Return a string constant. Returns None for one that Spark must cast to a date or timestamp."""
     if any(0xD800 <= ord(character) <= 0xDFFF for character in text):
-        raise UnsupportedError("the literal has no UTF-8 form")
+        raise UnsupportedError("the literal cannot be encoded in UTF-8")
     if column_type is LogicalType.DATE and (days := _days(text)) is not None:
         return Literal(LogicalType.DATE, days)
     return None if column_type in TEMPORAL else Literal(LogicalType.STRING, text)
@@ -221,19 +221,19 @@ def _from_time(row: Sequence[object], column_type: LogicalType, node: exp.Expr) 
         return Literal(LogicalType.TIMESTAMP, int(str(value)))
     if column_type is LogicalType.TIMESTAMP_NTZ:
         if name in ("timestamp", "string"):
-            raise UnsupportedError("timestamps without time zone may be compared in a time zone, which has gaps")
+            raise UnsupportedError("Spark compares the column in the session time zone, which may lack local times")
         return Literal(LogicalType.TIMESTAMP_NTZ, _micros(str(value)))
     if name in ("string", "date"):
         return Literal(LogicalType.DATE, int(str(value)))
     if name == "timestamp_ntz":
-        raise UnsupportedError("dates are not compared with timestamps without time zone here")
+        raise UnsupportedError("a date column is compared with a timestamp without time zone")
     return _moment_as_days(*(int(str(part)) for part in row[1:]))
 
 
 def _moment_as_days(day: int, moment: int, start: int, end: int) -> Literal:
     """Convert a moment to days: an integer at the start of a day, else a fraction inside the day."""
     if not start <= moment < end:
-        raise UnsupportedError("clocks are set back over midnight on that day")
+        raise UnsupportedError("the session time zone sets clocks back over midnight on that day")
     return Literal(LogicalType.TIMESTAMP, Decimal(day) if moment == start else Decimal(day) + Decimal("0.5"))
 
 

@@ -50,7 +50,7 @@ class Predicate:
 
     @cached_property
     def conjuncts(self) -> tuple[exp.Expr, ...]:
-        """The operands of the top-level ANDs. Empty if only Spark can parse the predicate."""
+        """The operands of the top-level ANDs, or an empty tuple if only Spark can parse the predicate."""
         return () if self.tree is None else tuple(conjuncts(self.tree))
 
     @cached_property

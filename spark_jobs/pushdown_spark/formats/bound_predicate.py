@@ -28,7 +28,7 @@ def scope_of(spark: SparkSession, request: ScanRequest, fold: Fold) -> Scope:
 
 
 def bound_conjuncts(spark: SparkSession, request: ScanRequest, fold: Fold) -> list[Pushdown[Node]]:
-    """Bind each conjunct of the predicate. Empty without a predicate that the parser can read."""
+    """Bind each conjunct of the predicate. The list is empty without a predicate that the parser can read."""
     predicate = request.predicate
     if predicate is None:
         return []

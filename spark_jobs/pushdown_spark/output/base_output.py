@@ -27,7 +27,7 @@ class Output(ABC):
         self.summary: OutputSummary | None = None
         """The summary of `commit`, or that of an earlier attempt which `prepare` found committed."""
         self.committed_rows: int | None = None
-        """The rows of an earlier attempt of the run which `prepare` found committed. None if there is none."""
+        """The rows of an earlier attempt of the run which `prepare` found committed, or None if there is none."""
         self.staged_rows: int | None = None
         """The number of rows that the caller has staged, for the record of the commit."""
 

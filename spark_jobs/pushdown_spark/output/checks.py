@@ -45,7 +45,7 @@ class RowObserver:
         """
         metrics = self._metrics()
         if metrics is None:
-            raise PushdownError("checks: Spark did not report the counts of the rows that it wrote")
+            raise PushdownError("checks: Spark did not report the counts of the rows that it wrote; run the task again")
         rows, *nulls = metrics.values()
         return rows, nulls
 

@@ -183,7 +183,7 @@ class SourceGuard:
         start = self._canonical(_ESCAPE.sub(r"\1", directory) or slash or ".")
         has_links = is_local(self._target)
         if not has_links and not _is_in(start, self._target) and not _is_in(self._target, start):
-            # Listing an object store takes time.
+            # Listing an object store would take too long.
             return
         paths = [start] if is_literal else map(self._canonical, self._hadoop.expand(source.pattern))
         for path in paths:

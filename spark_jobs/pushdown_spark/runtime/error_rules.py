@@ -77,7 +77,7 @@ _CODES_BY_CONDITION: Mapping[str, ErrorCode] = {
 
 @dataclass(frozen=True)
 class Classification:
-    """The result of a rule."""
+    """The error code and the message of a recognized exception."""
 
     code: ErrorCode
     message: str

@@ -156,7 +156,7 @@ def _conflict(array: pa.Array, field: pa.Field, problem: BaseException) -> Schem
 
 
 def _first_invalid(array: pa.Array, target: pa.DataType) -> str:
-    """Return the first string that cannot be converted, quoted. Empty if the values are not strings."""
+    """Return the first string that cannot be converted, quoted, or an empty string if the values are not strings."""
     if not _is_string(array.type):
         return ""
     for index in range(len(array)):

@@ -96,7 +96,7 @@ def key_extent(client: Client, table: RemoteTable, key: str) -> tuple[str, str] 
 def table_statistics(
     client: Client, table: RemoteTable, columns: Sequence[str], predicate: PushedPredicate
 ) -> TableStatistics | None:
-    """Return the database's statistics of a table, some columns and a predicate. None if it has none.
+    """Return the database's statistics of a table, some columns and a predicate, or None if it has none.
 
     They are as recent as the database's own statistics.
     """

@@ -54,7 +54,7 @@ class SelectivitySample:
 
 
 def sample_selectivity(client: Client, table: RemoteTable, condition: exp.Expr) -> SelectivitySample | None:
-    """Estimate the rows that pass a condition. None if the table has no suitable index. Raises LostConnectionError."""
+    """Estimate the rows that pass a condition, or None without a suitable index. Raises LostConnectionError."""
     names = sorted({column.name for column in condition.find_all(exp.Column)})
     columns = [table.column(name, name_rule=EXACT_NAMES) for name in names]
     if any(column is None or any(kind in column.remote_type for kind in _LONG_TYPES) for column in columns):

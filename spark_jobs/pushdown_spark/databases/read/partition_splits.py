@@ -55,7 +55,7 @@ def single_partition(reason: str) -> PartitionSplits:
 
 
 def indivisible_scan(table: RemoteTable, spec: RemoteSourceSpec) -> PartitionSplits | None:
-    """Return the only partition of a scan that cannot have several. None if the database's estimates decide."""
+    """Return the only partition of a scan that cannot have several, or None if the database's estimates decide."""
     if spec.num_partitions == 1:
         return single_partition("num_partitions=1")
     if table.dialect is not Dialect.POSTGRES and spec.consistent:
@@ -149,7 +149,7 @@ def _ranges(key: exp.Expr, bounds: Sequence[exp.Expr], *, nullable: bool) -> tup
 
 
 def _histogram(client: Client, table: RemoteTable, column: RemoteColumn) -> list[str]:
-    """Return the bounds of PostgreSQL's histogram. Empty for small tables and tables without statistics."""
+    """Return the bounds of PostgreSQL's histogram, or an empty list for a small table or one without statistics."""
     return [
         str(bound)
         for (bound,) in client.rows(

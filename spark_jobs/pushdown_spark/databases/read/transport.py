@@ -68,7 +68,7 @@ class QueryExecution:
         return self._spark.range(0, len(statements), 1, len(statements)).mapInArrow(reader, schema)
 
     def fetch_local(self, client: Client, statement: str, schema: t.StructType) -> DataFrame | None:
-        """Fetch the rows of a statement. None if they exceed the limits. Raises what the client raises."""
+        """Fetch the rows of a statement, or None if they exceed the limits. Raises what the client raises."""
         fields = arrow_fields(schema, self._table)
         batches = _within_limits(client.batches(statement, fields))
         if batches is None:

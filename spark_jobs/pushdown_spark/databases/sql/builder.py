@@ -244,7 +244,7 @@ def check_text(value: str) -> None:
     if "\0" in value:
         raise UnsupportedError("the string contains a NUL character")
     if any(0xD800 <= ord(character) <= 0xDFFF for character in value):
-        raise UnsupportedError("the string has no UTF-8 form")
+        raise UnsupportedError("the string cannot be encoded in UTF-8")
 
 
 def bytes_literal(value: bytes, dialect: Dialect) -> exp.Expr:

@@ -182,7 +182,7 @@ class ColumnConditions:
         return ColumnTest(binary(OPERATORS[op], operand.value, self._literal(operand, value)), index_hint=hint)
 
     def _index_hint(self, operand: ColumnOperand, op: Op, values: Sequence[Value]) -> exp.Expr | None:
-        """Return a condition that the test implies and that lets SQLite use an index. None if it is not needed.
+        """Return a condition that the test implies and that lets SQLite use an index, or None if it is not needed.
 
         A column declared as integer may hold reals and strings, so its cast is compared. The cast truncates reals
         towards zero. Strings and blobs are greater than every number.
@@ -272,7 +272,7 @@ def _constant(value: bool | None, polarity: Polarity) -> exp.Expr:
 
 
 def _constant_outcome(op: Op, value: float, *, has_infinity: bool) -> bool | None:
-    """Return the outcome of a comparison that is the same for all numbers of the database. None if it varies.
+    """Return the outcome of a comparison that is the same for all numbers of the database, or None if it varies.
 
     The database has no NaN, and possibly no infinities. In Spark, NaN is greater than all other numbers.
     """

@@ -76,7 +76,7 @@ class ColumnOperand:
     """A column in comparisons.
 
     `value` is the expression of the value that Spark reads. `guard` is the condition of rows where Spark may read
-    another value. Such rows must be returned to Spark. None if there are none.
+    another value. Such rows must be returned to Spark. It is None if there are none.
     """
 
     column: RemoteColumn
@@ -190,7 +190,7 @@ def null_if_zero_date(reference: exp.Expr) -> exp.Expr:
 
 
 def sqlite_affinity(declared: str) -> LogicalType | None:
-    """Return the kind to which SQLite converts values if possible. None for NUMERIC affinity."""
+    """Return the kind to which SQLite converts values if possible, or None for NUMERIC affinity."""
     if not declared.strip():
         return LogicalType.BINARY
     return next((kind for part, kind in _SQLITE_AFFINITIES if part in declared.lower()), None)

@@ -282,7 +282,7 @@ class ExpressionWriter:
         typed = [None if isinstance(result, exp.Null) else self.value(result) for result in results]
         values = [value for value in typed if value is not None]
         if not values:
-            raise UnsupportedError("all results of the CASE are NULL")
+            raise UnsupportedError("every branch of the CASE is NULL")
 
         def write(trees: list[exp.Expr]) -> exp.Expr:
             remaining = iter(trees)

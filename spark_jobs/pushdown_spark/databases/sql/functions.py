@@ -55,7 +55,7 @@ _TRIM_FUNCTIONS = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}
 
 
 def function_call(node: exp.Expr, writer: ExpressionWriter) -> TypedExpression | None:
-    """Return a function of strings or dates. None for other nodes. Raises UnsupportedError for some arguments."""
+    """Return a function of strings or dates, or None for other nodes. Raises UnsupportedError for some arguments."""
     match node:
         case exp.Length() if not has_other_arguments(node, "this"):
             return _length(node.this, writer)
@@ -220,7 +220,7 @@ def date_of(value: TypedExpression, dialect: Dialect) -> TypedExpression:
 
 
 def date_constant(node: exp.Expr, dialect: Dialect) -> TypedExpression | None:
-    """Return the constant `DATE 'YYYY-MM-DD'`. None for other nodes."""
+    """Return the constant `DATE 'YYYY-MM-DD'`, or None for other nodes."""
     if not isinstance(node, exp.Cast) or not isinstance(node.this, exp.Literal) or not node.this.is_string:
         return None
     if node.to.this is not exp.DataType.Type.DATE or not _DATE.fullmatch(node.this.name):

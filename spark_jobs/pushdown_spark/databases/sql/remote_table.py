@@ -93,7 +93,7 @@ class RemoteTable:
     subquery: str | None = None
 
     def column(self, name: str, name_rule: NameRule = ANY_CASE) -> RemoteColumn | None:
-        """Return the column of that name. None if there is none, or if several names differ in case only."""
+        """Return the column of that name, or None if there is none, or if several names differ in case only."""
         index = self._by_exact_name if name_rule.case_sensitive else self._by_lower_name
         columns = index.get(name_rule.key(name), ())
         return columns[0] if len(columns) == 1 else None

@@ -61,7 +61,7 @@ class StringComparison:
 
     - `characters` compares single characters exactly, for LIKE and functions.
     - `equal` is equal to another string if their bytes are.
-    - `ordered` is ordered by bytes. None if the database cannot do that.
+    - `ordered` is ordered by bytes, or None if the database cannot do that.
     - `indexed` is the bare column, for hints: it is equal to every constant that is equal by bytes.
     - `last_code_point` is the last character that the character set is known to have. The database rejects a comparison
       with others.

@@ -63,7 +63,7 @@ def binary_rows(columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> list[
 
 
 def _encode_field(declared: str, values: pa.Array) -> list[Bytes | pa.Array] | None:
-    """Return the lengths and the bytes of a column in parts. None if only CSV has the type or a value."""
+    """Return the lengths and the bytes of a column in parts, or None if only CSV has the type or a value."""
     if _BYTES.fullmatch(declared):
         lengths = pc.fill_null(pc.binary_length(values), _NULL).to_numpy(zero_copy_only=False)
         return [_encode(lengths, ">i4"), pc.fill_null(values.cast(pa.binary()), b"")]
@@ -87,7 +87,7 @@ def _join_fixed(parts: Iterable[Bytes | pa.Array]) -> Iterator[pa.Array]:
 
 
 def _encode_numbers(declared: str, values: pa.Array) -> Bytes | None:
-    """Return the bytes of each value, those of 0 for NULL. None if only CSV has the type or a value."""
+    """Return the bytes of each value, those of 0 for NULL, or None if only CSV has the type or a value."""
     if declared in _INTEGERS and pa.types.is_integer(values.type):
         kind = _INTEGERS[declared]
         return _encode(_fill_nulls(values.cast(kind)), f">i{kind.bit_width // 8}")
@@ -132,7 +132,7 @@ def _encode_numerics(values: pa.Array) -> Bytes | None:
 
 
 def _unscale(values: pa.Array) -> npt.NDArray[np.int64] | None:
-    """Return decimals as integers, with 0 for NULL. None if one has more than 64 bits."""
+    """Return decimals as integers, with 0 for NULL, or None if one has more than 64 bits."""
     data = values.buffers()[1]
     words = np.frombuffer(data, "<i8")[values.offset * 2 : (values.offset + len(values)) * 2].reshape(-1, 2)
     low, high = words[:, 0], words[:, 1]

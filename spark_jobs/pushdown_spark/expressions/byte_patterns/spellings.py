@@ -135,7 +135,7 @@ def whole_years(spans: Sequence[Period]) -> tuple[list[tuple[int, int]], list[Pe
 
 
 def day_of(value: Scalar | None) -> date | None:
-    """Return a date, or the date of a timestamp in UTC. None for other values."""
+    """Return a date, or the date of a timestamp in UTC, or None for other values."""
     if isinstance(value, datetime):
         return value.date()
     return value if isinstance(value, date) else None

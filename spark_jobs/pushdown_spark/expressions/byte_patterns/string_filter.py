@@ -34,7 +34,7 @@ class StringFilter:
 
     @classmethod
     def of(cls, pattern: BytePattern) -> StringFilter | None:
-        """Return the filter of a pattern. None if its matches have no strings in common, or too many."""
+        """Return the filter of a pattern, or None if its matches have no strings in common, or too many."""
         required = required_strings(pattern.always, _MAX_STRINGS)
         if required is None:
             return None

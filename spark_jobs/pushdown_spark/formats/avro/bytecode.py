@@ -257,7 +257,7 @@ class _Compiler:
 
 
 def _common_number(branches: Sequence[AvroType]) -> AvroType | None:
-    """Return the wider type of a union of int and long, or of float and double. None for other unions."""
+    """Return the wider type of a union of int and long, or of float and double, or None for other unions."""
     kinds = {branch.kind for branch in branches}
     if len(branches) != 2 or any(branch.logical for branch in branches):
         return None

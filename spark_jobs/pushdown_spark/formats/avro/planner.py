@@ -61,7 +61,7 @@ def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan
     files = container_files(source_files, any_extension=settings.any_extension)
     first = next((file for file in files if file.size), None)
     if first is None:
-        raise UnsupportedError("there is nothing to read")
+        raise UnsupportedError("all files are empty")
     query = AvroQuery(
         arrow_schema(request.read_schema.fields),
         combine_conjuncts(conjuncts),

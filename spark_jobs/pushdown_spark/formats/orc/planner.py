@@ -125,7 +125,7 @@ def _check_padding(spark: SparkSession, request: ScanRequest) -> None:
         return
     for column in request.read_schema.fields:
         if is_char(column):
-            raise UnsupportedError(f"column {column.name} is a char(n), which Spark is not to pad in this session")
+            raise UnsupportedError(f"column {column.name} is a char(n), and padding is off in this session")
 
 
 def _check_settings(spark: SparkSession, request: ScanRequest) -> None:

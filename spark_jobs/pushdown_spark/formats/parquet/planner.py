@@ -127,7 +127,7 @@ def _check_files(files: Sequence[ParquetInput], query: ParquetQuery) -> list[str
     """Return the writers of the files that are checked. Raises UnsupportedError if only Spark reads one of them."""
     not_empty = [file for file in files if file.size]
     if not not_empty:
-        raise UnsupportedError("there is nothing to read")
+        raise UnsupportedError("all files are empty")
     locations = (file.storage.bucket_of(file.path) for file in not_empty)
     for bucket in {bucket.name: bucket for bucket, _ in filter(None, locations)}.values():
         check_store(bucket.settings)

@@ -149,7 +149,7 @@ def check_text_options(
     else:
         _check_json(options, schema)
     if skips_fields and len(_sep(options)) > 1:
-        raise UnsupportedError(f"sep {_sep(options)!r} is recognized by a different rule in fields that Spark skips")
+        raise UnsupportedError(f"Spark finds the separator {_sep(options)!r} by another rule in fields that it skips")
 
 
 def _check_common(options: Mapping[str, str], schema: StructType) -> None:

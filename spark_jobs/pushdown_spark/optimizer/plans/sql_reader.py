@@ -156,7 +156,7 @@ def _name_span(sql: str, part: exp.Expr) -> tuple[int, int]:
 
 
 def _alias_position(sql: str, table: exp.Table, end: int) -> int | None:
-    """Return where an alias belongs: after the name or the TABLESAMPLE clause. None if the table has an alias."""
+    """Return where an alias belongs: after the name or the TABLESAMPLE clause, or None if the table has an alias."""
     if table.alias:
         return None
     if table.args.get("sample") is None:

@@ -86,7 +86,7 @@ class RelationStatistics:
     column_bytes: Mapping[str, float] = field(default_factory=dict)
 
     def bytes_per_row(self, columns: Collection[str] | None) -> float | None:
-        """Return the bytes of a row with these columns, or with all columns for None. None if `rows` is an estimate."""
+        """Return the bytes of a row with these columns (None for all columns), or None if `rows` is an estimate."""
         if self.row_bytes is None or columns is None or any(name not in self.column_bytes for name in columns):
             return self.row_bytes
         return min(sum(self.column_bytes[name] for name in columns), self.row_bytes)

@@ -1,7 +1,7 @@
 """The writer of tables of connectors, Iceberg and Delta: rows are staged in Spark's storage, and one commit adds them.
 
 Iceberg and Delta commit a write as one new version of the table. The version names the run, so that a retry finds
-whether an earlier attempt has committed. A version also excludes every other version of the same run.
+whether an earlier attempt has committed. There can be only one version of a run.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ConnectorOutput(Output):
             schema = self._table.schema()
             check_column_names(frame.schema, schema, name_rule=session_name_rule(self._spark))
             check_stored_types(self._spark, frame.schema, schema)
-            # Different values, as two times of a day, may be stored as one.
+            # Checks must see stored values. For example, two timestamps of a day are one value of a date column.
             frame = stored_rows(self._spark, frame, self._table.sql)
         self._types = _types_by_name(schema)
         require_columns(frame, self._output.checks)
@@ -150,7 +150,10 @@ class ConnectorOutput(Output):
             # A run without rows replaces no partition, and Iceberg makes no version for it.
             commit = Commit(rows=0, files=0, bytes=0, is_own=True)
         if commit is None:
-            raise PushdownError(f"output_table: {self.name} has no version of this run", code=ErrorCode.SPARK)
+            raise PushdownError(
+                f"output_table: {self.name} has no version of this run after its commit; run the task again",
+                code=ErrorCode.SPARK,
+            )
         if not commit.is_own:
             self.committed_rows = commit.rows
         self.summary = self._summarize(commit)

@@ -53,7 +53,7 @@ class Commit:
 
 
 def run_of(run_key: str, generation: str, mode: OutputMode) -> str:
-    """Return the hash of a run. A repetition on purpose is a run of its own if it cannot add rows twice."""
+    """Return the hash of a run. A cleared task counts as a new run in modes that cannot add rows twice."""
     content = f"{run_key}\0{generation}" if mode.is_repeatable else run_key
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 

@@ -1,4 +1,4 @@
-"""Tables of files in Spark's catalog as targets: files are staged and moved, and the catalog follows."""
+"""Tables of files in Spark's catalog as targets: files are staged and moved, then the catalog is updated."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ _DIRECTORY = "directory of the partition"
 _RUN, _ATTEMPT, _ROWS = (f"{PROPERTY}{name}" for name in ("run", "attempt", "rows"))
 
 
-class EntryFollower:
-    """Makes the catalog follow the files of a table."""
+class EntryUpdater:
+    """Updates the catalog entry of a table after its files were moved."""
 
     def __init__(self, entry: CatalogEntry, files: Files, location: str) -> None:
         self._entry = entry
         self._files = files
         self._location = location
 
-    def follow(self, change: CatalogChange) -> None:
+    def update(self, change: CatalogChange) -> None:
         """Create the table if the commit has created its files, then add and remove partitions."""
         if change.statement is not None:
             self._entry.create(change.statement, self._location)
@@ -94,7 +94,7 @@ class EntryFollower:
 
 
 class FileTableTarget(FileTarget):
-    """A table of files. The files of a commit are moved before the catalog follows."""
+    """A table of files. A commit moves the files before it updates the catalog."""
 
     def __init__(
         self, spark: SparkSession, output: CatalogOutputSpec, entry: CatalogEntry, paths: OutputPaths, files: Files
@@ -198,11 +198,11 @@ class FileTableTarget(FileTarget):
         return exists
 
     def existing_partition_columns(self) -> list[str] | None:
-        """Return None: the catalog knows the partition columns."""
+        """Return None, because the catalog has the partition columns."""
         return None
 
     def catalog_change(self, partitions: Sequence[str], emptied: Sequence[str], rows: int | None) -> CatalogChange:
-        """Return how the catalog follows. Raises BadSpecError if the files are not the rows of a partition."""
+        """Return the change of the catalog. Raises BadSpecError if the files are not the rows of a partition."""
         table = self._entry.definition()
         if (table is None) != (self._table is None):
             raise self._change_error()
@@ -259,7 +259,7 @@ class FileTableTarget(FileTarget):
         return emptied
 
     def _directories(self, table: TableDefinition) -> set[str]:
-        """Return the partitions of a table whose partitions only the directories show."""
+        """Return the partitions of a table whose catalog entry has none, by its directories."""
         directories = self._files.glob(self._paths.output, "/".join("*=*" for _ in table.partition_by))
         return {path.removeprefix(f"{self._paths.output}/") for path in directories}
 
@@ -297,7 +297,7 @@ class FileTableTarget(FileTarget):
             ) from problem
 
     def _statement(self, rows: int | None) -> str:
-        """Return the statement that creates the table with `rows` rows, with its directory left out."""
+        """Return the statement that creates the table with `rows` rows, without its directory."""
         assert self._rows is not None
         fields = {field.name.lower(): field for field in self._rows.fields}
         last = [fields.pop(name.lower()) for name in self.spec.partition_by]
@@ -345,6 +345,6 @@ def open_file_table(
         raise BadSpecError(f"output_table: {entry.name} has the root of a file system as its directory")
     files = files or open_files(spark, location)
     paths = OutputPaths.of(parent, name, run_key)
-    log = CommitLog(files, paths, f"run {run_key}", patience, EntryFollower(entry, files, paths.output))
+    log = CommitLog(files, paths, f"run {run_key}", patience, EntryUpdater(entry, files, paths.output))
     target = FileTableTarget(spark, output, entry, paths, files)
     return FileOutput(spark, target, paths, files=files, log=log, guard=SourceGuard(hadoop, paths, sources))

@@ -102,7 +102,7 @@ class TableAttempt:
                         return self._claim(connection, record)
 
     def existing_table(self) -> RemoteTable | None:
-        """Return the columns of the table, without those that the database computes. None if it does not exist."""
+        """Return the columns of the table, without those that the database computes, or None if it does not exist."""
         with closing(self._connect(self._address)) as connection:
             if not exists(connection, self.target):
                 return None

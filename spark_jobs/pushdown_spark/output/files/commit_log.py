@@ -1,15 +1,18 @@
 """One commit at a time for an output, and the repair of commits whose process was killed.
 
-The lock is a file `NUMBER.lock` that only one process can create. Other processes wait until it is deleted. The holder
-rewrites a heartbeat every few seconds. The holder counts as dead if all locks and heartbeats are unchanged for
-`patience` seconds on the clock of the waiting process. An attempt that begins also takes the lock from another attempt
-of its run, which is an earlier one. The waiting process then creates the lock with the next number, which names the
-attempt that it follows. If that attempt still has its lock, the new lock is valid. Its holder undoes the journal of the
-dead commit (or completes it, if all moves were made) and deletes the lower numbers. If this process is killed too, the
-next one repeats the procedure.
+The lock is a file `NUMBER.lock` that only one process can create:
 
-The files of a table belong to it only if the catalog knows the table and its partitions. The catalog follows after the
-last move, and before the journal is deleted. A commit is therefore completed in the catalog by the next process, too.
+1. A process that creates `1.lock` holds the lock, and deletes the file after its commit. Other processes wait.
+2. The holder rewrites a heartbeat file every few seconds. A waiting process considers the holder dead if all locks and
+   heartbeats stay unchanged for `patience` seconds on its own clock. A new attempt of the same run does not wait: it
+   takes the lock from the earlier attempt at once.
+3. The waiting process creates the lock with the next number, which names the attempt of the previous holder. The new
+   lock is valid if that attempt still has its lock.
+4. The new holder undoes the journal of the dead commit, or completes it if all moves were made, and deletes the lower
+   locks. If this process is killed, the next one repeats steps 2 to 4.
+
+Files belong to a table only if the catalog has the table and its partitions. A commit updates the catalog after the
+last move and before it deletes the journal. The process that completes an interrupted commit therefore also updates it.
 """
 
 from __future__ import annotations
@@ -51,23 +54,23 @@ class _Lock:
 class Catalog(Protocol):
     """The catalog of a table. Both methods can be repeated."""
 
-    def follow(self, change: CatalogChange) -> None:
-        """Make a change of the catalog after the last move."""
+    def update(self, change: CatalogChange) -> None:
+        """Apply a change after the last move."""
 
     def revert(self, change: CatalogChange) -> None:
-        """Undo a change of the catalog, as far as it was made."""
+        """Undo the parts of a change that were applied."""
 
 
 class _NoCatalog:
     """The catalog of an output that is not a table."""
 
-    def follow(self, change: CatalogChange) -> None:
+    def update(self, change: CatalogChange) -> None:
         raise BadSpecError(
             f"output.path: the directory belongs to the table {change.database}.{change.table}, whose last commit was "
             "interrupted; write to it with output_table"
         )
 
-    revert = follow
+    revert = update
 
 
 class CommitLog:
@@ -116,7 +119,7 @@ class CommitLog:
         self._files.write_text(self._journal, journal.model_dump_json())
         try:
             self._replay(journal, self._journal).make(self.require_lock)
-            self._follow(journal)
+            self._update_catalog(journal)
         except BaseException:
             try:
                 self.require_lock()
@@ -148,9 +151,9 @@ class CommitLog:
         """Return the partitions that other runs have committed during this attempt, with the names of these runs."""
         return _read_others(self._files, self._paths.others)
 
-    def _follow(self, journal: Journal) -> None:
+    def _update_catalog(self, journal: Journal) -> None:
         if journal.change is not None:
-            self._catalog.follow(journal.change)
+            self._catalog.update(journal.change)
 
     def _complete(self, journal: Journal, path: str) -> None:
         """Complete a commit after its last move: notify the other attempts, and delete the replaced files."""
@@ -181,7 +184,7 @@ class CommitLog:
         if moves.are_complete():
             # The process that made the last move may have ended before it could record that.
             moves.record_end()
-            self._follow(journal)
+            self._update_catalog(journal)
             self._complete(journal, path)
         else:
             self._undo(journal, path)
@@ -203,7 +206,7 @@ class CommitLog:
     def _delete_journal(self, path: str) -> None:
         """Delete the journal of a complete or undone commit."""
         self._files.delete(path)
-        # Last, because it shows that the commit is complete.
+        # This file shows that the commit is complete, so it is deleted last.
         self._files.delete(path + _PROGRESS)
 
     def _acquire_lock(self, require_claim: Callable[[], None] | None) -> int:
@@ -232,7 +235,7 @@ class CommitLog:
                 pause = min(2 * pause, _MAX_PAUSE_SECONDS)
 
     def _take_over(self, locks: Mapping[int, _Lock]) -> int | None:
-        """Create the lock after the newest one, and return its number. None if another process was faster."""
+        """Create the lock after the newest one, and return its number, or None if another process was faster."""
         newest = max(locks)
         number = newest + 1
         if not self._create_lock(number, locks[newest]):

@@ -72,7 +72,7 @@ class FileTarget(ABC):
     def catalog_change(
         self, _partitions: Sequence[str], _emptied: Sequence[str], _rows: int | None
     ) -> CatalogChange | None:
-        """Return how the catalog follows the moves of a commit, or None if there is no table.
+        """Return the change of the catalog after the moves of a commit, or None if the target is not a table.
 
         Raises a typed error if the target has changed since `prepare`.
         """

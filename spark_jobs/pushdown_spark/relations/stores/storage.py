@@ -88,7 +88,7 @@ class Storage:
         return (self._buckets[bucket], key) if bucket else None
 
     def size(self, path: str) -> int:
-        """Return the stored size of a file in bytes. It asks the store, unlike `input_files`."""
+        """Return the stored size of a file in bytes. It asks the store, and does not use a listing."""
         bucket, key = _bucket_and_key(path)
         if not bucket:
             return os.stat(path).st_size  # noqa: PTH116

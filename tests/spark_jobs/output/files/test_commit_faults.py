@@ -34,7 +34,7 @@ OLD = {"day=1": "old 1", "day=2": "old 2", "day=3": "old 3"}
 NEW = {"day=0": "new 0", "day=2": "new 2", "day=3": "new 3", "day=4": "new 4"}
 """The first move of an overwrite of partitions replaces no file, others do."""
 MOVES = 6
-"""JournalReplay of an overwrite of partitions: four partitions, two of which exist."""
+"""The moves of an overwrite of four partitions, two of which exist."""
 MODES = [mode for mode in OutputMode if mode is not OutputMode.MERGE]
 CHANGING = [OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.APPEND]
 IMPATIENT = 0.08
