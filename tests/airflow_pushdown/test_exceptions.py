@@ -32,12 +32,12 @@ def test_final_errors_are_not_retried_and_the_others_are(code: ErrorCode) -> Non
 
 
 @pytest.mark.parametrize("code", ErrorCode)
-def test_every_code_has_a_class_of_its_own_kind(code: ErrorCode) -> None:
+def test_every_error_code_has_a_final_or_retryable_class(code: ErrorCode) -> None:
     assert type(exception_for(failure(code))) not in (PushdownTaskError, FinalPushdownError, RetryablePushdownError)
 
 
 @pytest.mark.parametrize("code", ErrorCode)
-def test_the_jobs_own_judgement_about_retries_wins(code: ErrorCode) -> None:
+def test_the_result_of_the_job_decides_whether_to_retry(code: ErrorCode) -> None:
     error = exception_for(failure(code, retryable=not code.retryable))
     assert isinstance(error, AirflowFailException) is code.retryable
 

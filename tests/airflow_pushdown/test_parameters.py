@@ -175,7 +175,7 @@ def test_nested_pruning_sets_both_of_its_keys() -> None:
         assert (on[pruning], on[pushdown]) == ("true", "parquet,orc")
 
 
-def test_spark_knows_every_key(spark_python: str) -> None:
+def test_every_mapped_key_is_a_setting_of_spark(spark_python: str) -> None:
     run = subprocess.run(
         [spark_python, "-c", "import pyspark; print(pyspark.__path__[0])"], capture_output=True, text=True, check=True
     )
@@ -205,7 +205,7 @@ def test_an_equal_conf_entry_is_not_a_contradiction() -> None:
     assert conf["spark.sql.json.filterPushdown.enabled"] == "true"
 
 
-def test_a_conf_entry_wins_over_a_default() -> None:
+def test_a_conf_entry_replaces_a_default() -> None:
     conf = session_conf(SCAN, {"filter_pushdown": None}, {"spark.sql.json.filterPushdown.enabled": "false"}, JSON)
     assert conf["spark.sql.json.filterPushdown.enabled"] == "false"
 

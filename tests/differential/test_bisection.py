@@ -9,7 +9,7 @@ from bisection import split_failures
 
 
 @pytest.mark.parametrize("bad", [set(), {0}, {9}, {3, 4}, set(range(10))])
-def test_items_that_fail_are_separated_from_the_others(bad: set[int]) -> None:
+def test_bisection_finds_the_items_that_fail(bad: set[int]) -> None:
     def run(batch: Sequence[int]) -> list[int]:
         if bad & set(batch):
             raise ValueError

@@ -49,7 +49,7 @@ def test_two_thirds_of_the_cases_are_left_to_the_nightly_run_and_reported(run: R
 
 
 @pytest.mark.parametrize("name", [("-k", "numbers"), ("test_slow.py::test_numbers",)], ids=["-k", "node id"])
-def test_all_cases_of_a_named_test_run(run: Run, name: tuple[str, ...]) -> None:
+def test_a_test_that_is_named_on_the_command_line_runs_all_cases(run: Run, name: tuple[str, ...]) -> None:
     result = run("-m", "not nightly", *name)
     assert result.parseoutcomes() == {"passed": 12}
     result.stdout.no_fnmatch_line("*only nightly*")

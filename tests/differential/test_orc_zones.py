@@ -205,7 +205,9 @@ def compare(actual: Counter[Row], expected: list[Row], about: str, *, exact: boo
 
 
 @pytest.mark.parametrize("name", ZONES)
-def test_timestamps_equal_sparks_in_the_session_time_zone(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_timestamps_equal_those_of_spark_in_the_session_time_zone(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
     rng = random.Random(name)
     with in_zone(spark, name):
         write_by_spark(spark, table(rng, name, 0), tmp_path)

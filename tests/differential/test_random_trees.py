@@ -24,7 +24,7 @@ HEALTH = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 @pytest.mark.nightly
 @settings(max_examples=400, deadline=None, suppress_health_check=HEALTH)
 @given(st.sampled_from(NESTING), st.randoms(use_true_random=False))
-def test_random_projections_equal_sparks(spark: SparkSession, source_format: str, rng: random.Random) -> None:
+def test_random_projections_equal_those_of_spark(spark: SparkSession, source_format: str, rng: random.Random) -> None:
     compare(spark, source_format, rng)
 
 

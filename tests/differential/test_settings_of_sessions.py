@@ -31,7 +31,7 @@ def search(spark: SparkSession, path: Path, where: str) -> DataFrame:
 
 @pytest.mark.parametrize("policy", ["LEGACY", "CORRECTED", "EXCEPTION"])
 @pytest.mark.parametrize("form", ["orc", "json", "csv"])
-def test_modification_times_equal_sparks_with_every_time_parser_policy(
+def test_modification_times_equal_those_of_spark_with_every_time_parser_policy(
     spark: SparkSession, tmp_path: Path, policy: str, form: str
 ) -> None:
     table = tmp_path / "table"
@@ -102,7 +102,7 @@ def test_csv_columns_that_are_also_partition_columns_use_spark(spark: SparkSessi
 
 
 @pytest.mark.parametrize("kind", ["decimal(5,0)", "decimal(20,0)"])
-def test_decimal_partition_columns_equal_sparks(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+def test_decimal_partition_columns_equal_those_of_spark(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     for value in (1, 7):
         spark.range(2).coalesce(1).write.orc(str(tmp_path / f"k={value}"))
     schema = f"id bigint, k {kind}"

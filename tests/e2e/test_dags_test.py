@@ -95,7 +95,7 @@ def test_the_log_has_the_report_in_a_collapsed_group(airflow: Airflow, run: Seen
     assert "event.type = 'needle'" in log[start:end]
 
 
-def test_the_observer_of_processes_has_seen_spark(run: Seen) -> None:
+def test_the_process_observer_recorded_spark_submit(run: Seen) -> None:
     assert any("org.apache.spark.deploy.SparkSubmit" in line for line in run.command_lines)
     assert any("pushdown_spark/job.py" in line for line in run.command_lines)
     assert run.environments

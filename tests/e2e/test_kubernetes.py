@@ -342,7 +342,7 @@ def test_a_trigger_deletes_the_pod_of_a_task_that_a_user_has_cleared(
     assert files(tmp_path) == []
 
 
-def test_an_api_server_that_denies_access_does_not_lead_to_a_second_driver(
+def test_no_second_driver_is_submitted_if_the_api_server_denies_access(
     make_hook: MakeHook, api: KubernetesApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver_id, name = submit(make_hook())
@@ -355,7 +355,7 @@ def test_an_api_server_that_denies_access_does_not_lead_to_a_second_driver(
     assert set(api.pods()) == {name}
 
 
-def test_an_api_server_that_is_away_does_not_lead_to_a_second_driver(
+def test_no_second_driver_is_submitted_if_the_api_server_does_not_respond(
     make_hook: MakeHook, tmp_path: Path, api: KubernetesApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver_id, _ = submit(make_hook())

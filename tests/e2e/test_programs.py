@@ -10,7 +10,7 @@ import psutil
 from e2e.processes import Programs, wait_for
 
 
-def test_orphans_of_a_killed_program_end_with_the_run(tmp_path: Path) -> None:
+def test_orphaned_processes_are_ended_at_the_end_of_the_run(tmp_path: Path) -> None:
     programs = Programs(tmp_path, dict(os.environ))
     # Airflow's processes overwrite their environment with their title, so this process has none either.
     program = programs.start("parent", ["sh", "-c", "env -i sleep 600 & wait"])

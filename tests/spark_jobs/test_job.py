@@ -170,7 +170,7 @@ def test_explain_keeps_the_secrets_and_runs_nothing(tmp_path: Path, job: dict[st
     assert visible(tmp_path) == ["in", "secrets.json", "spec.json"]
 
 
-def test_the_error_of_explain_has_no_secrets(tmp_path: Path, job: dict[str, Any]) -> None:
+def test_errors_of_explain_have_no_secrets(tmp_path: Path, job: dict[str, Any]) -> None:
     with_secrets(job, tmp_path)
     job["query"]["columns"] = [f"`{SECRET}`"]
     done = command_line("explain", job, tmp_path)

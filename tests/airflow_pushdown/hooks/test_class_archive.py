@@ -195,7 +195,7 @@ def automatic(
         return found is not None, found is not None and found.is_recorded
 
 
-def test_one_job_records_and_others_run_without_an_archive_meanwhile(
+def test_other_jobs_run_without_an_archive_while_one_job_records_it(
     installation: SparkInstallation, environment: dict[str, str], cache: Path
 ) -> None:
     with start_archive(None, installation, environment, {}) as first:
@@ -232,7 +232,7 @@ def test_a_java_that_cannot_record_is_not_asked_again(
     assert automatic(installation, environment) == (False, False)
 
 
-def test_an_archive_with_which_a_jvm_crashed_is_not_used_again(
+def test_an_archive_is_not_used_again_after_a_crash_of_the_jvm(
     installation: SparkInstallation, environment: dict[str, str], cache: Path
 ) -> None:
     with start_archive(None, installation, environment, {}) as first:

@@ -266,7 +266,7 @@ def test_a_task_that_waits_too_long_leaves_neither_driver_nor_files(
     assert runs(tmp_path) == []
 
 
-def test_a_cluster_manager_that_is_away_too_long_is_an_error(make_hook: MakeHook) -> None:
+def test_a_cluster_manager_that_does_not_respond_for_too_long_is_an_error(make_hook: MakeHook) -> None:
     nowhere = StandaloneDrivers([f"http://{HOST}:{free_port()}"])
     log = make_hook().log
     assert DriverWatch(nowhere, "driver-1").poll(log).phase is DriverPhase.ACTIVE
@@ -274,7 +274,7 @@ def test_a_cluster_manager_that_is_away_too_long_is_an_error(make_hook: MakeHook
         DriverWatch(nowhere, "driver-1", patience_seconds=0).poll(log)
 
 
-def test_a_second_master_is_asked_if_the_first_one_is_away(drivers: StandaloneDrivers) -> None:
+def test_the_second_master_is_asked_if_the_first_does_not_respond(drivers: StandaloneDrivers) -> None:
     (address,) = drivers.settings()["addresses"]  # type: ignore[misc,attr-defined]
     both = drivers_of("standalone", {"addresses": [f"http://{HOST}:{free_port()}", address]})
     assert both.status("driver-1").phase is DriverPhase.MISSING

@@ -40,7 +40,7 @@ def test_the_connection_completes_paths_without_a_name_node(source: Connection, 
     assert paths(source, path) == (completed,)
 
 
-def test_other_paths_stay_as_they_are() -> None:
+def test_paths_of_other_file_systems_are_unchanged() -> None:
     given = ("hdfs:///a", "/local", "file:///local", "s3a://bucket/a", "relative")
     assert paths(connection(), *given) == ("hdfs://nn:8020/a", *given[1:])
 
@@ -63,7 +63,7 @@ def test_a_connection_that_no_path_needs_is_an_error() -> None:
         (connection(extra={"autoconfig": True}), "unknown extras: autoconfig; supported are none"),
     ],
 )
-def test_fields_that_hadoop_cannot_follow_are_errors(source: Connection, message: str) -> None:
+def test_connection_fields_that_hadoop_does_not_support_are_errors(source: Connection, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         NameNode.of(source, {USER_VARIABLE: "bob"})
     assert str(caught.value).startswith("source_conn_id: connection 'lake'")

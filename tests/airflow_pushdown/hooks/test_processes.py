@@ -175,7 +175,7 @@ def test_a_kill_works_while_another_thread_reads_the_output(stubborn: JobProcess
     assert session_members(stubborn.session) == []
 
 
-def test_waiting_reports_whether_the_end_was_reached(stubborn: JobProcess) -> None:
+def test_wait_for_end_returns_whether_the_session_has_ended(stubborn: JobProcess) -> None:
     assert wait_for_end(stubborn.session, 0.1) is False
     stubborn.kill()
     assert wait_for_end(stubborn.session, 0.1) is True

@@ -40,7 +40,7 @@ def test_deploy_mode_client_is_an_error_when_the_dag_is_parsed() -> None:
         PushdownScanOperator(task_id="scan", path="/in", format="csv", deferrable=True, deploy_mode="client")
 
 
-def test_an_object_for_authentication_cannot_reach_the_triggerer() -> None:
+def test_deferring_with_an_authentication_object_is_an_error() -> None:
     with pytest.raises(ConfigError, match="yarn_rm_auth"):
         PushdownScanOperator(task_id="scan", path="/in", format="csv", deferrable=True, yarn_rm_auth=object())
 
@@ -68,7 +68,7 @@ def test_tasks_defer_by_default_if_airflows_setting_says_so(
 
 
 @pytest.mark.usefixtures("local_spark")
-def test_airflows_setting_does_not_defer_tasks_with_their_own_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_deferrable_does_not_apply_in_deploy_mode_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", "True")
     assert not hook_of().is_deferred
 

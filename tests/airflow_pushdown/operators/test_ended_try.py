@@ -64,7 +64,7 @@ def test_without_stored_values_no_try_continues(leaves: Leaves) -> None:
     assert not leaves("queued", {}, durable=False)
 
 
-def test_a_question_without_an_answer_in_time_counts_as_no(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_does_not_return_in_time_is_false(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_pushdown.task_state._SECONDS", 0.05)
     is_over, log = threading.Event(), logging.getLogger("test")
 

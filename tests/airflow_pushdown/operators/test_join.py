@@ -67,7 +67,7 @@ def test_by_default_joins_are_reordered() -> None:
     assert spec().query.joins.reorder
 
 
-def test_templates_reach_into_sources_and_query() -> None:
+def test_templates_are_rendered_in_sources_and_query() -> None:
     task = PushdownJoinOperator(
         task_id="join", sources={"o": {"path": "/in/{{ ds }}", "format": "csv"}}, query="SELECT '{{ ds }}' FROM o"
     )

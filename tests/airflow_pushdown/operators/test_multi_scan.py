@@ -93,7 +93,7 @@ def test_a_database_is_a_source() -> None:
     assert job.sources == {"orders": RemoteSourceSpec(table="orders")}
 
 
-def test_templates_reach_into_scans() -> None:
+def test_templates_are_rendered_in_scans() -> None:
     extract = task({"orders": {"path": "/in/{{ ds }}", "format": "csv", "output": "/out/{{ ds }}"}})
     extract.render_template_fields({"ds": "2026-01-02", "ti": {"dag_id": "d", "task_id": "t"}})  # type: ignore[typeddict-item]
     job = extract.build_spec("k")

@@ -202,7 +202,7 @@ def test_a_contradiction_names_both_sides(parameters: dict[str, object], paramet
 
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("False", False)])
-def test_a_conf_entry_wins_over_the_default_for_both_readers(text: str, value: bool) -> None:
+def test_a_conf_entry_replaces_the_default_for_both_readers(text: str, value: bool) -> None:
     job = spec(conf={SARG_TO_FILTER: text})
     assert job.sources["source"].orc.sarg_to_filter is value
     assert job.conf[SARG_TO_FILTER] == text
@@ -217,7 +217,7 @@ def test_a_conf_entry_also_sets_sarg_to_filter_of_the_plain_scan() -> None:
     assert task.build_spec("k").sources["source"].orc == OrcOptions(sarg_to_filter=False)
 
 
-def test_templates_reach_into_the_switches() -> None:
+def test_templates_are_rendered_in_the_orc_switches() -> None:
     task = LazyOrcScanOperator(
         task_id="scan",
         path="/in/{{ ds }}",

@@ -109,7 +109,7 @@ def test_subclasses_with_their_own_parameters_are_not_checked_too_early() -> Non
     assert Scan(task_id="scan", day="/1", **FILES).build_spec("k").sources["source"].path == ("/1",)
 
 
-def test_the_problems_of_an_error_are_not_taken_apart() -> None:
+def test_an_error_has_one_problem_for_each_mistake() -> None:
     with pytest.raises(ConfigError) as caught, naming_parameters({}):
         JobSpec.model_validate({"run_key": "k", "sources": {}, "query": {"limit": -1}, "conf": 5})
     assert len(caught.value.problems) == 3

@@ -301,7 +301,7 @@ def test_a_template_of_the_output_that_renders_to_nothing_is_an_error(
         task.execute({"ti": RunningTask()})  # type: ignore[typeddict-item]
 
 
-def test_templates_reach_into_every_parameter() -> None:
+def test_templates_are_rendered_in_every_parameter() -> None:
     task = PushdownScanOperator(
         task_id="scan",
         path=["/in/{{ ds }}", "/in/{{ v }}"],

@@ -310,7 +310,7 @@ def test_the_history_marks_the_run_whose_reader_changed(
     history.screenshot(path=pictures / f"history-{width}-{theme}.png")
 
 
-def test_the_lists_lead_to_reports_by_keyboard_alone(site: Site, page: Page) -> None:
+def test_reports_can_be_opened_from_the_lists_by_keyboard(site: Site, page: Page) -> None:
     page.set_viewport_size({"width": 1280, "height": 1000})
     page.goto(f"{site.address}/pushdown/overview")
     follow_by_keyboard(page, "sales")
@@ -321,7 +321,7 @@ def test_the_lists_lead_to_reports_by_keyboard_alone(site: Site, page: Page) -> 
     page.wait_for_url("**/pushdown/runs/sales")
 
 
-def test_the_lists_in_airflows_ui_lead_to_reports_by_keyboard_alone(site: Site, page: Page) -> None:
+def test_reports_can_be_opened_from_the_lists_in_airflows_ui_by_keyboard(site: Site, page: Page) -> None:
     page.set_viewport_size({"width": 1280, "height": 1000})
     page.goto(f"{site.address}/plugin/pushdown")
     tab(page)

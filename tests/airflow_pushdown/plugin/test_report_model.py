@@ -187,7 +187,7 @@ def test_a_sum_with_an_unknown_source_is_shown_as_not_counted() -> None:
     assert "unknown</td>" in page
 
 
-def test_the_number_of_rows_says_what_the_task_did_with_them() -> None:
+def test_the_label_of_the_row_count_says_whether_rows_were_written() -> None:
     failed = JobError(code=ErrorCode.SPARK, message="m", retryable=True)
     scan = ScanReport(rows=1)
     assert [
@@ -227,7 +227,7 @@ def test_the_estimates_of_the_readers_are_shown_as_in_the_log() -> None:
         assert line in render_text(result)
 
 
-def test_the_reason_for_a_join_order_is_said_once() -> None:
+def test_the_reason_for_a_join_order_is_shown_once() -> None:
     tree = JoinTree(kind="INNER", left=JoinTree(relation="a"), right=JoinTree(relation="b"))
     report = JoinReport(before=tree, after=tree, reason="no other order is cheaper", star=("a", "b"))
     page = render_report(running(JobResult(joins=(report,)), "success"))

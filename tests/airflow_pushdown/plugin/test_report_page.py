@@ -306,7 +306,7 @@ def mapped(site: Site, runs: list[str], page: Page) -> Page:
     return page
 
 
-def test_mapped_tasks_lead_to_each_other_by_keyboard(mapped: Page) -> None:
+def test_mapped_tasks_link_to_their_neighbors_by_keyboard(mapped: Page) -> None:
     assert "map index 0 (mapped_0), one of 3" in mapped.inner_text("nav.siblings")
     assert mapped.locator("nav.siblings a").all_inner_texts() == ["Next →"]
     focused = []
@@ -478,7 +478,7 @@ def test_each_dag_has_its_own_limit_of_reports(runs: list[str], monkeypatch: pyt
     assert "only the newest 1,000 reports" in render_runs(reports)
 
 
-def test_the_list_of_dags_has_pages(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_of_dags_is_paginated(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "DAGS_OF_A_PAGE", 1)
     monkeypatch.setattr(app, "may_see", lambda user, dag_id: dag_id in ("gallery", "reports"))
     with create_session() as session:

@@ -69,7 +69,7 @@ def aggregates(table: NastyTable, requested: list[Aggregate], group_by: Sequence
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_pushed_order_by_equals_sparks(place: str, tables: dict[str, NastyTable], spark: SparkSession) -> None:
+def test_pushed_order_by_returns_sparks_order(place: str, tables: dict[str, NastyTable], spark: SparkSession) -> None:
     table = tables[place]
     frame = local_frame(spark, table)
     for name in NAMES:
@@ -87,7 +87,7 @@ def test_pushed_order_by_equals_sparks(place: str, tables: dict[str, NastyTable]
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_pushed_group_by_equals_sparks(place: str, tables: dict[str, NastyTable], spark: SparkSession) -> None:
+def test_pushed_group_by_returns_sparks_groups(place: str, tables: dict[str, NastyTable], spark: SparkSession) -> None:
     table = tables[place]
     frame = local_frame(spark, table)
     counts = [Aggregate(AggregateFunction.COUNT_ALL, "n"), Aggregate(AggregateFunction.MAX, "last", "id")]
@@ -102,7 +102,9 @@ def test_pushed_group_by_equals_sparks(place: str, tables: dict[str, NastyTable]
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_pushed_minima_and_maxima_equal_sparks(place: str, tables: dict[str, NastyTable], spark: SparkSession) -> None:
+def test_pushed_minima_and_maxima_equal_those_of_spark(
+    place: str, tables: dict[str, NastyTable], spark: SparkSession
+) -> None:
     table = tables[place]
     frame = local_frame(spark, table)
     for name in NAMES:

@@ -101,7 +101,7 @@ def test_composite_values_of_nulls_are_not_null(spark: SparkSession, postgresql_
     assert_same(spark, postgresql_server.connection(), *conditions, table="places")
 
 
-def test_groups_equal_sparks(
+def test_groups_equal_those_of_spark(
     spark: SparkSession, postgresql_server: Server, mariadb_server: Server, mysql_server: Server
 ) -> None:
     postgresql_server.execute(

@@ -101,7 +101,7 @@ def test_and_or_not_are_three_valued() -> None:
     assert _filter("(b OR i = 1) IS NOT TRUE").mask(batch).to_pylist() == [x is not True for x in results["b OR i = 1"]]
 
 
-def test_keep_is_the_mask_without_nulls() -> None:
+def test_keep_returns_the_mask_with_false_for_nulls() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([1, None, 3], pa.int32())], ["i"])
     compiled = _filter("NOT (i = 3)")
     assert compiled.mask(batch).to_pylist() == [True, None, False]

@@ -49,7 +49,7 @@ def test_columns_are_not_constants(spark: SparkSession) -> None:
     ("sql", "value"),
     [("1200 + 11", 1211), ("60 * (24 - 1)", 1380), ("-(2 + 3) * -4", 20), ("2147483646 + 1", 2147483647)],
 )
-def test_integer_arithmetic_equals_sparks(spark: SparkSession, sql: str, value: int) -> None:
+def test_integer_arithmetic_equals_that_of_spark(spark: SparkSession, sql: str, value: int) -> None:
     assert integer_value(sqlglot.parse_one(sql, dialect="spark")) == value
     assert (value_of(spark, sql), value_of(spark, f"typeof({sql})")) == (value, "int")
 

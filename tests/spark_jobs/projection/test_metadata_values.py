@@ -65,7 +65,7 @@ def test_files_outside_the_source_have_no_directories_of_it() -> None:
     assert builtin_values("/database/x/a.json", "/data")["dir0"] is None
 
 
-def test_the_deepest_root_contains_a_file() -> None:
+def test_the_root_of_a_file_is_the_deepest_root_that_contains_it() -> None:
     files = ["/d/a.json", "/d/x/y/b.json", "/e/z/c.json"]
     assert max_depth(files, ["/d", "file:///e"]) == 2
     assert max_depth(files, ["/d/x", "/d", "/e"]) == 1

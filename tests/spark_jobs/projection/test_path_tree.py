@@ -36,5 +36,5 @@ def test_paths_merge_into_a_tree(columns: list[str], merged: str) -> None:
     assert str(merge_paths(parse_paths(columns))) == merged
 
 
-def test_paths_that_differ_in_case_stay_apart_if_case_sensitive() -> None:
+def test_paths_that_differ_in_case_are_separate_if_case_sensitive() -> None:
     assert merge_paths(parse_paths(["b", "B"]), name_rule=EXACT_NAMES).names == ("b", "B")

@@ -79,7 +79,7 @@ def test_predicates_over_file_and_partition_columns_return_sparks_rows(
     assert result.report()["t"].reader == "pushdown"
 
 
-def test_types_of_partition_columns_equal_sparks(spark: SparkSession, places: dict[str, str]) -> None:
+def test_types_of_partition_columns_equal_those_of_spark(spark: SparkSession, places: dict[str, str]) -> None:
     session = PushdownSession(spark)
     session.add_source("t", path=places["orc"], format="orc", reader="pushdown")
     assert session.scan("t", where="a = 3").df.schema == spark.read.orc(places["orc"]).schema

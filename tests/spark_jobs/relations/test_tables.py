@@ -167,7 +167,7 @@ def test_partitions_that_the_catalog_does_not_manage_are_pruned_like_sparks(
 
 
 @pytest.mark.parametrize("source_format", ["parquet", "orc", "json", "avro"])
-def test_the_schema_of_the_catalog_wins_by_name(
+def test_columns_have_the_types_of_the_catalog_by_name(
     spark: SparkSession, name: str, tmp_path: Path, source_format: str
 ) -> None:
     written = spark.range(100).selectExpr("id AS Id", "concat('v', id) AS b", "CAST(id AS INT) AS c", "id AS extra")
@@ -181,7 +181,7 @@ def test_the_schema_of_the_catalog_wins_by_name(
         assert report.reader == "pushdown", report.reason
 
 
-def test_the_schema_of_the_catalog_wins_by_position_in_csv_files(
+def test_columns_of_csv_files_have_the_types_of_the_catalog_by_position(
     spark: SparkSession, name: str, tmp_path: Path
 ) -> None:
     spark.range(50).selectExpr("id AS a", "id * 2 AS b").write.option("header", "true").csv(str(tmp_path / "t"))

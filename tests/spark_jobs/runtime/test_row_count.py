@@ -32,7 +32,7 @@ ACTIONS: dict[str, Callable[[DataFrame], object]] = {
 
 @pytest.mark.parametrize("where", ["k = 3", "k = 99", "k = 3 AND k = 4", "1 = 0", "s.a >= 500"])
 @pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
-def test_both_ways_of_counting_return_sparks_row_count(
+def test_both_row_counters_return_sparks_row_count(
     spark: SparkSession, numbers: str, where: str, action: Callable[[DataFrame], object]
 ) -> None:
     session = PushdownSession(spark)

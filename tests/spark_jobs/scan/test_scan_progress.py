@@ -41,7 +41,9 @@ def run(result: PushdownResult) -> None:
 
 
 @pytest.mark.parametrize("file_format", ["json", "csv", "avro", "orc", "parquet"])
-def test_a_scan_knows_what_its_finished_tasks_have_read(spark: SparkSession, tmp_path: Path, file_format: str) -> None:
+def test_the_progress_of_a_scan_counts_its_finished_tasks(
+    spark: SparkSession, tmp_path: Path, file_format: str
+) -> None:
     write(spark, file_format, tmp_path / "data")
     result = scan(spark, tmp_path / "data", file_format).scan("data", where="name = 'n7'")
     (before,) = result.progress() or ()

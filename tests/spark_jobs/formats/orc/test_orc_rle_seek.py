@@ -145,11 +145,11 @@ BYTE_STREAM = bytes([100 - 3, 9, 256 - 3, 1, 255, 7, 130 - 3, 0, 256 - 128, *ran
 BYTE_VALUES = [9] * 100 + [1, 255, 7] + [0] * 130 + list(range(128)) + [5] * 3
 
 
-def test_bytes_begin_at_any_value() -> None:
+def test_byte_streams_can_be_seeked_to_any_value() -> None:
     check_every_start(BYTE_STREAM, StreamCoding.BYTES, [value - 256 if value > 127 else value for value in BYTE_VALUES])
 
 
-def test_bits_begin_at_any_value() -> None:
+def test_bit_streams_can_be_seeked_to_any_value() -> None:
     bits = np.unpackbits(np.array(BYTE_VALUES, np.uint8)).astype(bool).tolist()
     for start in range(0, len(bits), 3):
         moved = seek_values(BYTE_STREAM, StreamCoding.BITS, SeekPosition(start // 8, start % 8))

@@ -107,7 +107,7 @@ def test_dates_of_unknown_calendars_are_rejected(tmp_path: Path, mode: str) -> N
         ({"org.apache.spark.version": b"4.3.0", "org.apache.spark.legacyDateTime": b""}, False),
     ],
 )
-def test_spark_says_which_calendar_it_wrote(metadata: dict[str, bytes], corrected: bool) -> None:
+def test_files_of_spark_name_the_calendar_of_their_dates(metadata: dict[str, bytes], corrected: bool) -> None:
     assert DATETIMES.are_as_stored(metadata, by_option=True) is corrected
     assert DATETIMES.are_as_stored(metadata, by_option=False) is (corrected and bool(metadata))
 

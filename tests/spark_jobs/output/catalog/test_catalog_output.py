@@ -228,7 +228,7 @@ def test_an_append_does_not_bring_back_old_files(spark: SparkSession, tmp_path: 
     assert spark.table(TABLE).count() == 1
 
 
-def test_a_table_that_changes_meanwhile_is_not_written(spark: SparkSession) -> None:
+def test_a_table_that_changes_during_the_load_is_not_written(spark: SparkSession) -> None:
     spark.sql(f"CREATE TABLE {TABLE} (id INT) USING json")
     for change in (f"ALTER TABLE {TABLE} ADD COLUMNS (more INT)", f"DROP TABLE {TABLE}"):
         output = output_of(spark)
@@ -286,7 +286,7 @@ def create_partition_0(spark: SparkSession, table: str) -> None:
 
 
 @rounds
-def test_of_two_runs_over_a_partition_one_raises_a_conflict(spark: SparkSession, rounds: int) -> None:
+def test_one_of_two_runs_over_a_partition_raises_a_conflict(spark: SparkSession, rounds: int) -> None:
     for number in range(rounds):
         create_partition_0(spark, f"{DATABASE}.c{number}")
         assert race(spark, f"{DATABASE}.c{number}", (1, 1)) == ([OutputConflictError], [0, 1])
@@ -303,7 +303,7 @@ def test_two_runs_over_different_partitions_are_both_written(spark: SparkSession
 @pytest.mark.parametrize(
     ("partitions", "most_rows"), [((1, 1), 1), ((1, 2), 2)], ids=["same partition", "different partitions"]
 )
-def test_of_two_runs_that_create_a_table_at_least_one_is_written(
+def test_at_least_one_of_two_runs_that_create_a_table_is_written(
     spark: SparkSession, rounds: int, partitions: tuple[int, int], most_rows: int
 ) -> None:
     """A run that finds the table of the other one raises, and runs again."""

@@ -51,7 +51,7 @@ def test_runs_replace_disjoint_rows(database: Database, rounds: int) -> None:
 
 @pytest.mark.parametrize("rounds", ROUNDS)
 @pytest.mark.parametrize("mode", [OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE, OutputMode.OVERWRITE])
-def test_of_two_runs_with_equal_keys_the_rows_of_one_remain(database: Database, mode: OutputMode, rounds: int) -> None:
+def test_the_rows_of_one_of_two_runs_with_equal_keys_remain(database: Database, mode: OutputMode, rounds: int) -> None:
     for _ in range(rounds):
         case = TableWrite(mode, has_table=True, replace_where="id > 1")
         case.prepare(database)

@@ -120,7 +120,7 @@ def test_every_type_reads_back_as_written(spark: SparkSession, database: Databas
 
 
 @pytest.mark.parametrize("database", PRODUCTS, indirect=True)
-def test_rows_of_one_column_with_nothing_but_null_are_written(spark: SparkSession, database: Database) -> None:
+def test_rows_with_a_single_null_column_are_written(spark: SparkSession, database: Database) -> None:
     assert write(
         output_of(spark, database), spark.sql("SELECT * FROM VALUES (CAST(NULL AS string)), (''), ('a') AS t(x)")
     )

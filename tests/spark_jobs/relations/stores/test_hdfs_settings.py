@@ -44,6 +44,6 @@ def test_name_nodes_have_the_addresses_of_hadoops_settings(
         ({"dfs.ha.namenodes.lake": "a,b", "dfs.namenode.http-address.lake.a": "one:1"}, "not set for each name node"),
     ],
 )
-def test_what_only_hadoop_can_use_is_refused(settings: dict[str, str], reason: str) -> None:
+def test_settings_that_only_hadoop_supports_are_unsupported(settings: dict[str, str], reason: str) -> None:
     with pytest.raises(UnsupportedError, match=reason):
         hdfs_settings("lake", lambda key: settings.get(key, ""), "me")

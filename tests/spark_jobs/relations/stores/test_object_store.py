@@ -264,7 +264,7 @@ def test_a_range_that_the_store_sends_in_part_raises(store: ObjectStore) -> None
             file.read(size)
 
 
-def test_bytes_equal_to_the_marker_are_read(store: ObjectStore) -> None:
+def test_objects_of_only_ff_bytes_are_read(store: ObjectStore) -> None:
     bucket = store.bucket()
     path = store.put(bucket, "data", b"\xff" * 1000)
     with _open(store, bucket, path, ahead=0) as file:

@@ -134,7 +134,7 @@ def _no_secret_in(text: str) -> bool:
     return not any(secret in text for secret in SECRETS)
 
 
-def test_rows_and_implicit_columns_of_objects_equal_sparks(spark: SparkSession, bucket: Bucket) -> None:
+def test_rows_and_implicit_columns_of_objects_equal_those_of_spark(spark: SparkSession, bucket: Bucket) -> None:
     columns = ["id", "name", *IMPLICIT]
     expected, _ = _ran(_scan(spark, bucket.path(), reader="spark", columns=columns))
     rows, report = _ran(_scan(spark, bucket.path(), reader="pushdown", columns=columns))

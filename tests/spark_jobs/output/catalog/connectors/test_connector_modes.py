@@ -149,7 +149,7 @@ def test_a_run_without_rows_replaces_no_partition(spark: SparkSession, table: st
     assert versions(spark, table) == 1
 
 
-def test_tables_of_files_beside_connectors_cannot_be_merged(spark: SparkSession) -> None:
+def test_tables_of_files_in_a_catalog_with_connectors_cannot_be_merged(spark: SparkSession) -> None:
     spec = CatalogOutputSpec(catalog_table="default.files", mode=OutputMode.MERGE, merge_keys=("id",))
     with pytest.raises(BadSpecError, match="merge needs a table of Iceberg or Delta"):
         open_catalog_output(spark, spec, "run")
