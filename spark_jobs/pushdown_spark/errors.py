@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class ErrorCode(StrEnum):
-    """What went wrong, coarse enough to decide whether to try again."""
+    """The kind of a failure, which decides whether a retry makes sense."""
 
     BAD_SPEC = "bad_spec"
     UNKNOWN_COLUMN = "unknown_column"

@@ -105,7 +105,7 @@ class ConnectResult(PushdownResult):
         return {name: report.model_copy(update={"rows_returned": self.rows}) for name, report in reports.items()}
 
     def progress(self) -> None:
-        """Return None: the progress of the server is unknown."""
+        """Return None, because the server does not report its progress."""
 
     def explain(self) -> str:
         """Return the plan as text. Runs nothing."""

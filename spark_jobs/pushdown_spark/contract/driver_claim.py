@@ -1,8 +1,8 @@
 """The file that decides whether a driver or the next try of its task owns a submission.
 
 A worker may die after the cluster has accepted a driver and before the worker knows its id. The next try cannot ask the
-cluster, which does not know to which task a driver belongs. So whichever comes first creates this file: the driver with
-its id, or the next try, which prevents the start of the driver.
+cluster, which does not know to which task a driver belongs. The one that comes first creates this file: the driver with
+its id, or the next try to prevent the start of the driver.
 """
 
 from __future__ import annotations

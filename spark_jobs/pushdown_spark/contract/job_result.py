@@ -22,7 +22,7 @@ MAX_PARTITIONS = 100
 SPARK_REQUESTED = "asked for with reader='spark'"
 """The reason for Spark's reader if the user has chosen it. Every other reason explains a fallback."""
 _LEAST_ERROR = 1.0
-"""The smallest error of a predicted time that a report shows, in seconds."""
+"""Seconds by which an estimate must be wrong to be reported."""
 _DERIVED = frozenset({"pushed", "residual"})
 
 
@@ -67,7 +67,7 @@ class FileReport(Message):
 
 
 class CostReport(Message):
-    """The estimate that chose a reader, and how right it was."""
+    """The estimates that chose a reader, and the measured time."""
 
     reader: str
     """The chosen reader."""
@@ -76,7 +76,7 @@ class CostReport(Message):
     measured: float | None = None
     """The total run time of the chosen reader's tasks in seconds, or None before a run."""
     is_off: bool = False
-    """Whether the tasks ran for at least a second, and for more than half of the estimate, longer or shorter."""
+    """Whether the run time differs from the estimate by at least a second and by more than half of the estimate."""
 
     @classmethod
     def of(cls, reader: str, predicted: Mapping[str, float]) -> Self | None:
@@ -94,7 +94,7 @@ class CostReport(Message):
 
 
 class SourceReport(Message):
-    """The report of one source. Executors count; a count that the reader does not know is None."""
+    """The report of one source. A count is None if the reader does not know it."""
 
     reader: str
     """The reader of the source: `pushdown`, `spark`, `remote`, or `pushdown and spark` for files of several schemas."""
@@ -137,7 +137,7 @@ class SourceReport(Message):
     statements: tuple[str, ...] = ()
     """The SQL sent to a database, without credentials."""
     notes: tuple[str, ...] = ()
-    """What else is worth knowing about the plan, one sentence each."""
+    """Other facts about the plan, one sentence each."""
     advice: tuple[str, ...] = ()
     """Changes of the files or the predicate that would let the next run read less."""
 

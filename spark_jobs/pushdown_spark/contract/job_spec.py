@@ -94,7 +94,7 @@ class JobSpec(Message):
     """Identifies the logical run. It is the same for every retry, so that a retried append replaces the files of
     earlier tries."""
     generation: Annotated[str, Field(max_length=100)] = ""
-    """Another value when a user repeats the run on purpose: clears it, or deletes it and creates it again."""
+    """A value that changes if a user clears the run, or deletes it and creates it again."""
     sources: Annotated[dict[str, AnySourceSpec], Field(min_length=1)]
     """The sources by their names."""
     query: QuerySpec | None = None

@@ -181,7 +181,7 @@ def _source(source: SourceReport) -> Iterator[str]:
 
 
 def cost_lines(cost: CostReport | None) -> Iterator[str]:
-    """Yield the estimate that chose a reader and, after a run, how right it was. Nothing if no estimate did."""
+    """Yield the estimates that chose a reader and, after a run, the measured time. Yield nothing without estimates."""
     if cost is None:
         return
     readers = ", ".join(f"{name} {human_seconds(seconds)}" for name, seconds in cost.predicted.items())

@@ -62,7 +62,7 @@ class OnSchemaConflict(StrEnum):
 
 
 class OnMissingColumn(StrEnum):
-    """Action for a column that the schema or another file has and a file lacks."""
+    """Action for a column that is missing in a file, but is declared or present in another file."""
 
     NULL = "null"
     ERROR = "error"
@@ -76,7 +76,7 @@ class WideNumbers(StrEnum):
 
 
 class Transport(StrEnum):
-    """Transport of rows from a database: Spark's JDBC source, or Arrow in Python workers. `auto` takes the faster."""
+    """Transport of rows from a database: Spark's JDBC source, or Arrow in Python workers. `auto` takes the faster one."""
 
     AUTO = "auto"
     ARROW = "arrow"

@@ -74,7 +74,7 @@ class DatabaseAddress:
 
 @dataclass(frozen=True)
 class ConnectionSettings:
-    """How a connection reads: rows per fetch, seconds per statement, and the snapshot to read.
+    """Settings of a connection that reads: rows per fetch, seconds per statement, and the snapshot.
 
     If `few` is set, the client uses the method that is faster for some thousand rows.
     """

@@ -21,7 +21,7 @@ _SPARK_VERSION = "org.apache.spark.version"
 class OldValues:
     """A kind of values that Spark may convert from one calendar to another.
 
-    Spark writes them as it reads them since its version `since`, unless the file has the key `legacy_key`.
+    From version `since` on, Spark writes them as it reads them, unless the file has the key `legacy_key`.
     """
 
     name: str
@@ -42,7 +42,7 @@ class OldValues:
         `CORRECTED` reads them as stored, `LEGACY` converts them from the old calendar, `EXCEPTION` fails. The keys of
         options are in lower case.
         """
-        # Given a default, Spark would not return its own.
+        # No default is passed, because Spark would return it instead of its own.
         setting = options.get(f"{self.name}rebasemode") or spark.conf.get(
             f"spark.sql.{source}.{self.name}RebaseModeInRead"
         )

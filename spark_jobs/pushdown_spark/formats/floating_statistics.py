@@ -11,7 +11,7 @@ from pushdown_spark.expressions.bound import Node, Not, Op, floating_comparisons
 
 
 class UnsafeFilterError(UnsupportedError):
-    """Spark's reader takes a scan without its filter pushdown, with which it would lose rows."""
+    """Spark's reader must scan without its filter pushdown, because it would lose rows."""
 
 
 def may_lose_zeros(root: Node) -> bool:

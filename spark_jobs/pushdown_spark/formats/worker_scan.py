@@ -58,8 +58,8 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
     def run_tasks(self, tasks: tuple[Task, ...], batch: int, cap: int | None, skip: tuple[int, ...]) -> DataFrame:
         """Return the rows of some tasks.
 
-        Each task may stop after `cap` rows, unless `cap` is None. `skip` has the number of rows of each task that were
-        returned before. It is empty if there are none.
+        Each task may stop after `cap` rows, unless `cap` is None. `skip` has the number of rows that each task has
+        returned before. It is empty in the first batch.
         """
 
     def is_exhausted(self, batch: int, number: int, cap: int) -> bool:

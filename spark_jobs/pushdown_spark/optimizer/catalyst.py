@@ -21,7 +21,7 @@ LOGICAL = f"{CATALYST}.plans.logical"
 _INDENT = re.compile(r"(?:[ :]  )*(?:[:+]- )?")
 _INDENT_WIDTH = 3
 _MAX_FIELDS = 25
-"""Columns that Spark prints of a node before it prints only how many follow."""
+"""Maximum number of columns that Spark prints for a node."""
 _UNNAMED_RELATIONS = frozenset({"PlanWithUnresolvedIdentifier", "RelationTimeTravel"})
 """Nodes that read a relation whose name the parsed plan does not show."""
 
@@ -108,7 +108,7 @@ def is_same_query(left: DataFrame, right: DataFrame) -> bool:
 
 
 def is_lossless(original: DataFrame, rewritten: str, analyze: Analyze) -> bool:
-    """Return whether a query that sqlglot read and wrote again is the query that Spark read in the first place."""
+    """Return whether Spark analyzes the SQL that sqlglot wrote as the same query as the original SQL."""
     try:
         return is_same_query(original, analyze(rewritten))
     except PySparkException:

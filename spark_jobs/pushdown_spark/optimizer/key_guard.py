@@ -1,7 +1,7 @@
 """Guards of the keys that semi-join reductions read while a query is planned, and that its plan contains.
 
-If the files of a source change before the plan runs, its rows may have other keys, and the plan would silently miss
-what they are joined with. A guard fails the query when it reads such a row.
+If the files of a source change before the plan runs, its rows may have other keys. The plan would then silently miss
+rows that join with them. A guard makes the query fail when it reads a row with another key.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pushdown_spark.errors import ChangedFilesError
 
 @dataclass(frozen=True)
 class KeyGuard:
-    """The keys that the rows of a view had which satisfied the conditions on it.
+    """The keys that the rows of a view had during planning.
 
     `conditions` and `keys` are SQL. The conditions hold for all rows that the query uses. `keys` is a predicate that
     all of these rows satisfied, unless their key was NULL. `source` is the name of the source in reports.

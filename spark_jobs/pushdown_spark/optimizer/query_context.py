@@ -1,4 +1,4 @@
-"""One query while it is optimized: its sources in a session, and what the passes have decided so far."""
+"""The state of a query during optimization: its sources in a session, and the decisions of the passes."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class QueryScan:
 
 @dataclass(frozen=True, kw_only=True)
 class QueryPlan:
-    """What the passes have decided about a query. Each pass returns a new plan. The keys of mappings are views."""
+    """The decisions of the passes about a query. Each pass returns a new plan. The keys of mappings are views."""
 
     required: Mapping[str, RequiredColumns] = field(default_factory=dict)
     """The required columns."""

@@ -74,7 +74,7 @@ class SqliteClient:
             self._reader.close()
 
     def _check_timeout(self, started: float) -> None:
-        """Raise RemoteFailedError after the timeout. SQLite has none itself, so it is checked after each batch."""
+        """Raise RemoteFailedError after the timeout. SQLite has no timeout of statements, so each batch is checked."""
         limit = self._settings.statement_timeout
         if limit is not None and time.monotonic() - started > limit:
             raise RemoteFailedError(

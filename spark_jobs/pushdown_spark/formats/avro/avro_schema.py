@@ -86,7 +86,7 @@ class AvroType:
 
 
 def count_values(kind: AvroType) -> int:
-    """Return the number of values in a datum whose arrays and maps have one item each, NULL aside.
+    """Return the number of values in a datum whose arrays and maps have one item each, not counting NULL.
 
     >>> count_values(parse_schema('["null", {"type": "array", "items": "int"}]'))
     1
@@ -117,9 +117,9 @@ _DEFAULT, _LOGICAL = "default as written", "logicalType as written"
 
 
 def _rename_keys(node: _Object) -> _Object:
-    """Return an object of a schema, with other names for what fastavro judges differently than Avro's Java library.
+    """Return an object of a schema, with other names for keys that only fastavro checks.
 
-    The library ignores decimals and namespaces that are not valid, and reads files with field defaults of another type.
+    Avro's Java library ignores invalid decimals and namespaces, and reads files with field defaults of another type.
     """
     if not isinstance(node.get("name", ""), str):
         raise ValueError(f"{node['name']!r} is not a name")
@@ -266,7 +266,7 @@ def spark_type(schema: AvroType) -> t.DataType:
 
 
 def leaf_spark_type(schema: AvroType) -> t.DataType:
-    """Return the type of values without parts that are not decimals."""
+    """Return the Spark type of a value that is neither composite nor a decimal."""
     return _LOGICAL_SPARK_TYPES.get((schema.kind, schema.logical), _SPARK_TYPES[schema.kind])
 
 

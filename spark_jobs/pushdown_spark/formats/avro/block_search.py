@@ -14,7 +14,7 @@ from pushdown_spark.formats.text.byte_search import compile_automaton
 
 _FLAGS = hyperscan.HS_FLAG_DOTALL | hyperscan.HS_FLAG_SINGLEMATCH
 _MAX_PATTERNS = 2
-"""Patterns that are searched for: the rarest ones. A third would rarely skip a block that these do not skip."""
+"""Number of patterns that are searched for, the rarest first. A third pattern would rarely skip another block."""
 _TRIAL = 32
 """Number of blocks after which the search decides whether to pause."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 128, 1024

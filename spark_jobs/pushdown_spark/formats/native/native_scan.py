@@ -23,8 +23,7 @@ MAX_PLANNED_LENGTH = 10_000
 _MAX_PLANNED_CONJUNCTS = 32
 """Maximum number of conjuncts that Spark plans for the report."""
 _MANY_CONSTANTS = 500
-"""Number of constants from which Spark's filter operator is faster than the reader. Row-based readers compare each row
-with every constant, and the operator uses a hash set."""
+"""Number of constants from which Spark's filter operator, which uses a hash set, is faster than a row-based reader."""
 FILTER_SETTINGS = {
     SourceFormat.JSON: "spark.sql.json.filterPushdown.enabled",
     SourceFormat.CSV: "spark.sql.csv.filterPushdown.enabled",

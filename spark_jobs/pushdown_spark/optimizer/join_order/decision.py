@@ -56,7 +56,7 @@ from pushdown_spark.runtime.spark_internals import session_state
 _MAX_COST_SHARE = 0.9
 """Maximum cost of another order, relative to the cost of the written order."""
 _STAGE_ROWS = 500_000.0
-"""Rows that a processor joins in the time of an empty stage. Measured with TPC-H and TPC-DS."""
+"""Rows that a processor joins in the time that an empty stage takes, measured with TPC-H and TPC-DS."""
 
 
 @dataclass(frozen=True, kw_only=True)
