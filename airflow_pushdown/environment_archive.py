@@ -56,7 +56,9 @@ def _fingerprint(environment: Path, python_prefix: str | None) -> str:
     """Return a hash of the environment's Python, its libraries, and the settings of the archive."""
     configuration = environment / "pyvenv.cfg"
     if not configuration.is_file():
-        raise NotPackedError(f"{environment} is not a virtual environment: it has no pyvenv.cfg")
+        raise NotPackedError(
+            f"{environment} is not a virtual environment: it has no pyvenv.cfg; give the directory of one"
+        )
     libraries = [str(path) for path in sorted(environment.glob("lib/python3.*/site-packages"))]
     versions = sorted(f"{library.name}=={library.version}" for library in distributions(path=libraries))
     parts = [configuration.read_text(encoding="utf-8"), str(python_prefix), *_EXCLUDED, *versions]

@@ -173,12 +173,16 @@ def class_archive(
 
 def _require_private(directory: Path) -> Path:
     if any(character in str(directory) for character in _SEPARATORS):
-        raise config_error(f"class_archives: {directory}: JVM options cannot have a path with any of {_SEPARATORS}")
+        raise config_error(
+            f"class_archives: {directory}: the path becomes a JVM option and must not contain any of {_SEPARATORS}"
+        )
     try:
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         mode = directory.stat().st_mode
     except OSError as error:
-        raise config_error(f"class_archives: {directory} cannot be used ({error.strerror})") from error
+        raise config_error(
+            f"class_archives: {directory} cannot be used ({error.strerror}); set another directory"
+        ) from error
     if mode & stat.S_IWOTH:
         raise config_error(
             f"class_archives: every user may write to {directory}, whose files run as code; restrict its permissions"

@@ -44,7 +44,9 @@ def airflow_connection(parameter: str, conn_id: str) -> Connection:
     try:
         return BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
-        raise config_error(f"{parameter}: there is no Airflow connection {conn_id!r}") from error
+        raise config_error(
+            f"{parameter}: there is no Airflow connection {conn_id!r}; create it, or correct the name"
+        ) from error
 
 
 def object_store_secrets(connection: Connection) -> SecretValues:

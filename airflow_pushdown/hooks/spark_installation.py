@@ -76,7 +76,9 @@ def find_installation(
     """
     python = spark_python or environ.get(SPARK_PYTHON_VARIABLE) or environ.get("PYSPARK_PYTHON")
     if spark_python and not _executable(Path(spark_python)):
-        raise config_error(f"spark_python: {spark_python} is not an executable file")
+        raise config_error(
+            f"spark_python: {spark_python} is not an executable file; set it to the Python of the Spark environment"
+        )
     if os.sep in binary:
         if not _executable(Path(binary)):
             raise _not_found_error([binary])
@@ -86,7 +88,9 @@ def find_installation(
         if _executable(directory / binary):
             return SparkInstallation(binary=str(directory / binary), python=python, home=home)
         if home is not None and home == spark_home:
-            raise config_error(f"spark_home: there is no executable {directory / binary}")
+            raise config_error(
+                f"spark_home: there is no executable {directory / binary}; set it to the home of a Spark installation"
+            )
     on_path = shutil.which(binary, path=environ.get("PATH", os.defpath))
     if on_path is None:
         raise _not_found_error([*(str(directory / binary) for directory, _ in candidates), f"{binary} on PATH"])

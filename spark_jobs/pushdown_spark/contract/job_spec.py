@@ -115,7 +115,10 @@ class JobSpec(Message):
     @model_validator(mode="after")
     def _check_query(self) -> Self:
         if self.version != CONTRACT_VERSION:
-            raise ValueError(f"version: this job reads spec version {CONTRACT_VERSION}, the spec has {self.version}")
+            raise ValueError(
+                f"version: this job reads version {CONTRACT_VERSION} of the spec, not {self.version}; install the same "
+                "release of airflow-pushdown and pushdown-spark"
+            )
         if (self.query is None) == (not self.scans):
             raise ValueError("query: give either `query` or `scans`")
         if self.query is not None and self.query.source is not None and self.query.source not in self.sources:

@@ -76,7 +76,7 @@ class WideNumbers(StrEnum):
 
 
 class Transport(StrEnum):
-    """Transport of rows from a database: Spark's JDBC source, or Arrow in Python workers. `auto` takes the faster one."""
+    """Transport of rows from a database: Spark's JDBC source, or Arrow in workers. `auto` takes the faster one."""
 
     AUTO = "auto"
     ARROW = "arrow"

@@ -187,7 +187,7 @@ def _check_columns(table: RemoteTable, schema: t.StructType) -> None:
             raise UnknownColumnError(f"the table has no column {field.name!r}; its columns are {', '.join(types)}")
         if field.dataType != types[field.name]:
             raise BadSpecError(
-                f"column {field.name} is read as {types[field.name].simpleString()}, not as "
+                f"column {field.name} has type {types[field.name].simpleString()}, not "
                 f"{field.dataType.simpleString()}; cast it after reading"
             )
 

@@ -62,7 +62,9 @@ class ColumnarSource(DataSource):
         check_options(self.format_name, self.options, self.known_options)
         for field in schema.fields:
             if unknown := unknown_type(field.dataType):
-                raise BadSpecError(f"column {field.name} has type {unknown.simpleString()}, which only Spark reads")
+                raise BadSpecError(
+                    f"column {field.name} has type {unknown.simpleString()}, which only Spark reads; leave it out"
+                )
 
     @abstractmethod
     def scan_task(self, schema: t.StructType, tasks: tuple[Task, ...], row_filter: ArrowFilter | None) -> ReadTasks:
