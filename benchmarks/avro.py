@@ -156,7 +156,7 @@ def possible_peers(data: Path) -> frozenset[str]:
             attempt()
             found.add(name)
         except Exception as problem:
-            # Each engine has errors of its own for what it cannot read.
+            # Each engine has its own errors for what it cannot read.
             print(f"{name} is left out: {str(problem).splitlines()[0]}", flush=True)
     return frozenset(found)
 

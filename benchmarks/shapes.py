@@ -61,7 +61,7 @@ class Shape:
 
 
 class _Values:
-    """Expressions for pseudo-random columns. Every column has a number of its own."""
+    """Expressions for pseudo-random columns. Every column has its own number."""
 
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""The whole product end to end: services of its own, every example DAG, and what they must have left."""
+"""End-to-end runs: local services, every example DAG, and checks of their outputs."""
 
 from __future__ import annotations
 

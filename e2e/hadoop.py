@@ -109,7 +109,7 @@ class HadoopCluster:
         return address
 
     def start_machine(self, name: str) -> None:
-        """Start a node manager with ports and directories of its own."""
+        """Start a node manager with its own ports and directories."""
         configuration = self.run / "hadoop" / name
         configuration.mkdir(exist_ok=True)
         for file in self.configuration.iterdir():
@@ -198,7 +198,7 @@ class HadoopCluster:
             # The virtual memory of a JVM is a multiple of what it uses, and the disk of a test machine may be full.
             "yarn.nodemanager.vmem-check-enabled": "false",
             "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "99.9",
-            # Containers are in sessions of their own. By the variable, they are recognized as processes of the run.
+            # Containers are in their own sessions. By the variable, they are recognized as processes of the run.
             "yarn.nodemanager.env-whitelist": f"JAVA_HOME,{RUN_VARIABLE}",
             "yarn.scheduler.minimum-allocation-mb": "128",
             # A lost node manager is noticed within a minute, not ten.

@@ -108,7 +108,7 @@ class Server:
 
 
 def _run_on_postgresql(server: Server, database: str, statements: Sequence[str]) -> Iterator[Sequence[object]]:
-    """Run statements, each in a transaction of its own. Yield the rows of their results."""
+    """Run statements, each in its own transaction. Yield the rows of their results."""
     import psycopg
 
     login = {"host": HOST, "port": server.port, "user": USER, "password": server.password}
@@ -120,7 +120,7 @@ def _run_on_postgresql(server: Server, database: str, statements: Sequence[str])
 
 
 def _run_on_mysql(server: Server, database: str, statements: Sequence[str]) -> Iterator[Sequence[object]]:
-    """Run statements, each in a transaction of its own. Yield the rows of their results."""
+    """Run statements, each in its own transaction. Yield the rows of their results."""
     import pymysql
 
     login = {"host": HOST, "port": server.port, "user": USER, "password": server.password}

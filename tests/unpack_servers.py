@@ -97,7 +97,7 @@ def missing_libraries(program: Path) -> list[str]:
 def add_libraries(program: Path, libraries: Iterable[str], home: Path) -> None:
     """Put libraries from Debian's packages into the directory of a program, where its loader searches first.
 
-    apt downloads packages without root if it has a place of its own for its lists. Raises CalledProcessError if apt
+    apt downloads packages without root if its lists are in a separate directory. Raises CalledProcessError if apt
     fails, KeyError if no package is known, and OSError on systems without apt.
     """
     (home / "lists" / "partial").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Execution of spark-submit in a session of its own, so that all processes of the job can be stopped.
+"""Execution of spark-submit in a separate session, so that all processes of the job can be stopped.
 
 A task that is killed with SIGKILL cannot stop its job. For each job, a guard process runs this module as a program. It
 waits for the end of a pipe that only the task holds open, then ends the session and deletes the job's private files.

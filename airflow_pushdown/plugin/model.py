@@ -65,7 +65,7 @@ class UnitCount:
 def source_funnel(source: SourceReport, rows_written: int | None) -> tuple[Step, ...]:
     """Return the steps of one source. `rows_written` is None if the job has other sources or no output.
 
-    Bytes and rows have scales of their own, because rows have no share of bytes. An unknown step has no bar.
+    Bytes and rows have their own scales, because rows have no share of bytes. An unknown step has no bar.
     """
     size = source.bytes_total if source.has_size else None
     rows: list[tuple[str, int | None]] = [

@@ -1,4 +1,4 @@
-"""Reads damaged Avro files in a process of its own. `damage.py` explains it."""
+"""Reads damaged Avro files in a separate process. `damage.py` explains it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _read(path: Path, query: AvroQuery) -> list[pa.RecordBatch]:
 
 
 if __name__ == "__main__":
-    # Executor code has no checks of its own: what workers run on many records is what is put to the test.
+    # The executor has no checks of its inputs, so the code that workers run on many records is tested here.
     compiled_interpreter()
     compiled_copy()
     limit_memory()

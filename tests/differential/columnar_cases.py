@@ -147,7 +147,7 @@ def run_tasks(
 
 
 def check_seeds(cases: int, check_case: Callable[[int, random.Random, Path], None]) -> None:
-    """Check cases of random seeds, each in a directory of its own."""
+    """Check cases of random seeds, each in its own directory."""
 
     def check(seed: int) -> None:
         with TemporaryDirectory() as directory:

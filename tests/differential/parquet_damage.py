@@ -1,4 +1,4 @@
-"""Reads damaged Parquet files in a process of its own. `damage.py` explains it."""
+"""Reads damaged Parquet files in a separate process. `damage.py` explains it."""
 
 from __future__ import annotations
 

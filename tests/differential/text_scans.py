@@ -76,7 +76,7 @@ class Scans:
             raise UnreadableBySparkError from problem
 
     def expected_alone(self, spark: SparkSession, predicate: str) -> Rows:
-        """Return the rows of Spark's own reader for one predicate in a query of its own."""
+        """Return the rows of Spark's own reader for one predicate, in a separate query."""
         return Counter(row[0] for row in self._native(spark).where(predicate).selectExpr(self.row_sql).collect())
 
     def run_predicates(self, spark: SparkSession, predicates: Sequence[str]) -> dict[str, tuple[Rows, SourceReport]]:
@@ -121,7 +121,7 @@ def compare_readers(
 ) -> Iterator[tuple[str, Rows, Rows, SourceReport]]:
     """Return the rows of Spark's reader, the rows of the pushdown reader, and its report for each predicate.
 
-    Spark evaluates a predicate with a difference again in a query of its own, which reads only its columns.
+    Spark evaluates a predicate with a difference again in a separate query, which reads only its columns.
     """
     with apply_settings(spark, scans.case):
         together = scans.expected(spark, predicates)

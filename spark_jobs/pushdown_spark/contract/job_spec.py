@@ -145,7 +145,7 @@ class JobSpec(Message):
         return self
 
     def job_of(self, scan: str) -> JobSpec:
-        """Return the job that runs only this scan, with a run key of its own. Its source is the only one of the job."""
+        """Return the job that runs only this scan, with its own run key. Its source is the only one of the job."""
         spec = self.scans[scan]
         query = QuerySpec(
             source=ONLY_SOURCE, columns=spec.columns, where=spec.where, interval=spec.interval, limit=spec.limit

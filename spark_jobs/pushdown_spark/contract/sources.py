@@ -23,7 +23,7 @@ ONLY_SOURCE = "source"
 class SourceFormat(StrEnum):
     """Format of a source.
 
-    It is a file format, a table format with a connector of its own (`iceberg`, `delta`), `table` for a table of Spark's
+    It is a file format, a table format with its own connector (`iceberg`, `delta`), `table` for a table of Spark's
     catalog, whose format the catalog knows, or `remote` for a table of a database.
     """
 

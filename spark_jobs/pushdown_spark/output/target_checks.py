@@ -17,7 +17,7 @@ _TABLE_LOGS = (("Delta", "_delta_log"), ("Hudi", ".hoodie"), ("Iceberg", "metada
 
 
 def check_no_table(files: Files, output: str) -> None:
-    """Raise BadSpecError if the output is the directory of a table with a log of its own, or a partition of it.
+    """Raise BadSpecError if the output is the directory of a table with its own log, or a partition of it.
 
     Renamed files would not be in the log: the table would not have them, or would miss files that its log lists.
     """

@@ -135,7 +135,7 @@ def check_column(field: t.StructField) -> None:
 
 
 def is_plain_table(frame: DataFrame) -> bool:
-    """Return whether a DataFrame is a table, not a view whose plan has conditions of its own."""
+    """Return whether a DataFrame is a table, not a view whose plan has its own conditions."""
     return class_name(plan_below_names(frame)) in ("LogicalRelation", "DataSourceV2Relation", "HiveTableRelation")
 
 

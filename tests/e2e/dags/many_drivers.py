@@ -1,4 +1,4 @@
-"""Twenty scans at the same time, each with a driver of its own on the cluster."""
+"""Twenty scans at the same time, each with its own driver on the cluster."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ DATABASE = "shop"
 
 @pytest.fixture(scope="module", autouse=True)
 def _database(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Create a database with a directory of its own."""
+    """Create a database with its own directory."""
     place = tmp_path_factory.mktemp("database")
     spark.sql(f"CREATE DATABASE {DATABASE} LOCATION '{place}'")
     yield

@@ -29,7 +29,7 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import Op, StringTest, Wildcard
 
 _ESCAPE = "!"
-"""The escape character of LIKE patterns. No database gives it a meaning of its own, unlike the backslash."""
+"""The escape character of LIKE patterns. It has no special meaning in any database, unlike the backslash."""
 OPERATORS: dict[Op, type[exp.Binary]] = {Op.EQ: exp.EQ, Op.LT: exp.LT, Op.LE: exp.LTE, Op.GT: exp.GT, Op.GE: exp.GTE}
 _BINARY_COLLATIONS = {Dialect.MYSQL: "utf8mb4_0900_bin", Dialect.MARIADB: "utf8mb4_nopad_bin"}
 """The collations that compare bytes without padding. In MariaDB, `utf8mb4_0900_bin` is an alias of `utf8mb4_bin`."""

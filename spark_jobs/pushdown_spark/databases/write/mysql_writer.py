@@ -23,7 +23,7 @@ from pushdown_spark.databases.write.write_connection import LOCK_SECONDS, WriteC
 from pushdown_spark.errors import BadSpecError, PushdownError, RemoteFailedError, UnwritableValueError
 
 _SESSION = (
-    # Strict, so that no value is changed; 0 is a value of its own in a column with AUTO_INCREMENT.
+    # Strict, so that no value is changed; 0 is stored as 0 in a column with AUTO_INCREMENT.
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,NO_ENGINE_SUBSTITUTION,"
     "NO_AUTO_VALUE_ON_ZERO', SESSION time_zone = '+00:00', SESSION net_read_timeout = 600, "
     f"SESSION net_write_timeout = 600, SESSION innodb_lock_wait_timeout = {LOCK_SECONDS}, "

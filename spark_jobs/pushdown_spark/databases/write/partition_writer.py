@@ -2,14 +2,14 @@
 
 Each attempt of a task loads its rows in one transaction, which ends by recording the partition. The record is unique,
 so that the rows of one attempt count, whatever number of attempts Spark starts. An attempt that finds its partition
-recorded undoes its transaction. The driver gives each attempt of a run tables of its own, so that tasks of an earlier
+recorded undoes its transaction. Each attempt of a run has its own tables, so that tasks of an earlier
 attempt cannot add rows.
 
 Spark may accept another attempt than the recorded one, if an executor is lost before it can report. If the rows of a
 query are distributed by chance, the rows of the two may differ. Each attempt therefore returns the end of its name,
 which is recorded too, and the driver compares them.
 
-In MySQL, MariaDB and SQLite, the staging table stays empty: each attempt of a task creates a part of its own, a table
+In MySQL, MariaDB and SQLite, the staging table stays empty: each attempt of a task creates its own part, a table
 like it, whose name ends so. In SQLite, a part is a file next to the database.
 
 Workers import this module, so it must not import the packages that only the driver needs.
@@ -46,7 +46,7 @@ class PartitionWriter:
     """The staging table and the table of recorded partitions. Spark calls it with the rows of each partition.
 
     `record` is a statement that adds a row to the table of partitions, and changes nothing if the partition has one.
-    `has_parts` is whether each attempt of a task has a table of its own.
+    `has_parts` is whether each attempt of a task has its own table.
     """
 
     address: DatabaseAddress

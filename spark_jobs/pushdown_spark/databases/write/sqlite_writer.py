@@ -2,8 +2,8 @@
 
 Tasks therefore load their rows into files next to the database, with a table each. The driver attaches the files and
 copies their rows. So tasks need not wait for each other, other programs can write while they load, and the database
-file does not grow by the staged rows. ADBC loads the files, because it takes Arrow's rows as they are. It has a copy of
-SQLite of its own, so that it must never open a file that the module of the standard library has open.
+file does not grow by the staged rows. ADBC loads the files, because it takes Arrow's rows as they are. It contains
+a separate copy of SQLite, so it must never open a file that the module of the standard library has open.
 """
 
 from __future__ import annotations

@@ -188,4 +188,6 @@ def _ceil(value: Decimal | None, default: int) -> int:
 
 
 def _magnitudes(low: int, high: int) -> str:
-    return str(low) if low == high else magnitude_regex(low, high) if low <= high else _NOTHING
+    if low > high:
+        return _NOTHING
+    return str(low) if low == high else magnitude_regex(low, high)

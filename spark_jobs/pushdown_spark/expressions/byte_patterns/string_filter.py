@@ -11,7 +11,7 @@ from pushdown_spark.expressions.byte_patterns.required_strings import required_s
 from pushdown_spark.expressions.byte_patterns.text import BytePattern
 
 _MAX_STRINGS = 16
-"""Maximum number of strings. Each of them is a search of its own."""
+"""Maximum number of strings. Each of them is a separate search."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ and minute in each zone. These are known for the usual endings of the text:
 - the offsets of the reader's zone and of UTC in the form `+01:00`.
 
 All other spellings of the days around the interval may be any time: each position at which a text can differ from the
-usual form gives an expression of its own.
+usual form gives its own expression.
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ class _Compiler:
         slot = self.out.new_slot()
         readers = [partial(self.value, branch, *target) for branch, target in zip(branches, targets, strict=True)]
         layouts = self._exclusive_branches(slot, writer, others, readers)
-        # Leaves have validity flags of their own.
+        # Leaves have their own validity flags.
         members = [
             replace(layout, validity=Validity(slot, index, False))
             if isinstance(layout, StructLayout | ListLayout)

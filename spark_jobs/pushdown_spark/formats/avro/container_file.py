@@ -284,7 +284,7 @@ class BlockDecompressor:
         """Bytes of the retained blocks."""
         self._last: Buffer = b""
         self._last_start: int | None = None
-        """The offset of the last block in the buffer, or None if it is in memory of its own."""
+        """The offset of the last block in the buffer, or None if it is in separate memory."""
 
     def decompress(self, stored: Buffer) -> Buffer:
         """Return the encoded records of a block. The result is valid until the next block is decompressed.

@@ -43,6 +43,8 @@ FetchedBytes = Callable[[int, int], bytes]
 
 _MAGIC = b"ORC"
 _BEGINNING = RowGroupStart(0, 0, SeekPosition())
+_ALL_BYTES = 1 << 62
+"""More bytes than a stream can have."""
 
 
 @dataclass(frozen=True)
@@ -96,22 +98,20 @@ def slice_stream(stripe: Stripe, part: StreamSlice, stored: bytes) -> bytes:
     codec, entry = stripe.tail.codec, part.entry
     if codec.compression is CompressionKind.NONE:
         return seek_values(stored, part.coding, entry.start)
-    aligned = entry.byte == 0 and entry.start == SeekPosition()
-    if aligned and part.next_entry is None:
+    head_size = _head_size(part)
+    if head_size == 0 and part.next_entry is None:
         return stored
-    # `head` is rewritten. It has the chunk with the entry, and more chunks if a run continues in them. Shifted bits are
-    # rewritten up to the end of the stream, so no number of bytes is enough for them.
-    shifted = part.coding is StreamCoding.BITS and entry.start.bits
-    enough = 0 if aligned else None if shifted else entry.byte + MAX_PENDING_BYTES
     head = b""
     rest = []
     for start, stop in spans(stored):
         needed = part.required_bytes(start)
-        if needed is None and enough is not None and len(head) >= enough:
+        is_head = len(head) < head_size
+        if not is_head and needed is None:
+            # Complete chunks after the head are copied without decompressing them.
             rest.append(stored[start:stop])
             continue
         content = codec.chunk(stored, start, stop, needed)
-        if enough is None or len(head) < enough:
+        if is_head:
             head += content
         else:
             rest.append(codec.store_uncompressed(content))
@@ -120,6 +120,20 @@ def slice_stream(stripe: Stripe, part: StreamSlice, stored: bytes) -> bytes:
     if len(head) < entry.byte:
         raise ValueError(f"column {part.location.column} has an index entry beyond its stream")
     return b"".join([codec.store_uncompressed(seek_values(head[entry.byte :], part.coding, entry.start)), *rest])
+
+
+def _head_size(part: StreamSlice) -> int:
+    """Return the decompressed bytes at the start of a slice that are rewritten, or `_ALL_BYTES`.
+
+    They have the chunk with the entry, and more chunks if the run of the first value continues in them.
+    """
+    entry = part.entry
+    if entry.byte == 0 and entry.start == SeekPosition():
+        return 0
+    if part.coding is StreamCoding.BITS and entry.start.bits:
+        # Shifted bits are rewritten up to the end of the stream.
+        return _ALL_BYTES
+    return entry.byte + MAX_PENDING_BYTES
 
 
 @dataclass(frozen=True)

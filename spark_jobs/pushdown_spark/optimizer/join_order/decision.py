@@ -66,7 +66,7 @@ class ReorderSettings:
     Relations of at most `broadcast_bytes` in memory may be hinted, none with -1. Spark broadcasts relations in files of
     up to `broadcast_threshold` bytes without a hint. `processors` run Spark's tasks. `obstacle` is the reason not to
     collect statistics, unless the written order has a nested loop. `hints_joins` means that the results of joins can
-    be hinted too: every table has a name of its own, and the caller adds the hints in `OptimizedQuery.broadcast`.
+    be hinted too: every table has a distinct name, and the caller adds the hints in `OptimizedQuery.broadcast`.
     `reduces_statically` means that keys seen in files may become predicates: the statistics of a table describe exactly
     the rows of its files.
     """

@@ -153,7 +153,7 @@ class ConnectorTable(ABC):
 class IcebergTable(ConnectorTable):
     """A table of Iceberg. The summary of a snapshot names the run.
 
-    Each change is made on a branch of its own and then picked into the main branch, in the one step in which Iceberg
+    Each change is made on its own branch and then picked into the main branch, in the one step in which Iceberg
     replaces the metadata of the table. An append is picked once for each `wap.id`, a replacement of partitions if no
     commit has changed them in between, and others if there was no commit at all. So an attempt that continues after its
     retry cannot add rows twice or undo later runs.

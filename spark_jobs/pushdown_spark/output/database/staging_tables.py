@@ -5,7 +5,7 @@ Their names have the run, the time and the attempt:
     airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER      rows that tasks load
     airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER_p    the partitions whose rows are complete
 
-In MySQL, MariaDB and SQLite, each attempt of a task loads a part of its own, a table like the empty table of rows. So
+In MySQL, MariaDB and SQLite, each attempt of a task loads its own part, a table like the empty table of rows. So
 the commit need not wait for the locks of an attempt that still loads. In SQLite, a part is a file next to the database:
 
     airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER_TASK

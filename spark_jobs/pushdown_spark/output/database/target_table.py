@@ -44,7 +44,7 @@ class TargetTable:
 
     @property
     def has_parts(self) -> bool:
-        """Whether each attempt of a task loads a table of its own."""
+        """Whether each attempt of a task loads its own table."""
         return self.dialect is not Dialect.POSTGRES
 
     def sibling(self, name: str) -> str:

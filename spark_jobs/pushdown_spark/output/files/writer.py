@@ -84,7 +84,7 @@ class FileOutput(Output):
         An earlier attempt of the same run that is still writing can no longer commit.
 
         Raises OutputExistsError if the output exists and the mode forbids changing it. Raises BadSpecError if the
-        output has other partition columns or is a table with a log of its own, if replacing it would delete a source,
+        output has other partition columns or is a table with its own log, if replacing it would delete a source,
         or if the job may not write next to it.
         """
         try:

@@ -66,7 +66,7 @@ def file_schemas(
 def _footer_schemas(
     files: Sequence[InputFile], read: Callable[[InputFile], t.StructType | str], infer_schema: InferSchema
 ) -> tuple[FileSchema, ...]:
-    """Return the schemas of files with a schema of their own. For a string, Spark infers it once for all equal ones."""
+    """Return the schemas of files that contain their schema. For a string, Spark infers it once for all equal ones."""
     results = map_files(partial(_read_or_error, read), files)
     by_footer: dict[str, t.StructType] = {}
     schemas: list[FileSchema] = []

@@ -108,7 +108,7 @@ def test_a_connection_that_is_lost_every_time_raises(server: Server) -> None:
 def test_a_connection_lost_after_the_first_row_fails_the_task(server: Server) -> None:
     """Rows that were returned must not be repeated: Spark restarts the partition."""
     counts: list[PartitionMetrics] = []
-    # PostgreSQL's driver asks for the types of the database over a connection of its own.
+    # PostgreSQL's driver asks for the types of the database over a separate connection.
     before = (None,) if server.kind == "postgresql" else ()
     with relay(server, *before, 6_000_000) as address:
         batches = reading(address, counts)()

@@ -248,7 +248,7 @@ def test_files_of_narrower_integers_are_searched_as_they_are(
 
 
 def test_spark_takes_over_at_a_file_of_other_types(spark: SparkSession, tmp_path: Path) -> None:
-    """What Spark makes of a file whose key is a boolean is Spark's business: here, an error of its own."""
+    """Spark decides what to return for a boolean column that is declared as an integer: here, an error."""
     other = {"type": "record", "name": "t", "fields": [{"name": "k", "type": "boolean"}]}
     write(tmp_path / "a.avro", range(5))
     with (tmp_path / "b.avro").open("wb") as file:

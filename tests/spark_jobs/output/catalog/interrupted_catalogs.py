@@ -52,7 +52,7 @@ class InterruptedEntry(CatalogEntry):
 
 @dataclass
 class Table:
-    """A table of text files, partitioned by `day`, in a database with a directory of its own."""
+    """A table of text files, partitioned by `day`, in a database with its own directory."""
 
     spark: SparkSession
     place: Path
