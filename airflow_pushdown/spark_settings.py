@@ -1,4 +1,4 @@
-"""The Spark settings that follow from parameters: those of a session, those of every job, and those that are unsafe."""
+"""The Spark settings of parameters, the settings of every job, and the settings that are unsafe."""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ def submit_settings(
 ) -> dict[str, str]:
     """Return the settings that spark-submit will see: those of the properties file that it reads, and of `conf`.
 
-    That is the user's file, or that of the settings directory, which is by default the installation's.
+    That is the user's file, or the file in the settings directory, by default in the settings directory of the
+    installation.
     """
     directories = [Path(conf_directory)] if conf_directory else (home / "conf" for home in installation.homes())
     files = [Path(properties_file)] if properties_file else [directory / _DEFAULTS for directory in directories]

@@ -1,6 +1,6 @@
 """Credentials of a job from Airflow connections, and Hadoop's settings for the object store of a connection.
 
-The meaning of a connection's fields is that of the hooks of Airflow's Amazon, Microsoft Azure and Google providers.
+The fields of a connection have the same meaning as in Airflow's Amazon, Microsoft Azure and Google providers.
 """
 
 from __future__ import annotations

@@ -41,9 +41,9 @@ class _ConnectionError(Exception):
 def database_connection(connection: Connection, parameter: str = "source_conn_id") -> RemoteConnection:
     """Return a connection of type postgres, mysql or sqlite for the job. Its password is masked in all logs.
 
-    Extras are those of Airflow's own hooks. Unknown extras raise, because they may set permissions or encryption.
-    Raises `ConfigError`, which names the parameter and shows no value, for other types, unknown extras and missing
-    parts.
+    The extras are the same as in Airflow's own hooks. Unknown extras raise, because they may set permissions or
+    encryption. Raises `ConfigError`, which names the parameter and shows no value, for other types, unknown extras and
+    missing parts.
     """
     about = f"{parameter}: connection {connection.conn_id!r}"
     reader = _READERS.get(str(connection.conn_type))

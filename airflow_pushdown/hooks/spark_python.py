@@ -73,7 +73,7 @@ def usable_driver_python(
 
 def driver_python(settings: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
     """Return the Python that spark-submit starts for a driver on this machine, or None if it is not found."""
-    # The order is that of Spark's PythonRunner.
+    # The same order as in Spark's PythonRunner.
     named = (
         settings.get("spark.pyspark.driver.python")
         or settings.get("spark.pyspark.python")

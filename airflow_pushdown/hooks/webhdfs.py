@@ -23,7 +23,7 @@ _FILES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
 def open_webhdfs(uri: str, conn_id: str | None) -> HdfsFiles:
     """Return the file system of an `hdfs:` URI.
 
-    The address of the name node is that of the Airflow connection, else that of the Hadoop configuration of this
+    The address of the name node is taken from the Airflow connection, or else from the Hadoop configuration of this
     worker, else the default port on the host of the URI.
     """
     if conn_id is not None:

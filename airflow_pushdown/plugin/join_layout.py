@@ -75,7 +75,7 @@ def shorten_label(text: str, longest: int = MAX_CHARACTERS) -> str:
 
 
 def cells(text: str) -> int:
-    """Return the width of a string in characters. Those of East Asian scripts take two.
+    """Return the width of a string in characters. A character of an East Asian script counts as two.
 
     >>> cells("ab"), cells("表")
     (2, 4)

@@ -1,7 +1,7 @@
 """Scans of JSON lines and CSV over Spark Connect: the server's text source reads lines, and a string filter drops most.
 
-The soundness rules, the filter and the checks of lines are those of `formats/text/jvm_scan.py`. Without a JVM, the
-filter uses Spark's `contains`, headers and a sample are read by small queries, and partition columns are unknown.
+The soundness rules, the filter and the checks of lines are the same as in `formats/text/jvm_scan.py`. Without a JVM,
+the filter uses Spark's `contains`, headers and a sample are read by small queries, and partition columns are unknown.
 """
 
 from __future__ import annotations

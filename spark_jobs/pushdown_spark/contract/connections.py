@@ -83,9 +83,9 @@ class SecretValues(Message):
     """Content of the secrets file. Only the driver process reads it.
 
     `hadoop` are Hadoop configuration entries with credentials. `remote` maps names of remote sources to connections.
-    `output` is the connection of the database whose table takes the rows. `outputs` are those of a job with several
-    scans, by their names. `spark_connect` is the `sc://` URL, with its token, of a Spark Connect server that runs the
-    job. Without it, the job starts Spark.
+    `output` is the connection of the database whose table takes the rows. `outputs` are the connections of a job with
+    several scans, by their names. `spark_connect` is the `sc://` URL, with its token, of a Spark Connect server that
+    runs the job. Without it, the job starts Spark.
     """
 
     hadoop: dict[str, str] = Field(default_factory=dict)

@@ -6,9 +6,9 @@ once, and the option `connection` names one of them.
 >>> register(spark, {"shop": {"kind": "sqlite", "database": "shop.db"}})                          # doctest: +SKIP
 >>> spark.read.format("pushdown_remote").option("connection", "shop").load("orders")              # doctest: +SKIP
 
-Spark does not pass the required columns, the LIMIT and most predicates to a Python data source. The columns are
-therefore those of the given schema, and a predicate can be given as an option. PushdownSession derives all of them from
-the query. Only PushdownSession shares one snapshot among partitions. Here, several partitions need `consistent=false`.
+Spark does not pass the required columns, the LIMIT and most predicates to a Python data source. The source therefore
+reads the columns of the given schema, and takes a predicate as an option. PushdownSession derives all of them from the
+query. Only PushdownSession shares one snapshot among partitions. Here, several partitions need `consistent=false`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Data sources that Spark loads by name, such as `spark.read.format("pushdown_avro")`, over the columnar readers.
 
-Spark does not pass the columns that a query needs, its LIMIT or most predicates to such a source. So the columns are
-those of the given schema, and the predicate is an option. PushdownSession passes all of them.
+Spark does not pass the columns that a query needs, its LIMIT or most predicates to such a source. So the source reads
+the columns of the given schema, and the predicate is an option. PushdownSession passes all of them.
 
 The conjuncts of `.where(...)` do not reach these sources, because of a bug in Spark 4.3: Spark keeps the filters of one
 query with the loaded DataFrame. Another query over the same DataFrame that has no filter to push then runs with the

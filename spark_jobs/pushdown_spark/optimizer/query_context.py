@@ -73,7 +73,7 @@ class SemiJoin:
 class OptimizedQuery:
     """The SQL of a query as Spark runs it, and the joins of its SELECTs, outer ones first.
 
-    `broadcast` are sets of tables by name. The results of their joins are to be broadcast. `guards` are those of the
+    `broadcast` are sets of tables by name. Spark broadcasts the results of their joins. `guards` are the guards of the
     keys that the SQL contains.
     """
 

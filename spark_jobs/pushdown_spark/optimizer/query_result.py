@@ -29,7 +29,8 @@ class AnalyzedQuery:
     """SQL over views that exist only while Spark analyzes it.
 
     `views` registers the views. `broadcast` are sets of views whose joins are to be broadcast. `analyzed` is the query
-    over `frames`, which are the DataFrames of the views. `guards` are those of the keys in the SQL or in the scans.
+    over `frames`, which are the DataFrames of the views. `guards` are the guards of the keys in the SQL or in the
+    scans.
     """
 
     spark: SparkSession

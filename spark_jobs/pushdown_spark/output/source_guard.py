@@ -137,7 +137,7 @@ class SourceGuard:
     def _leads_to_output(self, store: str) -> bool:
         """Return whether a name of a store leads to that of the output: by its spelling, or because it has its lock.
 
-        Name nodes have several names: those of the host, of the standby node and of the service.
+        A name node has several names: its host, the standby node and the name service.
         """
         if store not in self._is_store:
             names = (store, self._store)

@@ -46,7 +46,7 @@ _NODES = {
 class CatalogTable:
     """A table of files, as Spark resolved it.
 
-    `options` are those of the table and those of the declaration, with names in lower case. `roots` are the directories
+    `options` are the options of the table and of the declaration, with names in lower case. `roots` are the directories
     that Spark lists. `is_listed_by_catalog` is whether only the partitions that the catalog knows belong to the table.
     `is_bucketed` is whether Spark may skip buckets. `pads` is whether Spark pads values of char(n) columns in a node
     above the relation.
@@ -96,7 +96,7 @@ def _hive_directories(spark: SparkSession, table: JavaObject) -> Iterator[str]:
 
 
 def _has_files(relation: JavaObject) -> bool:
-    """Return whether a relation is one of files. That of Delta is a nameless subclass."""
+    """Return whether a relation consists of files. Delta's relation is a nameless subclass."""
     names = (class_name(relation), str(relation.getClass().getSuperclass().getSimpleName()))
     return "HadoopFsRelation" in names
 

@@ -138,7 +138,7 @@ def job_tag(spark: SparkSession) -> Iterator[str]:
     try:
         yield tag
     finally:
-        # The JVM may have ended, whose error must not replace that of the query.
+        # The JVM may have ended. Its error must not replace the error of the query.
         with suppress(Exception):
             spark.sparkContext.removeJobTag(tag)
 

@@ -67,8 +67,8 @@ _MAX_SHOWN_CHARACTERS = 60
 class JdbcTransport:
     """The parameters with which Spark's JDBC source connects to a database.
 
-    `properties` are those of the driver and of Spark, and include the password. Spark sends them to tasks inside the
-    relation. Plans, pages and events show only the statement. `init_sql` runs when a connection opens.
+    `properties` are the properties of the driver and of Spark, and include the password. Spark sends them to tasks
+    inside the relation. Plans, pages and events show only the statement. `init_sql` runs when a connection opens.
     """
 
     spark: SparkSession

@@ -87,7 +87,7 @@ def _join_fixed(parts: Iterable[Bytes | pa.Array]) -> Iterator[pa.Array]:
 
 
 def _encode_numbers(declared: str, values: pa.Array) -> Bytes | None:
-    """Return the bytes of each value, those of 0 for NULL, or None if only CSV has the type or a value."""
+    """Return the bytes of each value, with the bytes of 0 for NULL, or None if only CSV has the type or a value."""
     if declared in _INTEGERS and pa.types.is_integer(values.type):
         kind = _INTEGERS[declared]
         return _encode(_fill_nulls(values.cast(kind)), f">i{kind.bit_width // 8}")

@@ -66,7 +66,7 @@ class WriteConnection(ABC):
     def locate(self, schema: str | None, table: str) -> tuple[str, str, str]:
         """Return the value of the `Dialect`, the schema and the name of a table, whether or not it exists.
 
-        The value is a string, because workers import this module, and that of `Dialect` imports sqlglot. Raises
+        The value is a string, because workers import this module, and importing `Dialect` would import sqlglot. Raises
         BadSpecError if the schema is missing or impossible.
         """
 

@@ -239,8 +239,8 @@ class BlockError(ValueError):
 def read_blocks(source: BufferedInput, header: AvroHeader, start: int, end: int) -> Iterator[StoredBlock]:
     """Read the blocks that belong to a byte range: those whose preceding sync marker begins in it.
 
-    Byte ranges that tile a file therefore tile its blocks. The rule is that of `sync(start)` and `pastSync(end)` of
-    Avro's Java reader, which Spark uses. Raises BlockError for a damaged block, and OSError.
+    Byte ranges that tile a file therefore tile its blocks. Avro's Java reader, which Spark uses, has the same rule
+    (`sync(start)` and `pastSync(end)`). Raises BlockError for a damaged block, and OSError.
     """
     if not _seek_first_block(source, header, start):
         return

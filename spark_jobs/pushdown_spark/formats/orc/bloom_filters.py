@@ -26,8 +26,8 @@ _MASK = (1 << 64) - 1
 def are_filters_reliable(footer: Footer, kind: OrcTypeKind) -> bool:
     """Return whether the writer's bloom filters of a kind are correct.
 
-    Those of the Java writer are. Those of the C++ writer are since version 2, except for bytes, which it hashes after
-    packing them.
+    The filters of the Java writer are correct. The filters of the C++ writer are correct from version 2 on, except for
+    bytes, which it hashes after packing them.
     """
     is_new = footer.writer == _CPP and bytes(footer.software_version)[:2] == b"2."
     return footer.writer == _JAVA or (is_new and kind is not OrcTypeKind.BYTE)

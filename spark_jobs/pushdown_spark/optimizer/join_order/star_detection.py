@@ -1,7 +1,7 @@
 """Detection of star schemas: a fact table and its dimensions, which are joined first.
 
-The rules are those of Spark's `StarSchemaDetection`. The order inside of a star follows the estimates, because ordering
-dimensions by size alone can cost far more rows.
+The rules are the same as in Spark's `StarSchemaDetection`. The order inside of a star follows the estimates, because
+ordering dimensions by size alone can cost far more rows.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ class SampledSource:
         return (
             self.sample.is_whole
             and self.source.format in _EXACT_FORMATS
-            # The catalog may have values that the files lack: defaults of columns, and those of partitions.
+            # The catalog may have values that the files lack: defaults of columns, and values of partition columns.
             and self.source.table is None
             and _arrow_reads_spark_values(self.sample, self.scope.schema, self.names.values())
         )

@@ -43,7 +43,7 @@ class SessionTableStatistics:
             statistics = None if source is None else self._sources.statistics_of(FileTable(source, frame), request)
             if statistics is None:
                 return None
-            # The bounds do not hold: the name may be that of a view that multiplies the rows of its files.
+            # The bounds are dropped, because the relation may be a view that multiplies the rows of its files.
             return RelationStatistics(statistics.rows, statistics.filtered_rows, statistics.columns)
         plan = optimized_plan(frame)
         source = _source_of_plan(name, plan)

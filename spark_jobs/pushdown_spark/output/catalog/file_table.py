@@ -272,7 +272,7 @@ class FileTableTarget(FileTarget):
     def _select_partitions(self, partitions: Sequence[str]) -> list[str]:
         """Return those of the partitions for which `replace_where` is true, with the types of the table.
 
-        Raises BadPredicateError if the predicate needs other columns than those of the partitions.
+        Raises BadPredicateError if the predicate needs columns other than the partition columns.
         """
         where = self._output.replace_where
         assert where is not None

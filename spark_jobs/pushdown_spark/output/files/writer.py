@@ -346,8 +346,8 @@ def open_output(
     """Return a new attempt of the run with this key to write an output.
 
     With the `generation` of the job, the commit is recorded for a retry. `sources` are the paths that the job reads.
-    `files` is the file system, by default that of the path. A commit of another run without a heartbeat for `patience`
-    seconds is undone.
+    `files` is the file system, by default the file system of the path. A commit of another run without a heartbeat for
+    `patience` seconds is undone.
 
     Raises BadSpecError for a path that cannot be an output, and for an unknown mode of Spark's partition overwrite.
     """

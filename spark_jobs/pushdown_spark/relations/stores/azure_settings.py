@@ -67,7 +67,7 @@ class ServicePrincipal:
 
 @dataclass(frozen=True)
 class AzureSettings(StoreSettings):
-    """The connection settings of a container. Without credentials, those of the worker's machine are used.
+    """The connection settings of a container. Without credentials, the worker uses the credentials of its machine.
 
     - `domain` follows `.blob.` and `.dfs.` in host names.
     - `endpoint` is the host and port of an emulator instead.
@@ -127,7 +127,10 @@ def azure_settings(entries: Mapping[str, str], scheme: str, authority: str) -> A
 
 
 def _account_entries(entries: Mapping[str, str], host: str) -> dict[str, str]:
-    """Return the entries of one account without prefix and suffix. Those of the account win over those of all."""
+    """Return the entries of one account without prefix and suffix.
+
+    Entries of the account take precedence over entries for all accounts.
+    """
     common: dict[str, str] = {}
     own: dict[str, str] = {}
     for key, value in entries.items():
