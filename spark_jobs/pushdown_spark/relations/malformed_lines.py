@@ -49,5 +49,14 @@ class MalformedLines:
 
 def corrupt_column(spark: SparkSession, options: Mapping[str, str], schema: StructType) -> str:
     """Return the column for the text of malformed lines: the source's own if its schema has one, else a new name."""
-    name = options.get(CORRUPT_OPTION, spark.conf.get(_CORRUPT_SETTING, "_corrupt_record"))
+    name = _declared_name(spark, options)
     return name if name in schema.fieldNames() else _OWN_COLUMN
+
+
+def names_corrupt_column(frame: DataFrame, options: Mapping[str, str]) -> bool:
+    """Return whether a DataFrame has the column for the text of malformed lines."""
+    return _declared_name(frame.sparkSession, options) in frame.columns
+
+
+def _declared_name(spark: SparkSession, options: Mapping[str, str]) -> str:
+    return options.get(CORRUPT_OPTION) or str(spark.conf.get(_CORRUPT_SETTING, "_corrupt_record"))

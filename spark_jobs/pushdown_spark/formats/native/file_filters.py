@@ -1,4 +1,4 @@
-"""The filters that Spark's file readers get from conjuncts, for the report."""
+"""The filters that Spark's file readers get from conjuncts, and whether conjuncts keep rows of NULLs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from pushdown_spark.contract import ConjunctReport, Exactness
 from pushdown_spark.relations.request import unsupported_conjunct
@@ -54,6 +55,19 @@ def file_filters(
         # A constant that fails in ANSI mode, for example. The query itself raises the error.
         pass
     return [unsupported_conjunct(sql, "Spark cannot plan it") for sql in conjuncts]
+
+
+def may_keep_nulls(frame: DataFrame, columns: Sequence[str], conjuncts: Sequence[str]) -> bool:
+    """Return whether a row may satisfy all conjuncts if some columns are NULL."""
+    types = {field.name: field.dataType for field in frame.schema.fields}
+    try:
+        rows = frame.withColumns({name: f.lit(None).cast(types[name]) for name in columns})
+        for sql in conjuncts:
+            rows = rows.where(f"(\n{sql}\n)")
+        # Spark's optimizer evaluates conjuncts over constants.
+        return class_name(optimized_plan(rows)) != "LocalRelation"
+    except (PySparkException, Py4JError):
+        return True
 
 
 def _report(sql: str, pushed_as: str) -> ConjunctReport:

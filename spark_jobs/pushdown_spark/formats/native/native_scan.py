@@ -9,10 +9,11 @@ from pyspark.sql import DataFrame
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, CostReport, Exactness, ReaderChoice, SourceFormat, SourceReport
-from pushdown_spark.expressions.predicate import EVERY_ROW
+from pushdown_spark.expressions.predicate import EVERY_ROW, Predicate
 from pushdown_spark.formats.calendars import DATETIMES
-from pushdown_spark.formats.native.file_filters import file_filters
+from pushdown_spark.formats.native.file_filters import file_filters, may_keep_nulls
 from pushdown_spark.projection.paths import quote_name
+from pushdown_spark.relations.malformed_lines import names_corrupt_column
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.relations.stores.listing import decode_uri, list_entries
 from pushdown_spark.relations.stores.storage import LOCAL
@@ -90,17 +91,35 @@ class NativeScan(Scan):
             return "Spark's filter pushdown may lose rows with NaN, 0.0 or -0.0"
         if self._request.malformed is not None:
             return "every line is parsed to count malformed lines"
-        if source.reader is ReaderChoice.SPARK:
+        if source.reader is ReaderChoice.SPARK or predicate is None:
             return None
-        if predicate is None:
-            return None
+        return self._obstacle_of(predicate)
+
+    def _obstacle_of(self, predicate: Predicate) -> str | None:
+        """Why this predicate must not be pushed into Spark's reader, None if it may be."""
         if predicate.needs_every_row:
             return EVERY_ROW
-        if source.format not in _ROW_BY_ROW or predicate.tree is None or self._may_hide_failures():
-            return None
-        if sum(1 for _ in predicate.tree.find_all(exp.Literal)) < _MANY_CONSTANTS:
-            return None
-        return "Spark's filter operator is faster for many constants"
+        if self._may_hide_failures():
+            return "Spark's filter pushdown may hide values that fail the scan"
+        source_format, tree = self._request.source.format, predicate.tree
+        if source_format in _ROW_BY_ROW and tree is not None and _count_constants(tree) >= _MANY_CONSTANTS:
+            return "Spark's filter operator is faster for many constants"
+        if source_format is SourceFormat.JSON and self._may_lose_lines(predicate):
+            return "Spark's filter pushdown may lose lines that are malformed or have a key twice"
+        return None
+
+    def _may_lose_lines(self, predicate: Predicate) -> bool:
+        """Return whether Spark's filter pushdown in JSON may lose rows.
+
+        Spark's parser skips a line at the first value that fails the predicate. If the line is malformed after that
+        value, its columns would be NULL. If the key follows again, its second value would count. Few lines have a key
+        twice, so `auto` pushes filters nevertheless.
+        """
+        source, native = self._request.source, self._request.native
+        if source.reader is ReaderChoice.PUSHDOWN or names_corrupt_column(native, source.options):
+            return True
+        data = [name for name in native.columns if name not in self._request.listing.partition_columns]
+        return may_keep_nulls(self.frame(), data, predicate.conjunct_texts)
 
     def _may_hide_failures(self) -> bool:
         """Return whether filters in the reader may hide values that fail the scan."""
@@ -164,3 +183,7 @@ def _file_sizes(request: ScanRequest) -> list[int]:
         return [file.size for file in request.listing.files(LOCAL)]
     except FileNotFoundError:
         return [entry.length for entry in list_entries(request.native)]
+
+
+def _count_constants(tree: exp.Expr) -> int:
+    return sum(1 for _ in tree.find_all(exp.Literal))

@@ -1,0 +1,83 @@
+"""Lines and errors that Spark's text readers lose if they evaluate filters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from session_settings import pushdown_off, session_settings
+from spark_rows import sorted_rows
+
+from pushdown_spark.session import PushdownSession
+
+LINES = (
+    '{"k": 1, "word": "a"}',
+    '{"word": "b"}',
+    '{"k": 3, "word": }',
+    '{"k": 4',
+    '{"k": 5, "word": "c", "k": 1}',
+    '{"k": 6, "word": "d", "k": null}',
+)
+SCHEMA = "k bigint, word string"
+SPARK_ERRORS = (PySparkException, Py4JJavaError)
+PUSHED = "spark.sql.json.filterPushdown.enabled"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    lines = tmp_path / "lines.json"
+    lines.write_text("\n".join(LINES))
+    return str(lines)
+
+
+def scanned(spark: SparkSession, path: str, where: str, reader: str, schema: str = SCHEMA) -> tuple[list[str], str]:
+    """Return the rows, and the setting of Spark's filter pushdown in the run."""
+    session = PushdownSession(spark)
+    session.add_source("t", path=path, format="json", schema=schema, reader=reader)
+    result = session.scan("t", where=where)
+    with session_settings(spark, {PUSHED: "true"}):
+        return result.run(lambda frame: (sorted_rows(frame), str(spark.conf.get(PUSHED))))
+
+
+def expected(spark: SparkSession, path: str, where: str, schema: str = SCHEMA) -> list[str]:
+    with pushdown_off(spark, "json"):
+        return sorted_rows(spark.read.schema(schema).json(path).where(where))
+
+
+@pytest.mark.parametrize("where", ["k IS NULL", "NOT (k <=> 7)", "k > 9 OR word IS NULL", "coalesce(k, 0) = 0"])
+def test_auto_finds_malformed_lines(spark: SparkSession, path: str, where: str) -> None:
+    assert scanned(spark, path, where, "auto") == (expected(spark, path, where), "false")
+
+
+@pytest.mark.parametrize("where", ["k = 1", "k IS NULL", "k < 3 AND word > 'a'"])
+def test_the_pushdown_reader_finds_every_line_if_spark_replaces_it(spark: SparkSession, path: str, where: str) -> None:
+    unsupported = SCHEMA + ", more array<array<string>>"
+    rows, _ = scanned(spark, path, where, "pushdown", unsupported)
+    assert rows == expected(spark, path, where, unsupported)
+
+
+def test_auto_finds_lines_with_their_text(spark: SparkSession, path: str) -> None:
+    schema = f"{SCHEMA}, _corrupt_record string"
+    where = "k < 5 AND _corrupt_record IS NULL"
+    assert scanned(spark, path, where, "auto", schema) == (expected(spark, path, where, schema), "false")
+
+
+def test_spark_evaluates_filters_that_no_malformed_line_satisfies(spark: SparkSession, path: str) -> None:
+    assert scanned(spark, path, "k < 3 AND word IS NOT NULL", "auto")[1] == "true"
+
+
+@pytest.mark.parametrize("reader", ["auto", "pushdown"])
+@pytest.mark.parametrize("file_format", ["json", "csv"])
+def test_lines_that_fail_the_scan_are_parsed(
+    spark: SparkSession, path: str, tmp_path: Path, file_format: str, reader: str
+) -> None:
+    (tmp_path / "lines.csv").write_text("1,a\n2,b\n3,x,y\n")
+    session = PushdownSession(spark)
+    options = {"mode": "FAILFAST"}
+    path = path.replace("json", file_format)
+    session.add_source("t", path=path, format=file_format, schema=SCHEMA, reader=reader, options=options)
+    with session_settings(spark, {PUSHED.replace("json", file_format): "true"}), pytest.raises(SPARK_ERRORS):
+        session.scan("t", where="k = 1").run(sorted_rows)
