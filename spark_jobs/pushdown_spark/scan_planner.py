@@ -158,11 +158,13 @@ def _plan_format(spark: SparkSession, request: ScanRequest, notes: tuple[str, ..
     If the pushdown reader fails with any error, Spark's reader is used, and the reason names the error. Errors that
     describe a mistake of the user, or a missing file, are raised.
     """
-    native = partial(NativeScan, request, notes=notes)
+    # If the pushdown reader fails, Spark's filters may lose rows of these formats.
+    is_columnar = request.source.format in (SourceFormat.ORC, SourceFormat.PARQUET)
+    native = partial(NativeScan, request, notes=notes, loses_rows=is_columnar)
     outcome = plan_or_refuse(lambda: _plan_pushdown(spark, request, notes))
     if not isinstance(outcome, Refusal):
         return PlannedScan(outcome, native)
-    loses_rows = isinstance(outcome.reason, UnsafeFilterError)
+    loses_rows = isinstance(outcome.reason, UnsafeFilterError) or (is_columnar and outcome.problem is not None)
     native = partial(NativeScan, request, notes=notes, predicted=outcome.reason.predicted, loses_rows=loses_rows)
     if request.source.format is SourceFormat.ORC:
         native = partial(_native_orc(spark, request, outcome.reason, notes, load), loses_rows=loses_rows)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Generic
 
@@ -11,11 +13,15 @@ from pushdown_spark.contract import ReaderChoice
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.pushdown import Pushdown
-from pushdown_spark.expressions.scope import Fold
+from pushdown_spark.expressions.scope import Fold, logical_type
+from pushdown_spark.expressions.session_settings import has_plain_meaning
+from pushdown_spark.expressions.types import FLOATING
 from pushdown_spark.formats.bound_predicate import bound_conjuncts, first_reason
+from pushdown_spark.formats.floating_statistics import UnsafeFilterError, may_lose_nan, may_lose_zeros
 from pushdown_spark.formats.readable_types import check_columns
 from pushdown_spark.formats.scan_task import FileScanTask, Metrics, Query
 from pushdown_spark.formats.worker_scan import WorkerScan
+from pushdown_spark.projection.nested_types import types_in
 from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.partition_directories import listed_files
 from pushdown_spark.relations.request import ScanRequest
@@ -83,3 +89,29 @@ def prepare_files(
         raise UnsupportedError(f"no conjunct can be evaluated over columns: {first_reason(conjuncts)}")
     storage = storage_for(spark, request.uris, request.source.options)
     return conjuncts, listed_files(request, storage)
+
+
+@contextmanager
+def unsafe_filters_off(spark: SparkSession, request: ScanRequest, fold: Fold, *, omits_nan: bool) -> Iterator[None]:
+    """Raise UnsafeFilterError instead of UnsupportedError if Spark's filter pushdown may lose rows of the scan.
+
+    `omits_nan` is whether statistics of files of the format may omit NaN.
+    """
+    try:
+        yield
+    except UnsupportedError as problem:
+        may_lose = request.source.reader is not ReaderChoice.SPARK and _may_lose_rows(spark, request, fold, omits_nan)
+        if not may_lose:
+            raise
+        raise UnsafeFilterError(str(problem), problem.predicted) from problem
+
+
+def _may_lose_rows(spark: SparkSession, request: ScanRequest, fold: Fold, omits_nan: bool) -> bool:
+    """Return whether Spark's filter pushdown may lose rows, also if only Spark knows the meaning of the predicate."""
+    predicate = request.predicate
+    if predicate is None:
+        return False
+    if predicate.tree is None or not has_plain_meaning(spark, predicate.sql):
+        return any(logical_type(part) in FLOATING for part in types_in(request.read_schema))
+    roots = [conjunct.artifact for conjunct in bound_conjuncts(spark, request, fold) if conjunct.artifact is not None]
+    return any(may_lose_zeros(root) or (omits_nan and may_lose_nan(root)) for root in roots)

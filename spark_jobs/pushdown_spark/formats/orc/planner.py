@@ -16,7 +16,13 @@ from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import check_broken_files, is_enabled, session_name_rule, setting
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
-from pushdown_spark.formats.columnar_scan import ColumnarPlan, ColumnarScan, check_columnar_request, prepare_files
+from pushdown_spark.formats.columnar_scan import (
+    ColumnarPlan,
+    ColumnarScan,
+    check_columnar_request,
+    prepare_files,
+    unsafe_filters_off,
+)
 from pushdown_spark.formats.floating_statistics import UnsafeFilterError, may_lose_zeros
 from pushdown_spark.formats.orc.column_mapping import PADDED
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
@@ -62,12 +68,13 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan:
     """
     source = request.source
     _refuse_use_selected(spark, request)
-    check_columnar_request(request)
-    _check_settings(spark, request)
-    _check_maps(spark, request)
-    _check_padding(spark, request)
-    conjuncts, files = prepare_files(spark, request, fold)
-    query = _query(spark, request, combine_conjuncts(conjuncts))
+    with unsafe_filters_off(spark, request, fold, omits_nan=False):
+        check_columnar_request(request)
+        _check_settings(spark, request)
+        _check_maps(spark, request)
+        _check_padding(spark, request)
+        conjuncts, files = prepare_files(spark, request, fold)
+        query = _query(spark, request, combine_conjuncts(conjuncts))
     reports = tuple(conjunct.report("vector filter over ORC columns") for conjunct in conjuncts)
     choice = Choice()
     if source.reader is not ReaderChoice.PUSHDOWN:

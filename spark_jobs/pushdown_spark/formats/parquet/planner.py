@@ -21,7 +21,13 @@ from pushdown_spark.expressions.session_settings import (
 )
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
 from pushdown_spark.formats.calendars import DATETIMES, INT96
-from pushdown_spark.formats.columnar_scan import ColumnarPlan, ColumnarScan, check_columnar_request, prepare_files
+from pushdown_spark.formats.columnar_scan import (
+    ColumnarPlan,
+    ColumnarScan,
+    check_columnar_request,
+    prepare_files,
+    unsafe_filters_off,
+)
 from pushdown_spark.formats.floating_statistics import UnsafeFilterError, may_lose_nan, may_lose_zeros
 from pushdown_spark.formats.parquet.address import check_store
 from pushdown_spark.formats.parquet.cost import estimate
@@ -65,15 +71,16 @@ def plan_parquet(spark: SparkSession, request: ScanRequest, fold: Fold) -> Parqu
 
     Raises UnsupportedError if Spark's reader must read the files, or is estimated to be faster.
     """
-    check_columnar_request(request)
-    _check_columns(request)
-    _check_settings(spark, request)
-    if find_spec(_LIBRARY) is None:
-        raise UnsupportedError(f"the package {_LIBRARY} is not installed")
-    conjuncts, source_files = prepare_files(spark, request, fold)
-    files = parquet_inputs(source_files)
-    query = _query(spark, request, combine_conjuncts(conjuncts))
-    writers = _check_files(files, query)
+    with unsafe_filters_off(spark, request, fold, omits_nan=True):
+        check_columnar_request(request)
+        _check_columns(request)
+        _check_settings(spark, request)
+        if find_spec(_LIBRARY) is None:
+            raise UnsupportedError(f"the package {_LIBRARY} is not installed")
+        conjuncts, source_files = prepare_files(spark, request, fold)
+        files = parquet_inputs(source_files)
+        query = _query(spark, request, combine_conjuncts(conjuncts))
+        writers = _check_files(files, query)
     choice = Choice()
     if request.source.reader is not ReaderChoice.PUSHDOWN:
         is_unsafe = query.filter is not None and _may_lose_floats(query.filter.root, writers)

@@ -114,6 +114,18 @@ def test_auto_finds_zeros_that_spark_loses(spark: SparkSession, tmp_path: Path, 
     assert report.conjuncts[0].reason == "Spark's filter pushdown may lose rows with NaN, 0.0 or -0.0"
 
 
+@pytest.mark.parametrize("reader", ["auto", "pushdown"])
+def test_zeros_are_not_lost_if_only_spark_can_read_them(spark: SparkSession, tmp_path: Path, reader: str) -> None:
+    path = str(tmp_path / "t")
+    spark.createDataFrame([(-0.0,)], "x double").write.orc(path)
+    session = PushdownSession(spark)
+    session.add_source("t", path=path, format="orc", reader=reader)
+    with session_settings(spark, {"spark.sql.files.ignoreCorruptFiles": "true"}):
+        result = session.scan("t", where="x = 0")
+        assert result.run(lambda frame: frame.count()) == 1
+    assert result.report()["t"].reader == "spark"
+
+
 MAPS = "map_from_arrays(array('b', 'c', 'a'), array(id, 2, 3)) AS m"
 """Maps whose keys are not stored in their order."""
 

@@ -434,6 +434,18 @@ def test_auto_finds_floating_point_numbers_that_spark_loses(
     assert report.conjuncts[0].reason == "Spark's filter pushdown may lose rows with NaN, 0.0 or -0.0"
 
 
+@pytest.mark.parametrize("reader", ["auto", "pushdown"])
+@pytest.mark.parametrize(("value", "where"), [(math.nan, "x > 3"), (-0.0, "x = 0")])
+def test_rows_are_not_lost_if_only_spark_can_read_them(
+    spark: SparkSession, tmp_path: Path, value: float, where: str, reader: str
+) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"x": pa.array([1.0 if value else None, value], pa.float64())}), path)
+    with session_settings(spark, {"spark.sql.files.ignoreCorruptFiles": "true"}):
+        _, report = scan(spark, path, where, reader=reader)
+    assert (report.reader, report.rows_returned) == ("spark", 1)
+
+
 def test_damaged_files_raise_an_error_that_names_them(spark: SparkSession, table: Path, tmp_path: Path) -> None:
     content = next(table.glob("*.parquet")).read_bytes()
     bad = tmp_path / "bad.parquet"
