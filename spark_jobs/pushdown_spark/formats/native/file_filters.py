@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
@@ -11,12 +11,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from pushdown_spark.contract import ConjunctReport, Exactness
+from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.request import unsupported_conjunct
-from pushdown_spark.runtime.jvm_gateway import class_name, elements, scala_object, scala_seq
-from pushdown_spark.runtime.spark_internals import optimized_plan
+from pushdown_spark.runtime.jvm_gateway import class_name, elements, java_class, scala_object, scala_seq
+from pushdown_spark.runtime.spark_internals import expression_column, java_expression, optimized_plan
 
 _DATA_SOURCES = "org.apache.spark.sql.execution.datasources"
 _ATTRIBUTE_SET = "org.apache.spark.sql.catalyst.expressions.AttributeSet"
+_UNCHANGED = "org.apache.spark.sql.catalyst.expressions.KnownNullable"
+"""An expression with the value of its operand. It generates no code."""
 _METADATA_KEY = "__metadata_col"
 """The key that Spark gives columns such as `_metadata`."""
 _PRUNING = "partition pruning"
@@ -68,6 +71,18 @@ def may_keep_nulls(frame: DataFrame, columns: Sequence[str], conjuncts: Sequence
         return class_name(optimized_plan(rows)) != "LocalRelation"
     except (PySparkException, Py4JError):
         return True
+
+
+def hide_from_filters(frame: DataFrame, names: Collection[str]) -> DataFrame:
+    """Return a DataFrame with the same values. Spark pushes no filters on some of its columns into the reader.
+
+    Columns with metadata stay as they are, because Spark needs it to compare them.
+    """
+    spark = frame.sparkSession
+    unchanged = java_class(spark, _UNCHANGED)
+    fields = [field for field in frame.schema.fields if field.name in names and not field.metadata]
+    columns = {field.name: java_expression(spark, f.col(quote_name(field.name))) for field in fields}
+    return frame.withColumns({name: expression_column(spark, unchanged(tree)) for name, tree in columns.items()})
 
 
 def _report(sql: str, pushed_as: str) -> ConjunctReport:

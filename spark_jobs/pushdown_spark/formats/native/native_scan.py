@@ -11,7 +11,7 @@ from sqlglot import exp
 from pushdown_spark.contract import ConjunctReport, CostReport, Exactness, ReaderChoice, SourceFormat, SourceReport
 from pushdown_spark.expressions.predicate import EVERY_ROW, Predicate
 from pushdown_spark.formats.calendars import DATETIMES
-from pushdown_spark.formats.native.file_filters import file_filters, may_keep_nulls
+from pushdown_spark.formats.native.file_filters import file_filters, hide_from_filters, may_keep_nulls
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.malformed_lines import names_corrupt_column
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
@@ -115,11 +115,10 @@ class NativeScan(Scan):
         value, its columns would be NULL. If the key follows again, its second value would count. Few lines have a key
         twice, so `auto` pushes filters nevertheless.
         """
-        source, native = self._request.source, self._request.native
-        if source.reader is ReaderChoice.PUSHDOWN or names_corrupt_column(native, source.options):
+        source = self._request.source
+        if source.reader is ReaderChoice.PUSHDOWN or names_corrupt_column(self._request.native, source.options):
             return True
-        data = [name for name in native.columns if name not in self._request.listing.partition_columns]
-        return may_keep_nulls(self.frame(), data, predicate.conjunct_texts)
+        return may_keep_nulls(self._frame(), self._data_columns, predicate.conjunct_texts)
 
     def _may_hide_failures(self) -> bool:
         """Return whether filters in the reader may hide values that fail the scan."""
@@ -129,6 +128,27 @@ class NativeScan(Scan):
         return DATETIMES.rebase_mode(spark, "avro", options) == "EXCEPTION"
 
     def frame(self) -> DataFrame:
+        """Return Spark's DataFrame with the requested implicit columns.
+
+        If filter pushdown must be off, the columns of the predicate are hidden from it. This holds for lazy DataFrames
+        too, which Spark may run with any setting.
+        """
+        predicate, frame = self._request.predicate, self._frame()
+        if predicate is None or self._filter_obstacle is None:
+            return frame
+        names = self._data_columns
+        if predicate.tree is not None:
+            named = {node.name.lower() for node in predicate.tree.find_all(exp.Identifier)}
+            names = [name for name in names if name.lower() in named]
+        return hide_from_filters(frame, names)
+
+    @property
+    def _data_columns(self) -> list[str]:
+        """The columns of the files, without partition columns."""
+        partitions = self._request.listing.partition_columns
+        return [name for name in self._request.native.columns if name not in partitions]
+
+    def _frame(self) -> DataFrame:
         """Return Spark's DataFrame with the requested implicit columns, computed from file metadata."""
         request = self._request
         if request.implicit_values is None:

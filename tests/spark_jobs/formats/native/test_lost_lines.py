@@ -34,12 +34,14 @@ def path(tmp_path: Path) -> str:
 
 
 def scanned(spark: SparkSession, path: str, where: str, reader: str, schema: str = SCHEMA) -> tuple[list[str], str]:
-    """Return the rows, and the setting of Spark's filter pushdown in the run."""
+    """Return the rows, which are also those of the lazy DataFrame, and the setting of filter pushdown in the run."""
     session = PushdownSession(spark)
     session.add_source("t", path=path, format="json", schema=schema, reader=reader)
     result = session.scan("t", where=where)
     with session_settings(spark, {PUSHED: "true"}):
-        return result.run(lambda frame: (sorted_rows(frame), str(spark.conf.get(PUSHED))))
+        found = result.run(lambda frame: (sorted_rows(frame), str(spark.conf.get(PUSHED))))
+        assert sorted_rows(result.df) == found[0]
+    return found
 
 
 def expected(spark: SparkSession, path: str, where: str, schema: str = SCHEMA) -> list[str]:

@@ -446,6 +446,19 @@ def test_rows_are_not_lost_if_only_spark_can_read_them(
     assert (report.reader, report.rows_returned) == ("spark", 1)
 
 
+@pytest.mark.parametrize("pushdown", [True, False])
+def test_lazy_dataframes_lose_no_rows(spark: SparkSession, tmp_path: Path, pushdown: bool) -> None:
+    path = tmp_path / "t"
+    pq.write_to_dataset(pa.table({"x": [1.0, math.nan], "p": [0, 0]}), path, partition_cols=["p"])
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(path), format="parquet", filter_pushdown=pushdown)
+    frame = session.scan("t", where="x > 3 AND p = 0").df
+    assert frame.count() == 1
+    assert "PartitionFilters: [isnotnull(p" in str(frame._jdf.queryExecution().executedPlan())
+    joined = session.sql("SELECT a.x FROM t a JOIN t b ON a.p = b.p WHERE a.x > 3D AND b.x < 3D").df
+    assert joined.count() == 1
+
+
 def test_damaged_files_raise_an_error_that_names_them(spark: SparkSession, table: Path, tmp_path: Path) -> None:
     content = next(table.glob("*.parquet")).read_bytes()
     bad = tmp_path / "bad.parquet"
