@@ -36,7 +36,12 @@ def _remove_mode(sql_mode: str, removed: str) -> str:
 
 
 _SQL_MODE = reduce(_remove_mode, _REMOVED_MODES, "@@SESSION.sql_mode")
-MYSQL_SESSION = f"SET SESSION time_zone = '+00:00', SESSION net_write_timeout = 600, SESSION sql_mode = {_SQL_MODE}"
+MYSQL_EVERY_ROW = "SESSION sql_select_limit = 18446744073709551615"
+"""The setting without which a server may cut off the rows of a query."""
+MYSQL_SESSION = (
+    f"SET SESSION time_zone = '+00:00', SESSION net_write_timeout = 600, {MYSQL_EVERY_ROW}, "
+    f"SESSION sql_mode = {_SQL_MODE}"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,6 +37,7 @@ class TargetColumn:
       bytes.
     - `is_single` is set for floats of 32 bits.
     - `is_numeric_text` is set if SQLite stores strings that look like numbers as numbers.
+    - `is_required` is set for columns in which MySQL and SQLite replace NULL by another value.
     - `labels` are the values of an enum or a set.
     """
 
@@ -56,13 +57,18 @@ class TargetColumn:
     is_padded: bool = False
     is_single: bool = False
     is_numeric_text: bool = False
+    is_required: bool = False
     labels: tuple[str, ...] = ()
 
     def check(self, values: pa.Array) -> None:
         """Raise UnwritableValueError if the column cannot hold a value."""
+        self._require(not (self.is_required and values.null_count), "NULL")
+        self._check_values(values)
+
+    def _check_values(self, values: pa.Array) -> None:
         kind = values.type
         if pa.types.is_list(kind):
-            self.check(values.flatten())
+            self._check_values(values.flatten())
         elif pa.types.is_string(kind):
             self._check_strings(values)
         elif pa.types.is_binary(kind):

@@ -1,5 +1,8 @@
 """Quoted identifiers. Workers import this module, so it imports nothing."""
 
+POSTGRESQL_NAME_BYTES = 63
+"""The length at which PostgreSQL cuts off names, and values of the type name."""
+
 
 def quote_ansi(name: str) -> str:
     """Return an identifier in double quotes, for PostgreSQL and SQLite."""

@@ -53,6 +53,7 @@ class RemoteColumn:
     - `uniform` is set if SQLite stores one storage class only: the table is STRICT, or the column is the row id.
     - `special_dates_are_null` is set if MySQL's zero dates and PostgreSQL's infinite dates arrive as NULL. Otherwise
       reading such a date raises.
+    - `is_required` is set for a column of a target in which MySQL and SQLite replace NULL by another value.
     - `rendering` replaces the column in the SELECT list.
     """
 
@@ -65,6 +66,7 @@ class RemoteColumn:
     uniform: bool = True
     is_enum: bool = False
     special_dates_are_null: bool = False
+    is_required: bool = False
     rendering: exp.Expr | None = None
 
     @property

@@ -14,7 +14,7 @@ from pymysql.connections import Connection
 from pymysql.constants import COMMAND, CR
 from pymysql.cursors import Cursor
 
-from pushdown_spark.databases.client import DatabaseAddress
+from pushdown_spark.databases.client import MYSQL_EVERY_ROW, DatabaseAddress
 from pushdown_spark.databases.clients.mysql import connect_to_mysql, mysql_error
 from pushdown_spark.databases.column_values import TargetColumn
 from pushdown_spark.databases.sql.identifiers import quote_mysql, with_suffix
@@ -27,7 +27,9 @@ _SESSION = (
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,NO_ENGINE_SUBSTITUTION,"
     "NO_AUTO_VALUE_ON_ZERO', SESSION time_zone = '+00:00', SESSION net_read_timeout = 600, "
     f"SESSION net_write_timeout = 600, SESSION innodb_lock_wait_timeout = {LOCK_SECONDS}, "
-    f"SESSION lock_wait_timeout = {LOCK_SECONDS}"
+    f"SESSION lock_wait_timeout = {LOCK_SECONDS}, {MYSQL_EVERY_ROW}, "
+    # Servers may have other defaults.
+    "SESSION autocommit = 1, SESSION sql_safe_updates = 0"
 )
 _ARIA = "ENGINE=Aria TRANSACTIONAL=0"
 _NEEDS_INNODB = (
@@ -81,10 +83,18 @@ class MysqlWriter(WriteConnection):
 
     def locate(self, schema: str | None, table: str) -> tuple[str, str, str]:
         """Return the table in the given database, by default that of the connection."""
-        ((database,),) = self.rows("SELECT database()")
+        ((database, ignores_case),) = self.rows("SELECT database(), @@lower_case_table_names")
         if schema is None and database is None:
             raise BadSpecError(f"output_table: {table!r}: give database.table, or set the schema of the connection")
-        return "mariadb" if self._server.is_mariadb else "mysql", str(database if schema is None else schema), table
+        found_schema = str(database if schema is None else schema)
+        if ignores_case:
+            found_schema, table = found_schema.lower(), table.lower()
+        return "mariadb" if self._server.is_mariadb else "mysql", found_schema, table
+
+    def server_id(self) -> str:
+        """Return the host, the port and the directory of the server."""
+        ((server,),) = self.rows("SELECT concat_ws(' ', @@hostname, @@port, @@datadir)")
+        return str(server)
 
     def create_part(self, table: str, suffix: str) -> None:
         """Create an empty table like another one. InnoDB would take twice the time of Aria to load and to read it."""

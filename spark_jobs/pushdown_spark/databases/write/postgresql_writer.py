@@ -13,7 +13,7 @@ import pyarrow as pa
 from pushdown_spark.databases.client import DatabaseAddress, Row, postgresql_options
 from pushdown_spark.databases.clients.postgresql import connection_string, postgresql_error
 from pushdown_spark.databases.column_values import TargetColumn
-from pushdown_spark.databases.sql.identifiers import quote_ansi
+from pushdown_spark.databases.sql.identifiers import POSTGRESQL_NAME_BYTES, quote_ansi
 from pushdown_spark.databases.write.row_binary import binary_rows
 from pushdown_spark.databases.write.row_text import POSTGRESQL_CSV
 from pushdown_spark.databases.write.write_connection import LOCK_SECONDS, WriteConnection
@@ -55,6 +55,11 @@ class PostgresqlWriter(WriteConnection):
 
     def locate(self, schema: str | None, table: str) -> tuple[str, str, str]:
         """Return the table that the search path finds. A new one is in the first schema of the path."""
+        if len(table.encode()) > POSTGRESQL_NAME_BYTES:
+            # PostgreSQL cuts off longer names, so that a retry would not find the table of its run.
+            raise BadSpecError(
+                f"output_table: {table!r} is longer than {POSTGRESQL_NAME_BYTES} bytes; use a shorter name"
+            )
         qualified = ".".join(quote_ansi(part) for part in (schema, table) if part is not None)
         for found_schema, found_table in self.rows(_TABLE, qualified):
             return "postgres", str(found_schema), str(found_table)
@@ -64,6 +69,11 @@ class PostgresqlWriter(WriteConnection):
                 raise BadSpecError(f"output_table: {table!r}: the search path has no schema; give schema.table")
             schema = str(current)
         return "postgres", schema, table
+
+    def server_id(self) -> str:
+        """Return the start of the server and the name of the database."""
+        ((started, database),) = self.rows("SELECT pg_postmaster_start_time(), current_database()")
+        return f"{started} {database}"
 
     def end_writers(self, table: str) -> None:
         """Terminate the sessions with an open transaction that has added rows."""

@@ -63,6 +63,11 @@ class SqliteWriter(WriteConnection):
         found = self.rows(_TABLE_NAME, table)
         return "sqlite", "main", str(found[0][0]) if found else table
 
+    def server_id(self) -> str:
+        """Return the number of the file, which all links to it share."""
+        status = self._path.stat()
+        return f"{status.st_dev} {status.st_ino}"
+
     def create_part(self, table: str, suffix: str) -> None:
         """Create a file with an empty table like another one, and open it for `load`."""
         name = _name_of(table)

@@ -8,6 +8,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.databases.column_values import TargetColumn
 from pushdown_spark.databases.sql.column_operands import sqlite_affinity
+from pushdown_spark.databases.sql.identifiers import POSTGRESQL_NAME_BYTES
 from pushdown_spark.databases.sql.remote_table import Dialect, RemoteColumn, RemoteTable
 from pushdown_spark.databases.write.write_dialect import WRITE_DIALECTS
 from pushdown_spark.errors import BadSpecError
@@ -30,8 +31,7 @@ _ROUNDED = re.compile(r"(?:float|double)\(\d+,\d+\)|money|numeric\(\d+,-")
 """Types that round values without an error."""
 _BIT = re.compile(r"bit\((\d+)\)")
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
-_NAME_BYTES = 63
-"""The length at which PostgreSQL cuts off values of the type name."""
+
 _MYSQL_TIMESTAMPS = (1_000_000, (2**31) * 1_000_000 - 1)
 
 _COMPATIBLE_TYPES: tuple[tuple[type[t.DataType], type[t.DataType]], ...] = (
@@ -108,6 +108,7 @@ def _target_column(field: t.StructField, column: RemoteColumn | None, dialect: D
         is_padded=bool(_PADDED.match(declared)) and not is_sqlite,
         is_single=isinstance(element, t.FloatType),
         is_numeric_text=is_sqlite and is_text and _has_numeric_affinity(declared),
+        is_required=column.is_required,
         labels=_labels(declared) if is_mysql else (),
     )
 
@@ -176,7 +177,7 @@ def _step(target: t.DataType, declared: str, dialect: Dialect) -> int:
 
 def _max_bytes(declared: str, dialect: Dialect) -> int | None:
     if dialect is Dialect.POSTGRES:
-        return _NAME_BYTES if declared == "name" else None
+        return POSTGRESQL_NAME_BYTES if declared == "name" else None
     text = _TEXT_TYPE.match(declared)
     return _TEXT_BYTES[text.group(1)] if text and dialect.is_mysql else None
 

@@ -70,6 +70,10 @@ class WriteConnection(ABC):
         BadSpecError if the schema is missing or impossible.
         """
 
+    @abstractmethod
+    def server_id(self) -> str:
+        """Return a string that all connections to the same database share, and no other connection."""
+
     def create_part(self, table: str, suffix: str) -> None:
         """Create an empty table like another one, for the rows of one attempt of a task. `table` is quoted."""
         self.rows(f"CREATE TABLE {with_suffix(table, suffix)} LIKE {table}")

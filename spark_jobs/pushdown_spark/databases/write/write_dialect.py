@@ -18,7 +18,8 @@ class WriteDialect:
 
     Statements take schema and table, in this order. `tables_with_prefix` takes the schema and a prefix of 17
     characters. `relation` returns kind, storage engine and comment of a table or view. `generated_columns` returns the
-    columns that the database computes. `record` adds a row with three columns, unless the table has its key.
+    columns that the database computes, `columns_without_null` those in which it may replace NULL by
+    another value. `record` adds a row with three columns, unless the table has its key.
     """
 
     product: str
@@ -29,6 +30,7 @@ class WriteDialect:
     tables_with_prefix: str
     relation: str
     generated_columns: str
+    columns_without_null: str = ""
     record: str
 
     def declared_type(self, field: t.StructField) -> str:
@@ -109,6 +111,10 @@ WHERE table_schema = %s AND table_name = %s
 SELECT column_name FROM information_schema.columns
 WHERE table_schema = %s AND table_name = %s AND generation_expression <> ''
 """,
+    # The current time, and the next number.
+    columns_without_null="""
+SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s AND is_nullable = 'NO'
+""",
     record="INSERT IGNORE INTO {table} VALUES (%s, %s, %s)",
 )
 WRITE_DIALECTS = {
@@ -143,6 +149,11 @@ SELECT attname FROM pg_catalog.pg_attribute WHERE attgenerated <> '' AND attreli
         tables_with_prefix='SELECT name FROM pragma_table_list WHERE "schema" = %s AND substr(name, 1, 17) = %s',
         relation="SELECT type, '', '' FROM pragma_table_list WHERE \"schema\" = %s AND name = %s",
         generated_columns="SELECT name FROM pragma_table_xinfo(?2, ?1) WHERE hidden IN (2, 3)",
+        # The next number, and the default of a column with ON CONFLICT REPLACE.
+        columns_without_null="""
+SELECT name FROM pragma_table_xinfo(?2, ?1) WHERE "notnull" OR (
+    pk AND lower(type) = 'integer' AND (SELECT count(*) FROM pragma_table_xinfo(?2, ?1) WHERE pk) = 1)
+""",
         record="INSERT OR IGNORE INTO {table} VALUES (%s, %s, %s)",
     ),
 }

@@ -32,6 +32,7 @@ from pushdown_spark.output.database.table_changes import TableChange
 from pushdown_spark.output.database.table_rename import rename_to_target, settle_rename
 from pushdown_spark.output.database.target_table import (
     TargetTable,
+    columns_without_null,
     describe_sibling,
     exists,
     find_target,
@@ -107,8 +108,14 @@ class TableAttempt:
             if not exists(connection, self.target):
                 return None
             generated = generated_columns(connection, self.target)
+            required = columns_without_null(connection, self.target)
         table = describe_sibling(self._address, self.target, self.target.name)
-        return replace(table, columns=tuple(column for column in table.columns if column.name not in generated))
+        columns = (
+            replace(column, is_required=column.name in required)
+            for column in table.columns
+            if column.name not in generated
+        )
+        return replace(table, columns=tuple(columns))
 
     def stage(self, schema: t.StructType, existing: RemoteTable | None, *, name_rule: NameRule) -> PartitionWriter:
         """Create empty staging tables, and return the writer for tasks. Its columns have the order of the schema."""

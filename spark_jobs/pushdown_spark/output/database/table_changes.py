@@ -58,6 +58,8 @@ class TableChange:
             # and every COPY that waits for the TRUNCATE. In MySQL and MariaDB, TRUNCATE would commit.
             where = "" if self.mode is OutputMode.OVERWRITE else f" WHERE {self.condition}"
             connection.change(f"DELETE FROM {target}{where}")  # noqa: S608
+            kept = f"SELECT count(*) FROM (SELECT 1 FROM {target}{where} LIMIT 1) AS kept"  # noqa: S608
+            self._require_changed(not count_rows(connection, kept), "kept rows that were to be replaced")
         names = ", ".join(self._quote(self.columns))
         # SQLite copies records as they are if no columns are named. The staged columns have the order of the table.
         source, names = ("*", "") if self.staging.target.dialect is Dialect.SQLITE else (names, f" ({names})")
@@ -68,10 +70,11 @@ class TableChange:
         self._require_all(added, row_count)
 
     def _require_all(self, added: int, row_count: int) -> None:
-        if added != row_count:
-            raise RemoteFailedError(
-                f"{self.staging.target.sql} got {added} of {row_count} rows, for example because of a trigger"
-            )
+        self._require_changed(added == row_count, f"got {added} of {row_count} rows")
+
+    def _require_changed(self, is_changed: bool, problem: str) -> None:
+        if not is_changed:
+            raise RemoteFailedError(f"{self.staging.target.sql} {problem}, for example because of a trigger")
 
     def _merge(self, connection: WriteConnection, row_count: int) -> None:
         """Update rows with the same key, and add the others. Nothing is deleted, because that could cascade."""
@@ -84,7 +87,11 @@ class TableChange:
             connection.change(f"UPDATE {target} AS target JOIN {rows} AS staged ON {same_key} SET {changes}")  # noqa: S608
         elif values:
             changes = ", ".join(f"{name} = staged.{name}" for name in values)
-            connection.change(f"UPDATE {target} AS target SET {changes} FROM {rows} AS staged WHERE {same_key}")  # noqa: S608
+            matching = f"SELECT count(*) FROM {target} AS target JOIN {rows} AS staged ON {same_key}"  # noqa: S608
+            found = count_rows(connection, matching)
+            statement = f"UPDATE {target} AS target SET {changes} FROM {rows} AS staged WHERE {same_key}"  # noqa: S608
+            changed = connection.change(statement)
+            self._require_changed(changed == found, f"changed {changed} of {found} rows")
         names = ", ".join(self._quote(self.columns))
         existing = f"SELECT 1 FROM {target} AS target WHERE {same_key}"  # noqa: S608
         connection.change(

@@ -37,6 +37,11 @@ class TargetTable:
         return self.name if self.dialect is Dialect.SQLITE else f"{self.schema}.{self.name}"
 
     @property
+    def key(self) -> str:
+        """The name in one spelling for each table. SQLite ignores case."""
+        return self.name.lower() if self.dialect is Dialect.SQLITE else self.name
+
+    @property
     def lock(self) -> str:
         """The name of the lock for transactions that change the table. MySQL allows 64 characters."""
         digest = hashlib.sha256(f"{self.schema}\0{self.name}".encode()).hexdigest()
@@ -100,6 +105,13 @@ def comment_of(connection: WriteConnection, target: TargetTable) -> str:
 def generated_columns(connection: WriteConnection, target: TargetTable) -> frozenset[str]:
     """Return the columns that the database computes, which no run can write."""
     rows = connection.rows(target.statements.generated_columns, target.schema, target.name)
+    return frozenset(str(name) for (name,) in rows)
+
+
+def columns_without_null(connection: WriteConnection, target: TargetTable) -> frozenset[str]:
+    """Return the columns in which the database may replace NULL by another value."""
+    statement = target.statements.columns_without_null
+    rows = connection.rows(statement, target.schema, target.name) if statement else []
     return frozenset(str(name) for (name,) in rows)
 
 

@@ -43,6 +43,9 @@ class InterruptedConnection(WriteConnection):
         self._before()
         return self._connection.locate(schema, table)
 
+    def server_id(self) -> str:
+        return self._connection.server_id()
+
     def create_part(self, table: str, suffix: str) -> None:
         self._before()
         self._connection.create_part(table, suffix)

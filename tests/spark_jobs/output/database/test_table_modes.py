@@ -339,6 +339,58 @@ def test_trigger_that_suppresses_a_row_leaves_the_table_unchanged(
     assert stored_rows(database) == sorted(OLD, key=str)
 
 
+@pytest.mark.parametrize(
+    ("event", "spec", "message"),
+    [
+        ("DELETE", {"mode": "overwrite"}, "kept rows that were to be replaced"),
+        ("DELETE", {"mode": "overwrite_partitions", "replace_where": "id > 1"}, "kept rows that were to be replaced"),
+        ("UPDATE", {"mode": "merge", "merge_keys": ["id"]}, "changed 0 of 1 rows"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["trigger", "rule"])
+def test_trigger_or_rule_that_keeps_an_old_row_leaves_the_table_unchanged(
+    spark: SparkSession, database: Database, kind: str, event: str, spec: dict[str, object], message: str
+) -> None:
+    if database.is_mysql or (kind, database.product) == ("rule", "sqlite"):
+        pytest.skip("the database has nothing that suppresses a change")
+    assert write(output_of(spark, database, "old"), frame(spark, OLD))
+    if kind == "rule":
+        database.execute(f"CREATE RULE keep AS ON {event} TO t DO INSTEAD NOTHING")
+    elif database.product == "sqlite":
+        database.execute(f"CREATE TRIGGER keep BEFORE {event} ON t BEGIN SELECT RAISE(IGNORE); END")
+    else:
+        database.execute(
+            "CREATE OR REPLACE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+            f"CREATE TRIGGER keep BEFORE {event} ON t FOR EACH ROW EXECUTE FUNCTION keep()",
+        )
+    with pytest.raises(RemoteFailedError, match=f"{message}, for example because of a trigger"):
+        write(output_of(spark, database, **spec), frame(spark, NEW))
+    assert stored_rows(database) == sorted(OLD, key=str)
+    assert database.tables() == ["t"]
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_names_that_postgresql_would_cut_off_are_an_error(spark: SparkSession, database: Database) -> None:
+    assert write(output_of(spark, database, table="é" * 31), frame(spark, NEW))
+    with pytest.raises(BadSpecError, match="is longer than 63 bytes; use a shorter name"):
+        write(output_of(spark, database, table="é" * 32), frame(spark, NEW))
+    assert database.tables() == ["é" * 31]
+
+
+@pytest.mark.parametrize("database", ["mariadb", pytest.param("mysql", marks=pytest.mark.nightly)], indirect=True)
+def test_settings_of_the_server_change_no_row(spark: SparkSession, database: Database) -> None:
+    settings = {"sql_select_limit": 1, "sql_safe_updates": 1, "autocommit": 0, "sql_mode": "''"}
+    assert write(output_of(spark, database, "old"), frame(spark, OLD))
+    try:
+        database.execute(*(f"SET GLOBAL {name} = {value}" for name, value in settings.items()))
+        assert write(output_of(spark, database, mode="overwrite", checks={"unique": ["id"]}), frame(spark, NEW))
+        with pytest.raises(CheckFailedError, match="unique: day requires no repeated key"):
+            write(output_of(spark, database, "check", checks={"unique": ["day"]}), frame(spark, NEW))
+    finally:
+        database.execute(*(f"SET GLOBAL {name} = DEFAULT" for name in settings))
+    assert stored_rows(database) == sorted(NEW, key=str)
+
+
 def test_violated_constraint_leaves_the_table_unchanged(spark: SparkSession, database: Database) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, x varchar(9), day varchar(10))")
     assert write(output_of(spark, database, "old"), frame(spark, OLD))

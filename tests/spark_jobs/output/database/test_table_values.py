@@ -204,7 +204,11 @@ def test_strings_are_written_to_columns_of_postgresqls_own_types(spark: SparkSes
         ("mariadb", "enum('a','it''s')", "'1'", "a string that is not one of its labels"),
         ("mariadb", "enum('a','b')", "'A'", "a string that is not one of its labels"),
         ("mariadb", "set('a','b')", "'b,a'", "a string that is not one of its labels"),
-        ("mariadb", "int NOT NULL", "CAST(NULL AS int)", "'x'"),
+        ("mariadb", "int NOT NULL", "CAST(NULL AS int)", "column x .* cannot hold NULL"),
+        ("mariadb", "timestamp NOT NULL", "CAST(NULL AS timestamp)", "column x .* cannot hold NULL"),
+        ("mariadb", "int AUTO_INCREMENT PRIMARY KEY", "CAST(NULL AS int)", "column x .* cannot hold NULL"),
+        ("sqlite", "INTEGER PRIMARY KEY", "CAST(NULL AS int)", "column x .* cannot hold NULL"),
+        ("sqlite", "int NOT NULL ON CONFLICT REPLACE DEFAULT 1", "CAST(NULL AS int)", "column x .* cannot hold NULL"),
         ("sqlite", "double", "double('NaN')", "NaN"),
         (
             "sqlite",
