@@ -156,7 +156,12 @@ class JobRun:
 
     def _run(self, spark: SparkSession) -> JobResult:
         """Run the query, or one scan after the other. Only a failure of Spark itself stops the scans after it."""
-        for name, run in self._queries(spark).items():
+        queries = self._queries(spark)
+        if self._spec.scans:
+            from pushdown_spark.output.shared_targets import check_shared_targets
+
+            check_shared_targets(spark, self._spec, self._secrets)
+        for name, run in queries.items():
             self._started_runs[name] = run
             started = time.monotonic()
             rows, error = None, None

@@ -163,6 +163,7 @@ def output(path: str, mode: str = "overwrite") -> dict[str, object]:
     [
         ({"a": output("/out/x"), "b": output("/out/x/")}, "'a' and 'b' write to one output"),
         ({"a": output("/out/x"), "b": output("file:///out/x/y")}, "'a' and 'b' write to one output"),
+        ({"a": output("/out/./x"), "b": output("file:/out/y/..//x")}, "'a' and 'b' write to one output"),
         ({"a": output("/in/b/c"), "b": output("/out/b")}, "'b' reads /in/b, where 'a' writes"),
         ({"a": output("/out/a"), "return_value": output("/out/b")}, "cannot be the name of a scan"),
         ({"a": output("/out/a"), "x y": output("/out/b")}, "cannot be the name of a scan"),

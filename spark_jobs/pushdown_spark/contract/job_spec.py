@@ -176,8 +176,18 @@ class JobSpec(Message):
 
 
 def _parts(path: str) -> list[str]:
-    """Return the steps of a path."""
-    return [step for step in (local_path(path) or path).split("/") if step]
+    """Return the steps of a path, without those that lead nowhere.
+
+    >>> _parts("file:/lake//a/./b/../c/")
+    ['lake', 'a', 'c']
+    """
+    steps: list[str] = []
+    for step in (local_path(path) or path).split("/"):
+        if step == "..":
+            del steps[-1:]
+        elif step not in ("", "."):
+            steps.append(step)
+    return steps
 
 
 def _is_nested(pattern: str, path: str) -> bool:

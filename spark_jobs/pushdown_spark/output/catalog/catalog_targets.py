@@ -9,6 +9,7 @@ from pyspark.errors import ParseException
 
 from pushdown_spark.contract import CatalogOutputSpec, ErrorCode
 from pushdown_spark.errors import BadSpecError
+from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.output.base_output import Output
 from pushdown_spark.output.catalog.catalog_entry import CatalogEntry
 from pushdown_spark.output.catalog.connector_output import ConnectorOutput
@@ -56,6 +57,26 @@ def open_catalog_output(
         )
     run = run_of(run_key, generation, output.mode)
     return ConnectorOutput(spark, output, _CONNECTORS[provider](spark, catalog, namespace, table, run))
+
+
+def qualified_name(spark: SparkSession, name: str) -> tuple[str, ...]:
+    """Return the catalog, the namespace and the table that a name means, in one spelling for each table."""
+    catalog, namespace, table = _resolve_name(spark, name)
+    return tuple(map(session_name_rule(spark).key, (catalog, *namespace, table)))
+
+
+def table_directory(spark: SparkSession, name: str) -> str | None:
+    """Return the directory of a table, also of one of files that does not exist. None if the catalog does not say."""
+    catalog, namespace, table = _resolve_name(spark, name)
+    if catalog == _SESSION_CATALOG:
+        entry = CatalogEntry(spark, namespace[0], table)
+        definition = entry.definition()
+        return entry.default_location() if definition is None else definition.location
+    connector = _CONNECTORS.get(_format_of(spark, catalog))
+    if connector is None:
+        return None
+    target = connector(spark, catalog, namespace, table, "")
+    return target.location() if target.exists() else None
 
 
 def _format_of(spark: SparkSession, catalog: str) -> str:
