@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 
 from pushdown_spark.local_paths import local_path
 
@@ -25,6 +26,15 @@ _STORE_NAMES = {
     "swebhdfs": "hdfs",
 }
 """Schemes that lead to the same files as another one."""
+
+
+def followed_path(path: str) -> str:
+    """Return the path that a link of the local disk leads to. Other paths stay as they are.
+
+    A commit would replace the link instead of the directory, and would not exclude runs that name the directory.
+    """
+    local = local_path(path)
+    return path if local is None or not pathlib.Path(local).is_symlink() else f"file:{os.path.realpath(local)}"
 
 
 def canonical_path(path: str) -> str:

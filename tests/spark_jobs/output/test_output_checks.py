@@ -6,12 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
+from session_settings import session_settings
 
-from pushdown_spark.contract import OutputChecks, OutputMode, OutputSpec
+from pushdown_spark.contract import ErrorCode, OutputChecks, OutputMode, OutputSpec
 from pushdown_spark.errors import CheckFailedError, UnknownColumnError
 from pushdown_spark.output.files.writer import FileOutput, open_output
+from pushdown_spark.runtime.error_classification import classify
 
 ROWS = """SELECT * FROM VALUES
     (1, 'a', struct(1 AS y), DATE'2026-01-01'), (2, 'a', struct(2 AS y), DATE'2026-01-01'),
@@ -126,6 +129,28 @@ def test_empty_strings_in_a_partition_column_are_null(
         write(output({"not_null": ["t"]}, **how), rows)
     write(output({"not_null": ["d.d"], "unique": ["t"]}, **how), spark.sql("SELECT struct(1 AS d) AS d, '' AS t"))
     assert [tuple(row) for row in spark.read.parquet(str(tmp_path / "out")).select("t").collect()] == [(None,)]
+
+
+@pytest.mark.parametrize("value", ["X''", "'__HIVE_DEFAULT_PARTITION__'"])
+def test_values_in_the_directory_of_null_are_null(
+    spark: SparkSession, output: Callable[..., FileOutput], value: str
+) -> None:
+    with pytest.raises(CheckFailedError, match="not_null: t requires no NULL, found 1 NULL"):
+        write(output({"not_null": ["t"]}, partition_by=("t",)), spark.sql(f"SELECT 1 AS id, {value} AS t"))
+
+
+def test_timestamps_that_occur_twice_cannot_name_a_partition(
+    spark: SparkSession, tmp_path: Path, output: Callable[..., FileOutput]
+) -> None:
+    with session_settings(spark, {"spark.sql.session.timeZone": "Europe/Berlin"}):
+        times = "SELECT 1 AS id, timestamp'{}' AS at"
+        write(output({}, partition_by=("at",)), spark.sql(times.format("2026-10-25T00:30:00Z")))
+        with pytest.raises(Py4JJavaError) as raised:
+            write(output({}, partition_by=("at",)), spark.sql(times.format("2026-10-25T01:30:00Z")))
+    error = classify(raised.value)
+    assert error.code is ErrorCode.CHECK_FAILED
+    assert error.message.startswith("partition column at has a time that occurs twice")
+    assert [row.id for row in spark.read.parquet(str(tmp_path / "out")).collect()] == [1]
 
 
 @pytest.mark.parametrize("name", ["a[1]", "{a,b}", "a*", "a?", "a b%20"])

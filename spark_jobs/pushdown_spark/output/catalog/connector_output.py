@@ -26,8 +26,8 @@ from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.output.base_output import Output, column_types
 from pushdown_spark.output.catalog.connector_tables import Commit, ConnectorTable
-from pushdown_spark.output.catalog.stored_rows import check_stored_types, stored_rows
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
+from pushdown_spark.output.stored_rows import check_stored_types, stored_rows, with_stored_partitions
 from pushdown_spark.output.target_checks import check_column_names, check_existing_table, check_partition_by
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.runtime.error_classification import typed_error
@@ -84,6 +84,10 @@ class ConnectorOutput(Output):
             check_stored_types(self._spark, frame.schema, schema)
             # Checks must see stored values. For example, two timestamps of a day are one value of a date column.
             frame = stored_rows(self._spark, frame, self._table.sql)
+        if self._table.has_partition_directories:
+            frame = with_stored_partitions(
+                frame, self._table.partition_by() if self._exists else self._output.partition_by
+            )
         self._types = _types_by_name(schema)
         require_columns(frame, self._output.checks)
         known = [name.lower() for name in frame.columns]

@@ -62,6 +62,8 @@ class ConnectorTable(ABC):
     """A table of a connector, for one run. `namespace` is that of the table in its catalog."""
 
     provider: str
+    has_partition_directories: bool
+    """Whether the directories of partitions have their values, so that an empty string becomes NULL."""
 
     def __init__(self, spark: SparkSession, catalog: str, namespace: Sequence[str], table: str, run: str) -> None:
         self._spark = spark
@@ -90,7 +92,7 @@ class ConnectorTable(ABC):
 
     def partition_by(self) -> tuple[str, ...]:
         """Return the partition columns and transforms, as the catalog describes them."""
-        return tuple(str(part.describe()) for part in self._load().partitioning())
+        return tuple(map(_partition_name, self._load().partitioning()))
 
     def location(self) -> str | None:
         """Return the directory of the table, or None if the catalog does not have it."""
@@ -160,6 +162,7 @@ class IcebergTable(ConnectorTable):
     """
 
     provider = "iceberg"
+    has_partition_directories = False
     _PROPERTY = "airflow-pushdown-"
 
     def fence(self) -> None:
@@ -291,6 +294,7 @@ class DeltaTable(ConnectorTable):
     """A table of Delta. The log accepts one version for the transaction id of a run, and its metadata names the run."""
 
     provider = "delta"
+    has_partition_directories = True
 
     @cached_property
     def _attempt(self) -> str:
@@ -335,6 +339,15 @@ class DeltaTable(ConnectorTable):
             "spark.databricks.delta.write.txnAppId": f"airflow_pushdown_{self._run}",
             "spark.databricks.delta.write.txnVersion": "1",
         }
+
+
+def _partition_name(transform: JavaObject) -> str:
+    """Return the name of a partition column without quotes, or a transform such as `days(at)`."""
+    if transform.name() != "identity":
+        # Not `describe`, which Py4J does not find in each class.
+        return str(transform)
+    (reference,) = transform.references()
+    return ".".join(map(str, reference.fieldNames()))
 
 
 def _succeeds(commit: Callable[[], object]) -> bool:

@@ -32,7 +32,6 @@ from pushdown_spark.output.catalog.catalog_entry import (
     property_text,
 )
 from pushdown_spark.output.catalog.catalog_layout import check_writable, file_spec
-from pushdown_spark.output.catalog.stored_rows import stored_rows
 from pushdown_spark.output.files.commit_log import PATIENCE_SECONDS, CommitLog
 from pushdown_spark.output.files.file_target import FileTarget, with_effective_mode
 from pushdown_spark.output.files.journal import CatalogChange, has_files
@@ -40,18 +39,18 @@ from pushdown_spark.output.files.layout import OutputPaths
 from pushdown_spark.output.files.moves import partitions_of, staged_files
 from pushdown_spark.output.files.writer import FileOutput
 from pushdown_spark.output.source_guard import ReadPath, SourceGuard
+from pushdown_spark.output.stored_rows import NULL_PARTITION, stored_rows
 from pushdown_spark.output.target_checks import check_column_names
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.projection.schema_alignment import ddl
 from pushdown_spark.runtime.error_classification import typed_error
+from pushdown_spark.runtime.file_paths import followed_path
 from pushdown_spark.runtime.files import Files
 from pushdown_spark.runtime.filesystem import HadoopFiles, open_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_NULL = "__HIVE_DEFAULT_PARTITION__"
-"""The value of a partition column in the catalog that stands for NULL."""
 _DIRECTORY = "directory of the partition"
 """A column for a predicate over partitions. No partition column has this name."""
 _RUN, _ATTEMPT, _ROWS = (f"{PROPERTY}{name}" for name in ("run", "attempt", "rows"))
@@ -176,7 +175,7 @@ class FileTableTarget(FileTarget):
         if table == self._table:
             return
         self._set_table(table)
-        if table is not None and HadoopFiles(self._spark).qualify(table.location) != self._paths.output:
+        if table is not None and _directory_of(self._spark, table.location) != self._paths.output:
             raise self._change_error()
 
     def check_existing(self) -> bool:
@@ -281,7 +280,7 @@ class FileTableTarget(FileTarget):
         strings = ", ".join(f"v{number} string" for number in range(len(fields)))
         frame = self._spark.createDataFrame(rows, f"{quote_name(_DIRECTORY)} string, {strings}")
         values = [
-            f.when(f.col(f"v{number}") != _NULL, f.col(f"v{number}")).cast(field.dataType).alias(field.name)
+            f.when(f.col(f"v{number}") != NULL_PARTITION, f.col(f"v{number}")).cast(field.dataType).alias(field.name)
             for number, field in enumerate(fields)
         ]
         try:
@@ -339,7 +338,7 @@ def open_file_table(
     if table is not None:
         # A view has no directory.
         check_writable(entry, table)
-    location = hadoop.qualify(entry.default_location() if table is None else table.location)
+    location = _directory_of(spark, entry.default_location() if table is None else table.location)
     parent, name = hadoop.split(location)
     if not name:
         raise BadSpecError(f"output_table: {entry.name} has the root of a file system as its directory")
@@ -348,3 +347,7 @@ def open_file_table(
     log = CommitLog(files, paths, f"run {run_key}", patience, EntryUpdater(entry, files, paths.output))
     target = FileTableTarget(spark, output, entry, paths, files)
     return FileOutput(spark, target, paths, files=files, log=log, guard=SourceGuard(hadoop, paths, sources))
+
+
+def _directory_of(spark: SparkSession, location: str) -> str:
+    return followed_path(HadoopFiles(spark).qualify(location))

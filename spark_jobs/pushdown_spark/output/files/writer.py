@@ -6,9 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from pyspark.sql import functions as f
-from pyspark.sql import types as t
-
 from pushdown_spark.contract import MAX_PARTITIONS, OutputMode, OutputSpec, OutputSummary
 from pushdown_spark.errors import (
     BadSpecError,
@@ -29,8 +26,9 @@ from pushdown_spark.output.files.journal import Journal
 from pushdown_spark.output.files.layout import CLAIM, OutputPaths
 from pushdown_spark.output.files.moves import MovePlanner, partitions_of, staged_files
 from pushdown_spark.output.source_guard import OutputGuard, ReadPath, SourceGuard
+from pushdown_spark.output.stored_rows import with_stored_partitions
 from pushdown_spark.output.target_checks import check_no_table
-from pushdown_spark.projection.paths import quote_name
+from pushdown_spark.runtime.file_paths import followed_path
 from pushdown_spark.runtime.files import FileEntry, Files
 from pushdown_spark.runtime.filesystem import HadoopFiles, open_files
 
@@ -138,7 +136,7 @@ class FileOutput(Output):
             raise UnknownColumnError(
                 f"output.partition_by: the result has no column {unknown[0]!r}; it has {', '.join(frame.columns)}"
             )
-        frame = self._with_stored_partitions(frame)
+        frame = with_stored_partitions(frame, self._spec.partition_by)
         self._frame = frame
         if self._spec.checks:
             require_columns(frame, self._spec.checks)
@@ -150,16 +148,6 @@ class FileOutput(Output):
         if self._spec.partition_by:
             writer = writer.partitionBy(*map(self._spelling, self._spec.partition_by))
         writer.save(self.paths.rows)
-
-    def _with_stored_partitions(self, frame: DataFrame) -> DataFrame:
-        """Return rows with NULL for empty strings in partition columns, because Spark gives both the same directory."""
-        key = session_name_rule(self._spark).key
-        names = set(map(key, self._spec.partition_by))
-        for field in frame.schema.fields:
-            if key(field.name) in names and isinstance(field.dataType, t.StringType):
-                column = f.col(quote_name(field.name))
-                frame = frame.withColumn(field.name, f.when(f.length(column) > 0, column))
-        return frame
 
     def check(self) -> None:
         """Evaluate the checks on the staged rows. Raises CheckFailedError, which names all failed checks."""
@@ -352,7 +340,7 @@ def open_output(
     Raises BadSpecError for a path that cannot be an output, and for an unknown mode of Spark's partition overwrite.
     """
     hadoop = HadoopFiles(spark)
-    path = hadoop.qualify(output.path)
+    path = followed_path(hadoop.qualify(output.path))
     parent, name = hadoop.split(path)
     if not name:
         raise BadSpecError(f"output.path: {output.path!r} is the root of a file system; give a directory in it")

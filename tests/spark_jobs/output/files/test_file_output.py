@@ -16,7 +16,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import OutputMode, OutputSpec
-from pushdown_spark.errors import BadSpecError, OutputExistsError, OutputTakenError, UnknownColumnError
+from pushdown_spark.errors import (
+    BadSpecError,
+    OutputConflictError,
+    OutputExistsError,
+    OutputTakenError,
+    UnknownColumnError,
+)
 from pushdown_spark.output.files.writer import FileOutput, open_output
 
 Frame = Callable[..., DataFrame]
@@ -226,6 +232,41 @@ def test_other_partition_columns_raise_if_the_existing_ones_begin_with_an_unders
     write(writer(OutputMode.OVERWRITE, partition_by=["_odd"]), frame(1, 2).selectExpr("id", "odd AS _odd"))
     with pytest.raises(BadSpecError, match="is partitioned by _odd, not by odd; use another directory"):
         writer(OutputMode.APPEND, "run 2", partition_by=["odd"]).prepare()
+
+
+@pytest.mark.parametrize("mode", [OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.APPEND])
+def test_an_output_that_is_a_link_stays_one(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], mode: OutputMode
+) -> None:
+    directory = target.parent / "elsewhere" / "directory"
+    directory.parent.mkdir(parents=True)
+    target.symlink_to(directory)
+    write(writer(mode, "run 1"), frame(1))
+    by_name = writer(mode, "run 2")
+    assert by_name.prepare()
+    by_name.stage(frame(1))
+    write(writer(mode, "run 3", path=str(directory)), frame(3))
+    if mode is not OutputMode.APPEND:
+        with pytest.raises(OutputConflictError), by_name.transaction():
+            pass
+    assert target.is_symlink()
+    assert ids(spark, directory) == ([1, 3] if mode is OutputMode.APPEND else [3])
+    by_name.abort()
+    assert siblings(target) == ["elsewhere", target.name]
+    assert siblings(directory) == [directory.name]
+
+
+@pytest.mark.parametrize("mode", [OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.APPEND])
+@pytest.mark.parametrize("name", [".x", "_x"])
+def test_partition_columns_with_a_leading_dot_or_underscore_are_committed_once(
+    target: Path, frame: Frame, writer: Callable[..., FileOutput], name: str, mode: OutputMode
+) -> None:
+    rows = frame(1, 2, 3).selectExpr("id", f"odd AS `{name}`", "'' AS t")
+    for run in ("run 1", "run 1", "run 2"):
+        write(writer(mode, run, partition_by=[name, "t"]), rows)
+    lines = sorted(path.read_text() for path in target.glob(f"{name}=1/t=*/part-*.json"))
+    assert "".join(lines).count('"id":1') == (2 if mode is OutputMode.APPEND else 1)
+    assert sorted(path.name for path in target.glob(f"{name}=*/t=*")) == ["t=__HIVE_DEFAULT_PARTITION__"] * 2
 
 
 def test_partition_columns_keep_the_spelling_of_the_output(
