@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from py4j.protocol import Py4JJavaError
 from pydantic import ValidationError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from session_settings import session_settings
 
@@ -145,7 +145,7 @@ def test_timestamps_that_occur_twice_cannot_name_a_partition(
     with session_settings(spark, {"spark.sql.session.timeZone": "Europe/Berlin"}):
         times = "SELECT 1 AS id, timestamp'{}' AS at"
         write(output({}, partition_by=("at",)), spark.sql(times.format("2026-10-25T00:30:00Z")))
-        with pytest.raises(Py4JJavaError) as raised:
+        with pytest.raises(PySparkException) as raised:
             write(output({}, partition_by=("at",)), spark.sql(times.format("2026-10-25T01:30:00Z")))
     error = classify(raised.value)
     assert error.code is ErrorCode.CHECK_FAILED
