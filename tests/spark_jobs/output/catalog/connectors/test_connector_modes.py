@@ -138,20 +138,6 @@ def test_checks_and_merges_see_the_stored_values(spark: SparkSession, table: str
     assert [row["x"] for row in spark.table(table).collect()] == ["new", "new"]
 
 
-def test_tables_with_transforms_and_quoted_partition_columns_are_written(spark: SparkSession, table: str) -> None:
-    if not table.startswith(CATALOG):
-        pytest.skip("Delta has no transforms, and no dots in names")
-    columns = "id BIGINT, at TIMESTAMP, `a.b` STRING"
-    spark.sql(f"CREATE TABLE {table} ({columns}) USING iceberg PARTITIONED BY (days(at), bucket(4, id), `a.b`)")
-    rows = spark.sql("SELECT 1L AS id, timestamp'2026-01-01 10:00:00' AS at, 'x' AS `a.b`")
-    for mode in (OutputMode.APPEND, OutputMode.OVERWRITE_PARTITIONS):
-        output = output_of(spark, table, mode, mode, partition_by=("days(at)", "bucket(4, id)", "a.b"))
-        assert output.prepare()
-        with output.transaction():
-            output.stage(rows)
-    assert spark.table(table).count() == 1
-
-
 def test_a_merge_by_an_empty_string_in_a_partition_column_adds_no_row_twice(spark: SparkSession, table: str) -> None:
     """Delta stores NULL, which equals no key."""
     create(spark, table)
