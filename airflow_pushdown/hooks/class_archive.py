@@ -45,6 +45,9 @@ log = logging.getLogger(__name__)
 class ClassArchive:
     """The archive of one installation. An empty file means that no archive can be created.
 
+    A second file has the archive's number of bytes. Java compares checksums, but a JVM crashes while it reads an
+    archive that was cut short.
+
     `home` is Spark's home. JVMs with the archive get an empty directory instead of Spark's settings directory, because
     Java does not share classes with a JVM whose class path has a directory with files.
     """
@@ -54,13 +57,13 @@ class ClassArchive:
 
     @property
     def is_decided(self) -> bool:
-        """Whether the archive exists, or it is known that it cannot be created."""
-        return self.path.exists()
+        """Whether the archive is usable, or it is known that it cannot be created."""
+        return self._bytes == 0 or self.is_usable
 
     @property
     def is_usable(self) -> bool:
-        """Whether the archive exists."""
-        return self.is_decided and self.path.stat().st_size > 0
+        """Whether the archive exists with all of its bytes."""
+        return bool(self._bytes) and self._size_file.is_file() and self._size_file.read_text() == str(self._bytes)
 
     def configure(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
         """Return command and environment of a spark-submit whose JVM starts with the archive."""
@@ -80,6 +83,8 @@ class ClassArchive:
     def keep_draft(self) -> None:
         """Make the draft the archive, or record that there is none if the JVM wrote no draft."""
         if self._draft.is_file():
+            # Written first, so that a crash between the two steps leaves no archive without its size.
+            self._size_file.write_text(str(self._draft.stat().st_size))
             self._draft.replace(self.path)
         else:
             self.give_up()
@@ -98,6 +103,15 @@ class ClassArchive:
     @property
     def _draft(self) -> Path:
         return self.path.with_suffix(".draft")
+
+    @property
+    def _size_file(self) -> Path:
+        return self.path.with_suffix(".bytes")
+
+    @property
+    def _bytes(self) -> int | None:
+        """The size of the archive, or None if there is none."""
+        return self.path.stat().st_size if self.path.is_file() else None
 
     def _with_option(
         self, command: Sequence[str], environment: Mapping[str, str], option: str

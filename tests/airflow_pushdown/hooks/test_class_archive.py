@@ -96,7 +96,7 @@ def test_the_second_job_starts_with_the_classes_of_the_first(
     first = hook(installation, rows)
     first.submit()
     assert first.collect().rows == 3
-    assert sorted(file.suffix for file in cache.iterdir()) == ["", ".jsa", ".lock"]
+    assert sorted(file.suffix for file in cache.iterdir()) == ["", ".bytes", ".jsa", ".lock"]
     assert cache.stat().st_mode & 0o022 == 0
     loaded = tmp_path / "loaded"
     monkeypatch.setenv(OPTIONS, f"-Xlog:class+load:file={loaded}")
@@ -170,7 +170,7 @@ def test_a_job_maps_the_classes_that_another_one_loaded(
     assert first.collect().rows == 3
     made = archive.path.stat()
     assert made.st_size > 0
-    assert sorted(file.suffix for file in archive.path.parent.iterdir()) == ["", ".jsa", ".lock"]
+    assert sorted(file.suffix for file in archive.path.parent.iterdir()) == ["", ".bytes", ".jsa", ".lock"]
     monkeypatch.setenv(OPTIONS, f"-Xlog:class+load:file={loaded}")
     settings = tmp_path / "conf"
     settings.mkdir()
@@ -209,6 +209,17 @@ def test_other_jobs_run_without_an_archive_while_one_job_records_it(
     assert automatic(installation, environment) == (True, False)
     # Another class path has another archive.
     assert automatic(installation, environment, {"spark.driver.extraClassPath": "/jars/a.jar"}) == (True, True)
+
+
+def test_an_archive_that_was_cut_short_is_recorded_again(
+    installation: SparkInstallation, environment: dict[str, str], cache: Path
+) -> None:
+    with start_archive(None, installation, environment, {}) as first:
+        assert first is not None
+        first.archive._draft.write_bytes(b"classes")
+        first.finish(0, has_result=True)
+    first.archive.path.write_bytes(b"class")
+    assert automatic(installation, environment) == (True, True)
 
 
 def test_a_job_without_a_result_leaves_no_archive(
@@ -322,7 +333,8 @@ def test_pods_use_the_archive_in_a_named_directory(
     lock.unlink()
     lock.mkdir()
     assert automatic(installation, environment, directory=directory) == (False, False)
-    archive.path.write_bytes(b"classes")
+    archive._draft.write_bytes(b"classes")
+    archive.keep_draft()
     assert automatic(installation, environment, directory=directory) == (True, False)
     archive.path.parent.chmod(0o777)
     with pytest.raises(ConfigError, match="class_archives: every user may write to"):
