@@ -64,5 +64,5 @@ def test_an_environment_that_cannot_be_packed_raises(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "airflow_pushdown", "pack-environment", str(tmp_path), str(tmp_path / "cache")]
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (process.returncode, process.stdout) == (1, "")
-    assert process.stderr.endswith("it has no pyvenv.cfg\n")
+    assert "it has no pyvenv.cfg" in process.stderr
     assert not (tmp_path / "cache").exists()

@@ -97,7 +97,7 @@ def test_tracebacks_of_compiled_code_show_source_lines(tmp_path: Path, spark_pyt
     code = (
         f"import sys, traceback; sys.path.insert(0, {str(job_archive(tmp_path / 'cache'))!r})\n"
         "from pushdown_spark.runtime import job_exchange\n"
-        "try: exchange.read_text('--spec', 'nowhere')\n"
+        "try: job_exchange.read_text('--spec', 'nowhere')\n"
         "except Exception: print(traceback.format_exc())"
     )
     ended = subprocess.run([spark_python, "-I", "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
