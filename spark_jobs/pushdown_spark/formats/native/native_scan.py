@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from pyspark.sql import DataFrame
@@ -25,6 +25,7 @@ _MAX_PLANNED_CONJUNCTS = 32
 """Maximum number of conjuncts that Spark plans for the report."""
 _MANY_CONSTANTS = 500
 """Number of constants from which Spark's filter operator, which uses a hash set, is faster than a row-based reader."""
+_COMPARISONS = (exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between)
 FILTER_SETTINGS = {
     SourceFormat.JSON: "spark.sql.json.filterPushdown.enabled",
     SourceFormat.CSV: "spark.sql.csv.filterPushdown.enabled",
@@ -118,6 +119,9 @@ class NativeScan(Scan):
         source = self._request.source
         if source.reader is ReaderChoice.PUSHDOWN or names_corrupt_column(self._request.native, source.options):
             return True
+        # Spark plans for tens of milliseconds, so the usual predicates are recognized without it.
+        if any(_compares_column(conjunct, self._data_columns) for conjunct in predicate.conjuncts):
+            return False
         return may_keep_nulls(self._frame(), self._data_columns, predicate.conjunct_texts)
 
     def _may_hide_failures(self) -> bool:
@@ -203,6 +207,20 @@ def _file_sizes(request: ScanRequest) -> list[int]:
         return [file.size for file in request.listing.files(LOCAL)]
     except FileNotFoundError:
         return [entry.length for entry in list_entries(request.native)]
+
+
+def _compares_column(conjunct: exp.Expr, columns: Sequence[str]) -> bool:
+    """Return whether a conjunct compares one of some columns, or a member of one, with constants.
+
+    It is not true for NULL.
+    """
+    operand = conjunct.this
+    if not isinstance(conjunct, _COMPARISONS) or not isinstance(operand, exp.Column):
+        return False
+    constants = [conjunct.args[key] for key in ("expression", "low", "high") if key in conjunct.args]
+    constants += conjunct.expressions
+    is_compared = bool(constants) and all(isinstance(value, exp.Literal) for value in constants)
+    return is_compared and operand.parts[0].name.lower() in map(str.lower, columns)
 
 
 def _count_constants(tree: exp.Expr) -> int:
