@@ -206,7 +206,8 @@ class FileOutput(Output):
             return
         self._files.delete(self.paths.rows)
         names = self._files.names(self.paths.staging)
-        if not any(name.endswith(CLAIM) for name in names):
+        # A later attempt may be writing its claim, whose draft has a longer name.
+        if not any(CLAIM in name for name in names):
             # Not the directory: a later attempt may have begun to use it.
             for name in names:
                 self._files.delete(f"{self.paths.staging}/{name}")

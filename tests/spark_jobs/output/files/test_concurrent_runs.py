@@ -17,6 +17,7 @@ from interrupted_files import (
     KilledError,
     hidden_files,
     killed_at,
+    local,
     open_attempt,
     stage,
     tree,
@@ -26,7 +27,9 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputMode
 from pushdown_spark.errors import OutputConflictError, OutputTakenError
+from pushdown_spark.output.files.layout import CLAIM
 from pushdown_spark.output.files.writer import FileOutput
+from pushdown_spark.runtime.files import DRAFT
 from pushdown_spark.runtime.local_files import LocalFiles
 
 ROUNDS = 50
@@ -192,6 +195,15 @@ def test_attempt_that_commits_while_its_retry_begins_commits_all_rows_or_none(
         assert tree(target) == {**kept, "day=1": ["again 1"], "day=2": ["again 2"]}
         assert hidden_files(target) == []
     assert number > 4
+
+
+def test_the_end_of_an_attempt_keeps_a_claim_that_its_retry_is_writing(spark: SparkSession, tmp_path: Path) -> None:
+    early = open_attempt(spark, tmp_path / "out", OutputMode.OVERWRITE, "run")
+    assert early.prepare()
+    draft = local(early.paths.staging) / f".later{CLAIM}{DRAFT}"
+    draft.touch()
+    early.abort()
+    assert draft.exists()
 
 
 def run_in_between(thread: threading.Thread, left: int) -> None:
