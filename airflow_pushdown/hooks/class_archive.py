@@ -63,7 +63,8 @@ class ClassArchive:
     @property
     def is_usable(self) -> bool:
         """Whether the archive exists with all of its bytes."""
-        return bool(self._bytes) and self._size_file.is_file() and self._size_file.read_text() == str(self._bytes)
+        size = str(self._bytes).encode()
+        return bool(self._bytes) and self._size_file.is_file() and self._size_file.read_bytes() == size
 
     def configure(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
         """Return command and environment of a spark-submit whose JVM starts with the archive."""
@@ -84,7 +85,7 @@ class ClassArchive:
         """Make the draft the archive, or record that there is none if the JVM wrote no draft."""
         if self._draft.is_file():
             # Written first, so that a crash between the two steps leaves no archive without its size.
-            self._size_file.write_text(str(self._draft.stat().st_size))
+            self._size_file.write_bytes(str(self._draft.stat().st_size).encode())
             self._draft.replace(self.path)
         else:
             self.give_up()

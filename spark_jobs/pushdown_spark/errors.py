@@ -84,6 +84,14 @@ class PushdownError(Exception):
         if code is not None:
             self.code = code
 
+    @classmethod
+    def plan_message(cls, problem: str) -> str:
+        """Return the text for Spark's `raise_error`, by which the driver recognizes this class.
+
+        It has the format in which Python workers report their exceptions.
+        """
+        return f"\n{cls.__module__}.{cls.__qualname__}: {problem}"
+
 
 class BadSpecError(PushdownError):
     """The job description is wrong; the message names the parameter."""

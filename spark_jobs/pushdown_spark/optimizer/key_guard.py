@@ -33,8 +33,7 @@ class KeyGuard:
         The filter depends on the position of a row, so that Spark neither evaluates it on rows that fail the
         conditions nor infers anything from it for other relations.
         """
-        kind = f"{ChangedFilesError.__module__}.{ChangedFilesError.__qualname__}"
         problem = f"the files of {self.source} have changed since the query was planned; plan the query again"
-        error = f.raise_error(f.lit(f"\n{kind}: {problem}")).cast("boolean")
+        error = f.raise_error(f.lit(ChangedFilesError.plan_message(problem))).cast("boolean")
         is_known = f.coalesce(f.expr(self.keys), f.lit(True)) & (f.monotonically_increasing_id() >= 0)
         return frame.where(self.conditions).where(f.when(is_known, f.lit(True)).otherwise(error))

@@ -81,11 +81,10 @@ def with_stored_partitions(rows: DataFrame, partition_by: Iterable[str]) -> Data
 
 
 def _unambiguous_time(column: Column, name: str) -> Column:
-    kind = f"{UnwritableValueError.__module__}.{UnwritableValueError.__name__}"
     problem = (
         f"partition column {name} has a time that occurs twice at the end of daylight saving time. Its directory is "
         "named by local time; set spark.sql.session.timeZone to UTC, or cast the column in the query"
     )
-    error = f.raise_error(f.lit(f"\n{kind}: {problem}")).cast("timestamp")
+    error = f.raise_error(f.lit(UnwritableValueError.plan_message(problem))).cast("timestamp")
     is_same = column.isNull() | (column.cast("string").cast("timestamp") == column)
     return f.when(is_same, column).otherwise(error)

@@ -195,6 +195,15 @@ def automatic(
         return found is not None, found is not None and found.is_recorded
 
 
+def record_classes(installation: SparkInstallation, environment: dict[str, str]) -> ClassArchive:
+    """Return the archive that a job has recorded."""
+    with start_archive(None, installation, environment, {}) as first:
+        assert first is not None
+        first.archive._draft.write_bytes(b"classes")
+        first.finish(0, has_result=True)
+    return first.archive
+
+
 def test_other_jobs_run_without_an_archive_while_one_job_records_it(
     installation: SparkInstallation, environment: dict[str, str], cache: Path
 ) -> None:
@@ -214,11 +223,7 @@ def test_other_jobs_run_without_an_archive_while_one_job_records_it(
 def test_an_archive_that_was_cut_short_is_recorded_again(
     installation: SparkInstallation, environment: dict[str, str], cache: Path
 ) -> None:
-    with start_archive(None, installation, environment, {}) as first:
-        assert first is not None
-        first.archive._draft.write_bytes(b"classes")
-        first.finish(0, has_result=True)
-    first.archive.path.write_bytes(b"class")
+    record_classes(installation, environment).path.write_bytes(b"class")
     assert automatic(installation, environment) == (True, True)
 
 
@@ -246,10 +251,7 @@ def test_a_java_that_cannot_record_is_not_asked_again(
 def test_an_archive_is_not_used_again_after_a_crash_of_the_jvm(
     installation: SparkInstallation, environment: dict[str, str], cache: Path
 ) -> None:
-    with start_archive(None, installation, environment, {}) as first:
-        assert first is not None
-        first.archive._draft.write_bytes(b"classes")
-        first.finish(0, has_result=True)
+    record_classes(installation, environment)
     with start_archive(None, installation, environment, {}) as second:
         assert second is not None
         second.finish(-signal.SIGSEGV, has_result=False)

@@ -347,9 +347,8 @@ def _is_well_formed(text: str, kind: t.DataType) -> str:
 
 
 def _raise_conflict(text: str, column: RemoteColumn) -> str:
-    """Return SQL that raises SchemaConflictError in the format of Python workers, which the driver parses."""
-    name = f"{SchemaConflictError.__module__}.{SchemaConflictError.__name__}"
-    before = f"\n{name}: column {column.name} ({column.remote_type}) holds '"
+    """Return SQL that raises SchemaConflictError, which the driver recognizes."""
+    before = SchemaConflictError.plan_message(f"column {column.name} ({column.remote_type}) holds '")
     after = (
         f"', which Spark cannot represent as {column.spark_type.simpleString()}; leave the column out, or give a "
         "`query` that converts it\n"

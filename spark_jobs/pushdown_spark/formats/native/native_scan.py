@@ -97,7 +97,7 @@ class NativeScan(Scan):
         return self._obstacle_of(predicate)
 
     def _obstacle_of(self, predicate: Predicate) -> str | None:
-        """Why this predicate must not be pushed into Spark's reader, None if it may be."""
+        """Why this predicate must not be pushed into Spark's reader, or None if it may be."""
         if predicate.needs_every_row:
             return EVERY_ROW
         if self._may_hide_failures():

@@ -168,12 +168,11 @@ def _in_directories(directories: Directories) -> Column:
 
 def _error(problem: str) -> Column:
     """Return the message of an error that the driver recognizes as `UnsafeInputError`."""
-    kind = f"{UnsafeInputError.__module__}.{UnsafeInputError.__qualname__}"
     excerpt = f.regexp_replace(f.left(f.col(LINE), f.lit(_EXCERPT)), "[\\r\\n]", " ")
     description = f.concat(
         f.input_file_name(), f.lit(f" has {problem} ('"), excerpt, f.lit("'...); read it with reader='spark'")
     )
-    return f.concat(f.lit(f"\n{kind}: "), description)
+    return f.concat(f.lit(UnsafeInputError.plan_message("")), description)
 
 
 def _rows_of(node: JavaObject) -> int:
