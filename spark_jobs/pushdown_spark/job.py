@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import json
 import signal
 import sys
@@ -341,4 +342,7 @@ def _stop(_signal: int, _frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    # Python collects garbage once more when it ends. That takes longer than stopping Spark, and frees nothing of use.
+    gc.freeze()
+    sys.exit(code)
