@@ -104,10 +104,6 @@ def _plan_files(
         return _plan_groups(spark, relation, request, notes)
     if relation.source.max_malformed is not None:
         request = _with_malformed_count(spark, relation, request)
-    pruned = _pruned_json_schema(spark, request)
-    if pruned is not None:
-        pruned_schema = StructType([*pruned.fields, *relation.partition_schema.fields])
-        request = request.with_frame(relation.load(schema=pruned_schema))
     return _plan_format(spark, request, notes, relation.load)
 
 
@@ -224,25 +220,6 @@ def refuse_lost_columns(request: ScanRequest, reason: str) -> None:
             f"columns: Spark's ORC reader returns NULL for {quote_name(lost)}, because its name has a backtick; set "
             f"reader='pushdown' (not used now: {reason})"
         )
-
-
-def _pruned_json_schema(spark: SparkSession, request: ScanRequest) -> StructType | None:
-    """Return the JSON columns without unneeded struct members, or None if the query needs all members.
-
-    Spark prunes struct members in ORC and Parquet, but its JSON parser gets whole structs. In modes other than
-    PERMISSIVE, all members decide whether a record is malformed. A table has the schema of the catalog.
-    """
-    source, read = request.source, {field.name: field for field in request.read_schema.fields}
-    if source.max_malformed is not None or source.table is not None:
-        return None
-    if source.format is not SourceFormat.JSON or source.options.get("mode", "PERMISSIVE").upper() != "PERMISSIVE":
-        return None
-    fields = [read.get(field.name, field) for field in request.schema.fields]
-    corrupt = spark.conf.get("spark.sql.columnNameOfCorruptRecord", "_corrupt_record")
-    names = {source.options.get("columnnameofcorruptrecord", corrupt), corrupt}
-    if fields == request.schema.fields or names & set(request.schema.fieldNames()):
-        return None
-    return StructType(fields)
 
 
 def _listing_notes(source: Source) -> tuple[str, ...]:

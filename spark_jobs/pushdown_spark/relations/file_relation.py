@@ -229,6 +229,8 @@ class FileRelation(Relation):
         pruned = self._prune_members(columns, projection, predicate)
         if self.source.on_missing_column is OnMissingColumn.ERROR:
             self.table_schema.require(pruned)
+        # If a JSON value does not fit its type, what Spark's parser keeps of the struct depends on all its members.
+        keeps_members = self.source.format is SourceFormat.JSON
         return ScanRequest(
             source=self.source,
             load_listing=lambda: self.listing,
@@ -236,7 +238,7 @@ class FileRelation(Relation):
             columns=tuple(name for name in self.schema.fieldNames() if name in columns),
             implicit=tuple(sorted(implicit)),
             predicate=predicate,
-            pruned=pruned,
+            pruned=None if keeps_members else pruned,
             implicit_values=self.implicit_values() if implicit else None,
             spark_only=spark_only,
         )
