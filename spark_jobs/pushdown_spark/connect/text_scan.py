@@ -113,7 +113,9 @@ def _check_session(spark: SparkSession) -> None:
     from pyspark.sql.connect import plan
 
     if not hasattr(plan, "Parse"):
-        raise UnsupportedError("the Spark Connect client of this version of Spark cannot parse lines; use Spark 4.3")
+        raise UnsupportedError(
+            "the Spark Connect client of this version of Spark cannot parse lines; use Spark 4.2 or newer"
+        )
     collation = setting(spark, "spark.sql.session.collation.default", "UTF8_BINARY")
     if collation != "UTF8_BINARY":
         raise UnsupportedError(f"strings have the collation {collation}")

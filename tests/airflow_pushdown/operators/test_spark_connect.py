@@ -75,7 +75,7 @@ def test_a_scan_writes_its_rows(events: Path, spark_python: str, capfd: pytest.C
     result = task.execute({"ti": ti})  # type: ignore[typeddict-item]
     version = spark_version(spark_python)
     assert result["rows"] == (None if version == (4, 0) else 4)
-    assert result["sources"]["source"]["reader"] == ("spark" if version < (4, 3) else "pushdown")  # type: ignore[index]
+    assert result["sources"]["source"]["reader"] == ("spark" if version < (4, 2) else "pushdown")  # type: ignore[index]
     assert str(result["application_id"]).startswith("local-")
     assert len(list((events.parent / "out").glob("part-*.parquet"))) >= 1
     assert TOKEN not in str(capfd.readouterr()) + json.dumps(result)
