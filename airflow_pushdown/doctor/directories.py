@@ -18,23 +18,21 @@ from pushdown_spark.contract.encryption import KEY_VARIABLE
 def exchange_files(hook: SparkConnectionHook, exchange_dir: str | None, exchange_conn_id: str | None) -> Finding:
     """Return whether the files of a job can be written, and whether they can have credentials."""
     subject = "exchange_dir" if hook.is_cluster else "temporary files"
-    directory = exchange_dir or hook.exchange_extras[0]
-    conn_id = exchange_conn_id or hook.exchange_extras[1]
+    shared = hook.exchange_location(exchange_dir, f"doctor/{platform.node()}/{os.getpid()}", exchange_conn_id)
     try:
         exchange = Exchange.create_private()
         if hook.is_cluster:
             exchange.discard()
-            if hook.is_standalone_cluster and directory:
-                require_directory(directory)
-            run_key = f"doctor/{platform.node()}/{os.getpid()}"
-            exchange = Exchange.open_shared(directory, run_key, conn_id)
+            if hook.is_standalone_cluster and shared.exchange_dir:
+                require_directory(shared.exchange_dir)
+            exchange = Exchange.open_shared(shared)
         keeps_secrets = exchange.keeps_secrets
         exchange.check()
     except PushdownTaskError as error:
         return failure(subject, str(error))
     except OSError as error:
         return failure(subject, f"{error.filename}: {error.strerror}; set TMPDIR to a directory that this user owns")
-    location = directory if hook.is_cluster else Path(exchange.spec_location).parent.parent
+    location = shared.exchange_dir if hook.is_cluster else Path(exchange.spec_location).parent.parent
     if not keeps_secrets:
         return failure(
             subject,

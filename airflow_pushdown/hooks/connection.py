@@ -19,6 +19,7 @@ from airflow_pushdown.hooks.drivers import (
     StandaloneDrivers,
     YarnDrivers,
 )
+from airflow_pushdown.hooks.exchange import ExchangeLocation
 from airflow_pushdown.hooks.processes import JobProcess
 from airflow_pushdown.hooks.standalone import rest_addresses
 from airflow_pushdown.hooks.yarn import TAGS_KEY, WAIT_KEY, configured_addresses
@@ -57,7 +58,8 @@ class SparkConnectionHook(SparkSubmitHook):
     def __init__(self, *, conn_id: str = "spark_default", **options: Any) -> None:  # noqa: ANN401 - the provider's
         """Resolve the connection. Raises `ConfigError` with the name of the invalid parameter."""
         self.history_extra: object = None
-        self.exchange_extras: tuple[str | None, str | None] = (None, None)
+        self._default_exchange_dir: str | None = None
+        self._default_exchange_conn_id: str | None = None
         self._run_tag: str | None = None
         self.is_deferred = False
         try:
@@ -93,6 +95,12 @@ class SparkConnectionHook(SparkSubmitHook):
     def rest_port(self) -> int:
         """The port of the REST server of a standalone master."""
         return int(self._connection["rest_port"])
+
+    def exchange_location(self, exchange_dir: str | None, run_key: str, conn_id: str | None) -> ExchangeLocation:
+        """Return where a run exchanges files. The extras of the connection replace missing parameters."""
+        return ExchangeLocation(
+            exchange_dir or self._default_exchange_dir, run_key, conn_id or self._default_exchange_conn_id
+        )
 
     def defer(self) -> None:
         """Let spark-submit end when the cluster has accepted the driver, because the task is deferred until its end.
@@ -241,7 +249,8 @@ class SparkConnectionHook(SparkSubmitHook):
             ) from error
         self._check_extras(conn_id, extras)
         self.history_extra = extras.get(HISTORY_EXTRA)
-        self.exchange_extras = (extras.get(EXCHANGE_EXTRA), extras.get(EXCHANGE_CONNECTION_EXTRA))
+        self._default_exchange_dir = extras.get(EXCHANGE_EXTRA)
+        self._default_exchange_conn_id = extras.get(EXCHANGE_CONNECTION_EXTRA)
         try:
             return super()._resolve_connection()
         except ValueError as error:

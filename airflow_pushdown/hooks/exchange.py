@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 from uuid import uuid4
@@ -31,6 +32,18 @@ _RESULT_NAME = re.compile(r"result[-\w]*\.json$")
 _NEW_KEY = "python -c 'from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())'"
 
 
+@dataclass(frozen=True)
+class ExchangeLocation:
+    """Where the tries of a run share files with their drivers on other machines.
+
+    `conn_id` is the Airflow connection that gives the worker access to `exchange_dir`, if that is a URI.
+    """
+
+    exchange_dir: str | None
+    run_key: str
+    conn_id: str | None = None
+
+
 class Exchange:
     """The files of one job: its spec, its credentials, its progress and its result.
 
@@ -51,12 +64,13 @@ class Exchange:
         return cls(DirectoryFiles(directory), own=directory)
 
     @classmethod
-    def open_shared(cls, exchange_dir: str | None, run_key: str, conn_id: str | None = None) -> Self:
-        """Open the files of one run at `exchange_dir`, for a driver on another machine.
+    def open_shared(cls, location: ExchangeLocation) -> Self:
+        """Open the files of one run, for a driver on another machine.
 
-        All tries of a run share them, so that a retry can read the result of a job that outlived its task. `conn_id` is
-        the Airflow connection of a URI. Raises `ConfigError` if `exchange_dir` is missing or this worker cannot use it.
+        All tries of a run share them, so that a retry can read the result of a job that outlived its task. Raises
+        `ConfigError` if the location has no directory, or if this worker cannot use it.
         """
+        exchange_dir = location.exchange_dir
         if not exchange_dir:
             raise config_error(
                 "exchange_dir: deploy mode cluster runs the driver on another machine; set a directory or URI that "
@@ -65,10 +79,10 @@ class Exchange:
         key = os.environ.get(KEY_VARIABLE) or None
         if key is not None:
             mask_secret(key)
-        name = hashlib.sha256(run_key.encode()).hexdigest()[:32]
+        name = hashlib.sha256(location.run_key.encode()).hexdigest()[:32]
         local = local_path(exchange_dir)
         if local is None:
-            return cls(open_remote(exchange_dir, name, conn_id), key)
+            return cls(open_remote(exchange_dir, name, location.conn_id), key)
         parent = Path(local)
         if not parent.is_dir():
             raise config_error(f"exchange_dir: {exchange_dir} is not a directory on this worker")

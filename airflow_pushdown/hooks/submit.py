@@ -27,7 +27,7 @@ from airflow_pushdown.hooks.conf_directory import (
 )
 from airflow_pushdown.hooks.credentials import confidential
 from airflow_pushdown.hooks.environment import child_environment
-from airflow_pushdown.hooks.exchange import Exchange
+from airflow_pushdown.hooks.exchange import Exchange, ExchangeLocation
 from airflow_pushdown.hooks.failures import check_exit, driver_lost_error, no_result_error, task_killed_error
 from airflow_pushdown.hooks.jvm_options import SUBMIT_OPTIONS, compiler_options, user_options
 from airflow_pushdown.hooks.name_check import check_names
@@ -105,9 +105,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         """Return a hook with the files of its job. Raises `ConfigError` with the name of the invalid parameter."""
         hook = cls(submission, **options)
         # A driver on this machine needs no files that others can read.
-        hook._exchange = (
-            Exchange.open_shared(*hook.exchange_arguments) if hook.is_cluster else Exchange.create_private()
-        )
+        hook._exchange = Exchange.open_shared(hook.shared_location) if hook.is_cluster else Exchange.create_private()
         hook._application_args = ["--spec", hook._exchange.spec_location]
         if hook.is_cluster:
             hook.tag_applications(run_tag(hook._exchange.spec_location))
@@ -313,7 +311,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         result = ["--result", self._exchange.result_location] if self.is_cluster else []
         if not self.is_standalone_cluster:
             return [*command, *result]
-        program = shared_program(str(self.exchange_arguments[0]))
+        program = shared_program(str(self.shared_location.exchange_dir))
         command = standalone_command(command, program, str(job_archive()), self.rest_port, self._installation.python)
         return [*command, *result, "--claim"]
 
@@ -346,15 +344,10 @@ class PushdownSubmitHook(ClusterDriverHook):
         )
 
     @property
-    def exchange_arguments(self) -> tuple[str | None, str, str | None]:
-        """The arguments of `Exchange.open_shared` for the run. Parameters precede the extras of the connection."""
+    def shared_location(self) -> ExchangeLocation:
+        """Where the run exchanges files with a driver on another machine."""
         submission = self._submission
-        directory, conn_id = self.exchange_extras
-        return (
-            submission.exchange_dir or directory,
-            submission.spec.run_key,
-            submission.exchange_conn_id or conn_id,
-        )
+        return self.exchange_location(submission.exchange_dir, submission.spec.run_key, submission.exchange_conn_id)
 
     def _get_spark_binary_path(self) -> list[str]:
         """Return the spark-submit of the installation."""

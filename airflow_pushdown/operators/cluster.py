@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -89,7 +90,7 @@ class ClusterOperator(SparkSubmitOperator):
                 kind=drivers.kind,
                 settings=drivers.settings(),
                 driver_id=driver_id,
-                exchange=list(hook.exchange_arguments),
+                exchange=asdict(hook.shared_location),
                 poll_seconds=max(float(self._status_poll_interval), drivers.shortest_interval),
                 end_time=end_time,
                 stores_progress=bool(self.do_xcom_push),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Self
@@ -22,7 +22,7 @@ from airflow_pushdown.hooks.drivers import (
     drivers_of,
     end_driver_or_warn,
 )
-from airflow_pushdown.hooks.exchange import Exchange
+from airflow_pushdown.hooks.exchange import Exchange, ExchangeLocation
 from airflow_pushdown.progress_reports import ProgressReports, store_progress
 from airflow_pushdown.task_state import DEFERRED, task_state
 
@@ -66,7 +66,7 @@ class DriverTrigger(BaseTrigger):
         kind: str,
         settings: Mapping[str, object],
         driver_id: str,
-        exchange: Sequence[str | None],
+        exchange: Mapping[str, str | None],
         *,
         poll_seconds: float,
         end_time: float | None = None,
@@ -74,8 +74,8 @@ class DriverTrigger(BaseTrigger):
     ) -> None:
         """Set what to wait for.
 
-        `kind` and `settings` describe a class of `hooks.drivers`. `exchange` has the arguments of
-        `Exchange.open_shared`. `end_time` is the end of the task's execution timeout in seconds since the epoch. With
+        `kind` and `settings` describe a class of `hooks.drivers`. `exchange` has the fields of the
+        run's `ExchangeLocation`. `end_time` is the end of the task's execution timeout in seconds since the epoch. With
         `stores_progress`, the report page shows the progress of the job.
         """
         super().__init__()  # type: ignore[no-untyped-call]
@@ -93,7 +93,7 @@ class DriverTrigger(BaseTrigger):
             "kind": self.kind,
             "settings": dict(self.settings),
             "driver_id": self.driver_id,
-            "exchange": list(self.exchange),
+            "exchange": dict(self.exchange),
             "poll_seconds": self.poll_seconds,
             "end_time": self.end_time,
             "stores_progress": self.stores_progress,
@@ -179,8 +179,7 @@ class DriverTrigger(BaseTrigger):
             return None
 
     def _open_exchange(self) -> Exchange:
-        directory, run_key, conn_id = self.exchange
-        return Exchange.open_shared(directory, str(run_key), conn_id)
+        return Exchange.open_shared(ExchangeLocation(**self.exchange))  # type: ignore[arg-type] # values of JSON
 
     def _is_still_deferred(self) -> bool:
         """Return whether the task still waits. Airflow also cancels triggers that it gives to another triggerer."""

@@ -11,6 +11,7 @@ import json
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -308,9 +309,7 @@ def test_a_trigger_waits_for_the_end_of_a_pod(make_hook: MakeHook, api: Kubernet
     driver_id, name = submit(hook)
     drivers = hook.drivers()
     assert drivers is not None
-    trigger = DriverTrigger(
-        drivers.kind, drivers.settings(), driver_id, list(hook.exchange_arguments), poll_seconds=0.2
-    )
+    trigger = DriverTrigger(drivers.kind, drivers.settings(), driver_id, asdict(hook.shared_location), poll_seconds=0.2)
     _, arguments = trigger.serialize()
 
     async def wait() -> DriverEvent:
@@ -334,9 +333,7 @@ def test_a_trigger_deletes_the_pod_of_a_task_that_a_user_has_cleared(
     driver_id, _ = submit(hook)
     drivers = hook.drivers()
     assert drivers is not None
-    trigger = DriverTrigger(
-        drivers.kind, drivers.settings(), driver_id, list(hook.exchange_arguments), poll_seconds=0.2
-    )
+    trigger = DriverTrigger(drivers.kind, drivers.settings(), driver_id, asdict(hook.shared_location), poll_seconds=0.2)
     asyncio.run(trigger.on_kill())
     assert api.pods() == {}
     assert files(tmp_path) == []

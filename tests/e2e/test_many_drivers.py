@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_pushdown.hooks.exchange import Exchange
+from airflow_pushdown.hooks.exchange import Exchange, ExchangeLocation
 from e2e.checks import wait_for_dags, wait_for_run
 from pushdown_spark.contract import JobResult, JobSpec, QuerySpec, SecretValues, SourceSpec
 
@@ -44,11 +44,11 @@ def test_ten_thousand_small_tasks_leave_no_file(tmp_path: Path) -> None:
     secrets = SecretValues(hadoop={"fs.s3a.access.key": "known", "fs.s3a.secret.key": "hush"})
     for number in range(SMALL_TASKS):
         spec = JobSpec(run_key=f"d/t/r/{number}", sources={"s": source}, query=QuerySpec(source="s"))
-        exchange = Exchange.open_shared(str(tmp_path), spec.run_key)
+        exchange = Exchange.open_shared(ExchangeLocation(str(tmp_path), spec.run_key))
         exchange.prepare(spec, secrets)
         Path(exchange.result_location).write_text(JobResult(rows=number).model_dump_json())
         # A trigger and a worker open the directory again.
-        again = Exchange.open_shared(str(tmp_path), spec.run_key)
+        again = Exchange.open_shared(ExchangeLocation(str(tmp_path), spec.run_key))
         assert again.read_result() == JobResult(rows=number)
         again.discard()
     assert list(tmp_path.iterdir()) == []

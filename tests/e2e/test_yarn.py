@@ -27,7 +27,7 @@ from airflow_pushdown.exceptions import (
 from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.cluster_driver import Submission
 from airflow_pushdown.hooks.drivers import DriverPhase, YarnDrivers
-from airflow_pushdown.hooks.exchange import Exchange
+from airflow_pushdown.hooks.exchange import Exchange, ExchangeLocation
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.hooks.webhdfs import open_webhdfs
 from e2e.ports import HOST, free_port
@@ -173,7 +173,9 @@ def test_no_driver_is_found_for_a_run_without_one(cluster: HadoopCluster) -> Non
 
 def test_a_reader_of_the_exchange_sees_whole_files(cluster: HadoopCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HADOOP_CONF_DIR", str(cluster.configuration))
-    writer, reader = (Exchange.open_shared(f"{cluster.root}/exchange", "read while written") for _ in range(2))
+    writer, reader = (
+        Exchange.open_shared(ExchangeLocation(f"{cluster.root}/exchange", "read while written")) for _ in range(2)
+    )
     lines = SourceSpec.model_validate({"format": "json", "path": ["/lines"]})
     specs = [
         JobSpec(run_key=run_key, sources={"lines": lines}, query=QuerySpec(source="lines"))
@@ -205,7 +207,7 @@ def test_the_directory_of_a_run_has_the_permissions_of_the_exchange(
     system = open_webhdfs(cluster.root, None)
     system.mkdir("/shared")
     system.chmod("/shared", "770")
-    exchange = Exchange.open_shared(f"{cluster.root}/shared", "run")
+    exchange = Exchange.open_shared(ExchangeLocation(f"{cluster.root}/shared", "run"))
     exchange.take_over(1)
     assert [directory["permission"] for directory in system.ls("/shared", detail=True)] == ["770"]
     exchange.discard()
@@ -223,7 +225,7 @@ def test_files_are_replaced_read_and_deleted_over_httpfs(
     def names(directory: str) -> list[str]:
         return sorted(path.rpartition("/")[2] for path in system.ls(directory, detail=False))
 
-    exchange = Exchange.open_shared(f"{cluster.root}/gateway", "run", httpfs)
+    exchange = Exchange.open_shared(ExchangeLocation(f"{cluster.root}/gateway", "run", httpfs))
     lines = SourceSpec.model_validate({"format": "json", "path": ["/lines"]})
     for run_key in ("long" * 1000, "short"):
         exchange.prepare(JobSpec(run_key=run_key, sources={"lines": lines}, query=QuerySpec(source="lines")), SECRETS)
@@ -245,7 +247,7 @@ def test_a_user_without_permission_is_named_over_httpfs(
     connection = json.loads(os.environ["AIRFLOW_CONN_HTTPFS"])
     monkeypatch.setenv("AIRFLOW_CONN_HTTPFS", json.dumps({**connection, "login": "stranger"}))
     with pytest.raises(SubmitFailedError, match=r"user=stranger.*check exchange_conn_id"):
-        Exchange.open_shared(f"{cluster.root}/closed", "run", httpfs).take_over(1)
+        Exchange.open_shared(ExchangeLocation(f"{cluster.root}/closed", "run", httpfs)).take_over(1)
 
 
 def test_a_task_reaches_the_exchange_of_its_job_over_httpfs(submission: Submit, provider: str, httpfs: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from airflow_pushdown.exceptions import ConfigError, SubmitFailedError
-from airflow_pushdown.hooks.exchange import Exchange
+from airflow_pushdown.hooks.exchange import Exchange, ExchangeLocation
 from airflow_pushdown.hooks.exchange_files import SHARED_WITH_GROUP, DirectoryFiles
 from pushdown_spark.contract import (
     DatabaseKind,
@@ -120,7 +120,7 @@ def test_a_missing_or_invalid_result_is_none() -> None:
 
 
 def test_missing_or_invalid_progress_is_none(tmp_path: Path) -> None:
-    exchange = Exchange.open_shared(str(tmp_path), "run")
+    exchange = Exchange.open_shared(ExchangeLocation(str(tmp_path), "run"))
     exchange.prepare(SPEC, SecretValues())
     assert exchange.read_progress() is None
     path = Path(progress_path(exchange.result_location))
@@ -132,19 +132,19 @@ def test_missing_or_invalid_progress_is_none(tmp_path: Path) -> None:
     assert exchange.read_progress() is None, "it was the progress of an earlier try"
     assert not path.exists()
     path.mkdir()
-    assert Exchange.open_shared(str(tmp_path), "run").read_progress() is None
+    assert Exchange.open_shared(ExchangeLocation(str(tmp_path), "run")).read_progress() is None
     exchange.discard()
 
 
 def test_all_tries_of_one_run_share_a_directory(tmp_path: Path) -> None:
-    first = Exchange.open_shared(str(tmp_path), "run 1")
-    assert directory(Exchange.open_shared(str(tmp_path), "run 1")) == directory(first)
-    assert directory(Exchange.open_shared(str(tmp_path), "run 2")) != directory(first)
+    first = Exchange.open_shared(ExchangeLocation(str(tmp_path), "run 1"))
+    assert directory(Exchange.open_shared(ExchangeLocation(str(tmp_path), "run 1"))) == directory(first)
+    assert directory(Exchange.open_shared(ExchangeLocation(str(tmp_path), "run 2"))) != directory(first)
     assert mode(directory(first)) == 0o700
 
 
 def test_a_new_job_deletes_the_result_of_an_earlier_try(tmp_path: Path) -> None:
-    exchange = Exchange.open_shared(str(tmp_path), "run")
+    exchange = Exchange.open_shared(ExchangeLocation(str(tmp_path), "run"))
     exchange.prepare(SPEC, SecretValues())
     earlier = Path(exchange.result_location)
     earlier.write_text(JobResult(rows=3).model_dump_json())
@@ -154,7 +154,7 @@ def test_a_new_job_deletes_the_result_of_an_earlier_try(tmp_path: Path) -> None:
 
 
 def test_a_late_result_of_an_earlier_try_is_ignored(tmp_path: Path) -> None:
-    exchange = Exchange.open_shared(str(tmp_path), "run")
+    exchange = Exchange.open_shared(ExchangeLocation(str(tmp_path), "run"))
     exchange.prepare(SPEC, SecretValues())
     earlier = Path(exchange.result_location)
     exchange.prepare(SPEC, SecretValues())
@@ -163,7 +163,7 @@ def test_a_late_result_of_an_earlier_try_is_ignored(tmp_path: Path) -> None:
 
 
 def test_a_try_writes_its_files_although_an_earlier_one_has_deleted_the_directory(tmp_path: Path) -> None:
-    earlier, later = (Exchange.open_shared(str(tmp_path), "run") for _ in range(2))
+    earlier, later = (Exchange.open_shared(ExchangeLocation(str(tmp_path), "run")) for _ in range(2))
     earlier.discard()
     later.prepare(SPEC, SecretValues())
     assert mode(directory(later)) == 0o700
@@ -171,7 +171,7 @@ def test_a_try_writes_its_files_although_an_earlier_one_has_deleted_the_director
 
 
 def test_a_file_that_cannot_be_read_is_an_error_with_its_path(tmp_path: Path) -> None:
-    exchange = Exchange.open_shared(str(tmp_path), "run")
+    exchange = Exchange.open_shared(ExchangeLocation(str(tmp_path), "run"))
     owner = directory(exchange) / "owner"
     owner.mkdir()
     with pytest.raises(SubmitFailedError, match=rf"^user \S+ of this worker cannot read {owner} \(IsADirectoryError"):
@@ -179,7 +179,7 @@ def test_a_file_that_cannot_be_read_is_an_error_with_its_path(tmp_path: Path) ->
 
 
 def test_a_later_try_takes_over(tmp_path: Path) -> None:
-    exchange = Exchange.open_shared(str(tmp_path), "run")
+    exchange = Exchange.open_shared(ExchangeLocation(str(tmp_path), "run"))
     assert not exchange.is_taken_over(1)
     exchange.take_over(2)
     assert (exchange.is_taken_over(1), exchange.is_taken_over(2)) == (True, False)
@@ -189,7 +189,7 @@ def test_a_later_try_takes_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize("given", [None, "", "/nowhere/at/all", "file:///nowhere/at/all"])
 def test_cluster_mode_requires_a_shared_directory(given: str | None) -> None:
     with pytest.raises(ConfigError, match="exchange_dir"):
-        Exchange.open_shared(given, "run")
+        Exchange.open_shared(ExchangeLocation(given, "run"))
 
 
 SECRETS = SecretValues(hadoop={"fs.s3a.secret.key": "hush-4"})
@@ -204,7 +204,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_key_encrypts_the_credentials_for_their_spec(tmp_path: Path, key: str) -> None:
-    exchange = Exchange.open_shared(tmp_path.as_uri(), "run")
+    exchange = Exchange.open_shared(ExchangeLocation(tmp_path.as_uri(), "run"))
     exchange.prepare(SPEC, SECRETS)
     spec, secrets = (directory(exchange) / name for name in ("spec.json", "secrets.json"))
     assert "hush-4" not in secrets.read_text() + spec.read_text()
@@ -216,7 +216,7 @@ def test_a_key_encrypts_the_credentials_for_their_spec(tmp_path: Path, key: str)
 
 @pytest.mark.usefixtures("key")
 def test_with_a_key_worker_and_driver_may_be_users_of_one_group(tmp_path: Path) -> None:
-    exchange = Exchange.open_shared(str(tmp_path), "run")
+    exchange = Exchange.open_shared(ExchangeLocation(str(tmp_path), "run"))
     exchange.prepare(SPEC, SECRETS)
     assert mode(directory(exchange)) == 0o770
     assert {mode(file) for file in directory(exchange).iterdir()} == {0o660}
@@ -232,7 +232,7 @@ def test_a_driver_of_another_user_exchanges_files_by_the_group_of_the_mount() ->
         shared.mkdir()
         os.chown(shared, 0, group)
         shared.chmod(0o2775)
-        exchange = Exchange.open_shared(str(shared), "run")
+        exchange = Exchange.open_shared(ExchangeLocation(str(shared), "run"))
         exchange.prepare(SPEC, SECRETS)
         result = exchange.result_location
 
@@ -254,11 +254,11 @@ def test_a_driver_of_another_user_exchanges_files_by_the_group_of_the_mount() ->
 def test_an_invalid_key_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY_VARIABLE, "password")
     with pytest.raises(ConfigError, match=f"{KEY_VARIABLE} on this worker: the key must be 32 random bytes"):
-        Exchange.open_shared(str(tmp_path), "run").prepare(SPEC, SECRETS)
+        Exchange.open_shared(ExchangeLocation(str(tmp_path), "run")).prepare(SPEC, SECRETS)
 
 
 def test_without_a_key_credentials_are_not_written_where_others_can_read(tmp_path: Path) -> None:
-    exchange = Exchange.open_shared(str(tmp_path), "run")
+    exchange = Exchange.open_shared(ExchangeLocation(str(tmp_path), "run"))
     directory(exchange).chmod(0o755)
     with pytest.raises(ConfigError, match="others may read") as caught:
         exchange.prepare(SPEC, SECRETS)
@@ -270,7 +270,7 @@ def test_without_a_key_credentials_are_not_written_where_others_can_read(tmp_pat
 
 
 def test_hidden_settings_stay_on_this_machine(tmp_path: Path) -> None:
-    exchange = Exchange.open_shared(str(tmp_path), "run")
+    exchange = Exchange.open_shared(ExchangeLocation(str(tmp_path), "run"))
     path = exchange.hide("spark.my.secret hush-5")
     assert (mode(path), mode(path.parent)) == (0o600, 0o700)
     assert tmp_path not in path.parents
@@ -280,4 +280,4 @@ def test_hidden_settings_stay_on_this_machine(tmp_path: Path) -> None:
 
 def test_a_scheme_without_a_file_system_names_the_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match=r"cannot open nosuch://bucket/x .*install the Airflow provider"):
-        Exchange.open_shared("nosuch://bucket/x", "run")
+        Exchange.open_shared(ExchangeLocation("nosuch://bucket/x", "run"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -51,13 +52,13 @@ def test_a_trigger_shows_the_progress_of_its_driver(
     monkeypatch.setattr(trigger_module, "_PROGRESS_SECONDS", 0.1)
     monkeypatch.setattr(trigger_module, "store_progress", store)
     for stores_progress in (False, True):
-        place = list(hook.exchange_arguments)
+        location = asdict(hook.shared_location)
         end_time = None if stores_progress else time.time() + 1
         trigger = DriverTrigger(
             drivers.kind,
             drivers.settings(),
             driver_id,
-            place,
+            location,
             poll_seconds=0.1,
             end_time=end_time,
             stores_progress=stores_progress,
@@ -74,9 +75,7 @@ def test_a_trigger_ends_the_driver_of_a_task_that_a_user_has_cleared(
 ) -> None:
     hook = make_hook()
     driver_id = str(hook.submit())
-    trigger = DriverTrigger(
-        drivers.kind, drivers.settings(), driver_id, list(hook.exchange_arguments), poll_seconds=0.1
-    )
+    trigger = DriverTrigger(drivers.kind, drivers.settings(), driver_id, asdict(hook.shared_location), poll_seconds=0.1)
 
     async def cancel() -> None:
         waiting = asyncio.create_task(anext(trigger.run()))  # type: ignore[arg-type]
@@ -105,9 +104,7 @@ def test_a_trigger_keeps_the_files_of_the_next_try(
         end_driver_or_warn(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(trigger_module, "end_driver_or_warn", end_slowly)
-    trigger = DriverTrigger(
-        drivers.kind, drivers.settings(), driver_id, list(hook.exchange_arguments), poll_seconds=0.1
-    )
+    trigger = DriverTrigger(drivers.kind, drivers.settings(), driver_id, asdict(hook.shared_location), poll_seconds=0.1)
     asyncio.run(trigger.on_kill())
 
     assert drivers.status(driver_id).state == "KILLED"
@@ -160,7 +157,7 @@ def test_a_trigger_reports_a_timeout(make_hook: MakeHook, drivers: StandaloneDri
     driver_id = str(hook.submit())
     event = first_event(
         DriverTrigger(
-            drivers.kind, drivers.settings(), driver_id, list(hook.exchange_arguments), poll_seconds=0.1, end_time=1.0
+            drivers.kind, drivers.settings(), driver_id, asdict(hook.shared_location), poll_seconds=0.1, end_time=1.0
         )
     )
     assert event == DriverEvent(driver_id, is_timeout=True)
