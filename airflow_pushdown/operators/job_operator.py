@@ -23,16 +23,6 @@ from airflow_pushdown.progress_reports import ProgressReports, store_progress
 from airflow_pushdown.version_compat import AirflowTaskTimeout, TaskDeferralError
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues
 
-_OWN_PROGRAM = ("application", "application_args", "_java_class")
-_FOR_SUBMISSION = (
-    *("spark_home", "exchange_dir", "exchange_conn_id", "class_archives", "deferrable", "_deploy_mode"),
-    *("files", "py_files", "_archives", "driver_class_path", "jars", "packages", "exclude_packages", "_repositories"),
-    *("_total_executor_cores", "_executor_cores", "_executor_memory", "_driver_memory", "_num_executors"),
-    *("keytab", "principal", "proxy_user", "_use_krb5ccache", "properties_file", "_yarn_queue", "_yarn_rm_auth"),
-    *("post_submit_commands", "_track_driver_via_k8s_api", "_yarn_track_via_rm_api"),
-)
-"""Attributes of parameters that only matter to spark-submit."""
-
 
 class _JobHook(Protocol):
     """The common interface of the hooks that run a job."""
@@ -204,11 +194,18 @@ class JobOperator(ClusterOperator):
 
     def _submit_over_spark_connect(self) -> None:
         """Run the job on the server of the connection. Raises `ConfigError` for a parameter of spark-submit."""
-        for attribute in _FOR_SUBMISSION:
-            if getattr(self, attribute):
+        own = {
+            "spark_home": self.spark_home,
+            "exchange_dir": self.exchange_dir,
+            "exchange_conn_id": self.exchange_conn_id,
+            "class_archives": self.class_archives,
+            "deferrable": self.deferrable,
+        }
+        for name, value in {**own, **self._spark_submit_options()}.items():
+            if value:
                 raise config_error(
-                    f"{attribute.lstrip('_')}: a connection of type {CONNECTION_TYPE} uses a server that runs already, "
-                    "without spark-submit; remove it"
+                    f"{name}: a connection of type {CONNECTION_TYPE} uses a server that runs already, without "
+                    "spark-submit; remove it"
                 )
         assert self._submission is not None
         hook = PushdownConnectHook(
@@ -230,35 +227,12 @@ class JobOperator(ClusterOperator):
             self._submission,
             conf=entries("conf", self.conf),
             conn_id=self._conn_id,
-            files=self.files,
-            py_files=self.py_files,
-            archives=self._archives,
-            driver_class_path=self.driver_class_path,
-            jars=self.jars,
-            packages=self.packages,
-            exclude_packages=self.exclude_packages,
-            repositories=self._repositories,
-            total_executor_cores=self._total_executor_cores,
-            executor_cores=self._executor_cores,
-            executor_memory=self._executor_memory,
-            driver_memory=self._driver_memory,
-            keytab=self.keytab,
-            principal=self.principal,
-            proxy_user=self.proxy_user,
-            name=self.name,
-            num_executors=self._num_executors,
-            status_poll_interval=self._status_poll_interval,
             env_vars=self.env_vars,
-            verbose=self._verbose,
+            name=self.name,
             spark_binary=self._spark_binary,
-            properties_file=self.properties_file,
-            yarn_queue=self._yarn_queue,
-            deploy_mode=self._deploy_mode,
-            use_krb5ccache=self._use_krb5ccache,
-            post_submit_commands=self.post_submit_commands,
-            track_driver_via_k8s_api=self._track_driver_via_k8s_api,
-            yarn_track_via_rm_api=self._yarn_track_via_rm_api,
-            yarn_rm_auth=self._yarn_rm_auth,
+            status_poll_interval=self._status_poll_interval,
+            verbose=self._verbose,
+            **self._spark_submit_options(),
         )
         # A signal that arrived earlier found no hook whose job it could end.
         if self._killed:
@@ -266,11 +240,45 @@ class JobOperator(ClusterOperator):
         self._follow_driver(hook)
         return hook
 
+    def _spark_submit_options(self) -> dict[str, object]:
+        """Return the options of the provider's hook that only matter to spark-submit, by the names of parameters."""
+        return {
+            "deploy_mode": self._deploy_mode,
+            "files": self.files,
+            "py_files": self.py_files,
+            "archives": self._archives,
+            "driver_class_path": self.driver_class_path,
+            "jars": self.jars,
+            "packages": self.packages,
+            "exclude_packages": self.exclude_packages,
+            "repositories": self._repositories,
+            "total_executor_cores": self._total_executor_cores,
+            "executor_cores": self._executor_cores,
+            "executor_memory": self._executor_memory,
+            "driver_memory": self._driver_memory,
+            "num_executors": self._num_executors,
+            "keytab": self.keytab,
+            "principal": self.principal,
+            "proxy_user": self.proxy_user,
+            "use_krb5ccache": self._use_krb5ccache,
+            "properties_file": self.properties_file,
+            "yarn_queue": self._yarn_queue,
+            "yarn_rm_auth": self._yarn_rm_auth,
+            "post_submit_commands": self.post_submit_commands,
+            "track_driver_via_k8s_api": self._track_driver_via_k8s_api,
+            "yarn_track_via_rm_api": self._yarn_track_via_rm_api,
+        }
+
     def _refuse_own_program(self) -> None:
         """Raise `ConfigError` for parameters of SparkSubmitOperator that name a program."""
-        for attribute in _OWN_PROGRAM:
-            if getattr(self, attribute):
-                raise config_error(f"{attribute.lstrip('_')}: {self.operator_name} submits its own program; remove it")
+        program = {
+            "application": self.application,
+            "application_args": self.application_args,
+            "java_class": self._java_class,
+        }
+        for name, value in program.items():
+            if value:
+                raise config_error(f"{name}: {self.operator_name} submits its own program; remove it")
 
 
 def _generation(context: Context, retries: int) -> str:
