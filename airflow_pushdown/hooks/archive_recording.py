@@ -40,15 +40,15 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class StartArchive:
-    """The archive of one job: used if it exists, otherwise recorded if this job has its lock."""
+class ArchiveUse:
+    """What one job does with an archive: it starts with it, or it records it and has its lock."""
 
     archive: ClassArchive
-    is_recorded: bool
+    is_recording: bool
 
     def configure(self, command: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
         """Return command and environment of spark-submit."""
-        if self.is_recorded:
+        if self.is_recording:
             return self.archive.configure_recording(command, environment)
         return self.archive.configure(command, environment)
 
@@ -58,9 +58,9 @@ class StartArchive:
         If a JVM with the archive has crashed without a result, no later job uses the archive.
         """
         with contextlib.suppress(OSError):
-            if self.is_recorded and has_result:
+            if self.is_recording and has_result:
                 self.archive.keep_draft()
-            elif not self.is_recorded and not has_result and -returncode in _CRASHES:
+            elif not self.is_recording and not has_result and -returncode in _CRASHES:
                 log.warning("The JVM crashed. Later jobs run without the CDS archive %s", self.archive.path)
                 self.archive.give_up()
 
@@ -71,13 +71,13 @@ class StartArchive:
 
 
 @contextlib.contextmanager
-def start_archive(
+def use_archive(
     directory: str | None,
     installation: SparkInstallation,
     environment: Mapping[str, str],
     settings: Mapping[str, str],
-) -> Iterator[StartArchive | None]:
-    """Yield the archive of a job, or None if the job must run without one.
+) -> Iterator[ArchiveUse | None]:
+    """Yield how a job uses the archive of its installation, or None if it must run without one.
 
     `directory` is the value of `class_archives`. Without it, the archive is in this user's private directory.
     `settings` are the user's Spark settings, whose class path belongs to the archive. The lock of a recording is held
@@ -85,28 +85,28 @@ def start_archive(
     """
     with contextlib.ExitStack() as stack:
         try:
-            recording = _start_archive(directory, installation, environment, settings, stack)
+            use = _archive_use(directory, installation, environment, settings, stack)
         except (OSError, PushdownTaskError) as problem:
             if directory is not None and isinstance(problem, PushdownTaskError):
                 raise
             log.debug("The job runs without a CDS archive: %s", problem)
-            recording = None
+            use = None
         try:
-            yield recording
+            yield use
         finally:
-            if recording is not None and recording.is_recorded:
+            if use is not None and use.is_recording:
                 with contextlib.suppress(OSError):
-                    recording.archive.delete_draft()
+                    use.archive.delete_draft()
 
 
-def _start_archive(
+def _archive_use(
     named: str | None,
     installation: SparkInstallation,
     environment: Mapping[str, str],
     settings: Mapping[str, str],
     stack: contextlib.ExitStack,
-) -> StartArchive | None:
-    """Return the archive that the job's JVM uses or records, or None if it starts without one.
+) -> ArchiveUse | None:
+    """Return how the job's JVM uses the archive, or None if it starts without one.
 
     A job that records holds the lock of the archive until `stack` is closed.
     """
@@ -124,16 +124,16 @@ def _start_archive(
         # Archives that have not been used for a while are deleted. An archive in an image is read-only.
         with contextlib.suppress(OSError):
             os.utime(archive.path)
-        return StartArchive(archive, is_recorded=False)
+        return ArchiveUse(archive, is_recording=False)
     if shutil.disk_usage(directory).free < _SPACE or not stack.enter_context(archive.lock()):
         return None
     # Another job may have recorded it in the meantime.
     if archive.is_decided:
-        return StartArchive(archive, is_recorded=False) if archive.is_usable else None
+        return ArchiveUse(archive, is_recording=False) if archive.is_usable else None
     _delete_unused(directory)
     archive.prepare()
     log.info("The JVM of this job records its classes for later jobs, which takes some seconds when the job has ended")
-    return StartArchive(archive, is_recorded=True)
+    return ArchiveUse(archive, is_recording=True)
 
 
 def _delete_unused(directory: Path) -> None:

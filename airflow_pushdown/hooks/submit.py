@@ -16,7 +16,7 @@ from airflow_pushdown.hooks.application import (
     started_application,
     submitted_pod,
 )
-from airflow_pushdown.hooks.archive_recording import start_archive
+from airflow_pushdown.hooks.archive_recording import use_archive
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE
 from airflow_pushdown.hooks.cluster_driver import ClusterDriverHook, Submission
 from airflow_pushdown.hooks.conf_directory import (
@@ -219,24 +219,24 @@ class PushdownSubmitHook(ClusterDriverHook):
         """Run spark-submit with JVM options that shorten its start, and without them if the JVM refuses them."""
         fast_command, fast_environment = command, self._with_compiler(environment)
         directory = self._submission.class_archives or os.environ.get(DIRECTORY_VARIABLE) or None
-        with start_archive(directory, self._installation, fast_environment, self._settings) as archive:
-            if archive is not None:
-                fast_command, fast_environment = archive.configure(fast_command, fast_environment)
+        with use_archive(directory, self._installation, fast_environment, self._settings) as archive_use:
+            if archive_use is not None:
+                fast_command, fast_environment = archive_use.configure(fast_command, fast_environment)
             returncode = self._start(fast_command, fast_environment)
             has_result = self._exchange.read_result() is not None
-            if archive is not None:
-                archive.finish(returncode, has_result=has_result)
+            if archive_use is not None:
+                archive_use.finish(returncode, has_result=has_result)
             if has_result:
                 # The JVM records the archive after the job has written its result. If recording fails, the job has
                 # still succeeded.
-                return 0 if archive is not None and archive.is_recorded else returncode
+                return 0 if archive_use is not None and archive_use.is_recording else returncode
             if returncode == 0 or not self._output.is_jvm_refused or fast_environment == environment:
                 return returncode
             self.log.warning("The job starts again without the JVM options of this provider: %s", self._output.cause)
             self._output = SubmitOutput()
             returncode = self._start(command, environment)
-            if archive is not None and self._exchange.read_result() is not None:
-                archive.give_up()
+            if archive_use is not None and self._exchange.read_result() is not None:
+                archive_use.give_up()
             return returncode
 
     def _start(self, command: list[str], environment: Mapping[str, str]) -> int:

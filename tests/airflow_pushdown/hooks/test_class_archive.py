@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from airflow_pushdown.exceptions import ConfigError
-from airflow_pushdown.hooks.archive_recording import start_archive
+from airflow_pushdown.hooks.archive_recording import use_archive
 from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE, ClassArchive, class_archive
 from airflow_pushdown.hooks.cluster_driver import Submission
 from airflow_pushdown.hooks.environment import child_environment
@@ -132,7 +132,7 @@ def test_no_archive_is_used_if_the_settings_of_another_directory_name_one(
     (tmp_path / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions -XX:SharedArchiveFile=/mine.jsa\n")
     job = hook(installation, rows)
     environment = {**os.environ, OPTIONS: ""}
-    with start_archive(None, installation, environment, job._settings) as archive:
+    with use_archive(None, installation, environment, job._settings) as archive:
         assert archive is None
 
 
@@ -191,13 +191,13 @@ def automatic(
     directory: str | None = None,
 ) -> tuple[bool, bool]:
     """Return whether a job has an archive, and whether it records it."""
-    with start_archive(directory, installation, environment, settings or {}) as found:
-        return found is not None, found is not None and found.is_recorded
+    with use_archive(directory, installation, environment, settings or {}) as found:
+        return found is not None, found is not None and found.is_recording
 
 
 def record_classes(installation: SparkInstallation, environment: dict[str, str]) -> ClassArchive:
     """Return the archive that a job has recorded."""
-    with start_archive(None, installation, environment, {}) as first:
+    with use_archive(None, installation, environment, {}) as first:
         assert first is not None
         first.archive._draft.write_bytes(b"classes")
         first.finish(0, has_result=True)
@@ -207,9 +207,9 @@ def record_classes(installation: SparkInstallation, environment: dict[str, str])
 def test_other_jobs_run_without_an_archive_while_one_job_records_it(
     installation: SparkInstallation, environment: dict[str, str], cache: Path
 ) -> None:
-    with start_archive(None, installation, environment, {}) as first:
+    with use_archive(None, installation, environment, {}) as first:
         assert first is not None
-        assert first.is_recorded
+        assert first.is_recording
         assert automatic(installation, environment) == (False, False)
         first.archive.configure_recording(["spark-submit"], environment)
         first.archive._draft.write_bytes(b"classes")
@@ -230,7 +230,7 @@ def test_an_archive_that_was_cut_short_is_recorded_again(
 def test_a_job_without_a_result_leaves_no_archive(
     installation: SparkInstallation, environment: dict[str, str], cache: Path
 ) -> None:
-    with start_archive(None, installation, environment, {}) as first:
+    with use_archive(None, installation, environment, {}) as first:
         assert first is not None
         first.archive._draft.write_bytes(b"half of the classes")
         first.finish(-9, has_result=False)
@@ -242,7 +242,7 @@ def test_a_job_without_a_result_leaves_no_archive(
 def test_a_java_that_cannot_record_is_not_asked_again(
     installation: SparkInstallation, environment: dict[str, str], cache: Path
 ) -> None:
-    with start_archive(None, installation, environment, {}) as first:
+    with use_archive(None, installation, environment, {}) as first:
         assert first is not None
         first.finish(1, has_result=True)
     assert automatic(installation, environment) == (False, False)
@@ -252,7 +252,7 @@ def test_an_archive_is_not_used_again_after_a_crash_of_the_jvm(
     installation: SparkInstallation, environment: dict[str, str], cache: Path
 ) -> None:
     record_classes(installation, environment)
-    with start_archive(None, installation, environment, {}) as second:
+    with use_archive(None, installation, environment, {}) as second:
         assert second is not None
         second.finish(-signal.SIGSEGV, has_result=False)
     assert automatic(installation, environment) == (False, False)
