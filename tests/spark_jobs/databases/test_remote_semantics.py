@@ -11,7 +11,7 @@ from nasty_tables import NastyTable, local_frame, mysql_tables, postgres_table, 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from semantics_rows import COLLATIONS, GROUPS, TRANSLATED_WRONGLY, Group, as_markdown
+from semantics_rows import COLLATIONS, DATABASES, GROUPS, TRANSLATED_WRONGLY, Group, as_markdown
 
 from pushdown_spark.contract import Exactness
 from pushdown_spark.databases.sql.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
@@ -23,16 +23,19 @@ Tables = list[tuple[int, NastyTable]]
 Asked = dict[tuple[int, str], "frozenset[int] | PySparkException"]
 
 
-@pytest.fixture(scope="module")
-def tables(
-    postgresql_server: Server, mariadb_server: Server, mysql_server: Server, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Tables]:
-    """Return each table with the column of the documentation that describes it."""
-    mysql = [
-        table for server in (mariadb_server, mysql_server) for table in mysql_tables(server, COLLATIONS[server.product])
-    ]
-    made = [(0, postgres_table(postgresql_server)), *mysql, (4, sqlite_table(tmp_path_factory.mktemp("sqlite")))]
-    assert {place for place, _ in made} == set(range(5))
+@pytest.fixture(scope="module", params=("sqlite", "postgresql", "mariadb", "mysql"))
+def tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tables]:
+    """Return the tables of a database, each with the column of the documentation that describes it."""
+    product: str = request.param
+    if product == "sqlite":
+        made = [(DATABASES.index("SQLite"), sqlite_table(tmp_path_factory.mktemp("sqlite")))]
+    else:
+        server: Server = request.getfixturevalue(f"{product}_server")
+        if product == "postgresql":
+            made = [(DATABASES.index("PostgreSQL"), postgres_table(server))]
+        else:
+            made = mysql_tables(server, COLLATIONS[product])
+            assert {place for place, _ in made} == set(COLLATIONS[product].values())
     yield made
     for _, table in made:
         table.close()
