@@ -71,6 +71,10 @@ class UnsupportedError(Exception):
         self.predicted: Mapping[str, float] = predicted or {}
 
 
+class UnsafeFilterError(UnsupportedError):
+    """Spark's reader must scan without its filter pushdown, because it would lose rows."""
+
+
 class PushdownError(Exception):
     """A failure with a code that the Airflow side can act on.
 

@@ -12,10 +12,9 @@ from pyspark.sql.types import StructField as Field
 from sqlglot import exp
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
+from pushdown_spark.errors import BadSpecError, PushdownError, UnsafeFilterError, UnsupportedError
 from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.session_settings import is_option_on, session_name_rule
-from pushdown_spark.formats.floating_statistics import UnsafeFilterError
 from pushdown_spark.formats.native.native_scan import NativeScan
 from pushdown_spark.formats.native.plan_scan import SparkPlanScan
 from pushdown_spark.formats.text.jvm_scan import JvmTextScan

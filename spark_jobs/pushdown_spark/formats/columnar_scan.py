@@ -1,4 +1,9 @@
-"""Scans by a columnar reader, and the part of their planning that the formats share."""
+"""Scans by a columnar reader, and the part of their planning that the formats share.
+
+Spark's filter pushdown in ORC and Parquet loses rows for some comparisons of floating-point numbers. Spark compares 0.0
+and -0.0 as equal, and NaN as the largest number. The statistics of files distinguish the zeros, and those of Arrow and
+other writers of Parquet omit NaN. If the planner leaves such a scan to Spark, it turns Spark's filter pushdown off.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +15,13 @@ from typing import ClassVar, Generic
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import ReaderChoice
-from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.expressions.bound import Node
+from pushdown_spark.errors import UnsafeFilterError, UnsupportedError
+from pushdown_spark.expressions.bound import Node, Not, Op, floating_comparisons, walk
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold, logical_type
 from pushdown_spark.expressions.session_settings import has_plain_meaning
 from pushdown_spark.expressions.types import FLOATING
 from pushdown_spark.formats.bound_predicate import bound_conjuncts, first_reason
-from pushdown_spark.formats.floating_statistics import UnsafeFilterError, may_lose_nan, may_lose_zeros
 from pushdown_spark.formats.readable_types import check_columns
 from pushdown_spark.formats.scan_task import FileScanTask, Metrics, Query
 from pushdown_spark.formats.worker_scan import WorkerScan
@@ -100,13 +104,13 @@ def unsafe_filters_off(spark: SparkSession, request: ScanRequest, fold: Fold, *,
     try:
         yield
     except UnsupportedError as problem:
-        may_lose = request.source.reader is not ReaderChoice.SPARK and _may_lose_rows(spark, request, fold, omits_nan)
-        if not may_lose:
+        is_asked = request.source.reader is ReaderChoice.SPARK
+        if is_asked or not may_lose_rows(spark, request, fold, omits_nan=omits_nan):
             raise
         raise UnsafeFilterError(str(problem), problem.predicted) from problem
 
 
-def _may_lose_rows(spark: SparkSession, request: ScanRequest, fold: Fold, omits_nan: bool) -> bool:
+def may_lose_rows(spark: SparkSession, request: ScanRequest, fold: Fold, *, omits_nan: bool) -> bool:
     """Return whether Spark's filter pushdown may lose rows, also if only Spark knows the meaning of the predicate."""
     predicate = request.predicate
     if predicate is None:
@@ -114,4 +118,29 @@ def _may_lose_rows(spark: SparkSession, request: ScanRequest, fold: Fold, omits_
     if predicate.tree is None or not has_plain_meaning(spark, predicate.sql):
         return any(logical_type(part) in FLOATING for part in types_in(request.read_schema))
     roots = [conjunct.artifact for conjunct in bound_conjuncts(spark, request, fold) if conjunct.artifact is not None]
-    return any(may_lose_zeros(root) or (omits_nan and may_lose_nan(root)) for root in roots)
+    return any(_may_lose_zeros(root) or (omits_nan and _may_lose_nan(root)) for root in roots)
+
+
+def _may_lose_zeros(root: Node) -> bool:
+    """Return whether a filter compares with a zero so that the other zero has to match, too.
+
+    >>> from pushdown_spark.expressions.bound import Column, Comparison
+    >>> from pushdown_spark.expressions.types import LogicalType
+    >>> import pyarrow as pa
+    >>> x = Column(("x",), LogicalType.DOUBLE, pa.float64())
+    >>> [_may_lose_zeros(Comparison(x, op, value)) for op, value in ((Op.GE, 0.0), (Op.GT, 0.0), (Op.GE, 1.0))]
+    [True, False, False]
+    """
+    ops = set(Op) if _has_negation(root) else {Op.EQ, Op.LE, Op.GE}
+    return any(op in ops and value == 0.0 for op, value in floating_comparisons(root))
+
+
+def _may_lose_nan(root: Node) -> bool:
+    """Return whether a filter may be true for NaN."""
+    ops = set(Op) if _has_negation(root) else {Op.GT, Op.GE}
+    # NaN is the only number that differs from itself.
+    return any(op in ops or value != value for op, value in floating_comparisons(root))
+
+
+def _has_negation(root: Node) -> bool:
+    return any(isinstance(node, Not) for node in walk(root))

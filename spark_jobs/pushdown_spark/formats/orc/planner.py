@@ -23,7 +23,6 @@ from pushdown_spark.formats.columnar_scan import (
     prepare_files,
     unsafe_filters_off,
 )
-from pushdown_spark.formats.floating_statistics import UnsafeFilterError, may_lose_zeros
 from pushdown_spark.formats.orc.column_mapping import PADDED
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
@@ -86,9 +85,8 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan:
             if choice.reader is OrcReader.SPARK_WITH_FILTER:
                 raise LazyFilterError(choice.reason, choice.predicted)
             if choice.reader is OrcReader.SPARK:
-                is_unsafe = query.filter is not None and may_lose_zeros(query.filter.root)
-                error = UnsafeFilterError if is_unsafe else UnsupportedError
-                raise error(choice.reason, choice.predicted)
+                with unsafe_filters_off(spark, request, fold, omits_nan=False):
+                    raise UnsupportedError(choice.reason, choice.predicted)
     return OrcPlan(files, choice, reports, query, is_exact(conjuncts), source.orc.use_selected)
 
 

@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 from pushdown_spark.contract import ReaderChoice
 from pushdown_spark.errors import UnsafeInputError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
-from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.scope import Fold, is_char
 from pushdown_spark.expressions.session_settings import (
     RequiredSetting,
@@ -25,10 +24,10 @@ from pushdown_spark.formats.columnar_scan import (
     ColumnarPlan,
     ColumnarScan,
     check_columnar_request,
+    may_lose_rows,
     prepare_files,
     unsafe_filters_off,
 )
-from pushdown_spark.formats.floating_statistics import UnsafeFilterError, may_lose_nan, may_lose_zeros
 from pushdown_spark.formats.parquet.address import check_store
 from pushdown_spark.formats.parquet.cost import estimate
 from pushdown_spark.formats.parquet.file_parts import ParquetInput, parquet_inputs
@@ -71,6 +70,7 @@ def plan_parquet(spark: SparkSession, request: ScanRequest, fold: Fold) -> Parqu
 
     Raises UnsupportedError if Spark's reader must read the files, or is estimated to be faster.
     """
+    # Until the writers of the files are known, their statistics may omit NaN.
     with unsafe_filters_off(spark, request, fold, omits_nan=True):
         check_columnar_request(request)
         _check_columns(request)
@@ -81,23 +81,14 @@ def plan_parquet(spark: SparkSession, request: ScanRequest, fold: Fold) -> Parqu
         files = parquet_inputs(source_files)
         query = _query(spark, request, combine_conjuncts(conjuncts))
         writers = _check_files(files, query)
+    omits_nan = not all(writer.startswith("parquet-mr") for writer in writers)
     choice = Choice()
     if request.source.reader is not ReaderChoice.PUSHDOWN:
-        is_unsafe = query.filter is not None and _may_lose_floats(query.filter.root, writers)
-        try:
-            choice = estimate(files, query, startup_cost(spark, request.source), spark_prunes=not is_unsafe)
-        except UnsupportedError as problem:
-            if is_unsafe:
-                raise UnsafeFilterError(str(problem), problem.predicted) from problem
-            raise
+        spark_prunes = not may_lose_rows(spark, request, fold, omits_nan=omits_nan)
+        with unsafe_filters_off(spark, request, fold, omits_nan=omits_nan):
+            choice = estimate(files, query, startup_cost(spark, request.source), spark_prunes=spark_prunes)
     reports = tuple(conjunct.report("filter over Parquet columns before others are decoded") for conjunct in conjuncts)
     return ParquetPlan(files, choice, reports, query, is_exact(conjuncts))
-
-
-def _may_lose_floats(root: Node, writers: Sequence[str]) -> bool:
-    """Return whether Spark's reader may prune row groups that have matching floating-point numbers."""
-    omits_nan = not all(writer.startswith("parquet-mr") for writer in writers)
-    return may_lose_zeros(root) or (omits_nan and may_lose_nan(root))
 
 
 def _check_columns(request: ScanRequest) -> None:
