@@ -22,7 +22,7 @@ _RENAMED = {
     "joins": "optimizer",
     "joins.helper": "optimizer.dataframe_helper",
     "message": "contract.message",
-    "projection.catalog": "projection.metadata_columns",
+    "projection.catalog": "projection.implicit_columns",
     "readers": "formats",
     "readers.avro": "formats.avro",
     "readers.avro.data_source": "formats.avro.data_source",

@@ -80,7 +80,7 @@ COLUMNS = (
     Evolving("columns that are not requested may be missing", NAMED, _ABC, "id string", [("1",), ("2",), ("3",)],
              columns=("id",), on_missing_column="error"),
     Evolving("a name that no file has", NAMED, _ABC, error=("there is no column 'c'",), columns=("c",)),
-    Evolving("file columns of files that differ", NAMED, _ABC, "a string, dir0 string",
+    Evolving("implicit columns of files that differ", NAMED, _ABC, "a string, dir0 string",
              [("x", None), (None, None), ("z", None)], columns=("a", "dir0")),
 )  # fmt: skip
 

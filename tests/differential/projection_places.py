@@ -1,4 +1,4 @@
-"""Projection cases for file columns, partition columns and fields of lines, and rejected requests."""
+"""Projection cases for implicit columns, partition columns and fields of lines, and rejected requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ fields = partial(case, "fields", spark="")
 hive = partial(case, "hive", spark="")
 JAN, FEB = date(2024, 1, 2), date(2024, 2, 3)
 
-FILE_COLUMNS = (
+IMPLICIT_COLUMNS = (
     nested("filename", "filename string", "p0.{format}", "p0.{format}", "p1.{format}"),
     nested("FileName; id", "FileName string, id bigint",
            ("p0.{format}", 1), ("p0.{format}", 2), ("p1.{format}", 3)),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from projection_cases import ARRAYS, FLATS, MAPS, NAMES_AND_MEMBERS, QUOTED, ProjectionCase
-from projection_places import FILE_COLUMNS, LINES, PARTITIONS, REFUSED, Refused
+from projection_places import IMPLICIT_COLUMNS, LINES, PARTITIONS, REFUSED, Refused
 from projection_tables import OURS, TABLES, Table, format_name
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
@@ -18,7 +18,7 @@ from typed_results import rows_of, sorted_rows
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.session import PushdownSession
 
-CASES = (*NAMES_AND_MEMBERS, *ARRAYS, *MAPS, *FLATS, *QUOTED, *FILE_COLUMNS, *PARTITIONS, *LINES)
+CASES = (*NAMES_AND_MEMBERS, *ARRAYS, *MAPS, *FLATS, *QUOTED, *IMPLICIT_COLUMNS, *PARTITIONS, *LINES)
 
 
 @dataclass

@@ -53,10 +53,10 @@ class SourceReference:
 
 @dataclass(frozen=True)
 class RequiredColumns:
-    """The columns that a query needs of a source, and the file metadata columns."""
+    """The columns that a query needs of a source, and the implicit columns."""
 
     columns: tuple[str, ...]
-    metadata: tuple[str, ...]
+    implicit: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -198,9 +198,9 @@ class QueryContext:
         predicate = predicate_of([*conditions, *(semi_join.predicate for semi_join in semi_joins)])
         projection = relation.projection([quote_name(name) for name in required.columns])
         request = relation.request(projection, predicate)
-        metadata = tuple(sorted({*request.implicit, *required.metadata}))
-        if metadata:
-            request = replace(request, implicit=metadata, implicit_values=relation.implicit_values())
+        implicit = tuple(sorted({*request.implicit, *required.implicit}))
+        if implicit:
+            request = replace(request, implicit=implicit, implicit_values=relation.implicit_values())
         request = request.for_query(self.sql, self.query.tree)
         notes = tuple(semi_join.note for semi_join in semi_joins)
         planned = plan_scan(self.spark, relation, request, (*projection.notes, *notes))

@@ -26,7 +26,7 @@ from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.local_paths import local_path
 from pushdown_spark.projection.field_names import FieldIndex, unknown_column
-from pushdown_spark.projection.metadata_columns import BuiltInColumns
+from pushdown_spark.projection.implicit_columns import BuiltInColumns
 from pushdown_spark.projection.paths import parse_paths
 
 _MAX_DIRECTORIES = 10_000

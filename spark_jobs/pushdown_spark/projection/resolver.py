@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, DataType, StringType, StructType
 
 from pushdown_spark.errors import BadSpecError, KindMismatchError
 from pushdown_spark.expressions.names import ANY_CASE, NameRule
-from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog, ImplicitColumn
+from pushdown_spark.projection.implicit_columns import BUILT_IN, ImplicitCatalog, ImplicitColumn
 from pushdown_spark.projection.path_expressions import PathCompiler, PathContext, PathExpression
 from pushdown_spark.projection.path_tree import ProjectionTree, merge_paths
 from pushdown_spark.projection.paths import (

@@ -16,8 +16,8 @@ from pushdown_spark.expressions.conjuncts import nodes_of, without_relation
 from pushdown_spark.expressions.names import ANY_CASE, EXACT_NAMES
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import session_name_rule
-from pushdown_spark.projection.metadata_columns import has_column
-from pushdown_spark.projection.metadata_values import ImplicitValues
+from pushdown_spark.projection.implicit_columns import has_column
+from pushdown_spark.projection.implicit_values import ImplicitValues
 from pushdown_spark.projection.path_tree import merge_paths
 from pushdown_spark.projection.paths import ColumnPath, Member, quote_name
 from pushdown_spark.projection.required_columns import function_names, required_columns, selects_all
@@ -157,7 +157,7 @@ class RelationWithoutFiles(Relation):
         projection = resolve(columns, self.schema, sys.maxsize, name_rule=self._name_rule, origin=self.origin)
         if projection.implicit:
             raise UnknownColumnError(
-                f"source {self.source.name!r} is {self.kind} and has no file columns such as "
+                f"source {self.source.name!r} is {self.kind} and has no implicit columns such as "
                 f"{', '.join(projection.implicit)}; leave them out"
             )
         return projection

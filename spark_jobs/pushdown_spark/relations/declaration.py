@@ -17,7 +17,7 @@ from pushdown_spark.contract import (
     SourceSpec,
     TableSourceSpec,
 )
-from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog, implicit_catalog
+from pushdown_spark.projection.implicit_columns import BUILT_IN, ImplicitCatalog, implicit_catalog
 
 
 @dataclass(frozen=True, kw_only=True)

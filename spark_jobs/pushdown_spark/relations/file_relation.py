@@ -19,8 +19,8 @@ from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.projection.file_locations import directories, location, max_depth, root_of, scan_root
-from pushdown_spark.projection.metadata_columns import FileMetadata
-from pushdown_spark.projection.metadata_values import ImplicitValues
+from pushdown_spark.projection.implicit_columns import FileMetadata
+from pushdown_spark.projection.implicit_values import ImplicitValues
 from pushdown_spark.projection.paths import parse_paths
 from pushdown_spark.projection.required_columns import required_columns
 from pushdown_spark.projection.resolver import FIELDS_COLUMN, ColumnKind, Projection, resolve
@@ -31,7 +31,7 @@ from pushdown_spark.relations.request import ScanRequest, check_predicate
 from pushdown_spark.relations.schemas.csv_schemas import required_field_count
 from pushdown_spark.relations.schemas.discovery import TYPED_FORMATS, TableSchema, discover_schema
 from pushdown_spark.relations.schemas.parquet_schema import footer_schema
-from pushdown_spark.relations.stores.listing import Listing, decode_uri, file_columns, list_entries
+from pushdown_spark.relations.stores.listing import Listing, data_columns, decode_uri, list_entries
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.filesystem import HadoopFiles
 from pushdown_spark.runtime.jvm_gateway import scala_object
@@ -263,7 +263,7 @@ class FileRelation(Relation):
             return None
         key = self._name_rule.key
         partitions = set(map(key, self._partition_names))
-        return next((name for name in file_columns(self.native) if key(name) in partitions), None)
+        return next((name for name in data_columns(self.native) if key(name) in partitions), None)
 
     def _prune_members(self, columns: set[str], projection: Projection, predicate: Predicate | None) -> StructType:
         """Return the columns to read, without struct members that neither projection nor predicate needs."""

@@ -16,7 +16,7 @@ from pushdown_spark.errors import MissingPathError, UnsupportedError
 from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.formats.native.native_scan import NativeScan
 from pushdown_spark.projection.file_locations import location
-from pushdown_spark.projection.metadata_values import LINE_LOCATION
+from pushdown_spark.projection.implicit_values import LINE_LOCATION
 from pushdown_spark.projection.paths import quote_name, sql_text, sql_type
 from pushdown_spark.relations.request import Directories, ScanRequest
 from pushdown_spark.relations.stores.listing import InputFile, decode_uri

@@ -12,7 +12,7 @@ from sqlglot import exp
 from pushdown_spark.contract import SPARK_REQUESTED, ConjunctReport, Exactness, ReaderChoice
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.predicate import EVERY_ROW, FILE_METADATA, UNPARSED, Predicate, reads_file_metadata
-from pushdown_spark.projection.metadata_values import ImplicitValues
+from pushdown_spark.projection.implicit_values import ImplicitValues
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.malformed_lines import MalformedLines
 from pushdown_spark.relations.stores.listing import Listing

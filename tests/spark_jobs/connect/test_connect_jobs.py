@@ -205,7 +205,7 @@ def test_a_join_runs_as_written(run: Run, events: Path, tmp_path: Path) -> None:
             {"output": {"catalog_table": "t"}}, "output_table: a table cannot be written all or nothing over Spark"
         ),
         nightly({"where": "kind = "}, "where: "),
-        nightly({"columns": ["filename"]}, "source 'source' is read over Spark Connect and has no file columns"),
+        nightly({"columns": ["filename"]}, "source 'source' is read over Spark Connect and has no implicit columns"),
         nightly({"source": {"max_malformed": 1}}, "max_malformed: not possible over Spark Connect"),
         nightly({"source": {"path": ["/no/such/path"]}}, "path: "),
         nightly({"source": {"schema": "id nothing"}}, "schema: "),

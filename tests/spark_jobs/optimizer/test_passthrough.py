@@ -248,7 +248,7 @@ def test_names_of_session_variables_mean_the_same_as_in_spark(spark: SparkSessio
 
 
 @pytest.mark.parametrize("query", ["SELECT a.size FROM a LIMIT 1", "SELECT a.size FROM a JOIN b USING (k) LIMIT 1"])
-def test_qualified_metadata_columns_are_not_variables(spark: SparkSession, files: Path, query: str) -> None:
+def test_qualified_implicit_columns_are_not_variables(spark: SparkSession, files: Path, query: str) -> None:
     (file,) = (files / "a").glob("*.json")
     spark.sql("DECLARE OR REPLACE VARIABLE size INT DEFAULT 7")
     try:

@@ -165,7 +165,7 @@ def test_directories_of_the_tables_are_known(spark: SparkSession, lake: Path) ->
 def test_errors_name_the_parameter(session: PushdownSession, tmp_path: Path) -> None:
     with pytest.raises(UnknownColumnError, match="nope"):
         session.scan("iceberg", columns=["nope"])
-    with pytest.raises(UnknownColumnError, match="no file columns such as filename"):
+    with pytest.raises(UnknownColumnError, match="no implicit columns such as filename"):
         session.scan("delta", columns=["filename"])
     for name in ("iceberg", "delta"):
         session.add_source("missing", path=str(tmp_path), format=name)

@@ -407,5 +407,7 @@ def test_errors_name_the_table(spark: SparkSession, name: str) -> None:
         session.scan("t", columns=["nope"])
     spark.sql(f"CREATE OR REPLACE VIEW {DATABASE}.plain AS SELECT 1 AS a")
     session.add_table("plain", f"{DATABASE}.plain")
-    with pytest.raises(UnknownColumnError, match="which only Spark reads, and has no file columns such as filename"):
+    with pytest.raises(
+        UnknownColumnError, match="which only Spark reads, and has no implicit columns such as filename"
+    ):
         session.scan("plain", columns=["filename"])

@@ -11,7 +11,7 @@ from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.expressions.session_settings import hides_names
 from pushdown_spark.optimizer.catalyst import SessionVariables
 from pushdown_spark.optimizer.query_context import QueryContext, QueryPlan, RequiredColumns
-from pushdown_spark.projection.metadata_columns import BUILT_IN, ImplicitCatalog, defined_names
+from pushdown_spark.projection.implicit_columns import BUILT_IN, ImplicitCatalog, defined_names
 from pushdown_spark.projection.required_columns import words_outside_names
 
 
@@ -28,11 +28,11 @@ def prune_columns(context: QueryContext, plan: QueryPlan) -> QueryPlan:
     required = {}
     for reference in context.references:
         names = reference.relation.schema.fieldNames()
-        metadata: tuple[str, ...] = ()
+        implicit: tuple[str, ...] = ()
         if reference.is_of_files:
             catalog = reference.relation.source.catalog
-            metadata = pruner.metadata_columns(reference.table, names, context.columns_by_view, catalog)
-        required[reference.view] = RequiredColumns(pruner.columns(reference.table, names), metadata)
+            implicit = pruner.implicit_columns(reference.table, names, context.columns_by_view, catalog)
+        required[reference.view] = RequiredColumns(pruner.columns(reference.table, names), implicit)
     return replace(plan, required=required)
 
 
@@ -90,14 +90,14 @@ class ColumnPruner:
         mentioned |= set(map(self._name_rule.key, self._members))
         return tuple(name for name, key in keys.items() if key in mentioned or name.lower() in self._words)
 
-    def metadata_columns(
+    def implicit_columns(
         self,
         table: exp.Table,
         names: Iterable[str],
         columns_of_tables: Mapping[str, frozenset[str]],
         catalog: ImplicitCatalog = BUILT_IN,
     ) -> tuple[str, ...]:
-        """Return the file metadata columns that the query uses of a table.
+        """Return the implicit columns that the query uses of a table.
 
         An unqualified name counts only if it is neither a column of any table nor an alias nor a session variable.
         """

@@ -179,7 +179,7 @@ def list_entries(frame: DataFrame) -> Iterator[FileEntry]:
         yield FileEntry(str(status.getPath().toString()), int(status.getLen()), int(status.getModificationTime()))
 
 
-def file_columns(frame: DataFrame) -> tuple[str, ...]:
+def data_columns(frame: DataFrame) -> tuple[str, ...]:
     """Return the columns of the files in their order, as Spark's own reader knows them."""
     table, _ = _table(frame)
     return tuple(str(name) for name in table.dataSchema().fieldNames())

@@ -173,7 +173,7 @@ def test_lines_of_blanks_that_spark_does_not_trim_are_rows(spark: SparkSession, 
     assert result.report()["t"].carrier == "jvm", result.report()["t"].reason
 
 
-def test_both_sides_of_a_join_have_their_own_file_columns(spark: SparkSession, tmp_path: Path) -> None:
+def test_both_sides_of_a_join_have_their_own_implicit_columns(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "left.json").write_text(_json(30))
     (tmp_path / "right.json").write_text(_json(20))
     session = PushdownSession(spark)

@@ -206,10 +206,10 @@ def test_only_mentioned_columns_are_read(query: str, expected: tuple[str, ...]) 
     assert ColumnPruner(tree, name_rule=ANY_CASE).columns(table, ("k", "x", "s")) == expected
 
 
-def test_metadata_columns_belong_to_the_table_that_qualifies_them() -> None:
+def test_implicit_columns_belong_to_the_table_that_qualifies_them() -> None:
     tree = parse_query("SELECT a.filename, size, dir0 FROM a JOIN b ON a.k = b.k")
     pruner = ColumnPruner(tree, name_rule=ANY_CASE)
     by_name = {table.name: table for table in named_tables(tree)}
     others = {"a": frozenset({"k"}), "b": frozenset({"k", "size"})}
-    assert pruner.metadata_columns(by_name["a"], ("k",), others) == ("dir0", "filename")
-    assert pruner.metadata_columns(by_name["b"], ("k", "size"), others) == ("dir0",)
+    assert pruner.implicit_columns(by_name["a"], ("k",), others) == ("dir0", "filename")
+    assert pruner.implicit_columns(by_name["b"], ("k", "size"), others) == ("dir0",)

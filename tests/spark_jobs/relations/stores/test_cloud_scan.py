@@ -109,7 +109,7 @@ def test_rows_equal_those_of_sparks_reader(
     assert found["spark"]
 
 
-def test_objects_with_odd_keys_have_sparks_rows_and_file_columns(spark: SparkSession, tables: str) -> None:
+def test_objects_with_odd_keys_have_sparks_rows_and_implicit_columns(spark: SparkSession, tables: str) -> None:
     found = {}
     for reader in ("pushdown", "spark"):
         session = PushdownSession(spark)

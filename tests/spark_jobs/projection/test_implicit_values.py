@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from pushdown_spark.projection.file_locations import directories, location, max_depth, root_of, scan_root
-from pushdown_spark.projection.metadata_columns import BUILT_IN, FILE_COLUMNS, BuiltInColumns, FileMetadata
-from pushdown_spark.projection.metadata_values import native_expression
+from pushdown_spark.projection.implicit_columns import BUILT_IN, BUILT_IN_NAMES, BuiltInColumns, FileMetadata
+from pushdown_spark.projection.implicit_values import native_expression
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def builtin_values(path: str, root: str) -> dict[str, object]:
     """Return the values of the built-in columns for a file of one byte."""
     family = BuiltInColumns()
     metadata = FileMetadata(location(path), directories(path, root), 1, datetime(2026, 1, 2, tzinfo=UTC))
-    columns = [family.column(name) for name in (*FILE_COLUMNS, "dir0", "dir1", "dir2")]
+    columns = [family.column(name) for name in (*BUILT_IN_NAMES, "dir0", "dir1", "dir2")]
     return {column.name: family.value(column, metadata) for column in columns if column is not None}
 
 
@@ -109,7 +109,7 @@ def test_native_expressions_equal_builtin_values(spark: SparkSession, tmp_path: 
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps({"place": place}) + "\n")
     roots = [str(tmp_path), f"file://{root}"]
-    names = (*FILE_COLUMNS, "dir0", "dir1", "dir2")
+    names = (*BUILT_IN_NAMES, "dir0", "dir1", "dir2")
     frame = spark.read.option("recursiveFileLookup", True).schema("place string").json(str(root))
     rows = frame.selectExpr("place", *(f"{native_expression(name, roots)} AS {name}" for name in names)).collect()
     found = {row["place"]: {k: v for k, v in row.asDict().items() if k != "place"} for row in rows}

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType
 
 from pushdown_spark.errors import BadSpecError, UnknownColumnError
-from pushdown_spark.projection.metadata_columns import FileMetadata, ImplicitColumn, ImplicitColumns, ImplicitValue
+from pushdown_spark.projection.implicit_columns import FileMetadata, ImplicitColumn, ImplicitColumns, ImplicitValue
 from pushdown_spark.session import PushdownSession
 
 READERS = ("spark", "pushdown")

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType, TimestampType
 
 from pushdown_spark.errors import BadSpecError, KindMismatchError
-from pushdown_spark.projection.metadata_columns import (
+from pushdown_spark.projection.implicit_columns import (
     BUILT_IN,
     BuiltInColumns,
     FileMetadata,

@@ -10,7 +10,7 @@ from datetime import date, datetime
 from pyspark.sql import types as t
 
 from pushdown_spark.projection.file_locations import location, with_slash
-from pushdown_spark.projection.metadata_columns import (
+from pushdown_spark.projection.implicit_columns import (
     FileMetadata,
     ImplicitCatalog,
     ImplicitColumn,
