@@ -20,7 +20,7 @@ from airflow_pushdown.hooks.exchange_files import (
     SHARED_WITH_GROUP,
     DirectoryFiles,
     ExchangeFiles,
-    open_remote,
+    open_uri,
 )
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues
 from pushdown_spark.contract.encryption import KEY_VARIABLE, KEY_WAYS, encrypt
@@ -82,7 +82,7 @@ class Exchange:
         name = hashlib.sha256(location.run_key.encode()).hexdigest()[:32]
         local = local_path(exchange_dir)
         if local is None:
-            return cls(open_remote(exchange_dir, name, location.conn_id), key)
+            return cls(open_uri(exchange_dir, name, location.conn_id), key)
         parent = Path(local)
         if not parent.is_dir():
             raise config_error(f"exchange_dir: {exchange_dir} is not a directory on this worker")

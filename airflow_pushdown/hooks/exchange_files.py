@@ -102,7 +102,7 @@ class DirectoryFiles:
         self.directory.chmod(self.directory.stat().st_mode | self._mode)
 
 
-class RemoteFiles:
+class UriFiles:
     """Files on a file system that worker and driver both reach.
 
     Their URIs start with a prefix. With `has_directories`, it is the URI of their directory, in which a driver creates
@@ -145,7 +145,7 @@ class RemoteFiles:
                 self._system.rm(self._prefix, recursive=True)
 
 
-def open_remote(uri: str, name: str, conn_id: str | None) -> RemoteFiles:
+def open_uri(uri: str, name: str, conn_id: str | None) -> UriFiles:
     """Return the files of a job below a URI, with the credentials of an Airflow connection.
 
     HDFS is read over WebHDFS, other file systems through the provider of Airflow that has their scheme. Raises
@@ -153,7 +153,7 @@ def open_remote(uri: str, name: str, conn_id: str | None) -> RemoteFiles:
     """
     is_hdfs = uri.startswith("hdfs:")
     system = open_webhdfs(uri, conn_id) if is_hdfs else _provider_system(uri, conn_id)
-    return RemoteFiles(system, f"{uri.rstrip('/')}/{name}", has_directories=is_hdfs)
+    return UriFiles(system, f"{uri.rstrip('/')}/{name}", has_directories=is_hdfs)
 
 
 def _provider_system(uri: str, conn_id: str | None) -> AbstractFileSystem:

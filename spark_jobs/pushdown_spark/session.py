@@ -28,7 +28,7 @@ from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.parser import shorten_lists
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.relations.base_relation import Relation
-from pushdown_spark.relations.declaration import AnySource, RemoteSource, Source
+from pushdown_spark.relations.declaration import AnySource, DatabaseSource, Source
 from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.result import PushdownResult, ScanResult, analyze, parses
 from pushdown_spark.runtime.error_classification import typed_error
@@ -111,7 +111,7 @@ class PushdownSession:
         if isinstance(source, RemoteSourceSpec):
             if connection is None:
                 raise BadSpecError(f"source {name!r}: a database source needs a connection in the secrets")
-            self._sources[name] = RemoteSource(name, source, connection)
+            self._sources[name] = DatabaseSource(name, source, connection)
             return
         _check_use_selected(name, source.orc, source.reader)
         self._sources[name] = Source.of(name, source, cold=self._cold)

@@ -14,10 +14,10 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, SourceReport
 from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress, address_of, connect, describe_table
+from pushdown_spark.databases.database_scan import DatabaseScan, DatabaseScanPlan, allows_local_fetch
 from pushdown_spark.databases.full_pushdown import FullPushdownScan, PushedQuery, push_query
 from pushdown_spark.databases.read.database_statistics import table_statistics
 from pushdown_spark.databases.read.jdbc import TransportChoice, choose_transport
-from pushdown_spark.databases.remote_scan import RemoteScan, RemoteScanPlan, allows_local_fetch
 from pushdown_spark.databases.sql.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
 from pushdown_spark.databases.sql.remote_table import RemoteTable
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError
@@ -26,7 +26,7 @@ from pushdown_spark.expressions.predicate import EVERY_ROW, UNPARSED, Predicate
 from pushdown_spark.expressions.session_settings import has_plain_meaning
 from pushdown_spark.projection.paths import quote_name, sql_type
 from pushdown_spark.relations.base_relation import RelationWithoutFiles, TableStatistics
-from pushdown_spark.relations.declaration import RemoteSource
+from pushdown_spark.relations.declaration import DatabaseSource
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.scan.base_scan import Scan
 
@@ -37,13 +37,13 @@ class DatabaseRelation(RelationWithoutFiles):
     def __init__(
         self,
         spark: SparkSession,
-        source: RemoteSource,
+        source: DatabaseSource,
         address: DatabaseAddress,
         table: RemoteTable,
         transport: TransportChoice,
     ) -> None:
         super().__init__(spark, source.as_files)
-        self._remote = source
+        self._declared = source
         self._address = address
         self._table = table
         self._transport = transport
@@ -54,7 +54,7 @@ class DatabaseRelation(RelationWithoutFiles):
         """A scan with the columns of the table, for Spark to analyze queries over."""
 
     @classmethod
-    def open(cls, spark: SparkSession, source: RemoteSource) -> DatabaseRelation:
+    def open(cls, spark: SparkSession, source: DatabaseSource) -> DatabaseRelation:
         """Ask the database for the columns. Raises RemoteRefusedError and RemoteFailedError."""
         address = address_of(source.connection)
         with closing(connect(address, ConnectionSettings.of(source.spec, few=True))) as client:
@@ -75,42 +75,42 @@ class DatabaseRelation(RelationWithoutFiles):
     @property
     def kind(self) -> str:
         """The kind of the source with its article, for error messages."""
-        return "a remote table"
+        return "a table of a database"
 
     def origin(self, column: str) -> str:
         """Return where a column's type comes from, for error messages."""
-        return f"in the {'query' if self._remote.spec.table is None else 'table'} of {self._remote.name!r}"
+        return f"in the {'query' if self._declared.spec.table is None else 'table'} of {self._declared.name!r}"
 
     def statistics(self, predicate: Predicate | None, columns: Sequence[str]) -> TableStatistics | None:
         """Return the database's estimates for a predicate and some columns, or None if it has none. Reads no row."""
         pushed = self._push_predicate(self.request(self.projection(list(columns)), predicate))
         try:
-            with closing(connect(self._address, ConnectionSettings.of(self._remote.spec, few=True))) as client:
+            with closing(connect(self._address, ConnectionSettings.of(self._declared.spec, few=True))) as client:
                 estimates = table_statistics(client, self._table, columns or self.schema.fieldNames()[:1], pushed)
         except (RemoteFailedError, RemoteRefusedError):
             # Estimates are optional: a catalog that the user may not read must not fail the query.
             return None
-        may_fetch_local = allows_local_fetch(self._remote.spec)
+        may_fetch_local = allows_local_fetch(self._declared.spec)
         return estimates if estimates is None or may_fetch_local else replace(estimates, is_fetched=False)
 
-    def scan(self, request: ScanRequest, notes: tuple[str, ...]) -> RemoteScan:
+    def scan(self, request: ScanRequest, notes: tuple[str, ...]) -> DatabaseScan:
         """Return the scan with every conjunct pushed down that the database evaluates as Spark does."""
         predicate = self._push_predicate(request)
         # Without columns, the batches of a statement would have no rows.
         columns = request.columns or tuple(self.schema.fieldNames()[:1])
         is_exact = request.predicate is None or (bool(predicate.conjuncts) and predicate.is_exact)
-        plan = RemoteScanPlan(
+        plan = DatabaseScanPlan(
             table=self._table,
             columns=columns,
             predicate=predicate,
             conjuncts=predicate.reports or _unsupported_conjuncts(request),
             is_exact=is_exact,
-            spec=self._remote.spec,
+            spec=self._declared.spec,
             address=self._address,
             notes=notes,
             transport=self._transport,
         )
-        return RemoteScan(self._spark, plan)
+        return DatabaseScan(self._spark, plan)
 
     def full_pushdown(
         self, query: exp.Select, request: ScanRequest, notes: tuple[str, ...]
@@ -119,7 +119,7 @@ class DatabaseRelation(RelationWithoutFiles):
 
         None if the database cannot run the query as Spark does; the predicate must be exact.
         """
-        spec, has_where = self._remote.spec, query.args.get("where") is not None
+        spec, has_where = self._declared.spec, query.args.get("where") is not None
         if not spec.filter_pushdown or (has_where and request.predicate is None):
             return None
         predicate = self._push_predicate(request)
@@ -135,7 +135,7 @@ class DatabaseRelation(RelationWithoutFiles):
     def _push_predicate(self, request: ScanRequest) -> PushedPredicate:
         """Return the conjuncts that the database evaluates as Spark does."""
         predicate = request.predicate
-        if predicate is None or not self._remote.spec.filter_pushdown or predicate.needs_every_row:
+        if predicate is None or not self._declared.spec.filter_pushdown or predicate.needs_every_row:
             return PushedPredicate(self._table.dialect, ())
         if self._pushed is None or self._pushed[0] is not predicate:
             is_trusted = has_plain_meaning(self._spark, predicate.sql)

@@ -74,7 +74,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class RemoteSource:
+class DatabaseSource:
     """A named table or query of a database, and the connection to the database."""
 
     name: str
@@ -92,4 +92,4 @@ class RemoteSource:
         )
 
 
-AnySource = Source | RemoteSource
+AnySource = Source | DatabaseSource

@@ -21,11 +21,11 @@ from semantics_rows import GROUPS
 from sqlglot import exp
 
 from pushdown_spark.contract import DatabaseKind, ErrorCode, RemoteConnection, RemoteSourceSpec, Transport
-from pushdown_spark.databases import remote_scan as scan_of_table
+from pushdown_spark.databases import database_scan as scan_of_table
 from pushdown_spark.databases.client import ConnectionSettings, address_of, connect, describe_table
+from pushdown_spark.databases.database_scan import DatabaseScan, DatabaseScanPlan
 from pushdown_spark.databases.read import partition_splits
 from pushdown_spark.databases.read.jdbc import DRIVERS, JdbcTransport, choose_transport
-from pushdown_spark.databases.remote_scan import RemoteScan, RemoteScanPlan
 from pushdown_spark.databases.sql.predicate_pushdown import PushedPredicate
 from pushdown_spark.databases.sql.remote_table import Dialect, RemoteColumn, RemoteTable
 from pushdown_spark.errors import BadSpecError, RemoteFailedError
@@ -220,7 +220,7 @@ class TestOverJdbc:
         choice = choose_transport(spark, client, replace(address, password="hush-2"), spec, table)
         client.close()
         everything = PushedPredicate(table.dialect, ())
-        plan = RemoteScanPlan(
+        plan = DatabaseScanPlan(
             table=table,
             columns=("k",),
             predicate=everything,
@@ -230,7 +230,7 @@ class TestOverJdbc:
             address=address,
             transport=choice,
         )
-        scan = RemoteScan(spark, plan)
+        scan = DatabaseScan(spark, plan)
         if transport is Transport.JDBC:
             with pytest.raises(RemoteFailedError, match="cannot open it") as caught:
                 scan.frame()

@@ -1,4 +1,4 @@
-"""The scan of a remote table."""
+"""The scan of a table or query of a database."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LIMITED = single_partition("a limited result is one partition")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RemoteScanPlan:
+class DatabaseScanPlan:
     """A planned scan: the columns of a table, and the predicate that its database evaluates.
 
     `lookup_key` has the columns of the primary key if the rows are to be looked up by it.
@@ -69,7 +69,7 @@ class RemoteScanPlan:
         selected = set(self.columns)
         return t.StructType([field for field in self.table.spark_schema.fields if field.name in selected])
 
-    def limited(self, limit: int) -> RemoteScanPlan | None:
+    def limited(self, limit: int) -> DatabaseScanPlan | None:
         """Return the plan of at most `limit` rows, or None if Spark has to drop rows."""
         plan = replace(self, limit=limit)
         return plan if self.is_exact and plan.query.is_limited else None
@@ -94,24 +94,24 @@ class RemoteScanPlan:
 
 
 @dataclass(frozen=True)
-class RemoteRead:
+class DatabaseRead:
     """The plan of one read: its partitions, and the name of the snapshot that all of them read."""
 
-    scan: RemoteScanPlan
+    scan: DatabaseScanPlan
     splits: PartitionSplits
     snapshot: str | None = None
 
 
-class RemoteScan(Scan):
+class DatabaseScan(Scan):
     """A scan whose rows arrive as Arrow through Python workers, or over Spark's JDBC source."""
 
-    def __init__(self, spark: SparkSession, plan: RemoteScanPlan) -> None:
+    def __init__(self, spark: SparkSession, plan: DatabaseScanPlan) -> None:
         self._spark = spark
         self._plan = plan
         self._execution = QueryExecution(spark, plan.address, plan.spec, plan.table)
-        self._next_read: RemoteRead | None = None
+        self._next_read: DatabaseRead | None = None
         """The plan that `fetch_local` made for the next call of `frame`."""
-        self._release_snapshot: weakref.finalize[[], RemoteScan] | None = None
+        self._release_snapshot: weakref.finalize[[], DatabaseScan] | None = None
         """Closes the connection that exports the snapshot."""
 
     @property
@@ -142,7 +142,7 @@ class RemoteScan(Scan):
         if plan is None:
             return None
         few = limit <= MAX_FEW_ROWS
-        return self._read(RemoteRead(plan, replace(_LIMITED, few=few, small=few)))
+        return self._read(DatabaseRead(plan, replace(_LIMITED, few=few, small=few)))
 
     def fetch_local(self, limit: int | None) -> DataFrame | None:
         """Fetch the rows in the driver, or return None if many are expected or options set the transport."""
@@ -174,44 +174,44 @@ class RemoteScan(Scan):
     def _connect(self) -> Client:
         return connect(self._plan.address, ConnectionSettings.of(self._plan.spec, few=True))
 
-    def _estimate(self, client: Client, plan: RemoteScanPlan) -> tuple[RemoteRead, bool]:
+    def _estimate(self, client: Client, plan: DatabaseScanPlan) -> tuple[DatabaseRead, bool]:
         """Plan the read, and return whether the driver may fetch its rows: the database expects few, and soon."""
         # While SQLite's library searches for rows, signals do not reach the driver. A LIMIT alone does not make a
         # filtered scan fast, so SQLite's query plan decides.
         is_sqlite_search = plan.table.dialect is Dialect.SQLITE and plan.predicate.conjuncts
         if plan.limit is not None and not is_sqlite_search:
-            return RemoteRead(plan, _LIMITED), True
+            return DatabaseRead(plan, _LIMITED), True
         splits = indivisible_scan(plan.table, plan.spec)
         if splits is None:
             read = self._plan_splits(client)
             return read, read.splits.few
         if expects_few_rows(client, plan.table, plan.query.sql):
-            return RemoteRead(plan, splits), True
-        return _sampled_read(client, RemoteRead(plan, splits))
+            return DatabaseRead(plan, splits), True
+        return _sampled_read(client, DatabaseRead(plan, splits))
 
-    def _plan_read(self) -> RemoteRead:
+    def _plan_read(self) -> DatabaseRead:
         """Plan the read of all rows in tasks."""
         splits = indivisible_scan(self._plan.table, self._plan.spec)
         if splits is not None:
-            return RemoteRead(self._plan, splits)
+            return DatabaseRead(self._plan, splits)
         with closing(self._connect()) as client:
             return self._plan_splits(client)
 
-    def _plan_splits(self, client: Client) -> RemoteRead:
+    def _plan_splits(self, client: Client) -> DatabaseRead:
         """Plan the splits. Several consistent partitions read a snapshot, whose connection stays open until `close`."""
         plan = self._plan
         self.close()
         parallelism = self._spark.sparkContext.defaultParallelism
         splits = plan_splits(client, plan.table, plan.spec, plan.query.sql, parallelism)
         if not (splits.has_several and plan.spec.consistent):
-            return RemoteRead(plan, splits)
+            return DatabaseRead(plan, splits)
         exporter = self._connect()
         self._release_snapshot = weakref.finalize(self, exporter.close)
         # Splits of other databases have several partitions only with `consistent=False`.
         assert isinstance(exporter, SupportsSnapshots)
-        return RemoteRead(plan, splits, exporter.export_snapshot())
+        return DatabaseRead(plan, splits, exporter.export_snapshot())
 
-    def _read(self, read: RemoteRead) -> DataFrame:
+    def _read(self, read: DatabaseRead) -> DataFrame:
         """Return the rows of the partitions."""
         plan, splits, partitioning = read.scan, read.splits, read.splits.reason
         transport = plan.transport_for(is_small=splits.small)
@@ -235,7 +235,7 @@ class RemoteScan(Scan):
         return self._execution.frame(statements, plan.schema, partitioning, few=splits.few, snapshot=read.snapshot)
 
 
-def _sampled_read(client: Client, read: RemoteRead) -> tuple[RemoteRead, bool]:
+def _sampled_read(client: Client, read: DatabaseRead) -> tuple[DatabaseRead, bool]:
     """Plan a read again by a sample, and return whether the sample estimates that few rows pass.
 
     MySQL does not estimate conditions without an index itself.
