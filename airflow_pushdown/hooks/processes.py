@@ -1,7 +1,7 @@
 """Execution of spark-submit in a separate session, so that all processes of the job can be stopped.
 
-A task that is killed with SIGKILL cannot stop its job. For each job, a guard process runs this module as a program. It
-waits for the end of a pipe that only the task holds open, then ends the session and deletes the job's private files.
+A task that is killed with SIGKILL cannot stop its job. For each job, a watchdog process runs this module as a program.
+It waits for the end of a pipe that only the task holds open, then ends the session and deletes the job's private files.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _KILL_SECONDS = 30.0
 
 _POLL_SECONDS = 0.05
 _DISMISSAL = "done"
-"""The line that ends the guard process of a job that has ended."""
+"""The line that ends the watchdog of a job that has ended."""
 
 
 def session_members(session: int) -> list[int]:
@@ -91,7 +91,7 @@ class JobProcess:
 
         The directories `private` are deleted if this process is killed before the job ends.
         """
-        self._guard = _Guard()
+        self._watchdog = _Watchdog()
         try:
             self.popen = subprocess.Popen(  # noqa: S603 - the command is built by us, no shell is involved
                 list(command),
@@ -102,9 +102,9 @@ class JobProcess:
                 start_new_session=True,
             )
         except OSError:
-            self._guard.dismiss()
+            self._watchdog.dismiss()
             raise
-        self._guard.watch(self.popen.pid, private)
+        self._watchdog.watch(self.popen.pid, private)
         self._reaper = threading.Thread(target=self._reap, name="spark-submit-reaper", daemon=True)
         self._reaper.start()
 
@@ -149,10 +149,10 @@ class JobProcess:
         self.popen.wait()
         if not wait_for_end(self.session, LEFTOVER_GRACE_SECONDS):
             end_session(self.session, LEFTOVER_GRACE_SECONDS)
-        self._guard.dismiss()
+        self._watchdog.dismiss()
 
 
-class _Guard:
+class _Watchdog:
     """A process that ends a session and deletes private directories if the task is killed."""
 
     def __init__(self) -> None:
@@ -170,7 +170,7 @@ class _Guard:
         self._send(_lines(session, *private))
 
     def dismiss(self) -> None:
-        """Tell the guard that the job has ended, and wait until the guard ends."""
+        """Tell the watchdog that the job has ended, and wait until it ends."""
         self._send(_lines(_DISMISSAL))
         with contextlib.suppress(BrokenPipeError):
             self._popen.communicate()
@@ -182,10 +182,10 @@ class _Guard:
             self._popen.stdin.flush()
 
 
-def guard(orders: BinaryIO) -> None:
+def watch(orders: BinaryIO) -> None:
     """End the session in the first line of `orders`, and delete the directories in the others.
 
-    Do nothing if the stream ends with the line that dismisses the guard.
+    Do nothing if the stream ends with the line that dismisses the watchdog.
     """
     lines = [os.fsdecode(line) for line in orders.read().splitlines()]
     if not lines or lines[-1] == _DISMISSAL:
@@ -241,4 +241,4 @@ def _signal_all(pids: Sequence[int], number: signal.Signals) -> None:
 
 
 if __name__ == "__main__":
-    guard(sys.stdin.buffer)
+    watch(sys.stdin.buffer)

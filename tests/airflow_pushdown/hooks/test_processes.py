@@ -194,7 +194,7 @@ def test_sigkill_of_a_task_ends_its_job_and_deletes_its_private_files(tmp_path: 
     task.communicate()
 
     assert wait_for_end(session, 10), session_members(session)
-    wait_for("the end of the guard", lambda: not private.exists(), 10)
+    wait_for("the end of the watchdog", lambda: not private.exists(), 10)
 
 
 def test_a_kill_after_the_end_of_a_job_spares_the_session_that_got_its_id(stubborn: JobProcess) -> None:
@@ -206,7 +206,7 @@ def test_a_kill_after_the_end_of_a_job_spares_the_session_that_got_its_id(stubbo
     assert len(session_members(stubborn.session)) == 3
 
 
-def test_no_guard_process_remains_after_a_job() -> None:
+def test_no_watchdog_remains_after_a_job() -> None:
     job = start("print('done')")
     list(job.lines())
     assert job.wait() == 0

@@ -1,6 +1,6 @@
 """Typed remote expressions, and integer and decimal arithmetic that never overflows or raises in the database.
 
-Each integer expression carries the range of its values. If Spark's type may overflow, a guard returns the rows to
+Each integer expression carries the range of its values. If Spark's type may overflow, the database returns the rows to
 Spark.
 """
 
@@ -65,11 +65,11 @@ _LONG = type_range(t.LongType())
 
 @dataclass(frozen=True)
 class TypedExpression:
-    """A remote expression that has Spark's value in all rows for which no guard is true.
+    """A remote expression that has Spark's value in all rows that Spark does not recheck.
 
-    `type` is Spark's. `range` has the values that the database may compute for an integer, including the rows of
-    guards. `comparison` is how a string is compared. `is_literal` is set for constants, whose type adapts to the other
-    operand.
+    `type` is Spark's. `range` has the values that the database may compute for an integer, also in rows that
+    Spark rechecks. `comparison` is how a string is compared. `is_literal` is set for constants, whose type adapts to
+    the other operand.
     """
 
     tree: exp.Expr
@@ -96,11 +96,11 @@ def wider_type(*values: TypedExpression) -> t.DataType:
 
 
 class ArithmeticWriter:
-    """A writer of integer and decimal arithmetic. It adds a guard for rows where Spark overflows."""
+    """A writer of integer and decimal arithmetic. Spark rechecks the rows where its types overflow."""
 
     def __init__(self, conditions: ColumnConditions) -> None:
         self._dialect = conditions.dialect
-        self._guard = conditions.guard
+        self._recheck = conditions.recheck
 
     def widen(self, value: TypedExpression) -> TypedExpression:
         """Return the value as a signed 64-bit integer, so that narrower types of the database do not overflow."""
@@ -124,8 +124,8 @@ class ArithmeticWriter:
             one, two, outcome = self._limited_operands(operator, left, right)
         else:
             one, two = self._wide(left, right), self._wide(right, left)
-        # An expression of type int may be as large as a bigint in rows that a guard returns.
-        return self.guard_overflow(binary(operator, one, two), wider_type(left, right), outcome)
+        # An expression of type int may be as large as a bigint in rows that Spark rechecks.
+        return self.recheck_overflow(binary(operator, one, two), wider_type(left, right), outcome)
 
     def _long(self, value: TypedExpression) -> exp.Expr:
         """Return an integer as a bigint in PostgreSQL. The integers of the other databases have 64 bits or more."""
@@ -142,20 +142,20 @@ class ArithmeticWriter:
             return value.tree
         return cast(value.tree, _WIDE_TYPES[self._dialect], self._dialect)
 
-    def guard_overflow(self, tree: exp.Expr, kind: t.DataType, outcome: IntegerRange) -> TypedExpression:
-        """Return an integer result. A guard returns the rows to Spark where the result does not fit Spark's type."""
+    def recheck_overflow(self, tree: exp.Expr, kind: t.DataType, outcome: IntegerRange) -> TypedExpression:
+        """Return an integer result. Spark rechecks the rows where it does not fit Spark's type."""
         allowed = type_range(kind)
         if outcome.size > _MAX_INTEGER:
             raise UnsupportedError("the result may have more digits than the database supports")
         if not outcome.is_within(allowed):
-            self._guard_outside(tree, outcome, allowed)
+            self._recheck_outside(tree, outcome, allowed)
         return TypedExpression(tree, kind, outcome)
 
-    def _guard_outside(self, tree: exp.Expr, possible: IntegerRange, allowed: IntegerRange) -> None:
-        """Add a guard for the rows where an integer is outside a range."""
+    def _recheck_outside(self, tree: exp.Expr, possible: IntegerRange, allowed: IntegerRange) -> None:
+        """Let Spark recheck the rows where an integer is outside a range."""
         below = [binary(exp.LT, tree, number(allowed.low))] if possible.low < allowed.low else []
         above = [binary(exp.GT, tree, number(allowed.high))] if possible.high > allowed.high else []
-        self._guard(any_of([*below, *above]))
+        self._recheck(any_of([*below, *above]))
 
     def _can_limit(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> bool:
         """Return whether to limit the operands so that 64 bits suffice.
@@ -173,7 +173,7 @@ class ArithmeticWriter:
     ) -> tuple[exp.Expr, exp.Expr, IntegerRange]:
         """Return operands with which the result fits 64 bits, and the range of the result.
 
-        A guard returns the rows to Spark where an operand exceeds its limit.
+        Spark rechecks the rows where an operand exceeds its limit.
         """
         one = self._limit(left, _safe_limit(operator, left, right))
         two = self._limit(right, _safe_limit(operator, right, left))
@@ -182,11 +182,11 @@ class ArithmeticWriter:
     def _limit(self, value: TypedExpression, limit: IntegerRange) -> TypedExpression:
         if value.range.is_within(limit):
             return value
-        self._guard_outside(value.tree, value.range, limit)
+        self._recheck_outside(value.tree, value.range, limit)
         return self._null_outside(value, value.range.common(limit))
 
     def _null_outside(self, value: TypedExpression, allowed: IntegerRange) -> TypedExpression:
-        """Return the value, NULL outside a range. Databases other than SQLite raise on overflow in guarded rows too."""
+        """Return the value, NULL outside a range. Databases other than SQLite raise on overflow in these rows, too."""
         if self._dialect is Dialect.SQLITE:
             return replace(value, range=allowed)
         low, high = number(allowed.low), number(allowed.high)
@@ -262,7 +262,7 @@ class ArithmeticWriter:
             raise UnsupportedError("bit operators need integers that cannot overflow")
 
     def shift(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> TypedExpression:
-        """Return a shift by a constant. A left shift is sent as a multiplication, whose overflow has a guard."""
+        """Return a shift by a constant. A left shift is sent as a multiplication, whose overflow Spark rechecks."""
         by = right.range.low
         if not right.is_literal or not 0 <= by < _MAX_SHIFT or left.type not in (t.IntegerType(), t.LongType()):
             raise UnsupportedError("only shifts by small constants are sent")
@@ -292,7 +292,7 @@ class ArithmeticWriter:
         if not outcome.is_within(_LONG) and self._dialect is Dialect.SQLITE:
             raise UnsupportedError("SQLite raises for the absolute value of the smallest integer")
         source = self._long(value) if outcome.is_within(_LONG) else self._wide(value, value)
-        return self.guard_overflow(call("ABS", source), value.type, outcome)
+        return self.recheck_overflow(call("ABS", source), value.type, outcome)
 
 
 def _is_column(value: TypedExpression) -> bool:

@@ -84,22 +84,22 @@ class Polarity(StrEnum):
 
 
 class ColumnConditions:
-    """A writer of conditions over a table's columns. `guards` has the conditions of rows to return to Spark."""
+    """A writer of conditions over a table's columns. `rechecks` are conditions of rows that Spark rechecks."""
 
     def __init__(self, table: RemoteTable) -> None:
         self.table = table
         self.dialect = table.dialect
-        self.guards: list[exp.Expr] = []
+        self.rechecks: list[exp.Expr] = []
 
-    def guard(self, condition: exp.Expr | None) -> None:
-        """Return the rows where a condition is true to Spark."""
-        if condition is not None and condition not in self.guards:
-            self.guards.append(condition)
+    def recheck(self, condition: exp.Expr | None) -> None:
+        """Let the database return the rows where a condition is true, so that Spark evaluates the predicate on them."""
+        if condition is not None and condition not in self.rechecks:
+            self.rechecks.append(condition)
 
     def column_operand(self, column: RemoteColumn) -> ColumnOperand:
-        """Return a column for comparisons, and collect its guard."""
+        """Return a column for comparisons, and collect the rows to recheck."""
         operand = column_operand(column, self.dialect)
-        self.guard(operand.guard)
+        self.recheck(operand.recheck)
         return operand
 
     def comparison(self, operand: ColumnOperand) -> StringComparison:
@@ -121,7 +121,7 @@ class ColumnConditions:
                 return self._null_safe_test(node, polarity)
             case IsNull(column=column):
                 operand = null_test_operand(self.column(column.path), self.dialect)
-                self.guard(operand.guard)
+                self.recheck(operand.recheck)
                 test = ColumnTest(self._is_null(operand))
             case _:
                 test = self._leaf(node)
@@ -162,7 +162,7 @@ class ColumnConditions:
             case LikeMatch(column=column, pieces=pieces):
                 comparison = self.comparison(self._operand(column))
                 # SQLite's GLOB stops at a NUL character.
-                self.guard(comparison.stops_at_nul)
+                self.recheck(comparison.stops_at_nul)
                 return comparison.like(pieces)
             case ColumnComparison(op=op, left=left, right=right):
                 return self._pair(op, self._operand(left), self._operand(right))

@@ -75,14 +75,14 @@ _SQLITE_SECONDS_FORMAT = "%Y-%m-%d %H:%M:%S"
 class ColumnOperand:
     """A column in comparisons.
 
-    `value` is the expression of the value that Spark reads. `guard` is the condition of rows where Spark may read
-    another value. Such rows must be returned to Spark. It is None if there are none.
+    `value` is the expression of the value that Spark reads. `recheck` is the condition of rows where Spark may read
+    another value, so that Spark must evaluate the predicate on them. It is None if there are none.
     """
 
     column: RemoteColumn
     kind: LogicalType
     value: exp.Expr
-    guard: exp.Expr | None = None
+    recheck: exp.Expr | None = None
 
 
 @dataclass(frozen=True)

@@ -58,13 +58,13 @@ _BIGINT_DIGITS = 19
 class ExpressionWriter:
     """A writer of expressions over a table's columns, and of conditions other than AND, OR and NOT at the top.
 
-    `guards` has the conditions of rows to return to Spark.
+    `rechecks` has the conditions of rows on which Spark evaluates the predicate again.
     """
 
     def __init__(self, table: RemoteTable, scope: Scope) -> None:
         self.dialect = table.dialect
         self._conditions = ColumnConditions(table)
-        self.guard, self.guards = self._conditions.guard, self._conditions.guards
+        self.recheck, self.rechecks = self._conditions.recheck, self._conditions.rechecks
         self._scope = scope
         self._math = ArithmeticWriter(self._conditions)
 
@@ -85,11 +85,11 @@ class ExpressionWriter:
         bound = bind(node, self._scope)
         if bound.artifact is not None and bound.is_exact:
             return self._conditions.write(bound.artifact, polarity)
-        guards = list(self._conditions.guards)
+        rechecks = list(self._conditions.rechecks)
         try:
             tree = self._test(node)
         except UnsupportedError as problem:
-            self._conditions.guards[:] = guards
+            self._conditions.rechecks[:] = rechecks
             raise UnsupportedError(self._reason(node, bound, problem)) from problem
         return negate(tree) if polarity is Polarity.FALSE_ROWS else tree
 
@@ -143,7 +143,7 @@ class ExpressionWriter:
         if any(value.type != subject.type and not (value.is_integer and subject.is_integer) for value in values):
             raise UnsupportedError("items of other types are compared after a cast")
         trees = [value.comparison.equal if value.comparison is not None else value.tree for value in (subject, *values)]
-        # `in_values` consumes the items, and guards may share them.
+        # `in_values` consumes the items, and conditions of rows to recheck may share them.
         items = [tree.copy() for tree in trees[1:]] + ([exp.Null()] if has_null else [])
         return in_values(trees[0], items, self.dialect)
 
@@ -306,7 +306,7 @@ class ExpressionWriter:
         return TypedExpression(tree, first.type)
 
     def _cast(self, node: exp.Cast) -> TypedExpression:
-        """Return a cast without loss, or a cast of integers with a guard for the rows that do not fit."""
+        """Return a cast without loss, or a cast of integers whose rows that do not fit are rechecked."""
         if (constant := functions.date_constant(node, self.dialect)) is not None:
             return constant
         source = self.value(node.this)
@@ -314,7 +314,7 @@ class ExpressionWriter:
         if node.args.get("safe") or node.args.get("format"):
             raise _no_equivalent(node)
         if source.is_integer and to in _INTEGER_CASTS:
-            return self._math.guard_overflow(source.tree, _INTEGER_CASTS[to], source.range)
+            return self._math.recheck_overflow(source.tree, _INTEGER_CASTS[to], source.range)
         if source.is_integer and to in ("TEXT", "VARCHAR") and not node.to.expressions:
             name = {Dialect.POSTGRES: "TEXT", Dialect.SQLITE: "TEXT"}.get(self.dialect, "CHAR")
             return self.string(cast(source.tree, name, self.dialect))

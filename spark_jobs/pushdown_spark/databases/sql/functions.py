@@ -82,7 +82,7 @@ def _string_argument(node: exp.Expr, writer: ExpressionWriter, *, stops_at_nul: 
     if value.comparison is None:
         raise UnsupportedError(f"a {value.type.simpleString()} is cast to a string")
     if stops_at_nul and not value.is_literal:
-        writer.guard(value.comparison.stops_at_nul)
+        writer.recheck(value.comparison.stops_at_nul)
     return value.comparison
 
 

@@ -160,7 +160,7 @@ class _ConjunctWriter:
     def _leaf(self, node: exp.Expr, polarity: Polarity) -> exp.Expr:
         writer = ExpressionWriter(self._table, self._scope)
         tree = writer.leaf(node, polarity)
-        if not writer.guards:
+        if not writer.rechecks:
             return tree
         self.reasons.append("rows for which Spark may raise, overflow or read another value are returned to Spark")
-        return any_of([*writer.guards, tree])
+        return any_of([*writer.rechecks, tree])

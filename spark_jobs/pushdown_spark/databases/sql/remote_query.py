@@ -140,7 +140,7 @@ class _QueryBuilder:
 
     def sort_key(self, ordering: Ordering) -> exp.Expr:
         """Return a key of ORDER BY. Raises UnsupportedError if the database orders the column otherwise than Spark."""
-        value = _sortable(self._unguarded_operand(ordering.column), self._table.dialect).transform(self._qualify)
+        value = _sortable(self._exact_operand(ordering.column), self._table.dialect).transform(self._qualify)
         nulls_first = not ordering.descending if ordering.nulls_first is None else ordering.nulls_first
         return exp.Ordered(this=value, desc=ordering.descending, nulls_first=nulls_first)
 
@@ -152,10 +152,10 @@ class _QueryBuilder:
             else node
         )
 
-    def _unguarded_operand(self, name: str) -> ColumnOperand:
+    def _exact_operand(self, name: str) -> ColumnOperand:
         """Return a column whose values are all those that Spark reads. Raises UnsupportedError for other columns."""
         operand = column_operand(self._column(name), self._table.dialect)
-        if operand.guard is not None:
+        if operand.recheck is not None:
             raise UnsupportedError(f"{name} may hold values that only the reader can convert")
         return operand
 
@@ -169,7 +169,7 @@ class _QueryBuilder:
 
     def _group_key(self, name: str) -> exp.Expr:
         """Return a column that is grouped as in Spark: strings by their bytes, and both zeros as one value."""
-        operand = self._unguarded_operand(name)
+        operand = self._exact_operand(name)
         if operand.kind in FLOATING:
             raise UnsupportedError(f"{name} may hold zeros of both signs, which Spark groups as one value")
         if operand.column.special_dates_are_null:
@@ -186,7 +186,7 @@ class _QueryBuilder:
         if aggregate.function is AggregateFunction.COUNT_ALL:
             return exp.Count(this=exp.Star())
         column = self._column(aggregate.column or "")
-        operand = self._unguarded_operand(column.name)
+        operand = self._exact_operand(column.name)
         if aggregate.function is AggregateFunction.COUNT:
             return call("COUNT", operand.value)
         if operand.kind in (LogicalType.BOOLEAN, LogicalType.BINARY):

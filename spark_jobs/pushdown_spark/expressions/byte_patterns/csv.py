@@ -108,8 +108,8 @@ def csv_patterns(
         if pattern is None or position is None or len(positions) < len(columns):
             return pattern
         if len(syntax.sep) == 1:
-            guards = (syntax.quote + syntax.escape).encode()
-            pattern = replace(pattern, fields=Fields(syntax.sep.encode(), guards, frozenset({position})))
+            quoting = (syntax.quote + syntax.escape).encode()
+            pattern = replace(pattern, fields=Fields(syntax.sep.encode(), quoting, frozenset({position})))
         usual_patterns = _usual_integers(fact, syntax, first=position == 0, many=many)
         return replace(pattern, always=usual_patterns, general=pattern) if usual_patterns else pattern
 

@@ -28,16 +28,16 @@ _MAX_STRINGS = 40_000
 class Fields:
     """The fields of a CSV line where a match counts, by their positions from 0.
 
-    The field of a match is found by counting `sep` (one byte) before it. This works unless a byte of `guards` (quote
+    The field of a match is found by counting `sep` (one byte) before it. This works unless a byte of `quoting` (quote
     and escape, which can hide a separator) occurs before the match.
     """
 
     sep: bytes
-    guards: bytes
+    quoting: bytes
     numbers: frozenset[int]
 
     def __or__(self, other: Fields) -> Fields:
-        return Fields(self.sep, self.guards, self.numbers | other.numbers)
+        return Fields(self.sep, self.quoting, self.numbers | other.numbers)
 
 
 @dataclass(frozen=True)

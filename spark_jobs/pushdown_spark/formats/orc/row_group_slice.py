@@ -11,7 +11,7 @@ from pyarrow import orc
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.orc.compression import CompressionKind, spans
 from pushdown_spark.formats.orc.file_tail import FileTail
-from pushdown_spark.formats.orc.length_guard import check_lengths
+from pushdown_spark.formats.orc.length_check import check_lengths
 from pushdown_spark.formats.orc.metadata import footer_bytes, post_script_bytes, renumbered_type, stripe_footer_bytes
 from pushdown_spark.formats.orc.orc_proto_pb2 import Type
 from pushdown_spark.formats.orc.rle_seek import MAX_PENDING_BYTES, SeekPosition, StreamCoding, seek_values
@@ -36,7 +36,7 @@ from pushdown_spark.formats.orc.time_zones import SLICE_TIME_ZONE
 #   3. Some bytes after the entry of the next row group. Writers buffer up to 512 values, so the last values of a row
 #      group may be stored after this entry. The decoder stops after the number of rows in the footer.
 #
-# Dictionaries are copied whole. Streams of lengths are decompressed and checked by `length_guard`.
+# Dictionaries are copied whole. Streams of lengths are decompressed and checked by `length_check`.
 
 FetchedBytes = Callable[[int, int], bytes]
 """Returns the bytes between two offsets of the file. They must have been fetched."""

@@ -86,13 +86,13 @@ class JvmTextScan(Scan):
         if self._request.source.format is SourceFormat.CSV:
             # Spark's CSV parser would read some blank lines as rows.
             is_candidate &= ~f.rlike(line, f.lit(BLANK))
-        return lines.where(is_candidate).select(self._guard_line(line).alias(LINE))
+        return lines.where(is_candidate).select(self._checked_line(line).alias(LINE))
 
     def _lines(self) -> DataFrame:
         """Return all lines as one string column `LINE`."""
         return _text_lines(self._spark, self._request, LINE)
 
-    def _guard_line(self, line: Column) -> Column:
+    def _checked_line(self, line: Column) -> Column:
         """Return the line for Spark's parser, or an expression that fails for a line that only Spark's reader reads."""
         spark, source = self._spark, self._request.source
         problems = [(contains_string(spark, line, "\0"), "a NUL byte, and may not be UTF-8")]

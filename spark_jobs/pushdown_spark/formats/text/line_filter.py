@@ -182,7 +182,7 @@ class LineMatcher:
         lines: list[bytes] = []
         done = begin
         # This loop runs a million times for a frequent pattern, so the field test of `Fields` is inlined.
-        sep, guards, numbers = (fields.sep, tuple(fields.guards), fields.numbers) if fields else (b"", (), None)
+        sep, quoting, numbers = (fields.sep, tuple(fields.quoting), fields.numbers) if fields else (b"", (), None)
         find, rfind, count = data.find, data.rfind, data.count
         for end in hits:
             if end <= done:
@@ -192,18 +192,16 @@ class LineMatcher:
             if has_returns:
                 start = max(rfind(b"\r", start, last) + 1, start)
             if numbers is not None and count(sep, start, last) not in numbers:
-                for guard in guards:
-                    if find(guard, start, last) >= 0:
+                for byte in quoting:
+                    if find(byte, start, last) >= 0:
                         break
                 else:
                     continue
             stop = find(b"\n", last, length)
-            if has_returns:
-                bound = length if stop < 0 else stop
-                carriage_return = find(b"\r", last, bound)
-                stop = carriage_return if carriage_return >= 0 else bound
-            elif stop < 0:
+            if stop < 0:
                 stop = length
+            if has_returns and (carriage_return := find(b"\r", last, stop)) >= 0:
+                stop = carriage_return
             lines.append(bytes(data[start:stop]))
             done = stop + 1
         return lines

@@ -9,7 +9,7 @@ import pytest
 from rle_samples import WIDTHS, delta, direct, literals_v1, patch_run, short_repeat, varint
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.formats.orc.length_guard import MAX_SUM, check_lengths
+from pushdown_spark.formats.orc.length_check import MAX_SUM, check_lengths
 from pushdown_spark.formats.orc.rle_seek import StreamCoding
 
 Run = tuple[bytes, list[int]]

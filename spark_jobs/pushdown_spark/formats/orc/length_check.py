@@ -1,4 +1,4 @@
-"""The length guard: a check of the lengths of strings, lists and maps before they are decoded."""
+"""The check of the lengths of strings, lists and maps before they are decoded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pushdown_spark.formats.orc.rle_seek import (
 
 # ORC files have no checksums. ORC's C++ library, which decodes them, allocates the sum of all lengths and does not
 # check whether the allocation succeeded: a damaged length ends the process. So the sum of each run of lengths is
-# checked before. The guard reads only the header of most runs (the layout of runs is in `rle_seek`):
+# checked before. The check reads only the header of most runs (the layout of runs is in `rle_seek`):
 #
 #   - A run has at most 512 values. If its values have at most 22 bits, the sum is below the limit. The bounds for the
 #     other kinds of runs follow from their formulas in the same way.
