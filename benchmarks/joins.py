@@ -30,10 +30,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from benchmarks.cpu import tree_seconds
 from benchmarks.lineitem import generate
 from benchmarks.movies import movies
 from benchmarks.result_files import command_line, is_chosen, table_head, table_line, write_page
+from benchmarks.rounds import tree_seconds
 from benchmarks.sessions import benchmark_session
 from benchmarks.ssb import ssb
 from benchmarks.tpch_joins import QUERIES, TABLES

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from benchmarks.cpu import tree_bytes, tree_seconds
+import psutil
 
 Engines = dict[str, Callable[[], int]]
 """The actions of engines by name. Each returns the number of its rows."""
@@ -41,14 +41,14 @@ def measure(
     for number in range(rounds + warm_up):
         for name in engines if order is None else order.sample(sorted(engines), len(engines)):
             prepare(name)
-            wall, cpu, read = time.perf_counter(), tree_seconds(), tree_bytes()
+            wall, cpu, read = time.perf_counter(), tree_seconds(), _tree_bytes()
             rows = engines[name]()
             figures = measured[name]
             figures.rows = rows
             if number >= warm_up:
                 figures.wall.append(time.perf_counter() - wall)
                 figures.cpu.append(tree_seconds() - cpu)
-                figures.read.append(tree_bytes() - read)
+                figures.read.append(_tree_bytes() - read)
     return measured
 
 
@@ -93,3 +93,28 @@ class Comparison:
 def cpu_and_wall(title: str, other: str, ours: str) -> Sequence[Comparison]:
     """Return the two columns that compare CPU and wall time."""
     return Comparison(f"{title}: CPU", other, ours), Comparison("wall", other, ours, "wall")
+
+
+def tree_seconds() -> float:
+    """Return user and system seconds of this process, its JVM and its workers, including ended ones."""
+    me = psutil.Process()
+    total = 0.0
+    for process in (me, *me.children(recursive=True)):
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def _tree_bytes() -> int:
+    """Return the bytes that running processes have read by system calls, from files, the page cache and pipes."""
+    me = psutil.Process()
+    total = 0
+    for process in (me, *me.children(recursive=True)):
+        try:
+            total += process.io_counters().read_chars
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return total

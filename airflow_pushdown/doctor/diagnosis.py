@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from airflow_pushdown.doctor.directories import exchange_files, program_archive
 from airflow_pushdown.doctor.findings import Finding, failure, note, ok
 from airflow_pushdown.doctor.installation import class_archives, java, optional_jars, spark_python
 from airflow_pushdown.doctor.reachability import source_connection, spark_master
@@ -16,7 +17,11 @@ from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE
 from airflow_pushdown.hooks.conf_directory import PACKAGES_KEY, environment_script, submit_settings
 from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.hooks.environment import child_environment
+from airflow_pushdown.hooks.exchange import Exchange
 from airflow_pushdown.hooks.spark_installation import find_installation
+from airflow_pushdown.hooks.standalone import require_directory
+from airflow_pushdown.packaging import job_archive
+from pushdown_spark.contract.encryption import KEY_VARIABLE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +46,8 @@ def diagnose(settings: Settings) -> Iterator[Finding]:
     if hook is not None:
         yield from spark_master(hook, settings.conn_id)
         yield from _installation(hook, settings)
-        yield exchange_files(hook, settings.exchange_dir, settings.exchange_conn_id)
-    yield program_archive()
+        yield _exchange_files(hook, settings.exchange_dir, settings.exchange_conn_id)
+    yield _program_archive()
     for conn_id in settings.source_conn_ids:
         yield source_connection(conn_id)
 
@@ -83,3 +88,38 @@ def _installation(hook: SparkConnectionHook, settings: Settings) -> Iterator[Fin
         yield from spark_python(installation, spark_settings, environment)
     yield class_archives(installation, settings.class_archives or os.environ.get(DIRECTORY_VARIABLE), environment)
     yield from optional_jars(installation, spark_settings)
+
+
+def _exchange_files(hook: SparkConnectionHook, exchange_dir: str | None, exchange_conn_id: str | None) -> Finding:
+    """Return whether the files of a job can be written, and whether they can have credentials."""
+    subject = "exchange_dir" if hook.is_cluster else "temporary files"
+    shared = hook.exchange_location(exchange_dir, f"doctor/{platform.node()}/{os.getpid()}", exchange_conn_id)
+    try:
+        exchange = Exchange.create_private()
+        if hook.is_cluster:
+            exchange.discard()
+            if hook.is_standalone_cluster and shared.exchange_dir:
+                require_directory(shared.exchange_dir)
+            exchange = Exchange.open_shared(shared)
+        keeps_secrets = exchange.keeps_secrets
+        exchange.check()
+    except PushdownTaskError as error:
+        return failure(subject, str(error))
+    except OSError as error:
+        return failure(subject, f"{error.filename}: {error.strerror}; set TMPDIR to a directory that this user owns")
+    location = shared.exchange_dir if hook.is_cluster else Path(exchange.spec_location).parent.parent
+    if not keeps_secrets:
+        return failure(
+            subject,
+            f"other users could read credentials in {location}; use another one, or set {KEY_VARIABLE} as for clusters",
+        )
+    encrypted = f", and credentials are encrypted with {KEY_VARIABLE}" if exchange.has_key else ""
+    return ok(subject, f"{location} is writable{encrypted}")
+
+
+def _program_archive() -> Finding:
+    """Return whether the archive of the program of all jobs can be written."""
+    try:
+        return ok("job archive", str(job_archive()))
+    except OSError as error:
+        return failure("job archive", str(error))
