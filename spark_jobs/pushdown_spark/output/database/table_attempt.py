@@ -14,7 +14,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pyspark.sql import types as t
 
@@ -41,8 +41,25 @@ from pushdown_spark.output.database.target_table import (
 from pushdown_spark.output.target_checks import check_existing_table
 
 
+@dataclass(frozen=True)
+class _PreparedTable:
+    """What `prepare` finds: the table, and the ledger of the run."""
+
+    target: TargetTable
+    ledger: RunLedger
+
+
+@dataclass(frozen=True)
+class _StagedTable:
+    """What `stage` creates: the change of the table, its columns, and whether the table was missing."""
+
+    change: TableChange
+    columns: RemoteTable
+    is_new: bool
+
+
 class TableAttempt:
-    """One attempt of one run to change a table."""
+    """One attempt of one run to change a table. `prepare` and `stage` each set one part of its state."""
 
     def __init__(
         self,
@@ -58,31 +75,23 @@ class TableAttempt:
         self._generation = generation
         self._attempt = uuid.uuid4().hex[:16]
         self._connect = connect
-        self._target: TargetTable | None = None
-        self._ledger: RunLedger | None = None
-        self._change: TableChange | None = None
-        self._table: RemoteTable | None = None
-        self._is_new = False
+        self._prepared: _PreparedTable | None = None
+        self._staged: _StagedTable | None = None
         self._stages = 0
+        self.staging: StagingTables | None = None
+        """The staging tables, or None before `stage`."""
         self.committed: tuple[int | None, OutputSummary] | None = None
         """Rows and summary of an earlier attempt that has committed, set by `prepare`."""
 
     @property
     def target(self) -> TargetTable:
         """The table, after `prepare`."""
-        assert self._target is not None
-        return self._target
-
-    @property
-    def staging(self) -> StagingTables | None:
-        """The staging tables, or None before `stage`."""
-        return None if self._change is None else self._change.staging
+        return self._require_prepared().target
 
     @property
     def table(self) -> RemoteTable:
         """The columns of the table, or of the table to create, after `stage`."""
-        assert self._table is not None
-        return self._table
+        return self._require_staged().columns
 
     def prepare(self) -> bool:
         """Claim the run. Return False if there is nothing to write.
@@ -90,8 +99,9 @@ class TableAttempt:
         That is the case if an earlier attempt has committed, and in mode `ignore` if the table exists.
         """
         with closing(self._connect(self._address)) as connection:
-            target = self._target = find_target(connection, self._output.table)
-            ledger = self._ledger = RunLedger(target, self._run_key, self._attempt, self._generation)
+            target = find_target(connection, self._output.table)
+            ledger = RunLedger(target, self._run_key, self._attempt, self._generation)
+            self._prepared = _PreparedTable(target, ledger)
             ledger.create(connection)
             drop_leftovers(connection, target, ledger.run)
             while True:
@@ -120,24 +130,25 @@ class TableAttempt:
     def stage(self, schema: t.StructType, existing: RemoteTable | None, *, name_rule: NameRule) -> PartitionWriter:
         """Create empty staging tables, and return the writer for tasks. Its columns have the order of the schema."""
         with closing(self._connect(self._address)) as connection:
-            if self._change is not None:
-                self._change.staging.drop(connection)
+            if self.staging is not None:
+                self.staging.drop(connection)
             # Some checks read one table, and one can become a missing table.
             reads_one = existing is None or self._output.mode is OutputMode.MERGE or bool(self._output.checks.unique)
-            run = self._require_ledger().run
+            run = self._require_prepared().ledger.run
             staging = StagingTables.of(self.target, run, self._attempt, self._stages, reads_one=reads_one)
             self._stages += 1
-            self._change = TableChange(staging, self._output.mode, ())
+            # Set before the tables exist, so that `abort` deletes what was created before a failure.
+            self.staging, self._staged = staging, None
             if existing is not None:
                 target_columns(schema, existing, name_rule=name_rule)
                 staging.create_like(connection, existing)
             else:
                 staging.create_new(connection, schema)
-        self._is_new = existing is None
-        table = self._table = existing or describe_sibling(self._address, self.target, staging.name)
+        table = existing or describe_sibling(self._address, self.target, staging.name)
         columns = target_columns(schema, table, name_rule=name_rule)
         keys = tuple(_key_column(key, table, name_rule) for key in self._output.merge_keys)
-        self._change = TableChange(staging, self._output.mode, tuple(column.name for column in columns), keys)
+        change = TableChange(staging, self._output.mode, tuple(column.name for column in columns), keys)
+        self._staged = _StagedTable(change, table, is_new=existing is None)
         has_parts = self.target.has_parts
         return PartitionWriter(self._address, staging.rows, staging.record, columns, has_parts, self._connect)
 
@@ -147,7 +158,7 @@ class TableAttempt:
         `accepted` has the ends of their names by partition.
         """
         with closing(self._connect(self._address)) as connection:
-            recorded = self._require_change().staging.suffixes(connection)
+            recorded = self._require_staged().change.staging.suffixes(connection)
         if lost := [partition for partition, suffix in accepted.items() if recorded.get(partition) != suffix]:
             raise RemoteFailedError(
                 f"an executor was lost after it had loaded partition {lost[0]}, whose rows may differ from those of "
@@ -156,25 +167,28 @@ class TableAttempt:
 
     def gather(self) -> None:
         """Collect the rows of all tasks in one table, if a later step reads one and tasks have loaded parts."""
-        staging = self._require_change().staging
+        staging = self._require_staged().change.staging
         if self.target.has_parts and not staging.is_split:
             with closing(self._connect(self._address)) as connection:
                 staging.gather(connection)
 
     def check(self, condition: str = "") -> None:
         """Check the staged rows. `condition` is `replace_where` in the SQL of the database."""
-        change = self._change = replace(self._require_change(), condition=condition)
+        staged = self._require_staged()
+        change = replace(staged.change, condition=condition)
+        self._staged = replace(staged, change=change)
         if change.condition or change.keys:
             with closing(self._connect(self._address)) as connection:
                 change.check(connection)
 
     def commit(self, partitions: int, summary: OutputSummary) -> OutputSummary | None:
         """Move the rows of a number of partitions. Return None if mode `ignore` found a table that exists now."""
-        staging, ledger = self._require_change().staging, self._require_ledger()
+        staged, ledger = self._require_staged(), self._require_prepared().ledger
+        staging = staged.change.staging
         summary = summary.model_copy(update={"table": self.target.display_name})
         text = summary.model_dump_json()
         with closing(self._connect(self._address)) as connection:
-            renames = self._is_new and self.target.dialect.is_mysql
+            renames = staged.is_new and self.target.dialect.is_mysql
             is_renamed = renames and rename_to_target(connection, ledger, staging, partitions, text)
             is_written = is_renamed or self._move_rows(connection, partitions, text)
             with suppress(PushdownError):
@@ -184,7 +198,7 @@ class TableAttempt:
 
     def _move_rows(self, connection: WriteConnection, partitions: int, summary: str) -> bool:
         """Move the rows in one transaction. Return False if mode `ignore` found a table that exists now."""
-        change, ledger = self._require_change(), self._require_ledger()
+        change, ledger = self._require_staged().change, self._require_prepared().ledger
         if change.staging.is_split:
             # SQLite attaches no file within the transaction.
             ledger.require_claim(connection)
@@ -207,11 +221,11 @@ class TableAttempt:
     def abort(self) -> None:
         """Delete the staging tables and the claim of this attempt."""
         with closing(self._connect(self._address)) as connection:
-            if self._change is not None:
-                self._change.staging.drop(connection)
-            if self._ledger is not None:
+            if self.staging is not None:
+                self.staging.drop(connection)
+            if self._prepared is not None:
                 with connection.transaction(self.target.lock):
-                    self._ledger.release(connection)
+                    self._prepared.ledger.release(connection)
 
     def _claim(self, connection: WriteConnection, record: RunRecord | None) -> bool:
         """Make this attempt the only one that may commit. Return False if there is nothing to write."""
@@ -219,7 +233,7 @@ class TableAttempt:
         # The rows of a commit are gone if the table is.
         if (table_exists and self._is_committed(record)) or not self._may_write(table_exists):
             return False
-        ledger = self._require_ledger()
+        ledger = self._require_prepared().ledger
         if record is not None:
             # In MySQL, the deletion of a missing row locks a gap, so that runs on two tables could deadlock.
             ledger.forget(connection)
@@ -245,13 +259,14 @@ class TableAttempt:
 
     def _create_table(self, connection: WriteConnection) -> None:
         """Make the staging table the missing table. Raises RemoteFailedError if the table was there before."""
-        if not self._is_new or self.target.dialect.is_mysql:
+        staged = self._require_staged()
+        if not staged.is_new or self.target.dialect.is_mysql:
             # The staging table lacks constraints of the table. In MySQL and MariaDB, `rename_to_target` has seen the
             # table.
             raise RemoteFailedError(
                 f"{self.target.display_name} was dropped while its rows were loaded; run the task again"
             )
-        rows = self._require_change().staging.rows
+        rows = staged.change.staging.rows
         connection.end_writers(rows)
         connection.rows(f"ALTER TABLE {rows} RENAME TO {self.target.quote(self.target.name)}")
 
@@ -270,13 +285,13 @@ class TableAttempt:
                 f"the columns of {self.target.display_name} have changed while the rows were loaded; run the task again"
             )
 
-    def _require_ledger(self) -> RunLedger:
-        assert self._ledger is not None
-        return self._ledger
+    def _require_prepared(self) -> _PreparedTable:
+        assert self._prepared is not None
+        return self._prepared
 
-    def _require_change(self) -> TableChange:
-        assert self._change is not None
-        return self._change
+    def _require_staged(self) -> _StagedTable:
+        assert self._staged is not None
+        return self._staged
 
 
 def _key_column(name: str, table: RemoteTable, name_rule: NameRule) -> str:
