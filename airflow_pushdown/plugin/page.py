@@ -19,7 +19,14 @@ from airflow_pushdown.plugin.task_data import TaskKey, TaskRun
 from pushdown_spark.contract import Exactness
 from pushdown_spark.contract.join_report_text import join_tree_lines
 from pushdown_spark.contract.progress import progress_text
-from pushdown_spark.contract.report_text import EXACTNESS_MEANINGS, cost_lines, human_bytes, human_seconds, human_share
+from pushdown_spark.contract.report_text import (
+    EXACTNESS_MEANINGS,
+    cost_lines,
+    human_bytes,
+    human_seconds,
+    human_share,
+    source_title,
+)
 
 REFRESH_SECONDS = 5
 """The refresh interval of the page of a running task."""
@@ -155,6 +162,7 @@ def _environment() -> Environment:
         scan_outcome=model.scan_outcome,
         skipped_amounts=model.skipped_amounts,
         source_funnel=model.source_funnel,
+        source_title=source_title,
         tree_drawings=tree_drawings,
         tree_svg=_tree_svg,
         unit_outcomes=model.unit_outcomes,

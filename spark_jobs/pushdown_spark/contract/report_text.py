@@ -15,6 +15,7 @@ from pushdown_spark.contract.job_result import (
     SourceReport,
 )
 from pushdown_spark.contract.join_report_text import joins_text
+from pushdown_spark.contract.sources import ONLY_SOURCE
 
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _INDENT = "  "
@@ -34,11 +35,20 @@ def render_text(result: JobResult) -> str:
         details = [*_summary_lines(scan), *_section("Checks", map(check_line, scan.checks))]
         lines += ["", f"Scan {name}", *(_INDENT + line for line in details)] if details else []
     for name, source in result.sources.items():
-        lines += ["", f"Source {name}: reader {reader_name(source)}, {source.reason}"]
+        lines += ["", f"{source_title(name)}: reader {reader_name(source)}, {source.reason}"]
         lines += [_INDENT + line for line in _source(source)]
     if result.joins:
         lines += ["", "Joins", *(_INDENT + line for join in result.joins for line in joins_text(join))]
     return "\n".join(lines)
+
+
+def source_title(name: str) -> str:
+    """Return the heading of a source. The source of an operator with one source has no name of its own.
+
+    >>> source_title("events"), source_title(ONLY_SOURCE)
+    ('Source events', 'Source')
+    """
+    return "Source" if name == ONLY_SOURCE else f"Source {name}"
 
 
 def reader_name(source: SourceReport) -> str:
