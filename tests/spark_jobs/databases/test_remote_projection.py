@@ -82,8 +82,8 @@ def test_a_filter_can_use_columns_that_are_not_selected(goods: Scan) -> None:
 @pytest.mark.parametrize(
     ("column", "error", "parts"),
     [
-        ("fqn", UnknownColumnError, ["remote table", "fqn"]),
-        ("dir0", UnknownColumnError, ["remote table", "dir0"]),
+        ("fqn", UnknownColumnError, ["table of a database", "fqn"]),
+        ("dir0", UnknownColumnError, ["table of a database", "dir0"]),
         ("pric", UnknownColumnError, ["'pric'", "did you mean price"]),
         ("price[0]", KindMismatchError, ["'price[0]'", "of a double", "in the table of 'source'"]),
         ("filename.x", KindMismatchError, ["'filename.x'", "member 'x' of a string"]),
