@@ -103,8 +103,10 @@ class NativeScan(Scan):
         if self._may_hide_failures():
             return "Spark's filter pushdown may hide values that fail the scan"
         source_format, tree = self._request.source.format, predicate.tree
-        if source_format in _ROW_BY_ROW and tree is not None and _count_constants(tree) >= _MANY_CONSTANTS:
-            return "Spark's filter operator is faster for many constants"
+        if source_format in _ROW_BY_ROW and tree is not None:
+            constants = sum(1 for _ in tree.find_all(exp.Literal))
+            if constants >= _MANY_CONSTANTS:
+                return "Spark's filter operator is faster for many constants"
         if source_format is SourceFormat.JSON and self._may_lose_lines(predicate):
             return "Spark's filter pushdown may lose lines that are malformed or have a key twice"
         return None
@@ -221,7 +223,3 @@ def _compares_column(conjunct: exp.Expr, columns: Sequence[str]) -> bool:
     constants += conjunct.expressions
     is_compared = bool(constants) and all(isinstance(value, exp.Literal) for value in constants)
     return is_compared and operand.parts[0].name.lower() in map(str.lower, columns)
-
-
-def _count_constants(tree: exp.Expr) -> int:
-    return sum(1 for _ in tree.find_all(exp.Literal))

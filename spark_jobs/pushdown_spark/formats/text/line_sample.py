@@ -187,9 +187,6 @@ def _spread_blocks(files: Sequence[InputFile], step: int) -> Iterator[Split]:
     offset = 0
     for file in files:
         for position in range(-(-offset // step) * step, offset + file.size, step):
-            yield _block(file, position - offset)
+            start = position - offset
+            yield file.split(start, min(start + _BLOCK_BYTES, file.size))
         offset += file.size
-
-
-def _block(file: InputFile, start: int) -> Split:
-    return file.split(start, min(start + _BLOCK_BYTES, file.size))
