@@ -220,7 +220,7 @@ def _whole_predicate(spark: SparkSession, query: QuerySpec) -> str | None:
 
 def _plan(spark: SparkSession, relation: Relation, query: QuerySpec) -> PushdownResult:
     """Resolve the columns, parse the predicate, choose a reader, and select its rows."""
-    relation = relation.wide_enough_for(query.columns)
+    relation = relation.with_unnamed_fields(query.columns)
     projection = relation.projection(query.columns)
 
     def select(frame: DataFrame) -> DataFrame:

@@ -63,7 +63,7 @@ class ConnectRelation(RelationWithoutFiles):
 
     def request(self, projection: Projection, predicate: Predicate | None) -> ScanRequest:
         """Return what must be read for a projection and a predicate."""
-        request = super().request(projection, self.drop_misread_tree(predicate))
+        request = super().request(projection, self.without_ambiguous_tree(predicate))
         try:
             check_predicate(request.predicate)
         except UnsupportedError as problem:

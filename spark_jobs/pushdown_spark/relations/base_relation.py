@@ -74,7 +74,7 @@ class Relation(ABC):
     def projection(self, columns: Sequence[str] | None) -> Projection:
         """Resolve the columns of a query, all with None. Raises UnknownColumnError and KindMismatchError."""
 
-    def wide_enough_for(self, columns: Sequence[str] | None) -> Relation:
+    def with_unnamed_fields(self, columns: Sequence[str] | None) -> Relation:
         """Return a relation that has all fields which `columns` needs, for lines whose fields have no names."""
         return self
 
@@ -110,13 +110,13 @@ class Relation(ABC):
         request = self.request(replace(resolved, implicit=implicit, tree=required.merge(complete)), predicate)
         return request, resolved.notes
 
-    def drop_misread_tree(self, predicate: Predicate | None) -> Predicate | None:
+    def without_ambiguous_tree(self, predicate: Predicate | None) -> Predicate | None:
         """Return a predicate without its tree if that takes a column for a function, or else the same predicate."""
         if predicate is None or predicate.tree is None:
             return predicate
         functions = {name.lower() for name in function_names(predicate.tree)}
-        is_misread = functions & {name.lower() for name in self.schema.fieldNames()}
-        return Predicate(predicate.sql, None) if is_misread else predicate
+        is_ambiguous = functions & {name.lower() for name in self.schema.fieldNames()}
+        return Predicate(predicate.sql, None) if is_ambiguous else predicate
 
     def unqualify(self, node: exp.Expr, table: str) -> exp.Expr:
         """Return a column reference without the table's name, if Spark takes its first part for the table."""

@@ -186,7 +186,7 @@ class FileRelation(Relation):
             return projection
         return resolve_to_depth(max_depth(map(decode_uri, self.uris), self.roots))
 
-    def wide_enough_for(self, columns: Sequence[str] | None) -> FileRelation:
+    def with_unnamed_fields(self, columns: Sequence[str] | None) -> FileRelation:
         """Return a relation with all fields that `columns` needs. Spark takes their number from the first line."""
         if columns is None or not has_unnamed_fields(self.source):
             return self
@@ -212,7 +212,7 @@ class FileRelation(Relation):
 
     def request(self, projection: Projection, predicate: Predicate | None) -> ScanRequest:
         """Return the scan request for a projection and a predicate."""
-        predicate = self.drop_misread_tree(predicate)
+        predicate = self.without_ambiguous_tree(predicate)
         columns, implicit = set(projection.table_columns), set(projection.implicit)
         if predicate is not None and predicate.tree is None:
             # It may refer to any column.
