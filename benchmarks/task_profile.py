@@ -21,8 +21,8 @@ from typing import Any
 from unittest.mock import patch
 
 from airflow_pushdown.hooks import submit
-from airflow_pushdown.hooks.processes import JobProcess
 from airflow_pushdown.operators import PushdownScanOperator
+from airflow_pushdown.spark_submit.processes import JobProcess
 from benchmarks.result_files import write_page
 
 STEPS = {

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from airflow_pushdown.hooks.jvm_options import compiler_options
 from airflow_pushdown.packaging import job_archive
+from airflow_pushdown.spark_submit.jvm_options import compiler_options
 from benchmarks import avro, parquet
 from benchmarks.lineitem import NESTED_SCHEMA, SCHEMA, prepare
 from benchmarks.result_files import ResultTable, command_line, is_chosen

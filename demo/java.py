@@ -14,7 +14,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from airflow_pushdown.hooks.java import OLDEST_JAVA, describe_java, find_java
+from airflow_pushdown.spark_submit.java import OLDEST_JAVA, describe_java, find_java
 
 LAUNCHER = """\
 #!/bin/sh

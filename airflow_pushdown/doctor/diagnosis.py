@@ -8,19 +8,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow_pushdown.clusters.standalone import require_directory
 from airflow_pushdown.doctor.findings import Finding, failure, note, ok
 from airflow_pushdown.doctor.installation import class_archives, java, optional_jars, spark_python
 from airflow_pushdown.doctor.reachability import source_connection, spark_master
 from airflow_pushdown.doctor.requirements import airflow_packages
 from airflow_pushdown.exceptions import PushdownTaskError
-from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE
-from airflow_pushdown.hooks.conf_directory import PACKAGES_KEY, environment_script, submit_settings
+from airflow_pushdown.exchange.exchange import Exchange
 from airflow_pushdown.hooks.connection import SparkConnectionHook
-from airflow_pushdown.hooks.environment import child_environment
-from airflow_pushdown.hooks.exchange import Exchange
-from airflow_pushdown.hooks.spark_installation import find_installation
-from airflow_pushdown.hooks.standalone import require_directory
 from airflow_pushdown.packaging import job_archive
+from airflow_pushdown.spark_submit.class_archive import DIRECTORY_VARIABLE
+from airflow_pushdown.spark_submit.conf_directory import PACKAGES_KEY, environment_script, submit_settings
+from airflow_pushdown.spark_submit.environment import child_environment
+from airflow_pushdown.spark_submit.spark_installation import find_installation
 from pushdown_spark.contract.encryption import KEY_VARIABLE
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from airflow_pushdown.doctor.findings import Finding, failure, note, ok
 from airflow_pushdown.doctor.requirements import SPARK_SIDE, job_requirements, python_version, spark_packages
 from airflow_pushdown.exceptions import PushdownTaskError
-from airflow_pushdown.hooks.archive_recording import OFF
-from airflow_pushdown.hooks.class_archive import class_archive
-from airflow_pushdown.hooks.conf_directory import JARS_KEY, PACKAGES_KEY
-from airflow_pushdown.hooks.java import OLDEST_JAVA, describe_java, find_java
-from airflow_pushdown.hooks.spark_installation import SPARK_PYTHON_VARIABLE, SparkInstallation
-from airflow_pushdown.hooks.spark_python import (
+from airflow_pushdown.spark_submit.archive_recording import OFF
+from airflow_pushdown.spark_submit.class_archive import class_archive
+from airflow_pushdown.spark_submit.conf_directory import JARS_KEY, PACKAGES_KEY
+from airflow_pushdown.spark_submit.java import OLDEST_JAVA, describe_java, find_java
+from airflow_pushdown.spark_submit.spark_installation import SPARK_PYTHON_VARIABLE, SparkInstallation
+from airflow_pushdown.spark_submit.spark_python import (
     describe_python,
     driver_python,
     require_libraries,

@@ -8,12 +8,12 @@ import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from airflow_pushdown.connections.credentials import OBJECT_STORE_TYPES, airflow_connection, object_store_secrets
+from airflow_pushdown.connections.database_connections import database_connection
+from airflow_pushdown.connections.hdfs_connections import HDFS_TYPES, USER_VARIABLE, NameNode
 from airflow_pushdown.doctor.findings import Finding, failure, ok
 from airflow_pushdown.exceptions import PushdownTaskError
 from airflow_pushdown.hooks.connection import SparkConnectionHook
-from airflow_pushdown.hooks.credentials import OBJECT_STORE_TYPES, airflow_connection, object_store_secrets
-from airflow_pushdown.hooks.database_connections import database_connection
-from airflow_pushdown.hooks.hdfs_connections import HDFS_TYPES, USER_VARIABLE, NameNode
 
 _CONNECT_SECONDS = 5
 _ADDRESS = re.compile(r"(?:spark://)?(?P<host>[^:,/]+|\[[^\]]+\]):(?P<port>\d+)")

@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from airflow_pushdown.doctor.findings import Finding, failure, ok
-from airflow_pushdown.hooks.spark_python import INSTALL_COMMAND, SparkPython
+from airflow_pushdown.spark_submit.spark_python import INSTALL_COMMAND, SparkPython
 
 AIRFLOW_SIDE, SPARK_SIDE = "airflow-pushdown", "pushdown-spark"
 """The distributions."""

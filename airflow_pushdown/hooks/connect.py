@@ -11,18 +11,18 @@ from airflow.sdk import BaseHook, Connection
 from airflow.sdk.log import mask_secret
 from airflow.utils.log.logging_mixin import LoggingMixin
 
+from airflow_pushdown.connections.credentials import airflow_connection, confidential
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.hooks.application import started_application
+from airflow_pushdown.exchange.exchange import Exchange
 from airflow_pushdown.hooks.cluster_driver import Submission
-from airflow_pushdown.hooks.credentials import airflow_connection, confidential
-from airflow_pushdown.hooks.environment import child_environment
-from airflow_pushdown.hooks.exchange import Exchange
-from airflow_pushdown.hooks.failures import check_exit, no_result_error, task_killed_error
-from airflow_pushdown.hooks.processes import JobProcess
-from airflow_pushdown.hooks.spark_installation import SPARK_PYTHON_VARIABLE, SparkInstallation
-from airflow_pushdown.hooks.submit_output import SubmitOutput
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.spark_settings import serialize_all
+from airflow_pushdown.spark_submit.application import started_application
+from airflow_pushdown.spark_submit.environment import child_environment
+from airflow_pushdown.spark_submit.failures import check_exit, no_result_error, task_killed_error
+from airflow_pushdown.spark_submit.processes import JobProcess
+from airflow_pushdown.spark_submit.spark_installation import SPARK_PYTHON_VARIABLE, SparkInstallation
+from airflow_pushdown.spark_submit.submit_output import SubmitOutput
 from airflow_pushdown.version_compat import AirflowNotFoundException
 from pushdown_spark.contract import JobResult
 

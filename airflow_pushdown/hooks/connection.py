@@ -9,9 +9,7 @@ from typing import Any
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseHook
 
-from airflow_pushdown.exceptions import PushdownTaskError, config_error
-from airflow_pushdown.hooks.application import HISTORY_EXTRA
-from airflow_pushdown.hooks.drivers import (
+from airflow_pushdown.clusters.drivers import (
     RUN_LABEL,
     ClusterUnreachableError,
     Drivers,
@@ -19,10 +17,12 @@ from airflow_pushdown.hooks.drivers import (
     StandaloneDrivers,
     YarnDrivers,
 )
-from airflow_pushdown.hooks.exchange import ExchangeLocation
-from airflow_pushdown.hooks.processes import JobProcess
-from airflow_pushdown.hooks.standalone import rest_addresses
-from airflow_pushdown.hooks.yarn import TAGS_KEY, WAIT_KEY, configured_addresses
+from airflow_pushdown.clusters.standalone import rest_addresses
+from airflow_pushdown.clusters.yarn import TAGS_KEY, WAIT_KEY, configured_addresses
+from airflow_pushdown.exceptions import PushdownTaskError, config_error
+from airflow_pushdown.exchange.exchange import ExchangeLocation
+from airflow_pushdown.spark_submit.application import HISTORY_EXTRA
+from airflow_pushdown.spark_submit.processes import JobProcess
 from airflow_pushdown.version_compat import AirflowNotFoundException
 
 EXCHANGE_EXTRA, EXCHANGE_CONNECTION_EXTRA = "exchange-dir", "exchange-conn-id"

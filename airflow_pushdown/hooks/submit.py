@@ -7,8 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from airflow_pushdown.clusters.standalone import shared_program, standalone_command, standalone_environment
+from airflow_pushdown.clusters.yarn import run_tag
+from airflow_pushdown.connections.credentials import confidential
 from airflow_pushdown.exceptions import PushdownTaskError, config_error, retryable_error
-from airflow_pushdown.hooks.application import (
+from airflow_pushdown.exchange.exchange import Exchange, ExchangeLocation
+from airflow_pushdown.hooks.cluster_driver import ClusterDriverHook, Submission
+from airflow_pushdown.packaging import job_archive, job_program
+from airflow_pushdown.spark_settings import SUBMIT_DEFAULTS, serialize_all
+from airflow_pushdown.spark_submit.application import (
     HISTORY_KEY,
     Application,
     history_page,
@@ -16,30 +23,28 @@ from airflow_pushdown.hooks.application import (
     started_application,
     submitted_pod,
 )
-from airflow_pushdown.hooks.archive_recording import use_archive
-from airflow_pushdown.hooks.class_archive import DIRECTORY_VARIABLE
-from airflow_pushdown.hooks.cluster_driver import ClusterDriverHook, Submission
-from airflow_pushdown.hooks.conf_directory import (
+from airflow_pushdown.spark_submit.archive_recording import use_archive
+from airflow_pushdown.spark_submit.class_archive import DIRECTORY_VARIABLE
+from airflow_pushdown.spark_submit.conf_directory import (
     CLASS_PATH_KEY,
     CONF_DIRECTORY,
     submit_settings,
     unmovable_file,
 )
-from airflow_pushdown.hooks.credentials import confidential
-from airflow_pushdown.hooks.environment import child_environment
-from airflow_pushdown.hooks.exchange import Exchange, ExchangeLocation
-from airflow_pushdown.hooks.failures import check_exit, driver_lost_error, no_result_error, task_killed_error
-from airflow_pushdown.hooks.jvm_options import SUBMIT_OPTIONS, compiler_options, user_options
-from airflow_pushdown.hooks.name_check import check_names
-from airflow_pushdown.hooks.processes import JobProcess
-from airflow_pushdown.hooks.secret_settings import mask_setting, properties_text, separate_secrets, with_properties
-from airflow_pushdown.hooks.spark_installation import find_installation
-from airflow_pushdown.hooks.spark_python import usable_driver_python
-from airflow_pushdown.hooks.standalone import shared_program, standalone_command, standalone_environment
-from airflow_pushdown.hooks.submit_output import SubmitOutput
-from airflow_pushdown.hooks.yarn import run_tag
-from airflow_pushdown.packaging import job_archive, job_program
-from airflow_pushdown.spark_settings import SUBMIT_DEFAULTS, serialize_all
+from airflow_pushdown.spark_submit.environment import child_environment
+from airflow_pushdown.spark_submit.failures import check_exit, driver_lost_error, no_result_error, task_killed_error
+from airflow_pushdown.spark_submit.jvm_options import SUBMIT_OPTIONS, compiler_options, user_options
+from airflow_pushdown.spark_submit.name_check import check_names
+from airflow_pushdown.spark_submit.processes import JobProcess
+from airflow_pushdown.spark_submit.secret_settings import (
+    mask_setting,
+    properties_text,
+    separate_secrets,
+    with_properties,
+)
+from airflow_pushdown.spark_submit.spark_installation import find_installation
+from airflow_pushdown.spark_submit.spark_python import usable_driver_python
+from airflow_pushdown.spark_submit.submit_output import SubmitOutput
 from pushdown_spark.contract import JobResult
 from pushdown_spark.contract.progress import progress_of_line
 

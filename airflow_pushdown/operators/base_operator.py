@@ -12,11 +12,11 @@ from airflow.sdk import Asset, AssetAlias, Context
 from airflow.sdk.bases.xcom import BaseXCom
 
 from airflow_pushdown.assets import inlets_of, outlet_of, record_output
+from airflow_pushdown.connections.credentials import airflow_connection, object_store_secrets
+from airflow_pushdown.connections.database_connections import database_connection
+from airflow_pushdown.connections.hdfs_connections import HDFS_TYPES, NameNode
 from airflow_pushdown.counters import emit
 from airflow_pushdown.exceptions import config_error, exception_for
-from airflow_pushdown.hooks.credentials import airflow_connection, object_store_secrets
-from airflow_pushdown.hooks.database_connections import database_connection
-from airflow_pushdown.hooks.hdfs_connections import HDFS_TYPES, NameNode
 from airflow_pushdown.operators.job_operator import JobOperator
 from airflow_pushdown.operators.output_parameters import output_spec
 from airflow_pushdown.operators.parse_checks import check_literals

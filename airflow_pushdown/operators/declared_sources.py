@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_pushdown.assets import as_list
-from airflow_pushdown.hooks.credentials import airflow_connection
-from airflow_pushdown.hooks.database_connections import database_connection
+from airflow_pushdown.connections.credentials import airflow_connection
+from airflow_pushdown.connections.database_connections import database_connection
 from airflow_pushdown.operators.values import entries, naming_parameters
 from pushdown_spark.contract import (
     AnySourceSpec,

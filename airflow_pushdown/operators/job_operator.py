@@ -11,15 +11,15 @@ from typing import Any, ClassVar, Protocol, cast
 from airflow.sdk import BaseOperatorLink, Context
 
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.hooks.cluster_driver import Submission
 from airflow_pushdown.hooks.connect import CONNECTION_TYPE, PushdownConnectHook, uses_spark_connect
-from airflow_pushdown.hooks.failures import task_killed_error
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.operators.cluster import ClusterOperator
 from airflow_pushdown.operators.values import entries
 from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLink, report_path
 from airflow_pushdown.progress_reports import ProgressReports, store_progress
+from airflow_pushdown.spark_submit.application import Application
+from airflow_pushdown.spark_submit.failures import task_killed_error
 from airflow_pushdown.version_compat import AirflowTaskTimeout, TaskDeferralError
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues
 

@@ -10,9 +10,9 @@ from airflow.sdk import Asset, AssetAlias, Context
 from pydantic import TypeAdapter
 
 from airflow_pushdown.assets import inlets_of, outlet_of, record_output
+from airflow_pushdown.connections.credentials import airflow_connection
+from airflow_pushdown.connections.database_connections import database_connection
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.hooks.credentials import airflow_connection
-from airflow_pushdown.hooks.database_connections import database_connection
 from airflow_pushdown.operators.base_operator import (
     JobRequest,
     PushdownBaseOperator,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from airflow_pushdown.hooks.credentials import airflow_connection
-from airflow_pushdown.hooks.database_connections import database_connection
+from airflow_pushdown.connections.credentials import airflow_connection
+from airflow_pushdown.connections.database_connections import database_connection
 from airflow_pushdown.operators.base_operator import (
     JobRequest,
     PushdownBaseOperator,

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
 
-from airflow_pushdown.hooks.application import is_web_address
 from airflow_pushdown.plugin.links import PROGRESS_KEY, SparkApplicationLink
+from airflow_pushdown.spark_submit.application import is_web_address
 from pushdown_spark.contract import JobResult
 from pushdown_spark.contract.progress import Progress
 

@@ -13,8 +13,7 @@ from typing import Self
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from pydantic import TypeAdapter
 
-from airflow_pushdown.exceptions import PushdownTaskError
-from airflow_pushdown.hooks.drivers import (
+from airflow_pushdown.clusters.drivers import (
     ClusterUnreachableError,
     DriverPhase,
     DriverStatus,
@@ -22,7 +21,8 @@ from airflow_pushdown.hooks.drivers import (
     drivers_of,
     end_driver_or_warn,
 )
-from airflow_pushdown.hooks.exchange import Exchange, ExchangeLocation
+from airflow_pushdown.exceptions import PushdownTaskError
+from airflow_pushdown.exchange.exchange import Exchange, ExchangeLocation
 from airflow_pushdown.progress_reports import ProgressReports, store_progress
 from airflow_pushdown.task_state import DEFERRED, task_state
 
@@ -74,7 +74,7 @@ class DriverTrigger(BaseTrigger):
     ) -> None:
         """Set what to wait for.
 
-        `kind` and `settings` describe a class of `hooks.drivers`. `exchange` has the fields of the
+        `kind` and `settings` describe a class of `clusters.drivers`. `exchange` has the fields of the
         run's `ExchangeLocation`. `end_time` is the end of the task's execution timeout in seconds since the epoch. With
         `stores_progress`, the report page shows the progress of the job.
         """

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from airflow_pushdown.hooks.drivers import (
+from airflow_pushdown.clusters.drivers import (
     ClusterUnreachableError,
     DriverPhase,
     StandaloneDrivers,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_pushdown.exceptions import ConfigError
-from airflow_pushdown.hooks.webhdfs import open_webhdfs
+from airflow_pushdown.exchange.webhdfs import open_webhdfs
 from airflow_pushdown.operators import PushdownJoinOperator, PushdownScanOperator
 from e2e.hadoop import HadoopCluster, server_jars
 from e2e.processes import Programs

@@ -14,8 +14,8 @@ import pytest
 from airflow_cli import Airflow  # type: ignore[import-not-found]
 
 from airflow_pushdown.exceptions import DriverKilledError
-from airflow_pushdown.hooks.processes import session_members, wait_for_end
 from airflow_pushdown.operators import PushdownScanOperator
+from airflow_pushdown.spark_submit.processes import session_members, wait_for_end
 
 pytestmark = pytest.mark.e2e
 

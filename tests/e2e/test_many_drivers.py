@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_pushdown.hooks.exchange import Exchange, ExchangeLocation
+from airflow_pushdown.exchange.exchange import Exchange, ExchangeLocation
 from e2e.checks import wait_for_dags, wait_for_run
 from pushdown_spark.contract import JobResult, JobSpec, QuerySpec, SecretValues, SourceSpec
 

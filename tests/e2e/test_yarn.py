@@ -16,6 +16,7 @@ from cryptography.fernet import Fernet
 from packable import packable_environment
 from store_servers import AZURE_ACCOUNT, AZURE_KEY, azurite, run_program  # type: ignore[import-not-found]
 
+from airflow_pushdown.clusters.drivers import DriverPhase, YarnDrivers
 from airflow_pushdown.environment_archive import environment_archive
 from airflow_pushdown.exceptions import (
     ConfigError,
@@ -24,12 +25,11 @@ from airflow_pushdown.exceptions import (
     SubmitFailedError,
     exception_for,
 )
-from airflow_pushdown.hooks.application import Application
+from airflow_pushdown.exchange.exchange import Exchange, ExchangeLocation
+from airflow_pushdown.exchange.webhdfs import open_webhdfs
 from airflow_pushdown.hooks.cluster_driver import Submission
-from airflow_pushdown.hooks.drivers import DriverPhase, YarnDrivers
-from airflow_pushdown.hooks.exchange import Exchange, ExchangeLocation
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
-from airflow_pushdown.hooks.webhdfs import open_webhdfs
+from airflow_pushdown.spark_submit.application import Application
 from e2e.ports import HOST, free_port
 from e2e.processes import Programs, wait_for
 from pushdown_spark.contract import JobSpec, OutputSpec, QuerySpec, SecretValues, SourceSpec

@@ -10,6 +10,7 @@ SMALL = 60
 REASONS = {
     "a program, or an entry point of Airflow, which has to import little": {
         "pushdown_spark/__main__.py",
+        "airflow_pushdown/hooks/class_archive.py",
         "airflow_pushdown/plugin/plugin.py",
         "airflow_pushdown/provider.py",
     },
@@ -55,9 +56,9 @@ REASONS = {
         "pushdown_spark/scan/plan.py",
     },
     "one outside fact: a program, a protocol, an algorithm of the literature": {
-        "airflow_pushdown/hooks/environment.py",
-        "airflow_pushdown/hooks/java.py",
-        "airflow_pushdown/hooks/yarn.py",
+        "airflow_pushdown/spark_submit/environment.py",
+        "airflow_pushdown/spark_submit/java.py",
+        "airflow_pushdown/clusters/yarn.py",
         "airflow_pushdown/task_state.py",
         "pushdown_spark/contract/message_schema.py",
         "pushdown_spark/optimizer/join_order/star_detection.py",

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from airflow_pushdown.exceptions import ConfigError
-from airflow_pushdown.hooks.application import Application, history_page, history_server, started_application
 from airflow_pushdown.plugin.charts import day_charts, history_charts, plan_changes
 from airflow_pushdown.plugin.dag_data import DagReports, DagRunReports, Sums, TaskReport
 from airflow_pushdown.plugin.links import report_path, views
@@ -26,6 +25,7 @@ from airflow_pushdown.plugin.model import (
 )
 from airflow_pushdown.plugin.page import render_overview, render_report, render_runs
 from airflow_pushdown.plugin.task_data import PastRun, TaskKey, TaskRun
+from airflow_pushdown.spark_submit.application import Application, history_page, history_server, started_application
 from pushdown_spark.contract import (
     CheckReport,
     ConjunctReport,

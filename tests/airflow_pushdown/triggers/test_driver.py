@@ -20,7 +20,7 @@ from standalone_master import (
     scan_on_cluster,
 )
 
-from airflow_pushdown.hooks.drivers import (
+from airflow_pushdown.clusters.drivers import (
     DriverPhase,
     StandaloneDrivers,
     end_driver_or_warn,

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from airflow.sdk import DAG
 
-from airflow_pushdown.hooks.spark_installation import SparkSubmitNotFoundError
 from airflow_pushdown.operators import PushdownScanOperator
+from airflow_pushdown.spark_submit.spark_installation import SparkSubmitNotFoundError
 
 DATA = os.environ.get("MUST_FAIL_DATA", "/nowhere")
 EXPECTED = (SparkSubmitNotFoundError, "spark-submit not found")

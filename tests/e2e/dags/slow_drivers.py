@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 
 from airflow.sdk import DAG, Context
 
-from airflow_pushdown.hooks.application import Application
 from airflow_pushdown.operators import RemoteScanOperator
+from airflow_pushdown.spark_submit.application import Application
 
 DATA = os.environ.get("AIRFLOW_PUSHDOWN_DEMO_DIR", "/nowhere")
 FIRST_TRY = 1

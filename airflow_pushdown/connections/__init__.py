@@ -1,0 +1,1 @@
+"""Airflow connections of sources and outputs, as jobs need them."""

@@ -1,0 +1,1 @@
+"""The exchange of files between a task and its driver."""

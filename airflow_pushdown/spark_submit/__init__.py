@@ -1,0 +1,1 @@
+"""The process of spark-submit: its installation, its environment, its JVM and its output."""

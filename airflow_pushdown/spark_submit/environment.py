@@ -1,0 +1,46 @@
+"""The environment variables of a job's processes, without credentials of the worker."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+
+from airflow_pushdown.spark_submit.spark_installation import SparkInstallation
+from pushdown_spark.secret_text import SECRET_NAME
+
+_URL_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
+_AIRFLOW_PREFIX = "AIRFLOW_"
+
+
+def child_environment(
+    environ: Mapping[str, str],
+    installation: SparkInstallation,
+    *,
+    extra: Mapping[str, str],
+    secrets: Iterable[str] = (),
+) -> dict[str, str]:
+    """Return the environment of spark-submit: the worker's without variables of Airflow and credentials.
+
+    Removed are all `AIRFLOW_*` variables (connections, variables, settings), variables whose name suggests a
+    credential, URLs with a password, and values that contain one of `secrets`. `extra` is the user's `env_vars`, added
+    last without a check.
+    """
+    hidden = tuple(secret for secret in secrets if secret)
+    child = {name: value for name, value in environ.items() if not _is_private(name, value, hidden)}
+    if installation.home is not None:
+        child["SPARK_HOME"] = installation.home
+    elif os.sep in installation.binary:
+        # An inherited SPARK_HOME would make this spark-submit start another installation.
+        child.pop("SPARK_HOME", None)
+    if installation.python is not None:
+        child["PYSPARK_PYTHON"] = child["PYSPARK_DRIVER_PYTHON"] = installation.python
+    child.update(extra)
+    return child
+
+
+def _is_private(name: str, value: str, secrets: tuple[str, ...]) -> bool:
+    """Return whether an environment variable must not be passed to the job."""
+    if name.startswith(_AIRFLOW_PREFIX) or SECRET_NAME.search(name) or _URL_WITH_PASSWORD.search(value):
+        return True
+    return any(secret in value for secret in secrets)

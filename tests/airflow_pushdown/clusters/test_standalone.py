@@ -1,0 +1,25 @@
+"""The command and the environment of a driver on a standalone cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from airflow_pushdown.clusters.standalone import SharedProgram, standalone_command, standalone_environment
+
+
+def test_the_command_runs_python_through_a_java_class() -> None:
+    words = ["spark-submit", "--master", "spark://a:7077,b:7077", "--conf", "spark.x=1", "--files", "/f"]
+    words += ["--py-files", "/tmp/p.zip,mine.zip", "--deploy-mode", "cluster", "job.py", "--spec", "/e/spec.json"]
+    shared = SharedProgram(Path("/e/p.py"), Path("/e/p.zip"))
+    made = standalone_command(words, shared, "/tmp/p.zip", 6066, "/opt/python")
+    assert made[made.index("--master") + 1] == "spark://a:6066,b:6066"
+    assert made.count("--files") == 1
+    assert made[made.index("--files") + 1] == "/e/p.zip,mine.zip,/f"
+    assert "spark.pyspark.python=/opt/python" in made
+    assert made[-5:] == ["/e/p.zip", "/e/p.py", "/e/p.zip,mine.zip", "--spec", "/e/spec.json"]
+    own = standalone_command([*words[:3], "--conf", "spark.pyspark.python=/mine", *words[7:]], shared, "/", 1, "/opt")
+    assert "spark.pyspark.python=/opt" not in own
+
+
+def test_the_driver_gets_no_variables_about_the_workers_machine() -> None:
+    assert standalone_environment({"SPARK_LOCAL_IP": "10.0.0.1", "SPARK_USER": "me"}) == {"SPARK_USER": "me"}
