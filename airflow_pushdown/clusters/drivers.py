@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import requests
 from urllib3.exceptions import HTTPError
 
-from airflow_pushdown.exceptions import PushdownTaskError, config_error
+from airflow_pushdown.exceptions import PushdownTaskError, config_error, retryable_error
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
@@ -53,6 +53,14 @@ class DriverStatus:
 
 class ClusterUnreachableError(Exception):
     """The cluster manager did not respond, or its response has no status. The driver may still run."""
+
+
+def driver_unreachable_error(driver_id: str, problem: str) -> PushdownTaskError:
+    """Return the error for a driver that may still run, but whose status is not known."""
+    return retryable_error(
+        f"driver {driver_id} may still run, and no other was submitted: {problem}; a retry asks again, so check that "
+        "workers reach the cluster manager"
+    )
 
 
 class Drivers(Protocol):

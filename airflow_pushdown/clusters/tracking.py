@@ -13,12 +13,12 @@ from airflow_pushdown.clusters.drivers import (
     DriverStatus,
     DriverWatch,
     KubernetesDrivers,
+    driver_unreachable_error,
     end_driver,
     end_driver_or_warn,
 )
 from airflow_pushdown.exceptions import PushdownTaskError
 from airflow_pushdown.exchange.exchange import Exchange
-from airflow_pushdown.spark_submit.failures import driver_unreachable_error
 from pushdown_spark.contract import JobResult, JobSpec
 from pushdown_spark.contract.progress import Progress
 

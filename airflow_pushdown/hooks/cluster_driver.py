@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from airflow_pushdown.clusters.drivers import ClusterUnreachableError, DriverPhase, DriverStatus, StandaloneDrivers
+from airflow_pushdown.clusters.drivers import (
+    ClusterUnreachableError,
+    DriverPhase,
+    DriverStatus,
+    StandaloneDrivers,
+    driver_unreachable_error,
+)
 from airflow_pushdown.clusters.tracking import TrackedDriver
 from airflow_pushdown.exceptions import PushdownTaskError, retryable_error
 from airflow_pushdown.exchange.exchange import Exchange
 from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.spark_submit.application import Application
-from airflow_pushdown.spark_submit.failures import driver_unreachable_error
 from pushdown_spark.contract import JobSpec, SecretValues
 from pushdown_spark.contract.driver_claim import REPLACED, claim
 from pushdown_spark.contract.progress import Progress

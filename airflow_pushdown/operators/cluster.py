@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Context
 
-from airflow_pushdown.clusters.drivers import DriverPhase
+from airflow_pushdown.clusters.drivers import DriverPhase, driver_unreachable_error
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
-from airflow_pushdown.spark_submit.failures import driver_unreachable_error
 from airflow_pushdown.task_state import has_next_try, is_true_in_time, task_state
 from airflow_pushdown.triggers.driver import DriverEvent, DriverTrigger
 from airflow_pushdown.version_compat import AirflowTaskTimeout, conf

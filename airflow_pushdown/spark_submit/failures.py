@@ -67,11 +67,3 @@ def task_killed_error() -> PushdownTaskError:
     return retryable_error(
         "the task was killed, and all processes of its Spark job were ended", ErrorCode.DRIVER_KILLED
     )
-
-
-def driver_unreachable_error(driver_id: str, problem: str) -> PushdownTaskError:
-    """Return the error for a driver that may still run, but whose status is not known."""
-    return retryable_error(
-        f"driver {driver_id} may still run, and no other was submitted: {problem}; a retry asks again, so check that "
-        "workers reach the cluster manager"
-    )

@@ -132,6 +132,16 @@ def test_no_module_imports_itself_through_others() -> None:
     assert set(TopologicalSorter(earlier).static_order()) == set(names)
 
 
+def test_no_package_of_the_airflow_side_imports_itself_through_others() -> None:
+    earlier: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "airflow_pushdown").rglob("*.py")):
+        own, *_ = path.relative_to(ROOT / "airflow_pushdown").with_suffix("").parts
+        modules = (f"{module}.{name}".split(".") for module, name in imports_in(path))
+        used = {parts[1] for parts in modules if parts[0] == "airflow_pushdown"}
+        earlier.setdefault(own, set()).update(used - {own})
+    assert {"clusters", "operators"} <= set(TopologicalSorter(earlier).static_order())
+
+
 def test_dataclasses_with_many_fields_take_keywords() -> None:
     """A swap of two strings passes the type checker."""
     long = []
