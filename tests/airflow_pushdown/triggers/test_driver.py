@@ -147,7 +147,11 @@ def first_event(trigger: DriverTrigger) -> DriverEvent:
 
 
 def test_a_trigger_reports_the_end_of_a_driver(drivers: StandaloneDrivers) -> None:
-    event = first_event(DriverTrigger(drivers.kind, drivers.settings(), "driver-9", [None, "k"], poll_seconds=0.1))
+    event = first_event(
+        DriverTrigger(
+            drivers.kind, drivers.settings(), "driver-9", {"exchange_dir": None, "run_key": "k"}, poll_seconds=0.1
+        )
+    )
     assert event.status is not None
     assert (event.driver_id, event.status.phase) == ("driver-9", DriverPhase.MISSING)
 
