@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from session_settings import session_settings
+from session_settings import searched_by, session_settings
 from spark_rows import sorted_rows
 from text_sources import both_readers, text_session
 
@@ -237,6 +237,16 @@ def test_incremental_scans_continue_if_candidates_do_not_match(spark: SparkSessi
         "data", where="name LIKE '%needle%' AND name <> 'needle0'", limit=10
     )
     assert sorted(result.run(lambda frame: [row.id for row in frame.collect()])) == list(range(2990, 3000))
+
+
+def test_incremental_scans_end_if_spark_finds_that_no_row_matches(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's optimizer knows that no decimal(5,0) is 9.99, and runs no task."""
+    (tmp_path / "a.json").write_bytes(b'{"id":1,"price":9}\n{"id":1,"price":10}\n')
+    with searched_by("workers"):
+        session = text_session(spark, tmp_path, "id int, price decimal(5,0)", "pushdown")
+        result = session.scan("data", where="price = 9.99 AND id = 1", limit=10)
+        assert result.run(lambda frame: frame.collect()) == []
+    assert result.report()["data"].reader == "pushdown"
 
 
 @pytest.mark.parametrize(("name", "of_source"), [("source", ""), ("other", " of source 'other'")])

@@ -82,8 +82,12 @@ class TextScan(WorkerScan[TextPlan, TextMetrics]):
         return self._with_constants(parse_lines(self._spark, self._request, lines), tasks)
 
     def is_exhausted(self, batch: int, number: int, cap: int) -> bool:
-        """Return whether a task of a batch reached the end of its splits: it found fewer candidates than `cap`."""
-        return sum(file.rows_decoded for file in self._counts.value[batch, number].values()) < cap
+        """Return whether a task of a batch reached the end of its splits: it found fewer candidates than `cap`.
+
+        Spark runs no task if its optimizer finds that no row satisfies the predicate.
+        """
+        files = self._counts.value.get((batch, number), {})
+        return sum(file.rows_decoded for file in files.values()) < cap
 
 
 @dataclass(frozen=True)
