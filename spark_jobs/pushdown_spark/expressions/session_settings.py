@@ -81,6 +81,11 @@ def check_broken_files(spark: SparkSession, options: Mapping[str, str]) -> None:
             raise UnsupportedError(f"{key} is on, and only Spark's readers skip damaged files")
 
 
+def rejects_old_dates(spark: SparkSession) -> bool:
+    """Return whether text that only Spark 2 parses as a date or a timestamp is an error."""
+    return setting(spark, "spark.sql.legacy.timeParserPolicy", "CORRECTED").upper() == "EXCEPTION"
+
+
 def session_name_rule(spark: SparkSession) -> NameRule:
     """Return how Spark compares column names."""
     return NameRule(is_enabled(spark, "spark.sql.caseSensitive"))

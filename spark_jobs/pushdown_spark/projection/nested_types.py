@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 
 from pyspark.sql import types as t
 
+_DATETIMES = (t.DateType, t.TimestampType, t.TimestampNTZType)
+
 
 def types_in(data_type: t.DataType) -> Iterator[t.DataType]:
     """Yield a type and all types in it, depth first."""
@@ -22,6 +24,11 @@ def first_type(data_type: t.DataType, test: Callable[[t.DataType], bool]) -> t.D
 def has_map(data_type: t.DataType) -> bool:
     """Return whether a type is or contains a map."""
     return first_type(data_type, lambda part: isinstance(part, t.MapType)) is not None
+
+
+def has_datetime(data_type: t.DataType) -> bool:
+    """Return whether a type is or contains a date or a timestamp."""
+    return first_type(data_type, lambda part: isinstance(part, _DATETIMES)) is not None
 
 
 def count_leaves(data_type: t.DataType) -> int:

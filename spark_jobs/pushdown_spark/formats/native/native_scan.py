@@ -10,8 +10,10 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, CostReport, Exactness, ReaderChoice, SourceFormat, SourceReport
 from pushdown_spark.expressions.predicate import EVERY_ROW, Predicate
+from pushdown_spark.expressions.session_settings import rejects_old_dates
 from pushdown_spark.formats.calendars import DATETIMES
 from pushdown_spark.formats.native.file_filters import file_filters, hide_from_filters, may_keep_nulls
+from pushdown_spark.projection.nested_types import has_datetime
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.malformed_lines import names_corrupt_column
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
@@ -128,10 +130,14 @@ class NativeScan(Scan):
 
     def _may_hide_failures(self) -> bool:
         """Return whether filters in the reader may hide values that fail the scan."""
-        options, spark = self._request.source.options, self._request.native.sparkSession
-        if self._request.source.format is not SourceFormat.AVRO:
-            return options.get("mode", "").upper() == "FAILFAST"
-        return DATETIMES.rebase_mode(spark, "avro", options) == "EXCEPTION"
+        request, spark = self._request, self._request.native.sparkSession
+        options = request.source.options
+        if request.source.format is SourceFormat.AVRO:
+            return DATETIMES.rebase_mode(spark, "avro", options) == "EXCEPTION"
+        if request.source.format not in (SourceFormat.JSON, SourceFormat.CSV):
+            return False
+        is_strict = options.get("mode", "").upper() == "FAILFAST"
+        return is_strict or (rejects_old_dates(spark) and has_datetime(request.read_schema))
 
     def frame(self) -> DataFrame:
         """Return Spark's DataFrame with the requested implicit columns.

@@ -31,11 +31,12 @@ from pushdown_spark.expressions.session_settings import (
     check_meaning,
     check_required,
     is_option_on,
+    rejects_old_dates,
     setting,
 )
 from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.text.line_filter import LineSyntax
-from pushdown_spark.projection.nested_types import types_in
+from pushdown_spark.projection.nested_types import has_datetime, types_in
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class
 from pushdown_spark.runtime.spark_internals import session_state
@@ -120,6 +121,10 @@ def check_settings(spark: SparkSession, request: ScanRequest) -> None:
     if has_jvm(spark):
         # With Spark Connect, only Spark's text source reads lines, and it follows Hadoop's settings itself.
         _check_hadoop(spark)
+    if rejects_old_dates(spark) and has_datetime(request.read_schema):
+        raise UnsupportedError(
+            "spark.sql.legacy.timeParserPolicy is EXCEPTION: every line must be parsed to find errors"
+        )
     corrupt = setting(spark, "spark.sql.columnNameOfCorruptRecord", "_corrupt_record")
     if corrupt in request.schema.fieldNames():
         raise UnsupportedError(f"column {corrupt} keeps corrupt lines, so every line must be parsed")

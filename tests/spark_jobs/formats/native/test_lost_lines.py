@@ -72,14 +72,26 @@ def test_spark_evaluates_filters_that_no_malformed_line_satisfies(spark: SparkSe
 
 
 @pytest.mark.parametrize("reader", ["auto", "pushdown"])
+@pytest.mark.parametrize(
+    ("options", "policy"), [({"mode": "FAILFAST"}, "CORRECTED"), ({"mode": "PERMISSIVE"}, "EXCEPTION")]
+)
 @pytest.mark.parametrize("file_format", ["json", "csv"])
 def test_lines_that_fail_the_scan_are_parsed(
-    spark: SparkSession, path: str, tmp_path: Path, file_format: str, reader: str
+    spark: SparkSession, tmp_path: Path, file_format: str, options: dict[str, str], policy: str, reader: str
 ) -> None:
-    (tmp_path / "lines.csv").write_text("1,a\n2,b\n3,x,y\n")
+    """Only Spark 2 parses the second date. Neither it nor the third line satisfies the predicate."""
+    lines = {
+        "json": (LINES[0], '{"k": 2, "day": "2020-01-01x"}', '{"k": 3'),
+        "csv": ("1,a,", "2,b,2020-01-01x", "3,x"),
+    }
+    (tmp_path / "lines").write_text("\n".join(lines[file_format]))
     session = PushdownSession(spark)
-    options = {"mode": "FAILFAST"}
-    path = path.replace("json", file_format)
-    session.add_source("t", path=path, format=file_format, schema=SCHEMA, reader=reader, options=options)
-    with session_settings(spark, {PUSHED.replace("json", file_format): "true"}), pytest.raises(SPARK_ERRORS):
-        session.scan("t", where="k = 1").run(sorted_rows)
+    schema = f"{SCHEMA}, day date"
+    path = str(tmp_path / "lines")
+    session.add_source("t", path=path, format=file_format, schema=schema, reader=reader, options=options)
+    settings = {PUSHED.replace("json", file_format): "true", "spark.sql.legacy.timeParserPolicy": policy}
+    with session_settings(spark, settings):
+        with pytest.raises(SPARK_ERRORS):
+            session.scan("t", where="k = 1").run(sorted_rows)
+        if policy == "EXCEPTION":
+            assert session.scan("t", columns=["word"], where="k = 1").run(sorted_rows) == ["Row(word='a')"]
