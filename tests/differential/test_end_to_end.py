@@ -9,9 +9,10 @@ from tempfile import mkdtemp
 
 import pytest
 from constant_cache import ConstantCache
-from oracle import TextCase, UnreadableBySparkError, byte_patterns
+from oracle import TextCase, UnreadableBySparkError, apply_settings, byte_patterns
 from pyspark.sql import SparkSession
 from seeds import few_and_many, over_seeds
+from spark_results import SPARK_ERRORS
 from tally import Tally
 from text_scans import Scans, compare_readers
 
@@ -25,6 +26,8 @@ ODDNESS = (0.0, 0.002, 0.02, 0.15)
 """How often a line is odd."""
 FEW_ODD = (0.0, 0.0, 0.002, 0.02)
 """The same for a few batches: one odd value in a string column leaves the whole file to Spark."""
+_ERRORS_OF_LINES = ("INCONSISTENT_BEHAVIOR_CROSS_VERSION", "MALFORMED_RECORD_IN_PARSING")
+"""Errors of lines that a reader must raise, too, even if the lines do not satisfy the predicate."""
 FORMATS = [SourceFormat.JSON, SourceFormat.CSV]
 
 
@@ -45,8 +48,11 @@ def check_batch(
     scans = Scans.write(case, Path(mkdtemp(prefix=f"{source_format}-{seed}-", dir=directory)), rng)
     try:
         outcomes = list(compare_readers(spark, scans, _choose_predicates(spark, case, rng)))
-    except UnreadableBySparkError:
+    except UnreadableBySparkError as problem:
         tally["Spark's own reader fails"] += 1
+        if any(error in str(problem.__cause__) for error in _ERRORS_OF_LINES):
+            with apply_settings(spark, case), pytest.raises(SPARK_ERRORS):
+                scans.run_predicates(spark, case.predicates[:SCANS])
         return
     for predicate, expected, actual, report in outcomes:
         if case.options.get("header") == "true" and any("are read separately" in note for note in report.notes):
@@ -56,6 +62,12 @@ def check_batch(
         about = f"seed {seed}, {source_format}: {predicate}, columns {scans.columns}, options {case.options}, "
         about += f"settings {case.settings}, {report.reader}: {report.reason}"
         assert actual == expected, f"{about}\nmissing {expected - actual}\ntoo many {actual - expected}"
+        if not tally["predicates"] % 5:
+            limit = rng.choice((1, 3, 20))
+            with apply_settings(spark, case):
+                limited = scans.run_limited(spark, predicate, limit)
+            assert limited <= expected, f"{about}, limit {limit}\ntoo many {limited - expected}"
+            assert limited.total() == min(limit, expected.total()), f"{about}, limit {limit}"
         tally["predicates"] += 1
         tally["rows"] += sum(expected.values())
         if report.reader == "pushdown":

@@ -81,18 +81,8 @@ class Scans:
 
     def run_predicates(self, spark: SparkSession, predicates: Sequence[str]) -> dict[str, tuple[Rows, SourceReport]]:
         """Return the rows of a session with reader='pushdown' and its reports for each predicate, in one job."""
-        session = PushdownSession(spark)
-        session.add_source(
-            "data",
-            path=str(self.directory),
-            format=self.case.source_format.value,
-            schema=self.case.schema.toDDL(),
-            options=self.case.options,
-            reader="pushdown",
-        )
-        columns = ["`" + name.replace("`", "``") + "`" for name in self.columns]
-        columns += ["filename"] if self.with_filename else []
-        results = [session.scan("data", columns=columns, where=predicate) for predicate in predicates]
+        session = self._session(spark)
+        results = [session.scan("data", columns=self._sql_columns, where=predicate) for predicate in predicates]
         frames = [result.df.selectExpr(f"{n} AS scan", f"{self.row_sql} AS row") for n, result in enumerate(results)]
         try:
             rows = reduce(DataFrame.unionAll, frames).collect()
@@ -104,6 +94,29 @@ class Scans:
         for number, row in rows:
             counts[number][row] += 1
         return {predicate: (counts[n], results[n].report()["data"]) for n, predicate in enumerate(predicates)}
+
+    def run_limited(self, spark: SparkSession, predicate: str, limit: int) -> Rows:
+        """Return at most `limit` rows of a session with reader='pushdown' for a predicate."""
+        result = self._session(spark).scan("data", columns=self._sql_columns, where=predicate, limit=limit)
+        return self._run(result)[0]
+
+    def _session(self, spark: SparkSession) -> PushdownSession:
+        """Return a session with the files as its source `data`."""
+        session = PushdownSession(spark)
+        session.add_source(
+            "data",
+            path=str(self.directory),
+            format=self.case.source_format.value,
+            schema=self.case.schema.toDDL(),
+            options=self.case.options,
+            reader="pushdown",
+        )
+        return session
+
+    @property
+    def _sql_columns(self) -> list[str]:
+        columns = ["`" + name.replace("`", "``") + "`" for name in self.columns]
+        return [*columns, "filename"] if self.with_filename else columns
 
     def _run(self, result: PushdownResult) -> tuple[Rows, SourceReport]:
         rows = result.run(lambda frame: frame.selectExpr(self.row_sql).collect())
