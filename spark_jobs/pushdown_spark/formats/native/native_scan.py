@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
@@ -27,6 +28,9 @@ _MAX_PLANNED_CONJUNCTS = 32
 """Maximum number of conjuncts that Spark plans for the report."""
 _MANY_CONSTANTS = 500
 """Number of constants from which Spark's filter operator, which uses a hash set, is faster than a row-based reader."""
+_CALENDAR_GAP = re.compile(r"\b1582\b")
+"""A sign of dates from 1582-10-05 to 1582-10-14. Spark's filters hold dates and timestamps in the hybrid calendar of
+Java, which lacks these days and takes them for later ones."""
 _COMPARISONS = (exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between)
 FILTER_SETTINGS = {
     SourceFormat.JSON: "spark.sql.json.filterPushdown.enabled",
@@ -104,6 +108,8 @@ class NativeScan(Scan):
             return EVERY_ROW
         if self._may_hide_failures():
             return "Spark's filter pushdown may hide values that fail the scan"
+        if _CALENDAR_GAP.search(predicate.sql):
+            return "Spark's filter pushdown may confuse days of October 1582"
         source_format, tree = self._request.source.format, predicate.tree
         if source_format in _ROW_BY_ROW and tree is not None:
             constants = sum(1 for _ in tree.find_all(exp.Literal))
