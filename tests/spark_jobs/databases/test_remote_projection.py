@@ -75,6 +75,12 @@ def test_a_table_column_takes_precedence_with_a_note(goods: Scan) -> None:
     assert "filename is a column of the table, so it is not the implicit column of that name" in notes
 
 
+def test_a_filter_that_only_spark_parses_reads_its_columns(goods: Scan) -> None:
+    found = goods(columns=["`full name`"], where="id >>> 1 = 0 AND exists(array(`a.b`), x -> x = 'x') -- comment")
+    assert found.run(rows) == [("pen",)]
+    assert found.report()["source"].columns == ("id", "full name", "a.b")
+
+
 def test_a_filter_can_use_columns_that_are_not_selected(goods: Scan) -> None:
     assert goods(columns=["`full name`"], where="price > 0.25").run(rows) == [("pen",)]
 
