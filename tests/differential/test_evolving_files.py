@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from evolving_cases import COLUMNS, CONFLICTS, EVERY_ORDER, MEMBERS, WIDER, Evolving
 from evolving_files import write_file
@@ -109,6 +111,21 @@ def test_avro_records_without_fields_are_rows_of_nulls(spark: SparkSession, tmp_
     case = Evolving("records without fields", ("avro",), (), on_schema_conflict="null")
     actual = session(spark, case, "avro", tmp_path, reader).scan("data").run(rows_of)
     assert actual == sorted_rows([(1,), *[(None,)] * 3])
+
+
+@pytest.mark.parametrize("reader", ["spark", "pushdown", "auto"])
+def test_a_type_that_spark_lacks_in_one_file_stops_only_queries_of_its_column(
+    spark: SparkSession, tmp_path: Path, reader: str
+) -> None:
+    for number, unit in enumerate(("us", "ns")):
+        times = pa.array([0], pa.timestamp(unit, "UTC"))
+        pq.write_table(pa.table({"k": [number], "t": times}), tmp_path / f"p{number}.parquet", version="2.6")
+    made = session(spark, Evolving("nanoseconds", ("parquet",), ()), "parquet", tmp_path, reader)
+    result = made.scan("data", columns=["k"], where="k >= 0")
+    assert result.run(rows_of) == sorted_rows([(0,), (1,)])
+    assert "TIMESTAMP(NANOS" in result.report()["data"].notes[0]
+    with pytest.raises(Exception, match=r"p1\.parquet"):
+        made.scan("data").run(rows_of)
 
 
 def in_every_order(spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str) -> None:

@@ -9,12 +9,12 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError
+from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError, UnsupportedError
 from pushdown_spark.expressions.session_settings import check_broken_files
 from pushdown_spark.formats.avro.avro_schema import parse_schema
 from pushdown_spark.formats.avro.avro_schema import spark_schema as to_spark_schema
@@ -42,8 +42,8 @@ def file_schemas(
 ) -> tuple[FileSchema, ...]:
     """Return the schema of each file with rows, without partition columns.
 
-    For JSON files, only the columns of `variants` if given. Raises UnsupportedError if options or the storage do not
-    allow an inference, and typed errors for damaged files.
+    For JSON files, only the columns of `variants` if given. Raises UnsupportedError if options, the storage or a type
+    that Spark lacks do not allow an inference, and typed errors for damaged files.
     """
     if source.format is SourceFormat.CSV:
         return csv_schemas(spark, source, listing, infer_schema)
@@ -93,16 +93,27 @@ def _read_or_error(read: Callable[[InputFile], T], file: InputFile) -> T | Excep
 
 
 def _infer_by_spark(file: InputFile, infer_schema: InferSchema, problem: Exception | None = None) -> t.StructType:
-    """Return the schema that Spark infers for a file. Raises the first error if Spark cannot read the file either."""
+    """Return the schema that Spark infers for a file. Raises the first error if Spark cannot read the file either.
+
+    Raises UnsupportedError for a file with a type that Spark lacks. Queries that do not need the column can read it.
+    """
     try:
         return infer_schema([escape_glob(decode_uri(file.uri))])
     except (PushdownError, PySparkException, Py4JError) as spark_problem:
         if problem is None or isinstance(problem, UnsafeInputError):
-            raise
+            if not _is_unknown_type(spark_problem):
+                raise
+            first = str(spark_problem).partition("\n")[0]
+            raise UnsupportedError(f"Spark infers no schema for {file.path}: {first}") from spark_problem
         if not isinstance(problem, PushdownError):
             first = str(problem).partition("\n")[0]
             problem = UnreadableFileError(f"cannot read {file.path}: {first}; {REMEDY}")
         raise problem from spark_problem
+
+
+def _is_unknown_type(problem: Exception) -> bool:
+    """Return whether Spark has no type for the values of a Parquet column."""
+    return isinstance(problem, AnalysisException) and (problem.getCondition() or "").startswith("PARQUET_TYPE_")
 
 
 def _avro_schema(cache: dict[str, t.StructType], file: InputFile) -> t.StructType:
