@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from sqlglot import exp
@@ -26,8 +25,6 @@ from pushdown_spark.projection.resolver import Projection, resolve
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.listing import Listing
-from pushdown_spark.runtime.jvm_gateway import class_name, elements
-from pushdown_spark.runtime.spark_internals import analyzed_plan
 
 
 @dataclass(frozen=True)
@@ -170,7 +167,7 @@ class RelationWithoutFiles(Relation):
         columns = set(projection.table_columns)
         if predicate is not None:
             tree = predicate.tree
-            columns |= self._analyzed_columns(predicate.sql) if tree is None else self.referenced_columns(tree)
+            columns |= self.columns_of_text(predicate.sql) if tree is None else self.referenced_columns(tree)
         selected = tuple(name for name in self.schema.fieldNames() if name in columns)
         return ScanRequest(
             source=self.source,
@@ -181,14 +178,6 @@ class RelationWithoutFiles(Relation):
             predicate=predicate,
         )
 
-    def _analyzed_columns(self, sql: str) -> set[str]:
-        """Return the columns that Spark's analyzer finds in a predicate that only Spark can parse."""
-        try:
-            plan = analyzed_plan(self.native.where(sql))
-        except PySparkException:
-            # The query itself raises the error.
-            return set(self.schema.fieldNames())
-        if class_name(plan) != "Filter":
-            # Spark projects metadata columns away after the filter.
-            return set(self.schema.fieldNames())
-        return {str(column.name()) for column in elements(plan.condition().references().toSeq())}
+    def columns_of_text(self, sql: str) -> set[str]:
+        """Return the columns that a predicate may refer to, if only Spark can parse it."""
+        return set(self.schema.fieldNames())

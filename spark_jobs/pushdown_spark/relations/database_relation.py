@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from sqlglot import exp
@@ -28,6 +29,8 @@ from pushdown_spark.projection.paths import quote_name, sql_type
 from pushdown_spark.relations.base_relation import RelationWithoutFiles, TableStatistics
 from pushdown_spark.relations.declaration import DatabaseSource
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
+from pushdown_spark.runtime.jvm_gateway import elements
+from pushdown_spark.runtime.spark_internals import analyzed_plan
 from pushdown_spark.scan.base_scan import Scan
 
 
@@ -80,6 +83,15 @@ class DatabaseRelation(RelationWithoutFiles):
     def origin(self, column: str) -> str:
         """Return where a column's type comes from, for error messages."""
         return f"in the {'query' if self._declared.spec.table is None else 'table'} of {self._declared.name!r}"
+
+    def columns_of_text(self, sql: str) -> set[str]:
+        """Return the columns that Spark's analyzer finds in a predicate."""
+        try:
+            condition = analyzed_plan(self.native.where(sql)).condition()
+        except PySparkException:
+            # The query itself raises the error.
+            return super().columns_of_text(sql)
+        return {str(column.name()) for column in elements(condition.references().toSeq())}
 
     def statistics(self, predicate: Predicate | None, columns: Sequence[str]) -> TableStatistics | None:
         """Return the database's estimates for a predicate and some columns, or None if it has none. Reads no row."""
