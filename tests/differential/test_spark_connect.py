@@ -26,6 +26,7 @@ import json, sys
 from pushdown_spark.connect.query import plan_query
 from pushdown_spark.contract import QuerySpec, SourceSpec
 from pushdown_spark.expressions.session_settings import temporary_settings
+from pushdown_spark.formats.native.native_scan import FILTER_SETTINGS
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.spark_connect import connect_session
@@ -45,7 +46,9 @@ with connect_session(sys.stdin.readline().strip(), {}) as spark:
         asked = json.loads(line)
         answer = {}
         with temporary_settings(spark, asked["settings"]):
-            for name, reader in {"expected": NATIVE, "actual": {"reader": "pushdown"}}.items():
+            for name, reader in {"expected": NATIVE, "actual": {"reader": asked["reader"]}}.items():
+                for setting in FILTER_SETTINGS.values():
+                    spark.conf.set(setting, "true")
                 try:
                     answer[name], answer["report"] = scan(spark, asked["source"], asked["query"], **reader)
                 except Exception as problem:
@@ -69,8 +72,10 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
         assert client.stdout is not None
         print(server.url, file=client.stdin, flush=True)
 
-        def send(source: dict[str, object], query: dict[str, object], **settings: str) -> dict[str, object]:
-            request = {"source": source, "query": query, "settings": settings}
+        def send(
+            source: dict[str, object], query: dict[str, object], reader: str = "pushdown", **settings: str
+        ) -> dict[str, object]:
+            request = {"source": source, "query": query, "reader": reader, "settings": settings}
             print(json.dumps(request), file=client.stdin, flush=True)
             line = next((line for line in client.stdout if line.startswith("ANSWER ")), None)
             assert line is not None, (directory / "client.log").read_text()
@@ -82,9 +87,11 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
         client.wait()
 
 
-def check(ask: Ask, source: dict[str, object], query: dict[str, object], **settings: str) -> dict[str, object]:
+def check(
+    ask: Ask, source: dict[str, object], query: dict[str, object], reader: str = "pushdown", **settings: str
+) -> dict[str, object]:
     """Assert that the rows of both readers are equal, and return the answer."""
-    response = ask(source, query, **settings)
+    response = ask(source, query, reader, **settings)
     assert response["actual"] == response["expected"], (source, query, settings)
     return response
 
@@ -176,6 +183,28 @@ def test_other_formats_are_read_by_the_server(ask: Ask, source_format: str, tmp_
     assert (report["reader"], report["reason"]) == ("spark", "Spark Connect has no JVM gateway")
     assert [conjunct["exactness"] for conjunct in report["conjuncts"]] == ["unsupported"] * 2
     assert (report["bytes_read"], report["files_read"], report["rows_returned"]) == (None, None, len(ids))
+
+
+FLOATS = pa.table({"id": [0, 1, 2, 3], "x": [0.0, -0.0, float("nan"), 5.0], "day": [-141432, -141427, 0, 0]})
+LINES = '{"id": 0, "x": 1.5}\n{"x": 2.5}\n{"id": 2, "x": }\n{"id": 3, "x": 0.5, "id": 4}\n'
+
+
+@pytest.mark.parametrize("reader", ["auto", "pushdown"])
+@pytest.mark.parametrize("where", ["x > 7", "x >= 0.0 AND x < 1", "day = DATE'1582-10-10'", "id IS NULL", "id = 4"])
+@pytest.mark.parametrize("source_format", ["parquet", "orc", "json"])
+def test_filters_of_the_server_lose_no_rows(
+    ask: Ask, source_format: str, where: str, reader: str, tmp_path: Path
+) -> None:
+    """Each file has few rows, so that its statistics exclude other values."""
+    if source_format == "json":
+        (tmp_path / "data.json").write_text(LINES)
+    else:
+        rows = FLOATS.set_column(2, "day", FLOATS["day"].cast(pa.int32()).cast(pa.date32()))
+        for first, count in ((0, 1), (1, 1), (2, 2)):
+            WRITERS[source_format](rows.slice(first, count), str(tmp_path / f"{first}.{source_format}"))
+    # Only Spark's reader can read the last column.
+    schema = "id bigint, x double, day date, more array<array<string>>"
+    check(ask, {"format": source_format, "path": [str(tmp_path)], "schema": schema}, {"where": where}, reader)
 
 
 def test_a_header_line_with_the_searched_string_is_not_returned_as_a_row(ask: Ask, tmp_path: Path) -> None:

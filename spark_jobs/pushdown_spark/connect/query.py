@@ -9,16 +9,26 @@ from typing import TypeVar
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
 from pushdown_spark.connect.relation import ConnectRelation
 from pushdown_spark.connect.text_scan import plan_connect_text
-from pushdown_spark.contract import IntervalSpec, OutputChecks, QuerySpec, SourceFormat, SourceReport
+from pushdown_spark.contract import IntervalSpec, OutputChecks, QuerySpec, ReaderChoice, SourceFormat, SourceReport
 from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
-from pushdown_spark.expressions.predicate import Predicate
+from pushdown_spark.expressions.predicate import EVERY_ROW, Predicate
+from pushdown_spark.expressions.scope import logical_type
 from pushdown_spark.expressions.session_settings import session_name_rule
-from pushdown_spark.formats.native.native_scan import FILTER_SETTINGS
+from pushdown_spark.expressions.types import FLOATING
+from pushdown_spark.formats.native.native_scan import (
+    CALENDAR_GAP,
+    FILTER_SETTINGS,
+    MAY_CONFUSE_DAYS,
+    MAY_LOSE_FLOATS,
+    ROW_BY_ROW,
+)
 from pushdown_spark.optimizer.plans.sql_reader import named_tables, parse_query
 from pushdown_spark.output.checks import RowObserver
+from pushdown_spark.projection.nested_types import types_in
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
@@ -39,10 +49,12 @@ class ServerScan(Scan):
 
     is_native = True
 
-    def __init__(self, request: ScanRequest, reason: str, notes: tuple[str, ...]) -> None:
+    def __init__(self, request: ScanRequest, reason: str, notes: tuple[str, ...], filter_obstacle: str | None) -> None:
+        """`filter_obstacle` is why filter pushdown is off in the server's reader, or None if it may be on."""
         self._request = request
         self._reason = reason
         self._notes = notes
+        self._filter_obstacle = filter_obstacle
 
     def frame(self) -> DataFrame:
         """Return Spark's own DataFrame."""
@@ -52,7 +64,7 @@ class ServerScan(Scan):
         """Return the plan. Spark Connect does not show what the server reads."""
         predicate = self._request.predicate
         conjuncts = () if predicate is None else predicate.conjunct_texts
-        why = f"{_NO_GATEWAY} that shows the filters of Spark's reader"
+        why = self._filter_obstacle or f"{_NO_GATEWAY} that shows the filters of Spark's reader"
         return SourceReport(
             reader="spark",
             reason=self._reason,
@@ -142,6 +154,10 @@ def _plan_scan(spark: SparkSession, source: Source, query: QuerySpec) -> Connect
     where = f"{interval} AND (\n{query.where}\n)" if interval and query.where else interval or query.where
     request = relation.request(projection, Predicate.parse(where) if where else None)
 
+    obstacle = _filter_obstacle(relation, request)
+    if obstacle is not None:
+        spark.conf.set(FILTER_SETTINGS[source.format], "false")
+
     def result(
         scan: Scan,
         fallback: Callable[[str], ConnectResult] | None = None,
@@ -152,13 +168,35 @@ def _plan_scan(spark: SparkSession, source: Source, query: QuerySpec) -> Connect
     def plan_by_server(reason: str, problem: PushdownError | None = None) -> ConnectResult:
         if source.format is SourceFormat.ORC:
             refuse_lost_columns(request, reason)
-        return result(ServerScan(request, reason, projection.notes), problem=problem)
+        return result(ServerScan(request, reason, projection.notes, obstacle), problem=problem)
 
     _analyze(plan_by_server("check").df, "where")
     outcome = plan_or_refuse(lambda: _plan_pushdown(spark, request, projection.notes))
     if isinstance(outcome, Refusal):
         return plan_by_server(str(outcome.reason), outcome.problem)
     return result(outcome, plan_by_server)
+
+
+def _filter_obstacle(relation: ConnectRelation, request: ScanRequest) -> str | None:
+    """Return why the server's reader must not evaluate filters, or None if it may.
+
+    Spark Connect does not show which filters Spark derives from a predicate, so formats and types decide.
+    """
+    source, predicate = request.source, request.predicate
+    if predicate is None or source.table is not None or source.format not in FILTER_SETTINGS:
+        return None
+    if source.reader is ReaderChoice.SPARK:
+        return None
+    if predicate.needs_every_row:
+        return EVERY_ROW
+    if CALENDAR_GAP.search(predicate.sql):
+        return MAY_CONFUSE_DAYS
+    if source.format in ROW_BY_ROW:
+        return "Spark's filter pushdown may lose malformed lines or hide values that fail the scan"
+    tree, sql = predicate.tree, predicate.sql
+    names = relation.columns_of_text(sql) if tree is None else relation.referenced_columns(tree)
+    compared = StructType([relation.schema[name] for name in names])
+    return MAY_LOSE_FLOATS if any(logical_type(part) in FLOATING for part in types_in(compared)) else None
 
 
 def _plan_pushdown(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> Scan:

@@ -28,9 +28,11 @@ _MAX_PLANNED_CONJUNCTS = 32
 """Maximum number of conjuncts that Spark plans for the report."""
 _MANY_CONSTANTS = 500
 """Number of constants from which Spark's filter operator, which uses a hash set, is faster than a row-based reader."""
-_CALENDAR_GAP = re.compile(r"\b1582\b")
+CALENDAR_GAP = re.compile(r"\b1582\b")
 """A sign of dates from 1582-10-05 to 1582-10-14. Spark's filters hold dates and timestamps in the hybrid calendar of
 Java, which lacks these days and takes them for later ones."""
+MAY_CONFUSE_DAYS = "Spark's filter pushdown may confuse days of October 1582"
+MAY_LOSE_FLOATS = "Spark's filter pushdown may lose rows with NaN, 0.0 or -0.0"
 _COMPARISONS = (exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between)
 FILTER_SETTINGS = {
     SourceFormat.JSON: "spark.sql.json.filterPushdown.enabled",
@@ -40,7 +42,7 @@ FILTER_SETTINGS = {
     SourceFormat.PARQUET: "spark.sql.parquet.filterPushdown",
 }
 """Settings that switch filter pushdown in Spark's readers."""
-_ROW_BY_ROW = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.AVRO})
+ROW_BY_ROW = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.AVRO})
 """Formats whose readers evaluate filters for each row."""
 
 
@@ -77,7 +79,7 @@ class NativeScan(Scan):
     @property
     def counts_decoded_rows_in_spark(self) -> bool:
         """Whether the reader returns all rows that it decodes. Row-based readers drop rows by pushed filters."""
-        if self._request.source.format not in _ROW_BY_ROW:
+        if self._request.source.format not in ROW_BY_ROW:
             return True
         return all(conjunct.exactness is not Exactness.INEXACT for conjunct in self._plan_report.conjuncts)
 
@@ -95,7 +97,7 @@ class NativeScan(Scan):
         if not source.filter_pushdown:
             return "turned off"
         if self._loses_rows:
-            return "Spark's filter pushdown may lose rows with NaN, 0.0 or -0.0"
+            return MAY_LOSE_FLOATS
         if self._request.malformed is not None:
             return "every line is parsed to count malformed lines"
         if source.reader is ReaderChoice.SPARK or predicate is None:
@@ -108,10 +110,10 @@ class NativeScan(Scan):
             return EVERY_ROW
         if self._may_hide_failures():
             return "Spark's filter pushdown may hide values that fail the scan"
-        if _CALENDAR_GAP.search(predicate.sql):
-            return "Spark's filter pushdown may confuse days of October 1582"
+        if CALENDAR_GAP.search(predicate.sql):
+            return MAY_CONFUSE_DAYS
         source_format, tree = self._request.source.format, predicate.tree
-        if source_format in _ROW_BY_ROW and tree is not None:
+        if source_format in ROW_BY_ROW and tree is not None:
             constants = sum(1 for _ in tree.find_all(exp.Literal))
             if constants >= _MANY_CONSTANTS:
                 return "Spark's filter operator is faster for many constants"
