@@ -118,7 +118,7 @@ def _plan_groups(
     )
     plans = []
     for group in groups:
-        group_relation = relation.open_group(group.source(relation.source))
+        group_relation = relation.open_group(group.source(relation.source), group.schema)
         group_request = group.request(request, group_relation.source, names)
         plans.append(plan_scan(spark, group_relation, group_request.with_listing(group_relation.listing), notes))
     fields = {field.name: field for field in (*partition_schema.fields, *request.read_schema.fields)}

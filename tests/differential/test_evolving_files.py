@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyorc
 import pytest
 from evolving_cases import COLUMNS, CONFLICTS, EVERY_ORDER, MEMBERS, WIDER, Evolving
 from evolving_files import write_file
@@ -126,6 +127,20 @@ def test_a_type_that_spark_lacks_in_one_file_stops_only_queries_of_its_column(
     assert "TIMESTAMP(NANOS" in result.report()["data"].notes[0]
     with pytest.raises(Exception, match=r"p1\.parquet"):
         made.scan("data").run(rows_of)
+
+
+@pytest.mark.parametrize("reader", ["spark", "pushdown", "auto"])
+def test_strings_with_a_length_are_read_in_files_with_other_types(
+    spark: SparkSession, tmp_path: Path, reader: str
+) -> None:
+    for number, kind in enumerate(("int", "double")):
+        schema = f"struct<v:varchar(4),s:struct<c:char(3)>,n:{kind}>"
+        with (tmp_path / f"p{number}.orc").open("wb") as file, pyorc.Writer(file, schema) as writer:
+            writer.write(("abc", ("x",), number))
+    made = session(spark, Evolving("lengths", ("orc",), ()), "orc", tmp_path, reader)
+    expected = [row for number in range(2) for row in spark.read.orc(str(tmp_path / f"p{number}.orc")).collect()]
+    rows = made.scan("data", where="v = 'abc'").run(rows_of)
+    assert rows == sorted_rows([(row.v, tuple(row.s), float(row.n)) for row in expected])
 
 
 def in_every_order(spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str) -> None:

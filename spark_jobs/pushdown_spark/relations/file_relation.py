@@ -64,9 +64,11 @@ class FileRelation(Relation):
         relation.table_schema = relation._discover_schema()
         return relation
 
-    def open_group(self, source: Source) -> FileRelation:
-        """Return the relation of a file group. `source` declares its files and their common schema."""
+    def open_group(self, source: Source, schema: StructType) -> FileRelation:
+        """Return the relation of a file group. `source` declares its files, and `schema` is their common schema."""
         group = FileRelation(self._spark, source, self)
+        # Spark's reader takes char and varchar as metadata of strings, but not in a schema as text.
+        group._schema_to_load = schema
         group._listing = Listing(group.load())
         group.table_schema = TableSchema(self.table_schema.rules)
         return group

@@ -35,12 +35,16 @@ class FileGroup:
     root: str | None
     rules: MergeRules
 
+    @property
+    def schema(self) -> StructType:
+        """The schema that the files are read with, and the partition columns."""
+        return StructType([*self.schema_group.schema.fields, *self.partition_schema.fields])
+
     def source(self, table_source: Source) -> Source:
-        """Return the group as a source, with the schema that its files are read with."""
-        schema = StructType([*self.schema_group.schema.fields, *self.partition_schema.fields])
+        """Return the group as a source that declares its schema."""
         base = {} if self.root is None else {"basepath": escape_glob(self.root)}
         paths = tuple(map(escape_glob, self.schema_group.files))
-        return replace(table_source, paths=paths, schema=ddl(schema), options={**table_source.options, **base})
+        return replace(table_source, paths=paths, schema=ddl(self.schema), options={**table_source.options, **base})
 
     def output_schema(self, request: ScanRequest) -> StructType:
         """Return the requested columns that the group's DataFrame has."""
