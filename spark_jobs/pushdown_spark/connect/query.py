@@ -15,16 +15,15 @@ from pushdown_spark.connect.relation import ConnectRelation
 from pushdown_spark.connect.text_scan import plan_connect_text
 from pushdown_spark.contract import IntervalSpec, OutputChecks, QuerySpec, ReaderChoice, SourceFormat, SourceReport
 from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
-from pushdown_spark.expressions.predicate import EVERY_ROW, Predicate
+from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.scope import logical_type
 from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.expressions.types import FLOATING
 from pushdown_spark.formats.native.native_scan import (
-    CALENDAR_GAP,
     FILTER_SETTINGS,
-    MAY_CONFUSE_DAYS,
     MAY_LOSE_FLOATS,
     ROW_BY_ROW,
+    obstacle_of_predicate,
 )
 from pushdown_spark.optimizer.plans.sql_reader import named_tables, parse_query
 from pushdown_spark.output.checks import RowObserver
@@ -180,19 +179,16 @@ def _plan_scan(spark: SparkSession, source: Source, query: QuerySpec) -> Connect
 def _filter_obstacle(relation: ConnectRelation, request: ScanRequest) -> str | None:
     """Return why the server's reader must not evaluate filters, or None if it may.
 
-    Spark Connect does not show which filters Spark derives from a predicate, so formats and types decide.
+    Spark Connect does not show which filters Spark derives from a predicate, so its form and its types decide.
     """
     source, predicate = request.source, request.predicate
     if predicate is None or source.table is not None or source.format not in FILTER_SETTINGS:
         return None
     if source.reader is ReaderChoice.SPARK:
         return None
-    if predicate.needs_every_row:
-        return EVERY_ROW
-    if CALENDAR_GAP.search(predicate.sql):
-        return MAY_CONFUSE_DAYS
-    if source.format in ROW_BY_ROW:
-        return "Spark's filter pushdown may lose malformed lines or hide values that fail the scan"
+    obstacle = obstacle_of_predicate(request, relation.schema.fieldNames(), lambda: True)
+    if obstacle is not None or source.format in ROW_BY_ROW:
+        return obstacle
     tree, sql = predicate.tree, predicate.sql
     names = relation.columns_of_text(sql) if tree is None else relation.referenced_columns(tree)
     compared = StructType([relation.schema[name] for name in names])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, CostReport, Exactness, ReaderChoice, SourceFormat, SourceReport
-from pushdown_spark.expressions.predicate import EVERY_ROW, Predicate
+from pushdown_spark.expressions.predicate import EVERY_ROW
 from pushdown_spark.expressions.session_settings import rejects_old_dates
 from pushdown_spark.formats.calendars import DATETIMES
 from pushdown_spark.formats.native.file_filters import file_filters, hide_from_filters, may_keep_nulls
@@ -28,10 +28,9 @@ _MAX_PLANNED_CONJUNCTS = 32
 """Maximum number of conjuncts that Spark plans for the report."""
 _MANY_CONSTANTS = 500
 """Number of constants from which Spark's filter operator, which uses a hash set, is faster than a row-based reader."""
-CALENDAR_GAP = re.compile(r"\b1582\b")
+_CALENDAR_GAP = re.compile(r"\b1582\b")
 """A sign of dates from 1582-10-05 to 1582-10-14. Spark's filters hold dates and timestamps in the hybrid calendar of
 Java, which lacks these days and takes them for later ones."""
-MAY_CONFUSE_DAYS = "Spark's filter pushdown may confuse days of October 1582"
 MAY_LOSE_FLOATS = "Spark's filter pushdown may lose rows with NaN, 0.0 or -0.0"
 _COMPARISONS = (exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between)
 FILTER_SETTINGS = {
@@ -102,50 +101,10 @@ class NativeScan(Scan):
             return "every line is parsed to count malformed lines"
         if source.reader is ReaderChoice.SPARK or predicate is None:
             return None
-        return self._obstacle_of(predicate)
-
-    def _obstacle_of(self, predicate: Predicate) -> str | None:
-        """Why this predicate must not be pushed into Spark's reader, or None if it may be."""
-        if predicate.needs_every_row:
-            return EVERY_ROW
-        if self._may_hide_failures():
-            return "Spark's filter pushdown may hide values that fail the scan"
-        if CALENDAR_GAP.search(predicate.sql):
-            return MAY_CONFUSE_DAYS
-        source_format, tree = self._request.source.format, predicate.tree
-        if source_format in ROW_BY_ROW and tree is not None:
-            constants = sum(1 for _ in tree.find_all(exp.Literal))
-            if constants >= _MANY_CONSTANTS:
-                return "Spark's filter operator is faster for many constants"
-        if source_format is SourceFormat.JSON and self._may_lose_lines(predicate):
-            return "Spark's filter pushdown may lose lines that are malformed or have a key twice"
-        return None
-
-    def _may_lose_lines(self, predicate: Predicate) -> bool:
-        """Return whether Spark's filter pushdown in JSON may lose rows.
-
-        Spark's parser skips a line at the first value that fails the predicate. If the line is malformed after that
-        value, its columns would be NULL. If the key follows again, its second value would count. Few lines have a key
-        twice, so `auto` pushes filters nevertheless.
-        """
-        source = self._request.source
-        if source.reader is ReaderChoice.PUSHDOWN or names_corrupt_column(self._request.native, source.options):
-            return True
-        # Spark plans for tens of milliseconds, so the usual predicates are recognized without it.
-        if any(_compares_column(conjunct, self._data_columns) for conjunct in predicate.conjuncts):
-            return False
-        return may_keep_nulls(self._frame(), self._data_columns, predicate.conjunct_texts)
-
-    def _may_hide_failures(self) -> bool:
-        """Return whether filters in the reader may hide values that fail the scan."""
-        request, spark = self._request, self._request.native.sparkSession
-        options = request.source.options
-        if request.source.format is SourceFormat.AVRO:
-            return DATETIMES.rebase_mode(spark, "avro", options) == "EXCEPTION"
-        if request.source.format not in (SourceFormat.JSON, SourceFormat.CSV):
-            return False
-        is_strict = options.get("mode", "").upper() == "FAILFAST"
-        return is_strict or (rejects_old_dates(spark) and has_datetime(request.read_schema))
+        columns = self._data_columns
+        return obstacle_of_predicate(
+            self._request, columns, lambda: may_keep_nulls(self._frame(), columns, predicate.conjunct_texts)
+        )
 
     def frame(self) -> DataFrame:
         """Return Spark's DataFrame with the requested implicit columns.
@@ -223,6 +182,58 @@ def _file_sizes(request: ScanRequest) -> list[int]:
         return [file.size for file in request.listing.files(LOCAL)]
     except FileNotFoundError:
         return [entry.length for entry in list_entries(request.native)]
+
+
+def obstacle_of_predicate(
+    request: ScanRequest, columns: Sequence[str], may_keep_nulls: Callable[[], bool]
+) -> str | None:
+    """Return why Spark's reader must not evaluate the predicate of a request, or None if it may.
+
+    `columns` are those of the files. `may_keep_nulls` returns whether the predicate may accept a row of NULLs.
+    """
+    source, predicate, spark = request.source, request.predicate, request.native.sparkSession
+    if predicate is None:
+        return None
+    if predicate.needs_every_row:
+        return EVERY_ROW
+    if _may_hide_failures(spark, request):
+        return "Spark's filter pushdown may hide values that fail the scan"
+    if _CALENDAR_GAP.search(predicate.sql) and has_datetime(request.read_schema):
+        return "Spark's filter pushdown may confuse days of October 1582"
+    if source.format in ROW_BY_ROW and predicate.tree is not None:
+        constants = sum(1 for _ in predicate.tree.find_all(exp.Literal))
+        if constants >= _MANY_CONSTANTS:
+            return "Spark's filter operator is faster for many constants"
+    if source.format is SourceFormat.JSON and _may_lose_lines(request, columns, may_keep_nulls):
+        return "Spark's filter pushdown may lose lines that are malformed or have a key twice"
+    return None
+
+
+def _may_lose_lines(request: ScanRequest, columns: Sequence[str], may_keep_nulls: Callable[[], bool]) -> bool:
+    """Return whether Spark's filter pushdown in JSON may lose rows.
+
+    Spark's parser skips a line at the first value that fails the predicate. If the line is malformed after that value,
+    its columns would be NULL. If the key follows again, its second value would count. Few lines have a key twice, so
+    `auto` pushes filters nevertheless.
+    """
+    source, predicate = request.source, request.predicate
+    if source.reader is ReaderChoice.PUSHDOWN or names_corrupt_column(request.native, source.options):
+        return True
+    # Spark plans for tens of milliseconds, so the usual predicates are recognized without it.
+    if predicate is not None and any(_compares_column(conjunct, columns) for conjunct in predicate.conjuncts):
+        return False
+    return may_keep_nulls()
+
+
+def _may_hide_failures(spark: SparkSession, request: ScanRequest) -> bool:
+    """Return whether filters in the reader may hide values that fail the scan."""
+    options = request.source.options
+    if request.source.format is SourceFormat.AVRO:
+        return DATETIMES.rebase_mode(spark, "avro", options) == "EXCEPTION"
+    if request.source.format not in (SourceFormat.JSON, SourceFormat.CSV):
+        return False
+    is_strict = options.get("mode", "").upper() == "FAILFAST"
+    return is_strict or (rejects_old_dates(spark) and has_datetime(request.read_schema))
 
 
 def _compares_column(conjunct: exp.Expr, columns: Sequence[str]) -> bool:
