@@ -11,6 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from pushdown_spark.contract import ConjunctReport, Exactness
+from pushdown_spark.expressions.bound import Comparison, InList, Node, walk
+from pushdown_spark.expressions.types import GREGORIAN_DAY, GREGORIAN_MICROS, LogicalType, Value
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.request import unsupported_conjunct
 from pushdown_spark.runtime.jvm_gateway import class_name, elements, java_class, scala_object, scala_seq
@@ -23,6 +25,8 @@ _UNCHANGED = "org.apache.spark.sql.catalyst.expressions.KnownNullable"
 _METADATA_KEY = "__metadata_col"
 """The key that Spark gives columns such as `_metadata`."""
 _PRUNING = "partition pruning"
+_MISSING_DAYS = range(GREGORIAN_DAY - 10, GREGORIAN_DAY)
+"""The days from 1582-10-05 to 1582-10-14, which the calendar of Java's older classes lacks."""
 _MAX_PRINTED = 200
 """Maximum length of a filter in the report, in characters."""
 
@@ -71,6 +75,28 @@ def may_keep_nulls(frame: DataFrame, columns: Sequence[str], conjuncts: Sequence
         return class_name(optimized_plan(rows)) != "LocalRelation"
     except (PySparkException, Py4JError):
         return True
+
+
+def changes_constants(root: Node) -> bool:
+    """Return whether the filters of Spark's readers may have other constants than a predicate.
+
+    Their dates and timestamps have Java's older classes, with another calendar before 1582 and other rules for time
+    zones before 1900.
+    """
+    for node in walk(root):
+        match node:
+            case Comparison(column=column, value=value) if _has_changed(column.type, (value,)):
+                return True
+            case InList(column=column, values=values) if _has_changed(column.type, values):
+                return True
+    return False
+
+
+def _has_changed(kind: LogicalType, constants: Sequence[Value]) -> bool:
+    """Return whether one of the constants that a column is compared with may be another one in a filter."""
+    if kind is LogicalType.DATE:
+        return any(value in _MISSING_DAYS for value in constants)
+    return kind is LogicalType.TIMESTAMP and any(isinstance(v, int) and v < GREGORIAN_MICROS for v in constants)
 
 
 def hide_from_filters(frame: DataFrame, names: Collection[str]) -> DataFrame:

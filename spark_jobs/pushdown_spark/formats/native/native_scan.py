@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
@@ -10,10 +9,17 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, CostReport, Exactness, ReaderChoice, SourceFormat, SourceReport
+from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.predicate import EVERY_ROW
 from pushdown_spark.expressions.session_settings import rejects_old_dates
+from pushdown_spark.formats.bound_predicate import bound_conjuncts
 from pushdown_spark.formats.calendars import DATETIMES
-from pushdown_spark.formats.native.file_filters import file_filters, hide_from_filters, may_keep_nulls
+from pushdown_spark.formats.native.file_filters import (
+    changes_constants,
+    file_filters,
+    hide_from_filters,
+    may_keep_nulls,
+)
 from pushdown_spark.projection.nested_types import has_datetime
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.malformed_lines import names_corrupt_column
@@ -28,9 +34,6 @@ _MAX_PLANNED_CONJUNCTS = 32
 """Maximum number of conjuncts that Spark plans for the report."""
 _MANY_CONSTANTS = 500
 """Number of constants from which Spark's filter operator, which uses a hash set, is faster than a row-based reader."""
-_CALENDAR_GAP = re.compile(r"\b1582\b")
-"""A sign of dates from 1582-10-05 to 1582-10-14. Spark's filters hold dates and timestamps in the hybrid calendar of
-Java, which lacks these days and takes them for later ones."""
 MAY_LOSE_FLOATS = "Spark's filter pushdown may lose rows with NaN, 0.0 or -0.0"
 _COMPARISONS = (exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between)
 FILTER_SETTINGS = {
@@ -198,15 +201,23 @@ def obstacle_of_predicate(
         return EVERY_ROW
     if _may_hide_failures(spark, request):
         return "Spark's filter pushdown may hide values that fail the scan"
-    if _CALENDAR_GAP.search(predicate.sql) and has_datetime(request.read_schema):
-        return "Spark's filter pushdown may confuse days of October 1582"
     if source.format in ROW_BY_ROW and predicate.tree is not None:
         constants = sum(1 for _ in predicate.tree.find_all(exp.Literal))
         if constants >= _MANY_CONSTANTS:
             return "Spark's filter operator is faster for many constants"
     if source.format is SourceFormat.JSON and _may_lose_lines(request, columns, may_keep_nulls):
         return "Spark's filter pushdown may lose lines that are malformed or have a key twice"
+    if _has_old_constant(spark, request):
+        return "Spark's filter pushdown compares old dates and timestamps in another calendar"
     return None
+
+
+def _has_old_constant(spark: SparkSession, request: ScanRequest) -> bool:
+    """Return whether Spark's filters may replace a date or a timestamp of the predicate by another one."""
+    if not has_datetime(request.read_schema):
+        return False
+    conjuncts = bound_conjuncts(spark, request, cached_fold(spark))
+    return any(conjunct.artifact is not None and changes_constants(conjunct.artifact) for conjunct in conjuncts)
 
 
 def _may_lose_lines(request: ScanRequest, columns: Sequence[str], may_keep_nulls: Callable[[], bool]) -> bool:

@@ -1,4 +1,4 @@
-"""Lines and errors that Spark's text readers lose if they evaluate filters."""
+"""Rows and errors that Spark's readers lose if they evaluate filters."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 from session_settings import pushdown_off, session_settings
 from spark_rows import sorted_rows
 
+from pushdown_spark.contract import SourceFormat
+from pushdown_spark.formats.native.native_scan import FILTER_SETTINGS
 from pushdown_spark.session import PushdownSession
 
 LINES = (
@@ -95,3 +97,37 @@ def test_lines_that_fail_the_scan_are_parsed(
             session.scan("t", where="k = 1").run(sorted_rows)
         if policy == "EXCEPTION":
             assert session.scan("t", columns=["word"], where="k = 1").run(sorted_rows) == ["Row(word='a')"]
+
+
+@pytest.mark.parametrize("reader", ["auto", "pushdown"])
+@pytest.mark.parametrize("file_format", ["json", "csv", "parquet"])
+@pytest.mark.parametrize(
+    ("where", "is_pushed"),
+    [
+        ("day = DATE '1582-10-10'", "false"),
+        ("day IN (DATE '1582-10-05', add_months(DATE '1582-11-14', -1))", "false"),
+        ("at = TIMESTAMP '1582-10-10 01:02:03'", "false"),
+        ("at <= TIMESTAMP '1883-11-18 12:03:57'", "false"),
+        ("day >= DATE '1500-02-28' AND at > TIMESTAMP '1999-01-01 00:00:00'", "true"),
+    ],
+)
+def test_old_dates_are_found(
+    spark: SparkSession, tmp_path: Path, file_format: str, reader: str, where: str, is_pushed: str
+) -> None:
+    days = ("1500-02-28", "1582-10-04", "1582-10-05", "1582-10-10", "1582-10-14", "1582-10-15", "2020-02-29")
+    rows = spark.createDataFrame([(day,) for day in days], "day string")
+    rows = rows.selectExpr("CAST(day AS DATE) AS day", "CAST(day || ' 01:02:03' AS TIMESTAMP) AS at")
+    path, setting = str(tmp_path / "t"), FILTER_SETTINGS[SourceFormat(file_format)]
+    as_stored = {"spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED"}
+    with session_settings(spark, {**as_stored, setting: "true"}):
+        rows.coalesce(1).write.format(file_format).save(path)
+        session = PushdownSession(spark)
+        schema = "day date, at timestamp"
+        session.add_source("t", path=path, format=file_format, schema=schema, reader=reader)
+        result = session.scan("t", where=where)
+        found, in_run = result.run(lambda frame: (sorted_rows(frame), str(spark.conf.get(setting))))
+        assert sorted_rows(result.df) == found
+        assert in_run == is_pushed or reader == "pushdown"
+        with pushdown_off(spark):
+            assert found == sorted_rows(spark.read.schema(schema).format(file_format).load(path).where(where))
+        assert found
