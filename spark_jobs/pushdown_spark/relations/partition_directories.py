@@ -205,9 +205,12 @@ def columns_by_line(request: ScanRequest) -> dict[str, str]:
     number = f"map({numbers})[regexp_replace({LINE_LOCATION}, '/[^/]*$', '')]"
     items = {}
     for position, field in enumerate(directories.fields.fields):
-        if field.name in request.columns and directories.values:
-            values = ", ".join(constants[position] for constants in directories.values.values())
-            items[field.name] = f"get(array({values}), {number}) AS {quote_name(field.name)}"
+        if field.name not in request.columns:
+            continue
+        values = ", ".join(constants[position] for constants in directories.values.values())
+        # No directory remains if the predicate excludes all of them.
+        value = f"get(array({values}), {number})" if values else f"CAST(NULL AS {sql_type(field.dataType)})"
+        items[field.name] = f"{value} AS {quote_name(field.name)}"
     return items
 
 

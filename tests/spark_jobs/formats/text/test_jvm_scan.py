@@ -187,3 +187,18 @@ def test_both_sides_of_a_join_have_their_own_implicit_columns(spark: SparkSessio
     found = query.run(sorted_rows)
     assert found == [f"Row(id={n}, one='left.json', other='right.json')" for n in (13, 3)]
     assert [report.carrier for report in query.report().values()] == ["jvm", "jvm"]
+
+
+@pytest.mark.parametrize("carrier", ["workers", "jvm"])
+@pytest.mark.parametrize("file_format", ["json", "csv"])
+def test_scans_without_remaining_directories_have_no_rows(
+    spark: SparkSession, tmp_path: Path, file_format: str, carrier: str
+) -> None:
+    for letter in "bc":
+        spark.sql("SELECT 12345 AS k").coalesce(1).write.format(file_format).save(str(tmp_path / f"p={letter}"))
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(tmp_path), format=file_format, schema="k int", reader="pushdown")
+    with searched_by(carrier):
+        result = session.scan("t", columns=["k", "p"], where="p LIKE 'A' AND k BETWEEN 12345 AND 12346")
+        assert result.run(lambda frame: frame.collect()) == []
+    assert result.df.columns == ["k", "p"]
