@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
 from typing import TypeVar
@@ -110,10 +110,11 @@ class LocalFiles:
 
         def create() -> bool:
             try:
-                with target.open("x", encoding="utf-8") as file:
-                    file.write(text)
+                file = target.open("x", encoding="utf-8")
             except FileExistsError:
                 return False
+            with _deleted_on_failure(target), file:
+                file.write(text)
             return True
 
         return _create_in(target.parent, create)
@@ -122,8 +123,9 @@ class LocalFiles:
         """Write a file so that readers see the whole text or the previous file."""
         target = _local(path)
         draft = target.with_name(f".{target.name}{DRAFT}")
-        _create_in(target.parent, lambda: draft.write_text(text, encoding="utf-8"))
-        draft.replace(target)
+        with _deleted_on_failure(draft):
+            _create_in(target.parent, lambda: draft.write_text(text, encoding="utf-8"))
+            draft.replace(target)
 
     def read_text(self, path: str) -> str | None:
         """Return the content of a file, or None if it does not exist."""
@@ -131,6 +133,17 @@ class LocalFiles:
             return _local(path).read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
+
+
+@contextmanager
+def _deleted_on_failure(file: Path) -> Iterator[None]:
+    """Delete a file if the block cannot write it, for example because the disk is full."""
+    try:
+        yield
+    except OSError:
+        with suppress(OSError):
+            file.unlink()
+        raise
 
 
 def _local(path: str) -> Path:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -148,6 +150,16 @@ def failing_at(count: int, times: int = 1) -> InterruptedFiles:
             raise OSError("the file system failed")
 
     return InterruptedFiles(count, fail)
+
+
+@contextmanager
+def full_disk_from(count: int) -> Iterator[InterruptedFiles]:
+    """Yield the files of a process that can write no bytes from an operation on. It can still rename and delete."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        yield InterruptedFiles(count, lambda _left: resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1])))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def stalled_at(count: int, resumed: threading.Event, stalled: threading.Event) -> InterruptedFiles:

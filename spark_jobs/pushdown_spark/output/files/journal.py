@@ -106,12 +106,15 @@ class JournalReplay:
         moves = self.journal.moves
         if self.files.moves_directories:
             started = list(takewhile(self._is_made, moves))
+            # The commit is no longer complete. On a full disk, files can be deleted and renamed, but not written.
+            self.files.delete(self.progress)
         else:
             current = self.files.read_text(self.progress)
             started = [] if current is None else list(moves[: int(current) + 1])
         for number in reversed(range(len(started))):
-            # Before the move is undone, because the commit is no longer complete.
-            self._record(number)
+            if not self.files.moves_directories:
+                # Before the move is undone, because the commit is no longer complete.
+                self._record(number)
             source, target = self._ends(started[number])
             _restore(self.files, target, source)
 

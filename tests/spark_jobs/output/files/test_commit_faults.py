@@ -16,6 +16,7 @@ from interrupted_files import (
     KilledError,
     UnansweredCopies,
     failing_at,
+    full_disk_from,
     hidden_files,
     killed_at,
     open_attempt,
@@ -234,6 +235,28 @@ def test_failure_leaves_old_or_new_output(
         write(open_attempt(spark, target, mode, "run"), NEW)
         assert tree(target) == expected(mode, OLD, NEW)
         assert hidden_files(target) == []
+
+
+@pytest.mark.parametrize("mode", CHANGING)
+def test_a_full_disk_leaves_the_old_output_and_no_hidden_file(
+    spark: SparkSession, tmp_path: Path, mode: OutputMode, operations: Iterator[int]
+) -> None:
+    for number in operations:
+        target = create_output(spark, tmp_path, number, OLD)
+        failed = False
+        with full_disk_from(number) as files:
+            try:
+                write(open_attempt(spark, target, mode, "run", files=files), NEW)
+            except OSError:
+                failed = True
+        assert tree(target) == (sorted_files(OLD) if failed else expected(mode, OLD, NEW)), f"full from {number} on"
+        hidden = target.with_name(f".{target.name}.pushdown").rglob("*")
+        assert [path.name for path in hidden if path.is_file()] == [], f"full from {number} on"
+        write(open_attempt(spark, target, mode, "run"), NEW)
+        assert tree(target) == expected(mode, OLD, NEW)
+        if not files.is_reached:
+            break
+    assert number > 10
 
 
 @pytest.mark.parametrize("run", ["run", "other run"], ids=["retry", "other run"])
