@@ -19,7 +19,8 @@ class WriteDialect:
     Statements take schema and table, in this order. `tables_with_prefix` takes the schema and a prefix of 17
     characters. `relation` returns kind, storage engine and comment of a table or view. `generated_columns` returns the
     columns that the database computes, `columns_without_null` those in which it may replace NULL by
-    another value. `record` adds a row with three columns, unless the table has its key.
+    another value. `record` adds a row with three columns, unless the table has its key. `insert` and `update` begin
+    statements that fail if a row violates a constraint.
     """
 
     product: str
@@ -32,6 +33,8 @@ class WriteDialect:
     generated_columns: str
     columns_without_null: str = ""
     record: str
+    insert: str = "INSERT"
+    update: str = "UPDATE"
 
     def declared_type(self, field: t.StructField) -> str:
         """Return the type of a new column. Raises BadSpecError if the database has none for the Spark type."""
@@ -155,5 +158,8 @@ SELECT name FROM pragma_table_xinfo(?2, ?1) WHERE "notnull" OR (
     pk AND lower(type) = 'integer' AND (SELECT count(*) FROM pragma_table_xinfo(?2, ?1) WHERE pk) = 1)
 """,
         record="INSERT OR IGNORE INTO {table} VALUES (%s, %s, %s)",
+        # A constraint with ON CONFLICT would delete other rows, or skip the new one.
+        insert="INSERT OR ABORT",
+        update="UPDATE OR ABORT",
     ),
 }

@@ -20,11 +20,11 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import OutputMode, OutputSummary, TableOutputSpec
 from pushdown_spark.databases.client import DatabaseAddress
-from pushdown_spark.databases.sql.remote_table import RemoteTable
+from pushdown_spark.databases.sql.remote_table import Dialect, RemoteTable
 from pushdown_spark.databases.write.partition_writer import PartitionWriter
 from pushdown_spark.databases.write.target_columns import target_columns
 from pushdown_spark.databases.write.write_connection import WriteConnection, connect_to_write
-from pushdown_spark.errors import PushdownError, RemoteFailedError, UnknownColumnError
+from pushdown_spark.errors import BadSpecError, PushdownError, RemoteFailedError, UnknownColumnError
 from pushdown_spark.expressions.names import EXACT_NAMES, NameRule
 from pushdown_spark.output.database.run_ledger import RunLedger, RunRecord, RunState
 from pushdown_spark.output.database.staging_tables import StagingTables, drop_leftovers
@@ -39,6 +39,8 @@ from pushdown_spark.output.database.target_table import (
     generated_columns,
 )
 from pushdown_spark.output.target_checks import check_existing_table
+
+_RTRIM = "RTRIM"
 
 
 @dataclass(frozen=True)
@@ -298,4 +300,9 @@ def _key_column(name: str, table: RemoteTable, name_rule: NameRule) -> str:
     column = table.column(name, name_rule=EXACT_NAMES) or table.column(name, name_rule)
     if column is None:
         raise UnknownColumnError(f"merge_keys: the table has no column {name!r}")
+    if table.dialect is Dialect.SQLITE and (column.collation or "").upper() == _RTRIM:
+        raise BadSpecError(
+            f"merge_keys: column {column.name} has the collation {_RTRIM}, with which SQLite's joins miss equal "
+            "strings; merge by other columns, or create the table without it"
+        )
     return column.name

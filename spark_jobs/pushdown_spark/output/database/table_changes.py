@@ -48,7 +48,7 @@ class TableChange:
 
     def make(self, connection: WriteConnection, row_count: int) -> None:
         """Move the rows, within a transaction. Raises RemoteFailedError if the table would not get all of them."""
-        target = self.staging.target.sql
+        target, insert = self.staging.target.sql, self.staging.target.statements.insert
         if self.mode is OutputMode.MERGE:
             self._merge(connection, row_count)
             return
@@ -66,7 +66,7 @@ class TableChange:
         # SQLite copies records as they are if no columns are named. The staged columns have the order of the table.
         source, names = ("*", "") if self.staging.target.dialect is Dialect.SQLITE else (names, f" ({names})")
         added = sum(
-            connection.change(f"INSERT INTO {target}{names} SELECT {source} FROM {table}")  # noqa: S608
+            connection.change(f"{insert} INTO {target}{names} SELECT {source} FROM {table}")  # noqa: S608
             for table in self.staging.row_tables(connection)
         )
         self._require_all(added, row_count)
@@ -80,7 +80,7 @@ class TableChange:
 
     def _merge(self, connection: WriteConnection, row_count: int) -> None:
         """Update rows with the same key, and add the others. Nothing is deleted, because that could cascade."""
-        target, rows = self.staging.target.sql, self.staging.rows
+        target, rows, dialect = self.staging.target.sql, self.staging.rows, self.staging.target.statements
         self._lock(connection)
         same_key = " AND ".join(f"target.{key} = staged.{key}" for key in self._quote(self.keys))
         values = self._quote([name for name in self.columns if name not in self.keys])
@@ -91,13 +91,15 @@ class TableChange:
             changes = ", ".join(f"{name} = staged.{name}" for name in values)
             matching = f"SELECT count(*) FROM {target} AS target JOIN {rows} AS staged ON {same_key}"  # noqa: S608
             found = count_rows(connection, matching)
-            statement = f"UPDATE {target} AS target SET {changes} FROM {rows} AS staged WHERE {same_key}"  # noqa: S608
-            changed = connection.change(statement)
+            changed = connection.change(
+                f"{dialect.update} {target} AS target SET {changes} FROM {rows} AS staged WHERE {same_key}"
+            )
             self._require_changed(changed == found, f"changed {changed} of {found} rows")
         names = ", ".join(self._quote(self.columns))
         existing = f"SELECT 1 FROM {target} AS target WHERE {same_key}"  # noqa: S608
         connection.change(
-            f"INSERT INTO {target} ({names}) SELECT {names} FROM {rows} AS staged WHERE NOT EXISTS ({existing})"  # noqa: S608
+            f"{dialect.insert} INTO {target} ({names}) "  # noqa: S608
+            f"SELECT {names} FROM {rows} AS staged WHERE NOT EXISTS ({existing})"
         )
         stored = f"SELECT count(*) FROM {rows} AS staged WHERE EXISTS ({existing})"  # noqa: S608
         self._require_all(count_rows(connection, stored), row_count)

@@ -421,6 +421,32 @@ def test_values_are_written_to_the_table_columns_of_the_same_name(
     assert stored_rows(database) == sorted([*NEW, *old], key=str)
 
 
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_merge_by_a_column_whose_equal_strings_sqlites_joins_miss_is_an_error(
+    spark: SparkSession, database: Database
+) -> None:
+    database.execute(
+        "CREATE TABLE t (x text COLLATE RTRIM, id int, day varchar(10))", "INSERT INTO t VALUES ('a', 1, '')"
+    )
+    with pytest.raises(BadSpecError, match="merge_keys: column x has the collation RTRIM"):
+        write(output_of(spark, database, mode="merge", merge_keys=["x"]), frame(spark, [(2, "a ", "")]))
+    assert stored_rows(database) == [(1, "a", "")]
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("spec", [{"mode": "append"}, {"mode": "merge", "merge_keys": ["id"]}], ids=["append", "merge"])
+@pytest.mark.parametrize("action", ["REPLACE", "IGNORE", "ROLLBACK"])
+def test_a_constraint_of_sqlite_neither_replaces_nor_skips_rows(
+    spark: SparkSession, database: Database, action: str, spec: dict[str, object]
+) -> None:
+    database.execute(f"CREATE TABLE t (id int, x varchar(9), day text UNIQUE ON CONFLICT {action})")
+    database.execute("INSERT INTO t VALUES (1, 'old', 'a'), (2, 'old', 'b')")
+    for run, key in (("new key", 3), ("same key", 1)):
+        with pytest.raises(RemoteRefusedError, match=r"UNIQUE constraint failed: t\.day"):
+            write(output_of(spark, database, run, **spec), frame(spark, [(key, "new", "b")]))
+    assert stored_rows(database) == [(1, "old", "a"), (2, "old", "b")]
+
+
 def test_earlier_attempt_cannot_commit_after_a_later_one_has_begun(spark: SparkSession, database: Database) -> None:
     slow, retry = output_of(spark, database), output_of(spark, database)
     assert slow.prepare()
