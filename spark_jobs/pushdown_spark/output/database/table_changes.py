@@ -83,19 +83,20 @@ class TableChange:
         target, rows, dialect = self.staging.target.sql, self.staging.rows, self.staging.target.statements
         self._lock(connection)
         same_key = " AND ".join(f"target.{key} = staged.{key}" for key in self._quote(self.keys))
-        values = self._quote([name for name in self.columns if name not in self.keys])
-        if values and self.staging.target.dialect.is_mysql:
-            changes = ", ".join(f"target.{name} = staged.{name}" for name in values)
+        # Keys are set, too: 'a' and 'A' may be one key in the collation of the column.
+        columns = self._quote(self.columns)
+        if self.staging.target.dialect.is_mysql:
+            changes = ", ".join(f"target.{name} = staged.{name}" for name in columns)
             connection.change(f"UPDATE {target} AS target JOIN {rows} AS staged ON {same_key} SET {changes}")  # noqa: S608
-        elif values:
-            changes = ", ".join(f"{name} = staged.{name}" for name in values)
+        else:
+            changes = ", ".join(f"{name} = staged.{name}" for name in columns)
             matching = f"SELECT count(*) FROM {target} AS target JOIN {rows} AS staged ON {same_key}"  # noqa: S608
             found = count_rows(connection, matching)
             changed = connection.change(
                 f"{dialect.update} {target} AS target SET {changes} FROM {rows} AS staged WHERE {same_key}"
             )
             self._require_changed(changed == found, f"changed {changed} of {found} rows")
-        names = ", ".join(self._quote(self.columns))
+        names = ", ".join(columns)
         existing = f"SELECT 1 FROM {target} AS target WHERE {same_key}"  # noqa: S608
         connection.change(
             f"{dialect.insert} INTO {target} ({names}) "  # noqa: S608

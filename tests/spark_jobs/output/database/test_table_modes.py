@@ -421,6 +421,30 @@ def test_values_are_written_to_the_table_columns_of_the_same_name(
     assert stored_rows(database) == sorted([*NEW, *old], key=str)
 
 
+CASE_INSENSITIVE = {"sqlite": "COLLATE NOCASE", "postgresql": "COLLATE any_case"}
+"""The declaration of a collation in which `a` equals `A`."""
+
+
+def test_a_merge_stores_the_keys_of_the_rows_where_the_collation_has_others_for_equal(
+    spark: SparkSession, database: Database
+) -> None:
+    collation = CASE_INSENSITIVE.get(database.product, "CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci")
+    if database.product == "postgresql":
+        database.execute(
+            "CREATE COLLATION IF NOT EXISTS any_case "
+            "(provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+        )
+    database.execute(
+        f"CREATE TABLE t (x varchar(9) {collation} PRIMARY KEY, id int, day varchar(10))",
+        "INSERT INTO t VALUES ('a', 1, 'old'), ('b', 2, 'old')",
+    )
+    spec = {"mode": "merge", "merge_keys": ["x"]}
+    assert write(output_of(spark, database, **spec), frame(spark, [(3, "A", "new"), (4, "c", "new")]))
+    assert stored_rows(database) == [(2, "b", "old"), (3, "A", "new"), (4, "c", "new")]
+    with pytest.raises(CheckFailedError, match="merge_keys: 1 values of x are repeated in the rows"):
+        write(output_of(spark, database, "equal", **spec), frame(spark, [(3, "A", "new"), (4, "a", "new")]))
+
+
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_a_merge_by_a_column_whose_equal_strings_sqlites_joins_miss_is_an_error(
     spark: SparkSession, database: Database
