@@ -84,7 +84,8 @@ class RemoteColumn:
 class RemoteTable:
     """A table, or a user's query (`subquery`, in the dialect of the database).
 
-    `name`, `schema` and `catalog` are not quoted.
+    `name`, `schema` and `catalog` are not quoted. `computed` are the names of columns of a target that the database
+    computes. They are not part of `columns`.
     """
 
     dialect: Dialect
@@ -93,6 +94,7 @@ class RemoteTable:
     schema: str | None = None
     catalog: str | None = None
     subquery: str | None = None
+    computed: frozenset[str] = frozenset()
 
     def column(self, name: str, name_rule: NameRule = ANY_CASE) -> RemoteColumn | None:
         """Return the column of that name, or None if there is none, or if several names differ in case only."""

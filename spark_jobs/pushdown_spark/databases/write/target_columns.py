@@ -62,11 +62,15 @@ def target_columns(schema: t.StructType, table: RemoteTable, *, name_rule: NameR
     extra = [name for name, column in columns.items() if column is None]
     missing = [column.name for column in table.columns if column.name not in written]
     if extra or missing or len(written) != len(schema.fields) or len(set(written)) != len(written):
-        parts = [f"the table has no column {', '.join(extra)}"] if extra else []
+        known = {name_rule.key(name) for name in table.computed}
+        computed = [name for name in extra if name_rule.key(name) in known]
+        unknown = [name for name in extra if name not in computed]
+        parts = [f"the table has no column {', '.join(unknown)}"] if unknown else []
+        parts += [f"the database computes the column {', '.join(computed)}"] if computed else []
         parts += [f"the rows have no column {', '.join(missing)}"] if missing else []
         raise BadSpecError(
             f"output_table: the columns differ: {'; '.join(parts) or 'two columns of the rows have one name'}. Select "
-            "exactly the columns of the table, in any order"
+            "exactly the columns of the table that the database does not compute, in any order"
         )
     return tuple(_target_column(field, columns[field.name], table.dialect) for field in schema.fields)
 

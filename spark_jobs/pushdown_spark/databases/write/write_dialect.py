@@ -135,7 +135,7 @@ SELECT c.relkind::text, '', '' FROM pg_catalog.pg_class c JOIN pg_catalog.pg_nam
 WHERE n.nspname = %s AND c.relname = %s
 """,
         generated_columns="""
-SELECT attname FROM pg_catalog.pg_attribute WHERE attgenerated <> '' AND attrelid = (
+SELECT attname FROM pg_catalog.pg_attribute WHERE (attgenerated <> '' OR attidentity = 'a') AND attrelid = (
     SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = %s AND c.relname = %s)
 """,

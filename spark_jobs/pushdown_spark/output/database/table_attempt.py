@@ -127,7 +127,7 @@ class TableAttempt:
             for column in table.columns
             if column.name not in generated
         )
-        return replace(table, columns=tuple(columns))
+        return replace(table, columns=tuple(columns), computed=generated)
 
     def stage(self, schema: t.StructType, existing: RemoteTable | None, *, name_rule: NameRule) -> PartitionWriter:
         """Create empty staging tables, and return the writer for tasks. Its columns have the order of the schema."""

@@ -421,6 +421,30 @@ def test_values_are_written_to_the_table_columns_of_the_same_name(
     assert stored_rows(database) == sorted([*NEW, *old], key=str)
 
 
+COMPUTED = [
+    *(("g", f"id int, g int GENERATED ALWAYS AS (id * 2) {kind}", 8) for kind in ("STORED", "VIRTUAL")),
+    ("g", "id int, g int GENERATED ALWAYS AS IDENTITY (START WITH 5)", 5),
+]
+
+
+@pytest.mark.parametrize(("column", "columns", "value"), COMPUTED, ids=["stored", "virtual", "identity"])
+def test_a_column_that_the_database_computes_is_refused_before_rows_are_staged(
+    spark: SparkSession, database: Database, column: str, columns: str, value: int
+) -> None:
+    if "IDENTITY" in columns and database.product != "postgresql":
+        pytest.skip("the database has no identity columns")
+    if "VIRTUAL" in columns and database.product == "postgresql":
+        pytest.skip("PostgreSQL has virtual columns since version 18")
+    database.execute(f"CREATE TABLE t ({columns})")
+    output = output_of(spark, database)
+    assert output.prepare()
+    with pytest.raises(BadSpecError, match="the database computes the column G"), output.transaction():
+        output.stage(spark.sql("SELECT 4 AS id, 1 AS G"))
+    assert database.tables() == ["t"]
+    assert write(output_of(spark, database), spark.sql("SELECT 4 AS id"))
+    assert database.rows("SELECT id, g FROM t") == [(4, value)]
+
+
 CASE_INSENSITIVE = {"sqlite": "COLLATE NOCASE", "postgresql": "COLLATE any_case"}
 """The declaration of a collation in which `a` equals `A`."""
 
