@@ -92,7 +92,7 @@ class ConnectorTable(ABC):
 
     def partition_by(self) -> tuple[str, ...]:
         """Return the partition columns and transforms, as the catalog describes them."""
-        return tuple(str(part.describe()) for part in self._load().partitioning())
+        return tuple(map(_partition_name, self._load().partitioning()))
 
     def location(self) -> str | None:
         """Return the directory of the table, or None if the catalog does not have it."""
@@ -339,6 +339,15 @@ class DeltaTable(ConnectorTable):
             "spark.databricks.delta.write.txnAppId": f"airflow_pushdown_{self._run}",
             "spark.databricks.delta.write.txnVersion": "1",
         }
+
+
+def _partition_name(transform: JavaObject) -> str:
+    """Return the name of a partition column without quotes, or a transform such as `days(at)`."""
+    if transform.name() != "identity":
+        # Not `describe`, which Py4J does not find in each class.
+        return str(transform)
+    (reference,) = transform.references()
+    return ".".join(map(str, reference.fieldNames()))
 
 
 def _succeeds(commit: Callable[[], object]) -> bool:

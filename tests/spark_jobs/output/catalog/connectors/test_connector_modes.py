@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from lakehouse import CATALOG, CREATING, EXPECTED, NEW, OLD, create, output_of, stored_rows, versions, write
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 from pushdown_spark.contract import CatalogOutputSpec, OutputMode
 from pushdown_spark.errors import (
@@ -167,3 +168,42 @@ def test_tables_of_files_in_a_catalog_with_connectors_cannot_be_merged(spark: Sp
     spec = CatalogOutputSpec(catalog_table="default.files", mode=OutputMode.MERGE, merge_keys=("id",))
     with pytest.raises(BadSpecError, match="merge needs a table of Iceberg or Delta"):
         open_catalog_output(spark, spec, "run")
+
+
+TRANSFORMS = ["bucket(3, id)", "truncate(1, day)", "days(at)", "hours(at)", "bucket(3, id), day"]
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("mode", EXPECTED)
+def test_tables_with_partition_transforms_get_the_rows_of_icebergs_own_writer(
+    spark: SparkSession, mode: OutputMode, transform: str
+) -> None:
+    names = [f"{CATALOG}.db.{name}" for name in ("t", "twin")]
+    old = "(1, 'a1', '2026-01-01 10:00'), (2, 'b1', '2026-01-02 10:00'), (3, 'b2', '2026-01-02 11:00'), (7, NULL, NULL)"
+    new = "SELECT id, day, timestamp(at) AS at FROM VALUES (2, 'b1', '2026-01-02 10:30'), (4, 'b3', '2026-01-01 23:00')"
+    rows = spark.sql(f"{new} AS v(id, day, at)")
+    for name in names:
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+        spark.sql(f"CREATE TABLE {name} (id INT, day STRING, at TIMESTAMP) USING iceberg PARTITIONED BY ({transform})")
+        spark.sql(f"INSERT INTO {name} SELECT id, day, timestamp(at) FROM VALUES {old} AS v(id, day, at)")
+    table, twin = names
+    output = output_of(spark, table, mode)
+    assert output.prepare()
+    with output.transaction():
+        output.stage(rows)
+    match mode:
+        case OutputMode.APPEND:
+            rows.writeTo(twin).append()
+        case OutputMode.OVERWRITE:
+            rows.writeTo(twin).overwrite(f.lit(True))
+        case OutputMode.OVERWRITE_PARTITIONS:
+            rows.writeTo(twin).overwritePartitions()
+        case _:
+            merge = rows.alias("new").mergeInto(twin, f.expr("twin.id = new.id"))
+            merge.whenMatched().updateAll().whenNotMatched().insertAll().merge()
+    found, expected = (sorted(map(tuple, spark.table(name).collect()), key=str) for name in names)
+    assert found == expected
+    assert len(found) == {OutputMode.APPEND: 6, OutputMode.OVERWRITE: 2, OutputMode.MERGE: 5}.get(mode, len(found))
+    assert not output_of(spark, table, mode).prepare()
+    for name in names:
+        spark.sql(f"DROP TABLE {name}")
