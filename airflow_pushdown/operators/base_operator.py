@@ -80,7 +80,7 @@ class PushdownBaseOperator(JobOperator):
     :param checks: Conditions on the rows before they are committed: `min_rows`, `max_rows`, `not_null` (columns) and
         `unique` (columns, or lists of columns that form a key). If a check fails, the task fails and the output stays
         as it was. (templated)
-    :param nested_pruning: Whether to read only the required struct members and to push predicates on struct members.
+    :param nested_pruning: Whether to read only required struct members (not of JSON) and to push predicates on members.
         (templated)
     :param source_conn_id: Airflow connection of type aws, wasb, adls or google_cloud_platform with the credentials of
         the object store, which reach the job in a private file. A connection of type hdfs names the name node of
