@@ -7,6 +7,7 @@ import time
 PROGRAM_STARTED = time.time()
 
 import functools  # noqa: E402
+import gc  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
@@ -81,7 +82,10 @@ def main() -> int:
         Path(os.environ[STEPS_VARIABLE]).write_text(json.dumps(steps), encoding="utf-8")
 
     SparkSession.stop = stopped  # type: ignore[method-assign]
-    return job.main()
+    code = job.main()
+    # As the job does.
+    gc.freeze()
+    return code
 
 
 if __name__ == "__main__":
