@@ -7,7 +7,7 @@ other writers of Parquet omit NaN. If the planner leaves such a scan to Spark, i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Generic
@@ -105,20 +105,28 @@ def unsafe_filters_off(spark: SparkSession, request: ScanRequest, fold: Fold, *,
         yield
     except UnsupportedError as problem:
         is_asked = request.source.reader is ReaderChoice.SPARK
-        if is_asked or not may_lose_rows(spark, request, fold, omits_nan=omits_nan):
+        if is_asked or not _request_may_lose_rows(spark, request, fold, omits_nan=omits_nan):
             raise
         raise UnsafeFilterError(str(problem), problem.predicted) from problem
 
 
-def may_lose_rows(spark: SparkSession, request: ScanRequest, fold: Fold, *, omits_nan: bool) -> bool:
+def may_lose_rows(conjuncts: Iterable[Pushdown[Node]], *, omits_nan: bool) -> bool:
+    """Return whether Spark's filter pushdown of some conjuncts may lose rows.
+
+    `omits_nan` tells whether statistics of the files may omit NaN.
+    """
+    roots = [conjunct.artifact for conjunct in conjuncts if conjunct.artifact is not None]
+    return any(_may_lose_zeros(root) or (omits_nan and _may_lose_nan(root)) for root in roots)
+
+
+def _request_may_lose_rows(spark: SparkSession, request: ScanRequest, fold: Fold, *, omits_nan: bool) -> bool:
     """Return whether Spark's filter pushdown may lose rows, also if only Spark knows the meaning of the predicate."""
     predicate = request.predicate
     if predicate is None:
         return False
     if predicate.tree is None or not has_plain_meaning(spark, predicate.sql):
         return any(logical_type(part) in FLOATING for part in types_in(request.read_schema))
-    roots = [conjunct.artifact for conjunct in bound_conjuncts(spark, request, fold) if conjunct.artifact is not None]
-    return any(_may_lose_zeros(root) or (omits_nan and _may_lose_nan(root)) for root in roots)
+    return may_lose_rows(bound_conjuncts(spark, request, fold), omits_nan=omits_nan)
 
 
 def _may_lose_zeros(root: Node) -> bool:

@@ -84,7 +84,7 @@ def plan_parquet(spark: SparkSession, request: ScanRequest, fold: Fold) -> Parqu
     omits_nan = not all(writer.startswith("parquet-mr") for writer in writers)
     choice = Choice()
     if request.source.reader is not ReaderChoice.PUSHDOWN:
-        spark_prunes = not may_lose_rows(spark, request, fold, omits_nan=omits_nan)
+        spark_prunes = not may_lose_rows(conjuncts, omits_nan=omits_nan)
         with unsafe_filters_off(spark, request, fold, omits_nan=omits_nan):
             choice = estimate(files, query, startup_cost(spark, request.source), spark_prunes=spark_prunes)
     reports = tuple(conjunct.report("filter over Parquet columns before others are decoded") for conjunct in conjuncts)
