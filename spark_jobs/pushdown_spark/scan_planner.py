@@ -40,16 +40,16 @@ Load = Callable[[Mapping[str, str]], DataFrame]
 class PlannedScan:
     """The scan to run, and Spark's own scan, for the analysis of the query and as the fallback.
 
-    `native` returns Spark's own scan, given the reason to use it. `can_fall_back` is whether it can replace `scan`.
-    `is_understood` is whether the scan evaluates the whole predicate over columns with known types, so that Spark need
-    not analyze it. `problem` is the error that ruled out the pushdown reader. It is raised if Spark's reader cannot
-    read the files either.
+    `spark_scan` returns Spark's own scan, given the reason to use it. `can_fall_back` is whether it can replace `scan`.
+    `is_resolved` is whether planning has resolved every column and type of the predicate, so that Spark need not
+    analyze it. `problem` is the error that ruled out the pushdown reader. It is raised if Spark's reader cannot read
+    the files either.
     """
 
     scan: Scan
-    native: Callable[[str], Scan]
+    spark_scan: Callable[[str], Scan]
     can_fall_back: bool = True
-    is_understood: bool = False
+    is_resolved: bool = False
     problem: PushdownError | None = None
 
     @property
@@ -59,7 +59,11 @@ class PlannedScan:
 
     def fallback(self, project: Callable[[DataFrame], DataFrame]) -> Callable[[str], ProjectedScan] | None:
         """Return the function that makes Spark's scan after a failed run, or None if it cannot replace this one."""
-        return (lambda reason: ProjectedScan(self.native(reason), project)) if self.has_fallback else None
+        return (lambda reason: ProjectedScan(self.spark_scan(reason), project)) if self.has_fallback else None
+
+    def analysis_frame(self) -> DataFrame:
+        """Return Spark's own lazy DataFrame over the source, for Spark to analyze a query that does not run."""
+        return self.spark_scan("Spark only analyzes the query").frame()
 
 
 def plan_scan(spark: SparkSession, relation: Relation, request: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
@@ -73,7 +77,7 @@ def plan_scan(spark: SparkSession, relation: Relation, request: ScanRequest, not
 
     assert isinstance(relation, DatabaseRelation)
     scan = relation.scan(request, notes)
-    return PlannedScan(scan, lambda _: relation.analysis_scan, can_fall_back=False, is_understood=scan.is_exact)
+    return PlannedScan(scan, lambda _: relation.analysis_scan, can_fall_back=False, is_resolved=scan.is_exact)
 
 
 def plan_full_pushdown(
@@ -131,7 +135,7 @@ def _plan_groups(
 
     return PlannedScan(
         union(plan.scan for plan in plans),
-        lambda reason: union(plan.native(reason) for plan in plans),
+        lambda reason: union(plan.spark_scan(reason) for plan in plans),
         problem=next((plan.problem for plan in plans if plan.problem is not None), None),
     )
 
@@ -155,15 +159,15 @@ def _plan_format(spark: SparkSession, request: ScanRequest, notes: tuple[str, ..
     """
     # If the pushdown reader fails, Spark's filters may lose rows of these formats.
     is_columnar = request.source.format in (SourceFormat.ORC, SourceFormat.PARQUET)
-    native = partial(NativeScan, request, notes=notes, loses_rows=is_columnar)
+    spark_scan = partial(NativeScan, request, notes=notes, loses_rows=is_columnar)
     outcome = plan_or_refuse(lambda: _plan_pushdown(spark, request, notes))
     if not isinstance(outcome, Refusal):
-        return PlannedScan(outcome, native)
+        return PlannedScan(outcome, spark_scan)
     loses_rows = isinstance(outcome.reason, UnsafeFilterError) or (is_columnar and outcome.problem is not None)
-    native = partial(NativeScan, request, notes=notes, predicted=outcome.reason.predicted, loses_rows=loses_rows)
+    spark_scan = partial(NativeScan, request, notes=notes, predicted=outcome.reason.predicted, loses_rows=loses_rows)
     if request.source.format is SourceFormat.ORC:
-        native = partial(_native_orc(spark, request, outcome.reason, notes, load), loses_rows=loses_rows)
-    return PlannedScan(native(str(outcome.reason)), native, problem=outcome.problem)
+        spark_scan = partial(_native_orc(spark, request, outcome.reason, notes, load), loses_rows=loses_rows)
+    return PlannedScan(spark_scan(str(outcome.reason)), spark_scan, problem=outcome.problem)
 
 
 def _plan_pushdown(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> Scan:

@@ -33,8 +33,8 @@ from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.result import PushdownResult, ScanResult, analyze, parses
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.spark_internals import sql_parser
-from pushdown_spark.scan.base_scan import ProjectedScan, Scan
-from pushdown_spark.scan_planner import plan_scan
+from pushdown_spark.scan.base_scan import ProjectedScan
+from pushdown_spark.scan_planner import PlannedScan, plan_scan
 
 if TYPE_CHECKING:
     from pushdown_spark.sql import SqlPlanner
@@ -234,8 +234,8 @@ def _plan(spark: SparkSession, relation: Relation, query: QuerySpec) -> Pushdown
     request = relation.request(projection, predicate)
     planned = plan_scan(spark, relation, request, projection.notes)
     scan = ProjectedScan(planned.scan, select if planned.scan.is_exact else filter_and_select)
-    if not (planned.is_understood and projection.is_plain and parses(spark, query.where)):
-        _check_query(scan, planned.native, select, query.where)
+    if not (planned.is_resolved and projection.is_plain and parses(spark, query.where)):
+        _check_query(planned, scan, select, query.where)
     return ScanResult(
         spark,
         relation.source.name,
@@ -249,15 +249,12 @@ def _plan(spark: SparkSession, relation: Relation, query: QuerySpec) -> Pushdown
 
 
 def _check_query(
-    scan: ProjectedScan,
-    native: Callable[[str], Scan],
-    select: Callable[[DataFrame], DataFrame],
-    where: str | None,
+    planned: PlannedScan, scan: ProjectedScan, select: Callable[[DataFrame], DataFrame], where: str | None
 ) -> None:
     """Analyze a query with Spark, so that its errors name `where`. Spark's own scan keeps the DataFrame for the run."""
     shortened = None if where is None else shorten_lists(where)
     if scan.scan.is_native and shortened == where:
         analyze(scan.frame, "where")
     else:
-        frame = native("check").frame()
+        frame = planned.analysis_frame()
         analyze(lambda: select(frame if shortened is None else frame.where(shortened)), "where")

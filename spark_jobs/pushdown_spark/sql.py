@@ -80,7 +80,7 @@ class SqlPlanner:
                 return self._spark.sql(sql)
 
         planned = plan_scan(self._spark, relation, request, notes)
-        analyzed = analyze(lambda: run_query(planned.native("check").frame()), "query")
+        analyzed = analyze(lambda: run_query(planned.analysis_frame()), "query")
         scan = plan_full_pushdown(relation, tree, request, notes, analyzed.columns)
         if scan is not None:
             return ScanResult(self._spark, source.name, scan, None, predicate=predicate)

@@ -154,7 +154,7 @@ class QueryOptimizer:
             return None
         relations = self._relations.open_all(sources.values())
         scans = [self._scan(name, relations[source.name], source, sql, reason) for name, source in sources.items()]
-        frames = {scan.view: scan.planned.native("check").frame() for scan in scans}
+        frames = {scan.view: scan.planned.analysis_frame() for scan in scans}
         try:
             with self._views.shadow(frames):
                 analyzed = self._spark.sql(sql)

@@ -96,9 +96,9 @@ class QueryScan:
     scan: Scan
     predicate: Predicate | None
 
-    def native(self, reason: str) -> QueryScan:
+    def by_spark(self, reason: str) -> QueryScan:
         """Return the scan by Spark's own reader if that can replace this one, or else this scan."""
-        return replace(self, scan=self.planned.native(reason)) if self.planned.has_fallback else self
+        return replace(self, scan=self.planned.spark_scan(reason)) if self.planned.has_fallback else self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +177,7 @@ class QueryContext:
 
     def register(self, scans: Mapping[str, QueryScan]) -> None:
         """Register the views for `analyze`."""
-        self.frames.update((view, scan.planned.native("check").frame()) for view, scan in scans.items())
+        self.frames.update((view, scan.planned.analysis_frame()) for view, scan in scans.items())
         self._registered.enter_context(self.views.register(self.frames))
 
     def analyze(self, sql: str) -> DataFrame:

@@ -71,7 +71,7 @@ class QueryResult(PushdownResult):
         return self._query.with_frames({scan.view: scan.scan.frame() for scan in self._scans})
 
     def _fall_back(self, reason: str) -> None:
-        self._scans = tuple(scan.native(reason) for scan in self._scans)
+        self._scans = tuple(scan.by_spark(reason) for scan in self._scans)
 
     def _run(self, action: Callable[[DataFrame], T], *, single_pass: bool) -> T:
         with ExitStack() as scans:
