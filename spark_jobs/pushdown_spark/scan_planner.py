@@ -66,22 +66,22 @@ class PlannedScan:
         return self.spark_scan("Spark only analyzes the query").frame()
 
 
-def plan_scan(spark: SparkSession, relation: Relation, request: ScanRequest, notes: tuple[str, ...]) -> PlannedScan:
-    """Return the scan of a relation. `notes` go into the report."""
+def plan_scan(spark: SparkSession, relation: Relation, request: ScanRequest) -> PlannedScan:
+    """Return the scan of a relation."""
     if isinstance(relation, FileRelation):
-        return _plan_files(spark, relation, request, notes)
+        return _plan_files(spark, relation, request)
     if isinstance(relation, SparkRelation):
-        plan = SparkPlanScan(request, notes)
+        plan = SparkPlanScan(request)
         return PlannedScan(plan, lambda _: plan, can_fall_back=False)
     from pushdown_spark.relations.database_relation import DatabaseRelation
 
     assert isinstance(relation, DatabaseRelation)
-    scan = relation.scan(request, notes)
+    scan = relation.scan(request)
     return PlannedScan(scan, lambda _: relation.analysis_scan, can_fall_back=False, is_resolved=scan.is_exact)
 
 
 def plan_full_pushdown(
-    relation: Relation, query: exp.Select, request: ScanRequest, notes: tuple[str, ...], columns: Sequence[str]
+    relation: Relation, query: exp.Select, request: ScanRequest, columns: Sequence[str]
 ) -> ProjectedScan | None:
     """Return the scan of a whole query that the relation's database runs, or None if Spark runs it.
 
@@ -92,27 +92,23 @@ def plan_full_pushdown(
     from pushdown_spark.relations.database_relation import DatabaseRelation
 
     assert isinstance(relation, DatabaseRelation)
-    pushdown = relation.full_pushdown(query, request, notes)
+    pushdown = relation.full_pushdown(query, request)
     if pushdown is None:
         return None
     scan, result = pushdown
     return ProjectedScan(scan, result.row_converter(columns))
 
 
-def _plan_files(
-    spark: SparkSession, relation: FileRelation, request: ScanRequest, notes: tuple[str, ...]
-) -> PlannedScan:
-    notes = (*notes, *_listing_notes(relation.source), *relation.table_schema.notes)
+def _plan_files(spark: SparkSession, relation: FileRelation, request: ScanRequest) -> PlannedScan:
+    request = request.with_notes(*_listing_notes(relation.source), *relation.table_schema.notes)
     if relation.table_schema.groups:
-        return _plan_groups(spark, relation, request, notes)
+        return _plan_groups(spark, relation, request)
     if relation.source.max_malformed is not None:
         request = _with_malformed_count(spark, relation, request)
-    return _plan_format(spark, request, notes, relation.load)
+    return _plan_format(spark, request, relation.load)
 
 
-def _plan_groups(
-    spark: SparkSession, relation: FileRelation, request: ScanRequest, notes: tuple[str, ...]
-) -> PlannedScan:
+def _plan_groups(spark: SparkSession, relation: FileRelation, request: ScanRequest) -> PlannedScan:
     """Return the union of a scan for each group of files with the same schema."""
     partition_schema = relation.partition_schema
     tree = None if request.predicate is None else request.predicate.tree
@@ -124,7 +120,7 @@ def _plan_groups(
     for group in groups:
         group_relation = relation.open_group(group.source(relation.source), group.schema)
         group_request = group.request(request, group_relation.source, names)
-        plans.append(plan_scan(spark, group_relation, group_request.with_listing(group_relation.listing), notes))
+        plans.append(plan_scan(spark, group_relation, group_request.with_listing(group_relation.listing)))
     fields = {field.name: field for field in (*partition_schema.fields, *request.read_schema.fields)}
     schema = StructType([fields[name] for name in request.columns])
     name_rule = session_name_rule(spark)
@@ -151,7 +147,7 @@ def _with_malformed_count(spark: SparkSession, relation: FileRelation, request: 
     return replace(request, malformed=malformed).with_frame(malformed.frame)
 
 
-def _plan_format(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...], load: Load) -> PlannedScan:
+def _plan_format(spark: SparkSession, request: ScanRequest, load: Load) -> PlannedScan:
     """Return the pushdown reader's scan of files with one schema, or Spark's with the reason.
 
     If the pushdown reader fails with any error, Spark's reader is used, and the reason names the error. Errors that
@@ -159,18 +155,18 @@ def _plan_format(spark: SparkSession, request: ScanRequest, notes: tuple[str, ..
     """
     # If the pushdown reader fails, Spark's filters may lose rows of these formats.
     is_columnar = request.source.format in (SourceFormat.ORC, SourceFormat.PARQUET)
-    spark_scan = partial(NativeScan, request, notes=notes, loses_rows=is_columnar)
-    outcome = plan_or_refuse(lambda: _plan_pushdown(spark, request, notes))
+    spark_scan = partial(NativeScan, request, loses_rows=is_columnar)
+    outcome = plan_or_refuse(lambda: _plan_pushdown(spark, request))
     if not isinstance(outcome, Refusal):
         return PlannedScan(outcome, spark_scan)
     loses_rows = isinstance(outcome.reason, UnsafeFilterError) or (is_columnar and outcome.problem is not None)
-    spark_scan = partial(NativeScan, request, notes=notes, predicted=outcome.reason.predicted, loses_rows=loses_rows)
+    spark_scan = partial(NativeScan, request, predicted=outcome.reason.predicted, loses_rows=loses_rows)
     if request.source.format is SourceFormat.ORC:
-        spark_scan = partial(_native_orc(spark, request, outcome.reason, notes, load), loses_rows=loses_rows)
+        spark_scan = partial(_spark_orc_scan(spark, request, outcome.reason, load), loses_rows=loses_rows)
     return PlannedScan(spark_scan(str(outcome.reason)), spark_scan, problem=outcome.problem)
 
 
-def _plan_pushdown(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> Scan:
+def _plan_pushdown(spark: SparkSession, request: ScanRequest) -> Scan:
     """Return the pushdown reader's scan. Raises UnsupportedError if Spark's must read the files, or may be faster."""
     request = with_directories(request, name_rule=session_name_rule(spark))
     fold = cached_fold(spark)
@@ -179,28 +175,25 @@ def _plan_pushdown(spark: SparkSession, request: ScanRequest, notes: tuple[str, 
     if request.source.format is SourceFormat.ORC:
         from pushdown_spark.formats.orc.planner import OrcScan, plan_orc
 
-        scan = OrcScan(spark, request, plan_orc(spark, request, fold), notes)
+        scan = OrcScan(spark, request, plan_orc(spark, request, fold))
     elif request.source.format is SourceFormat.AVRO:
         from pushdown_spark.formats.avro.planner import AvroScan, plan_avro
 
-        scan = AvroScan(spark, request, plan_avro(spark, request, fold), notes)
+        scan = AvroScan(spark, request, plan_avro(spark, request, fold))
     elif request.source.format is SourceFormat.PARQUET:
         from pushdown_spark.formats.parquet.planner import ParquetScan, plan_parquet
 
-        scan = ParquetScan(spark, request, plan_parquet(spark, request, fold), notes)
+        scan = ParquetScan(spark, request, plan_parquet(spark, request, fold))
     else:
         text = plan_text(spark, request, fold)
-        if isinstance(text, JvmTextPlan):
-            scan = JvmTextScan(spark, request, text, notes)
-        else:
-            scan = TextScan(spark, request, text, notes)
+        scan = JvmTextScan(spark, request, text) if isinstance(text, JvmTextPlan) else TextScan(spark, request, text)
     # Planning errors must occur here, where Spark's reader can still replace the scan.
     scan.frame()
     return scan
 
 
-def _native_orc(
-    spark: SparkSession, request: ScanRequest, unsupported: UnsupportedError, notes: tuple[str, ...], load: Load
+def _spark_orc_scan(
+    spark: SparkSession, request: ScanRequest, unsupported: UnsupportedError, load: Load
 ) -> partial[NativeScan]:
     """Return Spark's ORC reader. The source or else the estimate turns its lazy filter on, unless that loses rows."""
     from pushdown_spark.formats.orc.planner import SARG_TO_FILTER, LazyFilterError
@@ -211,9 +204,9 @@ def _native_orc(
         obstacle = obstacle_of_request(spark, request, cached_fold(spark)) if switch else None
         setting = str(switch is not False and obstacle is None).lower()
         request = request.with_frame(load({SARG_TO_FILTER: setting}))
-        notes = (*notes, f"{SARG_TO_FILTER} is {setting}{'' if obstacle is None else f': {obstacle}'}")
+        request = request.with_notes(f"{SARG_TO_FILTER} is {setting}{'' if obstacle is None else f': {obstacle}'}")
     refuse_lost_columns(request, str(unsupported))
-    return partial(NativeScan, request, notes=notes, predicted=unsupported.predicted)
+    return partial(NativeScan, request, predicted=unsupported.predicted)
 
 
 def refuse_lost_columns(request: ScanRequest, reason: str) -> None:

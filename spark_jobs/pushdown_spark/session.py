@@ -232,7 +232,7 @@ def _plan(spark: SparkSession, relation: Relation, query: QuerySpec) -> Pushdown
 
     predicate = None if query.where is None else Predicate.parse(query.where)
     request = relation.request(projection, predicate)
-    planned = plan_scan(spark, relation, request, projection.notes)
+    planned = plan_scan(spark, relation, request)
     scan = ProjectedScan(planned.scan, select if planned.scan.is_exact else filter_and_select)
     if not (planned.is_resolved and projection.is_plain and parses(spark, query.where)):
         _check_query(planned, scan, select, query.where)

@@ -72,16 +72,15 @@ class SqlPlanner:
         """Plan a query with one reference to one source, whose reader gets the WHERE."""
         relation = self._relations.open(source)
         predicate = self._predicate(sql, tree, relation)
-        request, notes = relation.query_request(tree, predicate, words_outside_names(sql, tree))
-        request = request.for_query(sql, tree)
+        request = relation.query_request(tree, predicate, words_outside_names(sql, tree)).for_query(sql, tree)
 
         def run_query(frame: DataFrame) -> DataFrame:
             with self._views.shadow({source.name: frame}):
                 return self._spark.sql(sql)
 
-        planned = plan_scan(self._spark, relation, request, notes)
+        planned = plan_scan(self._spark, relation, request)
         analyzed = analyze(lambda: run_query(planned.analysis_frame()), "query")
-        scan = plan_full_pushdown(relation, tree, request, notes, analyzed.columns)
+        scan = plan_full_pushdown(relation, tree, request, analyzed.columns)
         if scan is not None:
             return ScanResult(self._spark, source.name, scan, None, predicate=predicate)
         scan = ProjectedScan(planned.scan, run_query)

@@ -48,11 +48,10 @@ class ServerScan(Scan):
 
     is_native = True
 
-    def __init__(self, request: ScanRequest, reason: str, notes: tuple[str, ...], filter_obstacle: str | None) -> None:
+    def __init__(self, request: ScanRequest, reason: str, filter_obstacle: str | None) -> None:
         """`filter_obstacle` is why filter pushdown is off in the server's reader, or None if it may be on."""
         self._request = request
         self._reason = reason
-        self._notes = notes
         self._filter_obstacle = filter_obstacle
 
     def frame(self) -> DataFrame:
@@ -69,7 +68,7 @@ class ServerScan(Scan):
             reason=self._reason,
             conjuncts=tuple(unsupported_conjunct(sql, why) for sql in conjuncts),
             columns=self._request.columns,
-            notes=self._notes,
+            notes=self._request.notes,
         )
 
 
@@ -167,10 +166,10 @@ def _plan_scan(spark: SparkSession, source: Source, query: QuerySpec) -> Connect
     def plan_by_server(reason: str, problem: PushdownError | None = None) -> ConnectResult:
         if source.format is SourceFormat.ORC:
             refuse_lost_columns(request, reason)
-        return result(ServerScan(request, reason, projection.notes, obstacle), problem=problem)
+        return result(ServerScan(request, reason, obstacle), problem=problem)
 
     _analyze(plan_by_server("check").df, "where")
-    outcome = plan_or_refuse(lambda: _plan_pushdown(spark, request, projection.notes))
+    outcome = plan_or_refuse(lambda: _plan_pushdown(spark, request))
     if isinstance(outcome, Refusal):
         return plan_by_server(str(outcome.reason), outcome.problem)
     return result(outcome, plan_by_server)
@@ -195,12 +194,12 @@ def _filter_obstacle(relation: ConnectRelation, request: ScanRequest) -> str | N
     return MAY_LOSE_FLOATS if any(logical_type(part) in FLOATING for part in types_in(compared)) else None
 
 
-def _plan_pushdown(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> Scan:
+def _plan_pushdown(spark: SparkSession, request: ScanRequest) -> Scan:
     """Return a scan by the pushdown reader. Raises UnsupportedError if only Spark's reader can scan the source."""
     request.check_allowed()
     if request.source.format not in _TEXT_FORMATS or request.source.table is not None:
         raise UnsupportedError(_NO_GATEWAY)
-    return plan_connect_text(spark, request, notes)
+    return plan_connect_text(spark, request)
 
 
 def _interval_condition(relation: ConnectRelation, interval: IntervalSpec) -> str:

@@ -55,11 +55,10 @@ class ConnectTextScan(JvmTextScan):
         spark: SparkSession,
         request: ScanRequest,
         plan: JvmTextPlan,
-        notes: tuple[str, ...],
         paths: Sequence[str],
     ) -> None:
         """`paths` are the paths of the files to read."""
-        super().__init__(spark, request, plan, notes)
+        super().__init__(spark, request, plan)
         self._paths = paths
 
     def _lines(self) -> DataFrame:
@@ -71,10 +70,10 @@ class ConnectTextScan(JvmTextScan):
 
     def report(self) -> SourceReport:
         """Return the plan. Spark Connect does not show what the server reads."""
-        return self._plan.report(self._request, self._notes, "jvm")
+        return self._plan.report(self._request, "jvm")
 
 
-def plan_connect_text(spark: SparkSession, request: ScanRequest, notes: tuple[str, ...]) -> ConnectTextScan:
+def plan_connect_text(spark: SparkSession, request: ScanRequest) -> ConnectTextScan:
     """Return a scan that searches lines before Spark parses them.
 
     Raises UnsupportedError if the search is unsound or not asked for.
@@ -106,7 +105,7 @@ def plan_connect_text(spark: SparkSession, request: ScanRequest, notes: tuple[st
     )
     # A file that appears later may have any header.
     paths = _paths(uris) if options.lines.header else request.source.paths
-    return ConnectTextScan(spark, request, plan, notes, paths)
+    return ConnectTextScan(spark, request, plan, paths)
 
 
 def _check_session(spark: SparkSession) -> None:

@@ -54,11 +54,9 @@ class ColumnarScan(WorkerScan[ColumnarPlan[Query], Metrics], Generic[Query, Metr
     is_columnar: ClassVar[bool] = True
     """Whether the format stores each column separately, so that only the required ones are read."""
 
-    def __init__(
-        self, spark: SparkSession, request: ScanRequest, plan: ColumnarPlan[Query], notes: tuple[str, ...]
-    ) -> None:
+    def __init__(self, spark: SparkSession, request: ScanRequest, plan: ColumnarPlan[Query]) -> None:
         share = len(request.read_schema) / max(len(request.schema), 1) if self.is_columnar else 1.0
-        super().__init__(spark, request, plan, notes, share=share)
+        super().__init__(spark, request, plan, share=share)
 
     @property
     def is_exact(self) -> bool:

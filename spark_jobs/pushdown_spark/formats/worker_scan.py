@@ -35,7 +35,6 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
         spark: SparkSession,
         request: ScanRequest,
         plan: Plan,
-        notes: tuple[str, ...],
         *,
         share: float = 1.0,
     ) -> None:
@@ -43,7 +42,6 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
         self._spark = spark
         self._request = request
         self._plan = plan
-        self._notes = notes
         # Not `TaskCounts[...]()`: its type argument would be pickled, and workers would import this module.
         counts: TaskCounts[dict[str, Metrics]] = TaskCounts()
         self._counts = spark.sparkContext.accumulator({}, counts)
@@ -86,7 +84,7 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
 
     def report(self) -> SourceReport:
         """Return the plan, and the counts of the tasks that have run."""
-        planned = self._plan.report(self._request, self._notes, self.carrier)
+        planned = self._plan.report(self._request, self.carrier)
         if not self._counts.value:
             return planned
         files = {path: sum_metrics(parts) for path, parts in by_file(self._counts.value.values()).items()}

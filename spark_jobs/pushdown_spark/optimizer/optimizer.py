@@ -182,8 +182,8 @@ class QueryOptimizer:
     def _scan(self, name: str, relation: Relation, source: AnySource, sql: str, reason: str) -> QueryScan:
         """Return a scan of all columns and rows of a source."""
         projection = relation.projection(None)
-        request = relation.request(projection, None).for_query(sql, None)
-        planned = plan_scan(self._spark, relation, request, (*projection.notes, reason))
+        request = relation.request(projection, None).for_query(sql, None).with_notes(reason)
+        planned = plan_scan(self._spark, relation, request)
         return QueryScan(source.name, name, planned, planned.scan, predicate=None)
 
 

@@ -202,8 +202,8 @@ class QueryContext:
         if implicit:
             request = replace(request, implicit=implicit, implicit_values=relation.implicit_values())
         request = request.for_query(self.sql, self.query.tree)
-        notes = tuple(semi_join.note for semi_join in semi_joins)
-        planned = plan_scan(self.spark, relation, request, (*projection.notes, *notes))
+        request = request.with_notes(*(semi_join.note for semi_join in semi_joins))
+        planned = plan_scan(self.spark, relation, request)
         return QueryScan(reference.key, reference.view, planned, planned.scan, predicate)
 
     def blocks(self) -> Iterator[SelectBlock]:

@@ -95,10 +95,8 @@ class Relation(ABC):
         """Return the source's own statistics for a predicate and some columns, or None if it has none. Reads no row."""
         return None
 
-    def query_request(
-        self, tree: exp.Expr, predicate: Predicate | None, words: frozenset[str]
-    ) -> tuple[ScanRequest, tuple[str, ...]]:
-        """Return the scan request of a query over this relation alone, and notes for the report.
+    def query_request(self, tree: exp.Expr, predicate: Predicate | None, words: frozenset[str]) -> ScanRequest:
+        """Return the scan request of a query over this relation alone.
 
         `predicate` is the WHERE of the query if a reader may apply it. `words` may be names that the tree lacks.
         """
@@ -107,8 +105,7 @@ class Relation(ABC):
         implicit = self.source.catalog.references(tree, self.schema, name_rule=self._name_rule)
         required = required_columns(tree, self.schema, name_rule=self._name_rule)
         complete = merge_paths([ColumnPath((Member(name),)) for name in sorted(others)], name_rule=EXACT_NAMES)
-        request = self.request(replace(resolved, implicit=implicit, tree=required.merge(complete)), predicate)
-        return request, resolved.notes
+        return self.request(replace(resolved, implicit=implicit, tree=required.merge(complete)), predicate)
 
     def without_ambiguous_tree(self, predicate: Predicate | None) -> Predicate | None:
         """Return a predicate without its tree if that takes a column for a function, or else the same predicate."""
@@ -176,6 +173,7 @@ class RelationWithoutFiles(Relation):
             columns=selected,
             implicit=(),
             predicate=predicate,
+            notes=projection.notes,
         )
 
     def columns_of_text(self, sql: str) -> set[str]:

@@ -105,7 +105,7 @@ class DatabaseRelation(RelationWithoutFiles):
         may_fetch_local = allows_local_fetch(self._declared.spec)
         return estimates if estimates is None or may_fetch_local else replace(estimates, is_fetched=False)
 
-    def scan(self, request: ScanRequest, notes: tuple[str, ...]) -> DatabaseScan:
+    def scan(self, request: ScanRequest) -> DatabaseScan:
         """Return the scan with every conjunct pushed down that the database evaluates as Spark does."""
         predicate = self._push_predicate(request)
         # Without columns, the batches of a statement would have no rows.
@@ -119,14 +119,12 @@ class DatabaseRelation(RelationWithoutFiles):
             is_exact=is_exact,
             spec=self._declared.spec,
             address=self._address,
-            notes=notes,
+            notes=request.notes,
             transport=self._transport,
         )
         return DatabaseScan(self._spark, plan)
 
-    def full_pushdown(
-        self, query: exp.Select, request: ScanRequest, notes: tuple[str, ...]
-    ) -> tuple[FullPushdownScan, PushedQuery] | None:
+    def full_pushdown(self, query: exp.Select, request: ScanRequest) -> tuple[FullPushdownScan, PushedQuery] | None:
         """Return the scan of a whole query: the first rows of an order, counts, extremes and groups.
 
         None if the database cannot run the query as Spark does; the predicate must be exact.
@@ -140,9 +138,16 @@ class DatabaseRelation(RelationWithoutFiles):
         pushed = push_query(query, self._table, predicate, name_rule=self._name_rule)
         if pushed is None:
             return None
-        return FullPushdownScan(
-            self._spark, pushed, table=self._table, spec=spec, address=self._address, predicate=predicate, notes=notes
-        ), pushed
+        scan = FullPushdownScan(
+            self._spark,
+            pushed,
+            table=self._table,
+            spec=spec,
+            address=self._address,
+            predicate=predicate,
+            notes=request.notes,
+        )
+        return scan, pushed
 
     def _push_predicate(self, request: ScanRequest) -> PushedPredicate:
         """Return the conjuncts that the database evaluates as Spark does."""

@@ -243,6 +243,7 @@ class FileRelation(Relation):
             pruned=None if keeps_members else pruned,
             implicit_values=self.implicit_values() if implicit else None,
             spark_only=spark_only,
+            notes=projection.notes,
         )
 
     def _check_any_reader(self, predicate: Predicate | None) -> None:

@@ -56,6 +56,8 @@ class ScanRequest:
     """The partitions for the pushdown readers. The tree of `predicate` then lacks the conjuncts that pruned some."""
     malformed: MalformedLines | None = None
     """Counts malformed lines, or None if they are not counted."""
+    notes: tuple[str, ...] = ()
+    """Lines for the report of the scan."""
 
     @property
     def native(self) -> DataFrame:
@@ -82,6 +84,10 @@ class ScanRequest:
     def for_query(self, sql: str, tree: exp.Expr | None) -> ScanRequest:
         """Return the request for a whole query. If the query reads file metadata, only Spark's reader can serve it."""
         return self.for_spark_only(FILE_METADATA) if reads_file_metadata(sql, tree) else self
+
+    def with_notes(self, *notes: str) -> ScanRequest:
+        """Return the request with more lines for the report."""
+        return replace(self, notes=(*self.notes, *notes))
 
     def with_frame(self, frame: DataFrame) -> ScanRequest:
         """Return the request over another DataFrame of the same source."""

@@ -28,7 +28,7 @@ class ScanPlan:
     choice: Choice
     conjuncts: tuple[ConjunctReport, ...]
 
-    def report(self, request: ScanRequest, notes: tuple[str, ...], carrier: str | None = None) -> SourceReport:
+    def report(self, request: ScanRequest, carrier: str | None = None) -> SourceReport:
         """Return the report before a run, without counts. `carrier` is where lines are searched.
 
         The conjuncts that pruned partitions come first.
@@ -43,7 +43,7 @@ class ScanPlan:
             columns=request.columns,
             files_total=len(self.files),
             bytes_total=sum(file.size for file in self.files),
-            notes=notes,
+            notes=request.notes,
         )
 
     def count_skipped(self, files_read: int) -> int:

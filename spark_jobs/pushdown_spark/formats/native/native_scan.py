@@ -58,7 +58,6 @@ class NativeScan(Scan):
         self,
         request: ScanRequest,
         reason: str,
-        notes: tuple[str, ...] = (),
         predicted: Mapping[str, float] | None = None,
         *,
         loses_rows: bool = False,
@@ -71,7 +70,6 @@ class NativeScan(Scan):
         self._predicted = predicted or {}
         self._request = request
         self._reason = reason
-        self._notes = notes
 
     @property
     def counts_bytes_in_spark(self) -> bool:
@@ -158,7 +156,7 @@ class NativeScan(Scan):
             columns=request.columns,
             files_total=len(sizes),
             bytes_total=sum(sizes),
-            notes=self._notes,
+            notes=request.notes,
         )
 
     def _conjuncts(self) -> tuple[ConjunctReport, ...]:

@@ -63,9 +63,8 @@ class SparkPlanScan(Scan):
 
     is_native = True
 
-    def __init__(self, request: ScanRequest, notes: tuple[str, ...]) -> None:
+    def __init__(self, request: ScanRequest) -> None:
         self._request = request
-        self._notes = notes
         self._watch = QueryWatch(request.native.sparkSession)
         self._tables = tables_in_plan(request.native)
 
@@ -135,7 +134,7 @@ class SparkPlanScan(Scan):
             columns=request.columns,
             files_total=files_total,
             bytes_total=bytes_total,
-            notes=self._notes,
+            notes=request.notes,
         )
 
     @cached_property

@@ -56,11 +56,10 @@ class JvmTextScan(Scan):
 
     counts_bytes_in_spark = True
 
-    def __init__(self, spark: SparkSession, request: ScanRequest, plan: JvmTextPlan, notes: tuple[str, ...]) -> None:
+    def __init__(self, spark: SparkSession, request: ScanRequest, plan: JvmTextPlan) -> None:
         self._spark = spark
         self._request = request
         self._plan = plan
-        self._notes = notes
 
     def frame(self) -> DataFrame:
         """Return the candidate lines, parsed by Spark, with the requested implicit columns."""
@@ -118,7 +117,7 @@ class JvmTextScan(Scan):
 
     def report(self) -> SourceReport:
         """Return the plan and, after a run, the number of lines. Spark's metrics have the bytes."""
-        planned = self._plan.report(self._request, self._notes, "jvm")
+        planned = self._plan.report(self._request, "jvm")
         lines, candidates = self._counts()
         if not lines:
             return planned
