@@ -247,7 +247,7 @@ def _collect_rows(spark: SparkSession, scan: ProjectedScan, limit: int) -> tuple
         frame = scan.limit(limit)
         return collect_rows(frame), frame
     rows, last = java_list(spark), None
-    while rows.size() < limit and (piece := pieces.next_frame()) is not None:
+    while rows.size() < limit and (piece := next(pieces, None)) is not None:
         last = scan.project(piece)
         rows.addAll(collect_rows(last))
     return rows.subList(0, min(limit, rows.size())), scan.limit(limit) if last is None else last
@@ -267,7 +267,7 @@ def _persist(scan: ProjectedScan, limit: int, persisted: list[DataFrame]) -> Dat
     """
     pieces = scan.scan.incremental(limit)
     count = 0
-    while pieces is not None and count < limit and (piece := pieces.next_frame()) is not None:
+    while pieces is not None and count < limit and (piece := next(pieces, None)) is not None:
         persisted.append(scan.project(piece).persist(StorageLevel.DISK_ONLY))
         count += persisted[-1].count()
     return reduce(DataFrame.unionAll, persisted).limit(limit) if persisted else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,7 +28,7 @@ from pushdown_spark.databases.sql.predicate_pushdown import PushedPredicate
 from pushdown_spark.databases.sql.remote_query import RemoteQuery, row_query
 from pushdown_spark.databases.sql.remote_table import Dialect, RemoteTable
 from pushdown_spark.errors import BadSpecError, LostConnectionError, RemoteFailedError, UnsupportedError
-from pushdown_spark.scan.base_scan import IncrementalScan, OnePiece, Scan
+from pushdown_spark.scan.base_scan import Scan
 
 _MAX_SAMPLED_ROWS = 20_000
 """The driver fetches the rows if a sample estimates at most this number, its error included."""
@@ -128,10 +129,10 @@ class DatabaseScan(Scan):
         """Return whether the rows that the scan counts are the rows of the result."""
         return not has_predicate or self.is_exact
 
-    def incremental(self, limit: int) -> IncrementalScan | None:
-        """Return the rows of a statement with a LIMIT, or None if Spark has to drop rows."""
+    def incremental(self, limit: int) -> Iterator[DataFrame] | None:
+        """Return the rows of a statement with a LIMIT as one piece, or None if Spark has to drop rows."""
         frame = self.limited_frame(limit)
-        return None if frame is None else OnePiece(frame)
+        return None if frame is None else iter((frame,))
 
     def limited_frame(self, limit: int) -> DataFrame | None:
         """Return at most `limit` rows, or None if Spark has to drop rows.

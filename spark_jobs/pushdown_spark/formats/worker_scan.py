@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
@@ -16,12 +17,15 @@ from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.formats.scan_task import Metrics, Report, ScanTask, sum_metrics
 from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.scan.base_scan import IncrementalScan, Scan, batch_size
+from pushdown_spark.scan.base_scan import Scan
 from pushdown_spark.scan.plan import ScanPlan
 from pushdown_spark.scan.task_counts import WHOLE_SCAN, TaskCounts, by_file, most_read_files, of_batch
 from pushdown_spark.scan.tasks import progress_of, tasks_of, with_constants
 
 Plan = TypeVar("Plan", bound=ScanPlan)
+
+_MAX_BATCH = 1_024
+"""The maximum number of tasks in a batch of an incremental scan. Each batch has twice as many as the last one."""
 
 
 class WorkerScan(Scan, Generic[Plan, Metrics]):
@@ -47,11 +51,6 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
         self._counts = spark.sparkContext.accumulator({}, counts)
         self._tasks = tasks_of(spark, request, plan.files, share=share)
 
-    @property
-    def tasks(self) -> tuple[Task, ...]:
-        """The scan's tasks, in file order."""
-        return self._tasks
-
     @abstractmethod
     def run_tasks(self, tasks: tuple[Task, ...], batch: int, cap: int | None, skip: tuple[int, ...]) -> DataFrame:
         """Return the rows of some tasks.
@@ -72,9 +71,26 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
     def _all_rows(self) -> DataFrame:
         return self.run_tasks(self._tasks, WHOLE_SCAN, None, ())
 
-    def incremental(self, limit: int) -> IncrementalScan:
-        """Return the scan in batches of tasks."""
-        return _TaskBatches(self, limit)
+    def incremental(self, limit: int) -> Iterator[DataFrame]:
+        """Yield the rows of growing batches of tasks, in file order. An early stop does not have to kill workers.
+
+        A batch begins with the tasks of the last one that have more rows, with a higher cap.
+        """
+        pending = [_TaskSlice(task, 0, max(limit, 1)) for task in self._tasks]
+        for batch in itertools.count(WHOLE_SCAN + 1):
+            if not pending:
+                return
+            size = min(1 << (batch - 1), _MAX_BATCH)
+            running, pending = pending[:size], pending[size:]
+            cap = max(part.cap for part in running)
+            tasks = tuple(part.task for part in running)
+            yield self.run_tasks(tasks, batch, cap, tuple(part.skip for part in running))
+            unfinished = [
+                replace(part, skip=part.skip + cap, cap=cap * 8)
+                for number, part in enumerate(running)
+                if not self.is_exhausted(batch, number, cap)
+            ]
+            pending = unfinished + pending
 
     def progress(self) -> SourceProgress:
         """Return the progress of the finished tasks of the whole scan."""
@@ -122,39 +138,6 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
     def _with_constants(self, rows: DataFrame, tasks: Sequence[Task]) -> DataFrame:
         """Add the implicit columns and partition columns to the rows of some tasks."""
         return with_constants(rows, self._request, [self._plan.files[task.file].uri for task in tasks])
-
-
-class _TaskBatches(IncrementalScan):
-    """A scan in growing batches of tasks, in file order. An early stop does not have to kill workers."""
-
-    def __init__(self, scan: WorkerScan[Any, Any], limit: int) -> None:
-        self._scan = scan
-        self._pending = [_TaskSlice(task, 0, max(limit, 1)) for task in scan.tasks]
-        self._batch = 0
-        self._running: list[_TaskSlice] = []
-
-    def next_frame(self) -> DataFrame | None:
-        """Return the rows of the next batch, or None after the last. Batches grow and begin with unfinished tasks."""
-        self._requeue()
-        if not self._pending:
-            return None
-        size = batch_size(self._batch)
-        self._running, self._pending = self._pending[:size], self._pending[size:]
-        self._batch += 1
-        cap = max(part.cap for part in self._running)
-        tasks = tuple(part.task for part in self._running)
-        return self._scan.run_tasks(tasks, self._batch, cap, tuple(part.skip for part in self._running))
-
-    def _requeue(self) -> None:
-        """Put the unfinished tasks of the last batch back at the front, with a higher cap."""
-        cap = max((part.cap for part in self._running), default=0)
-        unfinished = [
-            replace(part, skip=part.skip + cap, cap=cap * 8)
-            for number, part in enumerate(self._running)
-            if not self._scan.is_exhausted(self._batch, number, cap)
-        ]
-        self._pending = unfinished + self._pending
-        self._running = []
 
 
 @dataclass(frozen=True)

@@ -14,33 +14,6 @@ from pushdown_spark.contract import SourceReport
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.expressions.session_settings import temporary_settings
 
-_MAX_DOUBLINGS = 10
-
-
-class IncrementalScan(ABC):
-    """A scan that runs in pieces until enough rows are read."""
-
-    @abstractmethod
-    def next_frame(self) -> DataFrame | None:
-        """Return the rows of the next piece, or None after the last one."""
-
-
-class OnePiece(IncrementalScan):
-    """A scan whose rows come in one piece."""
-
-    def __init__(self, frame: DataFrame) -> None:
-        self._frame: DataFrame | None = frame
-
-    def next_frame(self) -> DataFrame | None:
-        """Return the DataFrame, then None."""
-        frame, self._frame = self._frame, None
-        return frame
-
-
-def batch_size(batch: int) -> int:
-    """Return the number of tasks in a batch of an incremental scan: it doubles with each batch, up to 1,024."""
-    return 1 << min(batch, _MAX_DOUBLINGS)
-
 
 class Scan(ABC):
     """A planned scan of one source.
@@ -103,8 +76,11 @@ class Scan(ABC):
         """Return at most `limit` rows that satisfy the predicate, or None if only Spark's LIMIT can stop the scan."""
         return None
 
-    def incremental(self, limit: int) -> IncrementalScan | None:
-        """Return the scan in pieces that can stop after `limit` rows, or None if Spark's LIMIT stops it as early."""
+    def incremental(self, limit: int) -> Iterator[DataFrame] | None:
+        """Return the rows in pieces, to stop after `limit` rows. Return None if Spark's LIMIT stops the scan as early.
+
+        The next piece is planned when the caller has read the rows of the last one.
+        """
         return None
 
     def fetch_local(self, limit: int | None) -> DataFrame | None:
