@@ -174,11 +174,7 @@ class ScanResult(PushdownResult):
             if planned.cost is not None:
                 planned = planned.model_copy(update={"cost": planned.cost.with_measurement(counts.seconds)})
             if planned.bytes_read is None and not scan.is_mixed:
-                planned = counts.complete(
-                    planned,
-                    counts_bytes=scan.counts_bytes_in_spark,
-                    counts_decoded_rows=scan.counts_decoded_rows_in_spark,
-                )
+                planned = scan.add_spark_counts(planned, counts)
             return planned.model_copy(update={"rows_returned": self.rows})
 
         return complete

@@ -107,11 +107,7 @@ class QueryResult(PushdownResult):
             reports = {key: report() for key, _, report in scans}
             if counts is not None:
                 ((key, scan),) = by_spark
-                reports[key] = counts.complete(
-                    reports[key],
-                    counts_bytes=scan.counts_bytes_in_spark,
-                    counts_decoded_rows=scan.counts_decoded_rows_in_spark,
-                )
+                reports[key] = scan.add_spark_counts(reports[key], counts)
             return reports
 
         return complete

@@ -14,7 +14,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
-from pushdown_spark.contract import SourceReport
 from pushdown_spark.runtime.executed_plan import ROW_METRIC, PlanGraph, PlanNode, plan_roots
 from pushdown_spark.runtime.jvm_gateway import class_name, elements, scala_value
 from pushdown_spark.runtime.spark_internals import java_context, java_session, optimized_plan, wait_for_events
@@ -114,20 +113,6 @@ class StageCounts:
     seconds: float
     bytes_read: int
     rows: int
-
-    def complete(
-        self, report: SourceReport, *, counts_bytes: bool = True, counts_decoded_rows: bool = True
-    ) -> SourceReport:
-        """Return the report of a source with the bytes and rows. A count of the reader is kept.
-
-        Spark counts the rows that its readers return, which are fewer than they decode unless `counts_decoded_rows`.
-        Its bytes are incomplete unless `counts_bytes`.
-        """
-        changes: dict[str, int | None] = {"bytes_read": self.bytes_read if counts_bytes else None}
-        if report.rows_decoded is None:
-            changes["rows_after_pushdown"] = self.rows
-            changes["rows_decoded"] = self.rows if counts_decoded_rows else None
-        return report.model_copy(update=changes)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pushdown_spark.contract import SourceReport
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.expressions.session_settings import temporary_settings
+from pushdown_spark.runtime.query_metrics import StageCounts
 
 
 class Scan(ABC):
@@ -62,6 +63,15 @@ class Scan(ABC):
     def counts_decoded_rows_in_spark(self) -> bool:
         """Whether the rows in Spark's input metrics are all the rows that the scan decodes."""
         return True
+
+    def add_spark_counts(self, report: SourceReport, counts: StageCounts) -> SourceReport:
+        """Return the report of a run with the bytes and rows that Spark counted. Counts of the scan are kept."""
+        changes: dict[str, int | None] = {"bytes_read": counts.bytes_read if self.counts_bytes_in_spark else None}
+        if report.rows_decoded is None:
+            # Spark counts the rows that its readers return, which may be fewer than they decode.
+            changes["rows_after_pushdown"] = counts.rows
+            changes["rows_decoded"] = counts.rows if self.counts_decoded_rows_in_spark else None
+        return report.model_copy(update=changes)
 
     def counts_result_rows(self, *, has_predicate: bool) -> bool:
         """Return whether the rows that the report counts are the rows of the result."""
