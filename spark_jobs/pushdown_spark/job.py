@@ -53,6 +53,8 @@ _QUIET = {
 }
 """Default settings of the session. The submission and the spec take precedence."""
 
+_ONLY_QUERY = ""
+"""The name of the query of a job without `scans`."""
 _STREAMING_SINK = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSink"
 """The class that looks for metadata of streaming queries. For a glob, it logs a warning with a stack trace."""
 
@@ -128,10 +130,10 @@ class JobRun:
     def explain(self, spark: SparkSession) -> str:
         """Return the plan of each query as text, without running any."""
         plans = {name: run.plan().explain() for name, run in self._queries(spark).items()}
-        return "\n".join(f"Scan {name}\n{plan}" if name else plan for name, plan in plans.items())
+        return "\n".join(plan if name == _ONLY_QUERY else f"Scan {name}\n{plan}" for name, plan in plans.items())
 
     def _queries(self, spark: SparkSession) -> dict[str, QueryRun]:
-        """Return the run of each scan of the job by its name, or the run of its query under an empty name."""
+        """Return the run of each scan of the job by its name, or the run of its query under `_ONLY_QUERY`."""
         from pushdown_spark.query_run import QueryRun, SharedApplication
 
         application = SharedApplication(spark)
@@ -141,9 +143,9 @@ class JobRun:
 
             if spec.scans:
                 raise BadSpecError("scans: over Spark Connect, each scan needs a task of its own, which starts at once")
-            return {"": ConnectQueryRun(application, spec, secrets)}
+            return {_ONLY_QUERY: ConnectQueryRun(application, spec, secrets)}
         if not spec.scans:
-            return {"": QueryRun(application, spec, secrets)}
+            return {_ONLY_QUERY: QueryRun(application, spec, secrets)}
         return {
             name: QueryRun(
                 application,
@@ -182,7 +184,7 @@ class JobRun:
             return None
         name, run = list(self._started_runs.items())[-1]
         progress = run.progress()
-        if progress is None or not name:
+        if progress is None or name == _ONLY_QUERY:
             return progress
         position = {"scan": name, "scan_number": len(self._started_runs), "scans_total": len(self._spec.scans)}
         return progress.model_copy(update=position)
@@ -213,8 +215,8 @@ class JobRun:
                     "error": error_of_scans(self._spec.scans, reports) or error,
                 }
             )
-        report = reports.get("") or ScanReport(error=error)
-        sources, joins = (runs[""].sources, runs[""].joins) if runs else ({}, ())
+        report = reports.get(_ONLY_QUERY) or ScanReport(error=error)
+        sources, joins = (runs[_ONLY_QUERY].sources, runs[_ONLY_QUERY].joins) if runs else ({}, ())
         return result.model_copy(update={**dict(report), "seconds": result.seconds, "sources": sources, "joins": joins})
 
     def error_of(self, exc: BaseException) -> JobError:

@@ -29,7 +29,7 @@ from pushdown_spark.relations.base_relation import Relation
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import ScanRequest, check_predicate
 from pushdown_spark.relations.schemas.csv_schemas import required_field_count
-from pushdown_spark.relations.schemas.discovery import TYPED_FORMATS, TableSchema, discover_schema
+from pushdown_spark.relations.schemas.discovery import TYPED_FORMATS, FileSchemaReader, TableSchema, discover_schema
 from pushdown_spark.relations.schemas.parquet_schema import footer_schema
 from pushdown_spark.relations.stores.listing import Listing, data_columns, decode_uri, list_entries
 from pushdown_spark.runtime.error_classification import typed_error
@@ -159,7 +159,8 @@ class FileRelation(Relation):
         source, rules = self.source, self.table_schema.rules
         try:
             self._check_partition_columns()
-            table_schema = discover_schema(self._spark, source, self.listing, self._infer_schema, rules)
+            reader = FileSchemaReader(self._spark, source, self.listing, self._infer_schema, rules)
+            table_schema = discover_schema(reader)
         except UnsupportedError as problem:
             if source.on_missing_column is OnMissingColumn.ERROR:
                 raise BadSpecError(

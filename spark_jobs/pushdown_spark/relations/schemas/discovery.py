@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Protocol
 
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
@@ -38,36 +35,60 @@ _CORRUPT_RECORD = "_corrupt_record"
 _INTEGERS = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
 
 
-class ReadSchemas(Protocol):
-    """Returns the columns of each file. For JSON files, `strings` limits them to some columns."""
+@dataclass(frozen=True)
+class FileSchemaReader:
+    """A reader of the columns of each file of a source.
 
-    def __call__(self, strings: t.StructType | None = None) -> tuple[FileSchema, ...]:
-        """Raises UnsupportedError if the columns of single files cannot be determined."""
+    `infer_schema` returns the schema that Spark infers for some files.
+    """
+
+    spark: SparkSession
+    source: Source
+    listing: Listing
+    infer_schema: InferSchema
+    rules: MergeRules
+
+    def read(self, variants: t.StructType | None = None) -> tuple[FileSchema, ...]:
+        """Return the columns of each file without partition columns, for JSON files only those in `variants` if given.
+
+        CSV files keep all columns, because their columns go by position. Raises UnsupportedError if the columns of
+        single files cannot be determined.
+        """
+        files = file_schemas(self.spark, self.source, self.listing, self.infer_schema, variants)
+        key = self.rules.name_rule.key
+        partitions = set(map(key, self.listing.partition_columns))
+        if self.source.format is SourceFormat.CSV or not partitions:
+            return files
+
+        def data_schema(schema: t.StructType) -> t.StructType:
+            return t.StructType([field for field in schema.fields if key(field.name) not in partitions])
+
+        return tuple(replace(file, schema=data_schema(file.schema)) for file in files)
 
 
 @dataclass(frozen=True)
 class TableSchema:
-    """The schema of the table that consists of a source's files.
-
-    `table` are the columns without partition columns, or None if Spark's schema is right. `groups` are empty if all
-    files are read with one schema. `files` are the columns of the files if they were read. `read_schemas` reads them
-    later if only an error message needs them. `notes` are lines for the report.
-    """
+    """The schema of the table that consists of a source's files."""
 
     rules: MergeRules
     table: t.StructType | None = None
+    """The columns without partition columns, or None if Spark's schema is right."""
     groups: tuple[SchemaGroup, ...] = ()
+    """The groups of files with equal schemas, or none if all files are read with one schema."""
     files: tuple[FileSchema, ...] = ()
+    """The columns of the files, if they were read."""
     notes: tuple[str, ...] = ()
-    read_schemas: ReadSchemas | None = None
+    """Lines for the report."""
+    reader: FileSchemaReader | None = None
+    """Reads the columns of the files later, if only an error message needs them."""
 
     def origin(self, column: str) -> str | None:
         """Return a file that has a column, or None if no file has it or the files cannot be read one by one."""
         key = self.rules.name_rule.key(column)
         files = self.files
-        if not files and self.read_schemas is not None:
+        if not files and self.reader is not None:
             try:
-                files = self.read_schemas()
+                files = self.reader.read()
             except UnsupportedError:
                 return None
         locations = (file.file for file in files if key in map(self.rules.name_rule.key, file.schema.fieldNames()))
@@ -83,25 +104,17 @@ class TableSchema:
                 )
 
 
-def discover_schema(
-    spark: SparkSession,
-    source: Source,
-    listing: Listing,
-    infer_schema: InferSchema,
-    rules: MergeRules,
-) -> TableSchema:
+def discover_schema(reader: FileSchemaReader) -> TableSchema:
     """Read the columns of the files if they matter, and merge them.
 
     Raises SchemaConflictError for types that the source's setting does not merge, and UnsupportedError if the columns
     of single files cannot be determined.
     """
+    source, listing, rules = reader.source, reader.listing, reader.rules
     if not _needs_file_schemas(source, listing):
         return TableSchema(rules)
     partitions = set(listing.partition_columns)
     data = t.StructType([field for field in listing.frame.schema.fields if field.name not in partitions])
-    read_schemas = partial(
-        _data_schemas, partial(file_schemas, spark, source, listing, infer_schema), source.format, partitions, rules
-    )
     if (
         source.format is SourceFormat.JSON
         and source.schema is None
@@ -109,9 +122,8 @@ def discover_schema(
         and source.on_missing_column is OnMissingColumn.NULL
     ):
         # Spark infers the schema, and only conflicts between the files matter.
-        corrupt = setting(spark, "spark.sql.columnNameOfCorruptRecord", _CORRUPT_RECORD)
-        return _check_conflicts(source, data, corrupt, rules, read_schemas)
-    files = read_schemas()
+        return _check_conflicts(reader, data)
+    files = reader.read()
     return _merge(source, files, data, rules) if files else TableSchema(rules)
 
 
@@ -133,42 +145,18 @@ def _needs_file_schemas(source: Source, listing: Listing) -> bool:
     return source.on_schema_conflict is not OnSchemaConflict.ERROR
 
 
-def _check_conflicts(
-    source: Source, data: t.StructType, corrupt: str, rules: MergeRules, read_schemas: ReadSchemas
-) -> TableSchema:
+def _check_conflicts(reader: FileSchemaReader, data: t.StructType) -> TableSchema:
     """Check that JSON files have no conflicting types. Raises SchemaConflictError.
 
     Spark's inference turns conflicting types into strings, so only the columns with strings are read once more.
     """
-    strings = strings_as_variants(data, source.options.get("columnnameofcorruptrecord", corrupt))
-    if not strings.fields:
-        return TableSchema(rules, read_schemas=read_schemas)
-    merge_schemas(read_schemas(strings), rules)
+    corrupt = setting(reader.spark, "spark.sql.columnNameOfCorruptRecord", _CORRUPT_RECORD)
+    variants = strings_as_variants(data, reader.source.options.get("columnnameofcorruptrecord", corrupt))
+    if not variants.fields:
+        return TableSchema(reader.rules, reader=reader)
+    merge_schemas(reader.read(variants), reader.rules)
     note = "no schema is declared, so the strings of all files were read once more to compare the types of the files"
-    return TableSchema(rules, read_schemas=read_schemas, notes=(note,))
-
-
-def _data_schemas(
-    read_schemas: ReadSchemas,
-    source_format: SourceFormat,
-    partitions: AbstractSet[str],
-    rules: MergeRules,
-    strings: t.StructType | None = None,
-) -> tuple[FileSchema, ...]:
-    """Return the columns of each file without partition columns, as Spark reads them.
-
-    CSV files keep all columns, because their columns go by position.
-    """
-    files = read_schemas(strings)
-    if source_format is SourceFormat.CSV or not partitions:
-        return files
-    key = rules.name_rule.key
-    partition_keys = set(map(key, partitions))
-
-    def data_schema(schema: t.StructType) -> t.StructType:
-        return t.StructType([field for field in schema.fields if key(field.name) not in partition_keys])
-
-    return tuple(replace(file, schema=data_schema(file.schema)) for file in files)
+    return TableSchema(reader.rules, reader=reader, notes=(note,))
 
 
 def _merge(source: Source, files: tuple[FileSchema, ...], data: t.StructType, rules: MergeRules) -> TableSchema:
@@ -243,7 +231,7 @@ def _with_groups(
         return TableSchema(rules, table, files=files)
     different = sum(len(group.files) for group in groups if group.schema != table)
     note = f"{different} of {len(files)} files have other columns or types than the table and are read separately"
-    return TableSchema(rules, table, groups, files, (note,))
+    return TableSchema(rules, table, groups, files=files, notes=(note,))
 
 
 def _widens_integers(file: t.DataType, table: t.DataType) -> bool:
