@@ -113,9 +113,8 @@ def _plan_groups(spark: SparkSession, relation: FileRelation, request: ScanReque
     partition_schema = relation.partition_schema
     tree = None if request.predicate is None else request.predicate.tree
     names = frozenset() if tree is None else frozenset(relation.referenced_columns(tree))
-    groups = list(
-        file_groups(relation.table_schema.groups, partition_schema, relation.roots, relation.table_schema.rules)
-    )
+    table = relation.table_schema
+    groups = list(file_groups(table.groups, partition_schema, relation.roots, name_rule=table.rules.name_rule))
     plans = []
     for group in groups:
         group_relation = relation.open_group(group.source(relation.source), group.schema)

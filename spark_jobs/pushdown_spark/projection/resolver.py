@@ -90,20 +90,21 @@ class Projection:
 def resolve(
     columns: Sequence[str] | None,
     schema: StructType,
-    depth: int = 0,
     *,
     name_rule: NameRule = ANY_CASE,
     catalog: ImplicitCatalog = BUILT_IN,
+    depth: Callable[[], int] | None = None,
     origin: Callable[[str], str] = lambda _: "",
     has_unnamed_fields: bool = False,
 ) -> Projection:
     """Resolve `columns` (None means `*`) against the schema of a table.
 
-    `depth` is the number of directories between the deepest file and its scan root. A `dirK` beyond it is null.
-    `catalog` has the implicit columns. `origin` returns where a column's type comes from, for errors.
-    `has_unnamed_fields` is whether lines have fields without names, so that `columns[i]` exists. Raises BadSpecError
-    for invalid paths, for duplicate output names, and if `columns[i]` is mixed with named columns; UnknownColumnError
-    with the most similar names; and KindMismatchError for a step that the type does not support.
+    `catalog` has the implicit columns. `depth` returns the number of directories between the deepest file and its scan
+    root, beyond which a `dirK` is null. It is only called for a `dirK`. Without it, no `dirK` is null. `origin` returns
+    where a column's type comes from, for errors. `has_unnamed_fields` is whether lines have fields without names, so
+    that `columns[i]` exists. Raises BadSpecError for invalid paths, for duplicate output names, and if `columns[i]` is
+    mixed with named columns; UnknownColumnError with the most similar names; and KindMismatchError for a step that the
+    type does not support.
     """
     context = PathContext(schema, name_rule, origin, catalog.names)
     has_array = has_unnamed_fields and FIELDS_COLUMN not in context.columns
@@ -125,7 +126,9 @@ class _Draft:
 class _Resolver:
     """A resolver of the paths of one projection."""
 
-    def __init__(self, context: PathContext, depth: int, catalog: ImplicitCatalog, has_array: bool) -> None:
+    def __init__(
+        self, context: PathContext, depth: Callable[[], int] | None, catalog: ImplicitCatalog, has_array: bool
+    ) -> None:
         self._context = context
         self._depth = depth
         self._catalog = catalog
@@ -198,7 +201,7 @@ class _Resolver:
 
     def _implicit(self, path: ColumnPath, column: ImplicitColumn) -> _Draft:
         kind = ColumnKind.FILE if column.level is None else ColumnKind.DIRECTORY
-        if column.level is not None and column.level >= self._depth:
+        if column.level is not None and self._depth is not None and column.level >= self._depth():
             self._notes[f"{path.head} is null: no file lies {column.level + 1} directories deep"] = None
             null = f"CAST(NULL AS {sql_type(column.data_type)})"
             return _Draft(path, ColumnKind.NULL, PathExpression(null, column.data_type, path.steps))

@@ -42,7 +42,7 @@ def groups_by_name(
     """
 
     def read_schema(file: FileSchema) -> t.StructType:
-        schema = _read_struct(file.schema, table, _Alignment(rules, converts, file.file), "")
+        schema = _ReadTypes(rules, converts, file.file).struct(file.schema, table, "")
         return schema if schema.fields else _PLACEHOLDER
 
     return _group(files, read_schema)
@@ -89,133 +89,133 @@ def _fits(field: t.StructField, target: t.StructField) -> bool:
 
 
 @dataclass(frozen=True)
-class _Alignment:
+class _ReadTypes:
+    """The types to read the columns of one file with. `path` is the path of a column or member, for errors."""
+
     rules: MergeRules
     converts: Converts
     file: str
 
+    def struct(self, file: t.StructType, table: t.StructType, path: str) -> t.StructType:
+        """Return the schema to read a file or struct with, without the fields that become nulls."""
+        key = self.rules.name_rule.key
+        file_fields = {key(field.name): field for field in file.fields}
+        fields = []
+        for field in table.fields:
+            file_field = file_fields.get(key(field.name))
+            name = f"{path}.{field.name}" if path else field.name
+            data_type = field.dataType if file_field is None else self._type(file_field.dataType, field.dataType, name)
+            if data_type is not None:
+                fields.append(t.StructField(field.name, data_type, True, field.metadata))
+        return t.StructType(fields)
 
-def _read_struct(file: t.StructType, table: t.StructType, alignment: _Alignment, path: str) -> t.StructType:
-    file_fields = {alignment.rules.name_rule.key(field.name): field for field in file.fields}
-    fields = []
-    for field in table.fields:
-        file_field = file_fields.get(alignment.rules.name_rule.key(field.name))
-        name = f"{path}.{field.name}" if path else field.name
-        data_type = (
-            field.dataType if file_field is None else _read_type(file_field.dataType, field.dataType, alignment, name)
+    def _type(self, file: t.DataType, table: t.DataType, path: str) -> t.DataType | None:
+        """Return the type to read a column or member with, None to replace it by nulls."""
+        match file, table:
+            case t.NullType(), _:
+                # Inference from text sees no values in an empty list, which is not null.
+                return table if self.rules.is_inferred else None
+            case t.StructType(), t.StructType():
+                inner = self.struct(file, table, path)
+                return inner if inner.fields else None
+            case t.ArrayType(), t.ArrayType():
+                element = self._type(file.elementType, table.elementType, f"{path}.element")
+                return None if element is None else t.ArrayType(element, True)
+            case t.MapType(), t.MapType():
+                key = self._type(file.keyType, table.keyType, f"{path}.key")
+                value = self._type(file.valueType, table.valueType, f"{path}.value")
+                return None if key is None or value is None else t.MapType(key, value, True)
+        return self._atom(file, table, path)
+
+    def _atom(self, file: t.DataType, table: t.DataType, path: str) -> t.DataType | None:
+        nested = (t.StructType, t.ArrayType, t.MapType)
+        on_conflict = self.rules.on_conflict
+        if not isinstance(file, nested) and not isinstance(table, nested):
+            is_coerced = on_conflict is OnSchemaConflict.WIDEN and coerced_type([file, table]) == table
+            if lossless_type(file, table) == table or is_coerced:
+                return table if self.converts(file, table) else file
+        if on_conflict is OnSchemaConflict.NULL:
+            return None
+        raise SchemaConflictError(
+            f"column {path} is {file.simpleString()} in {self.file} and {table.simpleString()} in the declared "
+            "schema; correct the schema, or use on_schema_conflict='null'"
         )
-        if data_type is not None:
-            fields.append(t.StructField(field.name, data_type, True, field.metadata))
-    return t.StructType(fields)
 
 
-def _read_type(file: t.DataType, table: t.DataType, alignment: _Alignment, path: str) -> t.DataType | None:
-    """Return the type to read a column or member with, None to replace it by nulls."""
-    match file, table:
-        case t.NullType(), _:
-            # Inference from text sees no values in an empty list, which is not null.
-            return table if alignment.rules.is_inferred else None
-        case t.StructType(), t.StructType():
-            inner = _read_struct(file, table, alignment, path)
-            return inner if inner.fields else None
-        case t.ArrayType(), t.ArrayType():
-            element = _read_type(file.elementType, table.elementType, alignment, f"{path}.element")
-            return None if element is None else t.ArrayType(element, True)
-        case t.MapType(), t.MapType():
-            key = _read_type(file.keyType, table.keyType, alignment, f"{path}.key")
-            value = _read_type(file.valueType, table.valueType, alignment, f"{path}.value")
-            return None if key is None or value is None else t.MapType(key, value, True)
-    return _read_atom(file, table, alignment, path)
-
-
-def _read_atom(file: t.DataType, table: t.DataType, alignment: _Alignment, path: str) -> t.DataType | None:
-    nested = (t.StructType, t.ArrayType, t.MapType)
-    rules = alignment.rules
-    if not isinstance(file, nested) and not isinstance(table, nested):
-        is_coerced = rules.on_conflict is OnSchemaConflict.WIDEN and coerced_type([file, table]) == table
-        if lossless_type(file, table) == table or is_coerced:
-            return table if alignment.converts(file, table) else file
-    if rules.on_conflict is OnSchemaConflict.NULL:
-        return None
-    raise SchemaConflictError(
-        f"column {path} is {file.simpleString()} in {alignment.file} and {table.simpleString()} in the declared "
-        "schema; correct the schema, or use on_schema_conflict='null'"
-    )
-
-
-def missing_column(file: t.StructType, required: t.StructType, rules: MergeRules, path: str = "") -> str | None:
+def missing_column(file: t.StructType, required: t.StructType, path: str = "", *, name_rule: NameRule) -> str | None:
     """Return the path of the first required column or struct member that a file lacks, or None if it has all."""
-    file_fields = {rules.name_rule.key(field.name): field for field in file.fields}
+    file_fields = {name_rule.key(field.name): field for field in file.fields}
     for field in required.fields:
         name = f"{path}.{field.name}" if path else field.name
-        file_field = file_fields.get(rules.name_rule.key(field.name))
-        missing = name if file_field is None else _missing_member(file_field.dataType, field.dataType, rules, name)
+        file_field = file_fields.get(name_rule.key(field.name))
+        missing = name if file_field is None else _missing_member(file_field.dataType, field.dataType, name, name_rule)
         if missing is not None:
             return missing
     return None
 
 
-def _missing_member(file: t.DataType, required: t.DataType, rules: MergeRules, path: str) -> str | None:
+def _missing_member(file: t.DataType, required: t.DataType, path: str, name_rule: NameRule) -> str | None:
     match file, required:
         case t.StructType(), t.StructType():
-            return missing_column(file, required, rules, path)
+            return missing_column(file, required, path, name_rule=name_rule)
         case t.ArrayType(), t.ArrayType():
-            return _missing_member(file.elementType, required.elementType, rules, path)
+            return _missing_member(file.elementType, required.elementType, path, name_rule)
         case t.MapType(), t.MapType():
-            return _missing_member(file.valueType, required.valueType, rules, path)
+            return _missing_member(file.valueType, required.valueType, path, name_rule)
     return None
 
 
 def aligned_columns(read: t.StructType, table: t.StructType, *, name_rule: NameRule) -> list[str]:
     """Return select items that convert a DataFrame of the read schema to the table's columns. Missing ones are null."""
-    rules = MergeRules(OnSchemaConflict.ERROR, name_rule)
-    read_fields = {rules.name_rule.key(field.name): field for field in read.fields}
-    return [
-        f"{_aligned_field(read_fields.get(rules.name_rule.key(field.name)), '', field.dataType, rules, 0)} "
-        f"AS {quote_name(field.name)}"
-        for field in table.fields
-    ]
+    return _Alignment(name_rule).fields(read, table, "", 0)
 
 
-def _aligned_field(field: t.StructField | None, parent: str, table: t.DataType, rules: MergeRules, lambdas: int) -> str:
-    if field is None:
-        return f"CAST(NULL AS {sql_type(table)})"
-    return _align(f"{parent}{quote_name(field.name)}", field.dataType, table, rules, lambdas)
+class _Alignment:
+    """SQL that converts values from the types that files are read with to the types of the table.
+
+    `lambdas` is the number of lambda functions around an expression.
+    """
+
+    def __init__(self, name_rule: NameRule) -> None:
+        self._key = name_rule.key
+
+    def fields(self, read: t.StructType, table: t.StructType, prefix: str, lambdas: int) -> list[str]:
+        """Return select items for the fields of the table, given the prefix of the fields that were read."""
+        read_fields = {self._key(field.name): field for field in read.fields}
+        items = []
+        for field in table.fields:
+            read_field = read_fields.get(self._key(field.name))
+            if read_field is None:
+                value = f"CAST(NULL AS {sql_type(field.dataType)})"
+            else:
+                name = f"{prefix}{quote_name(read_field.name)}"
+                value = self._convert(name, read_field.dataType, field.dataType, lambdas)
+            items.append(f"{value} AS {quote_name(field.name)}")
+        return items
+
+    def _convert(self, value: str, read: t.DataType, table: t.DataType, lambdas: int) -> str:
+        if sql_type(read) == sql_type(table):
+            return value
+        match read, table:
+            case t.StructType(), t.StructType():
+                members = self.fields(read, table, f"{value}.", lambdas)
+                return f"if({value} IS NULL, NULL, struct({', '.join(members)}))"
+            case t.ArrayType(), t.ArrayType():
+                variable = f"element_{lambdas}"
+                element = self._convert(variable, read.elementType, table.elementType, lambdas + 1)
+                return f"transform({value}, {variable} -> {element})"
+            case t.MapType(), t.MapType():
+                key_variable, item_variable = f"key_{lambdas}", f"item_{lambdas}"
+                key = self._convert(key_variable, read.keyType, table.keyType, lambdas + 1)
+                item = self._convert(item_variable, read.valueType, table.valueType, lambdas + 1)
+                arguments = f"({key_variable}, {item_variable})"
+                return f"transform_values(transform_keys({value}, {arguments} -> {key}), {arguments} -> {item})"
+        return f"CAST({value} AS {sql_type(table)})"
 
 
-def _align(value: str, read: t.DataType, table: t.DataType, rules: MergeRules, lambdas: int) -> str:
-    """Return SQL that converts a value. `lambdas` is the number of lambda functions around it."""
-    if sql_type(read) == sql_type(table):
-        return value
-    match read, table:
-        case t.StructType(), t.StructType():
-            return _align_struct(value, read, table, rules, lambdas)
-        case t.ArrayType(), t.ArrayType():
-            variable = f"element_{lambdas}"
-            element = _align(variable, read.elementType, table.elementType, rules, lambdas + 1)
-            return f"transform({value}, {variable} -> {element})"
-        case t.MapType(), t.MapType():
-            key_variable, item_variable = f"key_{lambdas}", f"item_{lambdas}"
-            key = _align(key_variable, read.keyType, table.keyType, rules, lambdas + 1)
-            item = _align(item_variable, read.valueType, table.valueType, rules, lambdas + 1)
-            arguments = f"({key_variable}, {item_variable})"
-            return f"transform_values(transform_keys({value}, {arguments} -> {key}), {arguments} -> {item})"
-    return f"CAST({value} AS {sql_type(table)})"
-
-
-def _align_struct(value: str, read: t.StructType, table: t.StructType, rules: MergeRules, lambdas: int) -> str:
-    key = rules.name_rule.key
-    read_fields = {key(field.name): field for field in read.fields}
-    members = []
-    for field in table.fields:
-        member = _aligned_field(read_fields.get(key(field.name)), f"{value}.", field.dataType, rules, lambdas)
-        members.append(f"{member} AS {quote_name(field.name)}")
-    return f"if({value} IS NULL, NULL, struct({', '.join(members)}))"
-
-
-def select_columns(schema: t.StructType, required: t.StructType, rules: MergeRules) -> t.StructType:
+def select_columns(schema: t.StructType, required: t.StructType, *, name_rule: NameRule) -> t.StructType:
     """Return the columns that another schema has too, with only the struct members that it has too."""
-    return ProjectionTree(_nodes(required), rules.name_rule).prune(schema)
+    return ProjectionTree(_nodes(required), name_rule).prune(schema)
 
 
 def _nodes(data_type: t.DataType) -> tuple[ProjectionNode, ...]:

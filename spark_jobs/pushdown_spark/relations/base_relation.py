@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -151,7 +150,7 @@ class RelationWithoutFiles(Relation):
 
     def projection(self, columns: Sequence[str] | None) -> Projection:
         """Resolve the columns of a query, all with None. Raises UnknownColumnError, also for columns of files."""
-        projection = resolve(columns, self.schema, sys.maxsize, name_rule=self._name_rule, origin=self.origin)
+        projection = resolve(columns, self.schema, name_rule=self._name_rule, origin=self.origin)
         if projection.implicit:
             raise UnknownColumnError(
                 f"source {self.source.name!r} is {self.kind} and has no implicit columns such as "

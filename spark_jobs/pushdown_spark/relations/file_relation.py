@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -23,7 +22,7 @@ from pushdown_spark.projection.implicit_columns import FileMetadata
 from pushdown_spark.projection.implicit_values import ImplicitValues
 from pushdown_spark.projection.paths import parse_paths
 from pushdown_spark.projection.required_columns import required_columns
-from pushdown_spark.projection.resolver import FIELDS_COLUMN, ColumnKind, Projection, resolve
+from pushdown_spark.projection.resolver import FIELDS_COLUMN, Projection, resolve
 from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.base_relation import Relation
 from pushdown_spark.relations.declaration import Source
@@ -174,20 +173,15 @@ class FileRelation(Relation):
 
     def projection(self, columns: Sequence[str] | None) -> Projection:
         """Resolve the columns of a query, all with None. Raises UnknownColumnError and KindMismatchError."""
-        source = self.source
-        resolve_to_depth = partial(
-            resolve,
+        return resolve(
             columns,
             self.schema,
             name_rule=self._name_rule,
-            catalog=source.catalog,
+            catalog=self.source.catalog,
+            depth=cache(lambda: max_depth(map(decode_uri, self.uris), self.roots)),
             origin=self._origin,
-            has_unnamed_fields=has_unnamed_fields(source),
+            has_unnamed_fields=has_unnamed_fields(self.source),
         )
-        projection = resolve_to_depth(sys.maxsize)
-        if not any(output.kind is ColumnKind.DIRECTORY for output in projection.outputs):
-            return projection
-        return resolve_to_depth(max_depth(map(decode_uri, self.uris), self.roots))
 
     def with_unnamed_fields(self, columns: Sequence[str] | None) -> FileRelation:
         """Return a relation with all fields that `columns` needs. Spark takes their number from the first line."""

@@ -17,7 +17,6 @@ from pushdown_spark.local_paths import escape_glob
 from pushdown_spark.projection.file_locations import location, root_of
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.projection.schema_alignment import SchemaGroup, aligned_columns, ddl, select_columns
-from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.scan.base_scan import Scan
@@ -27,13 +26,13 @@ from pushdown_spark.scan.base_scan import Scan
 class FileGroup:
     """Files of a source that are read with one schema.
 
-    `partition_schema` has the partition columns, `root` is the directory below which they start, `rules` compare names.
+    `partition_schema` has the partition columns, `root` is the directory below which they start.
     """
 
     schema_group: SchemaGroup
     partition_schema: StructType
     root: str | None
-    rules: MergeRules
+    name_rule: NameRule
 
     @property
     def schema(self) -> StructType:
@@ -48,7 +47,7 @@ class FileGroup:
 
     def output_schema(self, request: ScanRequest) -> StructType:
         """Return the requested columns that the group's DataFrame has."""
-        data = select_columns(self.schema_group.schema, request.read_schema, self.rules)
+        data = select_columns(self.schema_group.schema, request.read_schema, name_rule=self.name_rule)
         return StructType([*data.fields, *(f for f in self.partition_schema.fields if f.name in request.columns)])
 
     def request(self, table_request: ScanRequest, source: Source, predicate_columns: frozenset[str]) -> ScanRequest:
@@ -57,7 +56,7 @@ class FileGroup:
         The group gets the predicate only if all columns of the predicate have the table's types in the group. Spark
         evaluates the predicate over the columns of the table in any case.
         """
-        pruned = select_columns(self.schema_group.schema, table_request.read_schema, self.rules)
+        pruned = select_columns(self.schema_group.schema, table_request.read_schema, name_rule=self.name_rule)
         types = {field.name: field.dataType for field in pruned.fields}
         has_same_types = (
             table_request.predicate is not None
@@ -80,18 +79,18 @@ class FileGroup:
 
 
 def file_groups(
-    schema_groups: Sequence[SchemaGroup], partition_schema: StructType, roots: Sequence[str], rules: MergeRules
+    schema_groups: Sequence[SchemaGroup], partition_schema: StructType, roots: Sequence[str], *, name_rule: NameRule
 ) -> Iterator[FileGroup]:
     """Yield a group for each schema and, if there are partition columns, for each root directory."""
     for schema_group in schema_groups:
         if not partition_schema.fields:
-            yield FileGroup(schema_group, partition_schema, None, rules)
+            yield FileGroup(schema_group, partition_schema, None, name_rule)
             continue
         by_root: dict[str, list[str]] = {}
         for file in schema_group.files:
             by_root.setdefault(root_of(file, roots) or location(file), []).append(file)
         for root, files in by_root.items():
-            yield FileGroup(SchemaGroup(tuple(files), schema_group.schema), partition_schema, root, rules)
+            yield FileGroup(SchemaGroup(tuple(files), schema_group.schema), partition_schema, root, name_rule)
 
 
 @dataclass(frozen=True)

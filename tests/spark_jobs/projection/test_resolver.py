@@ -107,7 +107,7 @@ def test_position_beyond_the_end_is_null_in_ansi_mode(frame: DataFrame, spark: S
 
 
 def test_table_columns_have_the_order_of_the_schema() -> None:
-    projection = resolve(["type", "items[1].sku", "event.type", "event.DETAIL.code", "dir0", "FileName"], SCHEMA, 1)
+    projection = resolve(["type", "items[1].sku", "event.type", "event.DETAIL.code", "dir0", "FileName"], SCHEMA)
     assert projection.table_columns == ("event", "items", "type")
     assert str(projection.tree) == "type, items[1](sku), event(type, Detail(code))"
     assert projection.implicit == ("dir0", "filename")
@@ -118,7 +118,7 @@ def test_table_columns_have_the_order_of_the_schema() -> None:
 
 
 def test_directory_deeper_than_any_file_is_null(frame: DataFrame) -> None:
-    projection = resolve(["dir2"], SCHEMA, 2)
+    projection = resolve(["dir2"], SCHEMA, depth=lambda: 2)
     assert projection.outputs[0].kind is ColumnKind.NULL
     assert projection.outputs[0].data_type == StringType()
     assert projection.implicit == ()
@@ -129,7 +129,7 @@ def test_directory_deeper_than_any_file_is_null(frame: DataFrame) -> None:
 @pytest.mark.usefixtures("spark")
 def test_table_column_takes_precedence_over_implicit_column() -> None:
     schema = StructType.fromDDL("Filename string, dir0 struct<x:int>")
-    projection = resolve(["filename", "dir0.x", "dir1"], schema, 2)
+    projection = resolve(["filename", "dir0.x", "dir1"], schema, depth=lambda: 2)
     assert [output.kind for output in projection.outputs] == [ColumnKind.TABLE, ColumnKind.TABLE, ColumnKind.DIRECTORY]
     assert projection.implicit == ("dir1",)
     assert projection.notes == ("filename is a column of the table, so it is not the implicit column of that name",)

@@ -97,7 +97,7 @@ class TableSchema:
     def require(self, columns: t.StructType) -> None:
         """Raise SchemaConflictError for the first column or struct member that a file lacks."""
         for file in self.files:
-            if missing := missing_column(file.schema, columns, self.rules):
+            if missing := missing_column(file.schema, columns, name_rule=self.rules.name_rule):
                 raise SchemaConflictError(
                     f"column {missing} is missing in {file.file}; remove the file from `path`, or use "
                     "on_missing_column='null'"
