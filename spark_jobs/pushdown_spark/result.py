@@ -116,17 +116,15 @@ class ScanResult(PushdownResult):
         *,
         predicate: Predicate | None,
         limit: int | None = None,
-        takes_scan_count: bool = False,
+        counts_by_scan: bool = False,
         problem: PushdownError | None = None,
     ) -> None:
         """`fallback` makes Spark's own scan, given a reason, if the scan fails during a run.
 
-        `predicate` is the one that the scan got.
-
-        With `takes_scan_count`, the rows that the scan counts are the rows of the result.
+        `predicate` was pushed into the scan. With `counts_by_scan`, the result has the rows that the scan counts.
         """
         super().__init__(can_fall_back=fallback is not None, problem=problem)
-        self._takes_scan_count = takes_scan_count
+        self._counts_by_scan = counts_by_scan
         self._spark = spark
         self._name = name
         self._scan = scan
@@ -146,7 +144,7 @@ class ScanResult(PushdownResult):
 
     def _run(self, action: Callable[[DataFrame], T], *, single_pass: bool) -> T:
         with run_context(self._scan.scan, self._spark):
-            if self._takes_scan_count:
+            if self._counts_by_scan:
                 return self._run_with_scan_count(action)
             with count_stages(self._spark) as stage_counts, self._limited_rows() as frame:
                 row_count = RowCount(self._spark, frame, single_pass=single_pass)

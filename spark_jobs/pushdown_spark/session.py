@@ -243,7 +243,7 @@ def _plan(spark: SparkSession, relation: Relation, query: QuerySpec) -> Pushdown
         planned.fallback(filter_and_select),
         predicate=predicate,
         limit=query.limit,
-        takes_scan_count=query.limit is None and planned.scan.counts_result_rows(has_predicate=query.where is not None),
+        counts_by_scan=query.limit is None and planned.scan.counts_result_rows(has_predicate=query.where is not None),
         problem=planned.problem,
     )
 

@@ -36,7 +36,7 @@ from pushdown_spark.local_paths import escape_glob
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.listing import decode_uri
-from pushdown_spark.scan.plan import Choice
+from pushdown_spark.scan.plan import PUSHDOWN_REQUESTED, Choice
 
 _SAMPLE_FILES = 4
 _SAMPLE_LINES = 2_000
@@ -97,7 +97,7 @@ def plan_connect_text(spark: SparkSession, request: ScanRequest) -> ConnectTextS
     reason = f"about {human_share(shares[strings], 1)} of the lines have the strings (a sample of the first lines)"
     plan = JvmTextPlan(
         (),
-        Choice(f"{Choice.reason}; {reason}; Spark Connect has no JVM gateway for other readers"),
+        Choice(f"{PUSHDOWN_REQUESTED}; {reason}; Spark Connect has no JVM gateway for other readers"),
         patterns.reports(strings.pattern, "strings of"),
         options.lines,
         strings,

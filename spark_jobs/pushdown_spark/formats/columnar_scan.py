@@ -111,7 +111,7 @@ def unsafe_filters_off(spark: SparkSession, request: ScanRequest, fold: Fold, *,
 def may_lose_rows(conjuncts: Iterable[Pushdown[Node]], *, omits_nan: bool) -> bool:
     """Return whether Spark's filter pushdown of some conjuncts may lose rows.
 
-    `omits_nan` tells whether statistics of the files may omit NaN.
+    `omits_nan` is whether statistics of the files may omit NaN.
     """
     roots = [conjunct.artifact for conjunct in conjuncts if conjunct.artifact is not None]
     return any(_may_lose_zeros(root) or (omits_nan and _may_lose_nan(root)) for root in roots)

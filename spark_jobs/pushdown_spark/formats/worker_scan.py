@@ -20,7 +20,7 @@ from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.scan.base_scan import Scan
 from pushdown_spark.scan.plan import ScanPlan
 from pushdown_spark.scan.task_counts import WHOLE_SCAN, TaskCounts, by_file, most_read_files, of_batch
-from pushdown_spark.scan.tasks import progress_of, tasks_of, with_constants
+from pushdown_spark.scan.tasks import progress_of, tasks_of, with_constants_by_task
 
 Plan = TypeVar("Plan", bound=ScanPlan)
 
@@ -137,7 +137,7 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
 
     def _with_constants(self, rows: DataFrame, tasks: Sequence[Task]) -> DataFrame:
         """Add the implicit columns and partition columns to the rows of some tasks."""
-        return with_constants(rows, self._request, [self._plan.files[task.file].uri for task in tasks])
+        return with_constants_by_task(rows, self._request, [self._plan.files[task.file].uri for task in tasks])
 
 
 @dataclass(frozen=True)

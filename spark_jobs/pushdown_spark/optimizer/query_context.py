@@ -87,7 +87,7 @@ class OptimizedQuery:
 class QueryScan:
     """A scan of a source for one reference of a query. `key` names it in reports, `view` in the query's text.
 
-    `predicate` is the one that the scan got.
+    `predicate` was pushed into the scan.
     """
 
     key: str

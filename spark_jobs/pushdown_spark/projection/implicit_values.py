@@ -30,7 +30,7 @@ class ImplicitValues:
     `roots` are the directories that contain `dir0`. `metadata` is only called for values that Spark does not offer.
     """
 
-    catalog: ImplicitCatalog
+    implicit_catalog: ImplicitCatalog
     roots: tuple[str, ...]
     metadata: MetadataLookup
 
@@ -50,7 +50,7 @@ class ImplicitValues:
             items.append(f"{sql} AS {quote_name(column.name)}")
         return items
 
-    def by_partition(self, names: Sequence[str], files: Sequence[str]) -> list[str]:
+    def by_task(self, names: Sequence[str], files: Sequence[str]) -> list[str]:
         """Return select items for a DataFrame whose partition k has only rows of `files[k]`."""
         items = []
         for column in map(self._column, names):
@@ -59,7 +59,7 @@ class ImplicitValues:
             items.append(f"get({literal}, spark_partition_id()) AS {quote_name(column.name)}")
         return items
 
-    def by_parsed_line(self, names: Sequence[str], files: Sequence[str]) -> list[str]:
+    def by_line(self, names: Sequence[str], files: Sequence[str]) -> list[str]:
         """Return select items for rows that Spark has just parsed from lines of `files`.
 
         Spark then knows the path of the file that it reads, and nothing else about the file.
@@ -76,10 +76,10 @@ class ImplicitValues:
         return f"{_literal(values, 'map<string,{}>', column.data_type)}[{file}]"
 
     def _value(self, column: ImplicitColumn, file: str) -> ImplicitValue:
-        return self.catalog.value(column, self.metadata()[location(file)])
+        return self.implicit_catalog.value(column, self.metadata()[location(file)])
 
     def _column(self, name: str) -> ImplicitColumn:
-        column = self.catalog.find(name)
+        column = self.implicit_catalog.find(name)
         assert column is not None
         return column
 

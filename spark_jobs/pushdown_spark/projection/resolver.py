@@ -92,24 +92,23 @@ def resolve(
     schema: StructType,
     *,
     name_rule: NameRule = ANY_CASE,
-    catalog: ImplicitCatalog = BUILT_IN,
+    implicit_catalog: ImplicitCatalog = BUILT_IN,
     depth: Callable[[], int] | None = None,
     origin: Callable[[str], str] = lambda _: "",
     has_unnamed_fields: bool = False,
 ) -> Projection:
     """Resolve `columns` (None means `*`) against the schema of a table.
 
-    `catalog` has the implicit columns. `depth` returns the number of directories between the deepest file and its scan
-    root, beyond which a `dirK` is null. It is only called for a `dirK`. Without it, no `dirK` is null. `origin` returns
-    where a column's type comes from, for errors. `has_unnamed_fields` is whether lines have fields without names, so
-    that `columns[i]` exists. Raises BadSpecError for invalid paths, for duplicate output names, and if `columns[i]` is
-    mixed with named columns; UnknownColumnError with the most similar names; and KindMismatchError for a step that the
-    type does not support.
+    `depth` returns the number of directories between the deepest file and its scan root, beyond which a `dirK` is null.
+    It is only called for a `dirK`. Without it, no `dirK` is null. `origin` returns where a column's type comes from,
+    for errors. `has_unnamed_fields` is whether lines have fields without names, so that `columns[i]` exists. Raises
+    BadSpecError for invalid paths, for duplicate output names, and if `columns[i]` is mixed with named columns;
+    UnknownColumnError with the most similar names; and KindMismatchError for a step that the type does not support.
     """
-    context = PathContext(schema, name_rule, origin, catalog.names)
+    context = PathContext(schema, name_rule, origin, implicit_catalog.names)
     has_array = has_unnamed_fields and FIELDS_COLUMN not in context.columns
     paths = parse_paths(["*"] if columns is None else columns)
-    return _Resolver(context, depth, catalog, has_array).projection(paths)
+    return _Resolver(context, depth, implicit_catalog, has_array).projection(paths)
 
 
 @dataclass(frozen=True)
@@ -127,11 +126,11 @@ class _Resolver:
     """A resolver of the paths of one projection."""
 
     def __init__(
-        self, context: PathContext, depth: Callable[[], int] | None, catalog: ImplicitCatalog, has_array: bool
+        self, context: PathContext, depth: Callable[[], int] | None, implicit_catalog: ImplicitCatalog, has_array: bool
     ) -> None:
         self._context = context
         self._depth = depth
-        self._catalog = catalog
+        self._implicit_catalog = implicit_catalog
         self._has_array = has_array
         self._notes: dict[str, None] = {}
 
@@ -177,7 +176,7 @@ class _Resolver:
         return self._has_array and path.head.lower() == FIELDS_COLUMN
 
     def _find_implicit(self, path: ColumnPath) -> ImplicitColumn | None:
-        return self._catalog.find(path.head) if len(path.steps) == 1 else None
+        return self._implicit_catalog.find(path.head) if len(path.steps) == 1 else None
 
     def _drafts(self, path: ColumnPath) -> Iterator[_Draft]:
         """Yield the output of a path, or one for each column of a wildcard."""

@@ -101,7 +101,7 @@ class Relation(ABC):
         """
         others = {name for name in self.schema.fieldNames() if name.lower() in words}
         resolved = self.projection([quote_name(name) for name in sorted(self.referenced_columns(tree) | others)])
-        implicit = self.source.catalog.references(tree, self.schema, name_rule=self._name_rule)
+        implicit = self.source.implicit_catalog.references(tree, self.schema, name_rule=self._name_rule)
         required = required_columns(tree, self.schema, name_rule=self._name_rule)
         complete = merge_paths([ColumnPath((Member(name),)) for name in sorted(others)], name_rule=EXACT_NAMES)
         return self.request(replace(resolved, implicit=implicit, tree=required.merge(complete)), predicate)

@@ -45,7 +45,7 @@ class DatabaseRelation(RelationWithoutFiles):
         table: RemoteTable,
         transport: TransportChoice,
     ) -> None:
-        super().__init__(spark, source.as_files)
+        super().__init__(spark, source.as_source)
         self._declared = source
         self._address = address
         self._table = table

@@ -39,7 +39,7 @@ class Source:
     orc: OrcOptions = field(default_factory=OrcOptions)
     on_schema_conflict: OnSchemaConflict = OnSchemaConflict.ERROR
     on_missing_column: OnMissingColumn = OnMissingColumn.NULL
-    catalog: ImplicitCatalog = BUILT_IN
+    implicit_catalog: ImplicitCatalog = BUILT_IN
     cold: bool = False
     max_malformed: int | None = None
     table: str | None = None
@@ -54,7 +54,7 @@ class Source:
             reader=spec.reader,
             filter_pushdown=spec.filter_pushdown,
             orc=spec.orc,
-            catalog=implicit_catalog(spec.implicit_names, spec.implicit_columns),
+            implicit_catalog=implicit_catalog(spec.implicit_names, spec.implicit_columns),
             cold=cold,
         )
         if isinstance(spec, TableSourceSpec):
@@ -82,7 +82,7 @@ class DatabaseSource:
     connection: RemoteConnection
 
     @property
-    def as_files(self) -> Source:
+    def as_source(self) -> Source:
         """The declaration that requests carry for the table."""
         return Source(
             name=self.name,

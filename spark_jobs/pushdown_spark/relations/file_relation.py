@@ -177,7 +177,7 @@ class FileRelation(Relation):
             columns,
             self.schema,
             name_rule=self._name_rule,
-            catalog=self.source.catalog,
+            implicit_catalog=self.source.implicit_catalog,
             depth=cache(lambda: max_depth(map(decode_uri, self.uris), self.roots)),
             origin=self._origin,
             has_unnamed_fields=has_unnamed_fields(self.source),
@@ -216,13 +216,13 @@ class FileRelation(Relation):
             columns |= set(self.schema.fieldNames())
         elif predicate is not None and predicate.tree is not None:
             columns |= self.referenced_columns(predicate.tree)
-            catalog = self.source.catalog
+            catalog = self.source.implicit_catalog
             implicit |= set(catalog.references(predicate.tree, self.schema, name_rule=self._name_rule))
-        spark_only = None
+        spark_only_reason = None
         try:
             self._check_any_reader(predicate)
         except UnsupportedError as problem:
-            spark_only = str(problem)
+            spark_only_reason = str(problem)
         pruned = self._prune_members(columns, projection, predicate)
         if self.source.on_missing_column is OnMissingColumn.ERROR:
             self.table_schema.require(pruned)
@@ -237,7 +237,7 @@ class FileRelation(Relation):
             predicate=predicate,
             pruned=None if keeps_members else pruned,
             implicit_values=self.implicit_values() if implicit else None,
-            spark_only=spark_only,
+            spark_only_reason=spark_only_reason,
             notes=projection.notes,
         )
 
@@ -279,7 +279,7 @@ class FileRelation(Relation):
         """Return the values of the implicit columns, from Spark's own listing where files are not local."""
         table = self._parent or self
         roots = self.roots
-        return ImplicitValues(self.source.catalog, roots, cache(lambda: _file_metadata(table.listing, roots)))
+        return ImplicitValues(self.source.implicit_catalog, roots, cache(lambda: _file_metadata(table.listing, roots)))
 
 
 def has_unnamed_fields(source: Source) -> bool:

@@ -76,10 +76,10 @@ def with_directories(request: ScanRequest, *, name_rule: NameRule) -> ScanReques
     try:
         values = _directory_values(request, fields, [_converter(field) for field in fields])
     except UnsupportedError as problem:
-        return replace(request, spark_only=str(problem))
+        return replace(request, spark_only_reason=str(problem))
     except (PySparkException, Py4JJavaError):
         # Spark's reader raises the error of the query.
-        return replace(request, spark_only="Spark cannot plan the query")
+        return replace(request, spark_only_reason="Spark cannot plan the query")
     return _without_pruning_conjuncts(request, fields, values, name_rule=name_rule)
 
 
@@ -97,7 +97,7 @@ def _is_spark_only(request: ScanRequest) -> bool:
         or not source.filter_pushdown
         or is_unfiltered
         or is_unparsed
-        or request.spark_only is not None
+        or request.spark_only_reason is not None
     )
 
 
@@ -179,7 +179,7 @@ def directory_of(uri: str) -> str:
     return location(decode_uri(uri)).rpartition("/")[0]
 
 
-def constant_columns(request: ScanRequest, uris: Sequence[str]) -> dict[str, str]:
+def constants_by_task(request: ScanRequest, uris: Sequence[str]) -> dict[str, str]:
     """Return select items of the requested partition columns. Partition k of the DataFrame reads the file `uris[k]`."""
     directories = request.directories
     if directories is None:
@@ -195,7 +195,7 @@ def constant_columns(request: ScanRequest, uris: Sequence[str]) -> dict[str, str
     return items
 
 
-def columns_by_line(request: ScanRequest) -> dict[str, str]:
+def constants_by_line(request: ScanRequest) -> dict[str, str]:
     """Return select items of the requested partition columns, for rows that Spark has just parsed from lines."""
     directories = request.directories
     if directories is None:

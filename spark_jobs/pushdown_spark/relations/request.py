@@ -50,7 +50,7 @@ class ScanRequest:
     """The columns with only the required struct members, or None if all are required. Readers use `read_schema`."""
     implicit_values: ImplicitValues | None = None
     """The values of the implicit columns, or None without any."""
-    spark_only: str | None = None
+    spark_only_reason: str | None = None
     """Why only Spark's reader can scan the source, or None if any reader can."""
     directories: Directories | None = None
     """The partitions for the pushdown readers. The tree of `predicate` then lacks the conjuncts that pruned some."""
@@ -99,7 +99,7 @@ class ScanRequest:
 
     def for_spark_only(self, reason: str) -> ScanRequest:
         """Return the request for Spark's reader only. An earlier reason is kept."""
-        return replace(self, spark_only=self.spark_only or reason)
+        return replace(self, spark_only_reason=self.spark_only_reason or reason)
 
     def check_allowed(self) -> None:
         """Raise UnsupportedError if the user chose Spark's reader, or if only Spark can parse the predicate."""
@@ -112,8 +112,8 @@ class ScanRequest:
 
     def check_any_reader(self) -> None:
         """Raise UnsupportedError if only Spark's reader can scan the source."""
-        if self.spark_only is not None:
-            raise UnsupportedError(self.spark_only)
+        if self.spark_only_reason is not None:
+            raise UnsupportedError(self.spark_only_reason)
 
 
 def check_predicate(predicate: Predicate | None) -> None:

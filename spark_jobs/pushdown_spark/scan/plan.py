@@ -12,11 +12,15 @@ from pushdown_spark.relations.stores.listing import InputFile
 _READER = "pushdown"
 
 
+PUSHDOWN_REQUESTED = "asked for with reader='pushdown'"
+"""The reason for a reader that the user chose."""
+
+
 @dataclass(frozen=True)
 class Choice:
     """Why the pushdown reader was chosen. `predicted` are the CPU seconds of the readers, if an estimate chose it."""
 
-    reason: str = "asked for with reader='pushdown'"
+    reason: str = PUSHDOWN_REQUESTED
     predicted: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.packing import Packing, Task, pack
-from pushdown_spark.relations.partition_directories import columns_by_line, constant_columns, directory_of
+from pushdown_spark.relations.partition_directories import constants_by_line, constants_by_task, directory_of
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.listing import InputFile, decode_uri
 from pushdown_spark.runtime.spark_internals import session_state
@@ -62,22 +62,22 @@ def progress_of(tasks: Sequence[Task], finished: Collection[int], rows_found: in
     )
 
 
-def with_constants(frame: DataFrame, request: ScanRequest, uris: Sequence[str]) -> DataFrame:
+def with_constants_by_task(frame: DataFrame, request: ScanRequest, uris: Sequence[str]) -> DataFrame:
     """Add the columns that are constant in a file. Partition k of the DataFrame has the rows of the file `uris[k]`.
 
     They are the requested implicit columns and partition columns. A partition column has its position in the table,
     which is that of the data column if the files have one with its name.
     """
     values = request.implicit_values
-    added = [] if values is None else values.by_partition(request.implicit, list(map(decode_uri, uris)))
-    return _with_columns(frame, request, constant_columns(request, uris), added)
+    added = [] if values is None else values.by_task(request.implicit, list(map(decode_uri, uris)))
+    return _with_columns(frame, request, constants_by_task(request, uris), added)
 
 
-def with_constants_of_lines(frame: DataFrame, request: ScanRequest, uris: Sequence[str]) -> DataFrame:
-    """Add the columns of `with_constants` to rows that Spark has just parsed from lines of the files `uris`."""
+def with_constants_by_line(frame: DataFrame, request: ScanRequest, uris: Sequence[str]) -> DataFrame:
+    """Add the columns of `with_constants_by_task` to rows that Spark has just parsed from lines of the files `uris`."""
     values = request.implicit_values
-    added = [] if values is None else values.by_parsed_line(request.implicit, list(map(decode_uri, uris)))
-    return _with_columns(frame, request, columns_by_line(request), added)
+    added = [] if values is None else values.by_line(request.implicit, list(map(decode_uri, uris)))
+    return _with_columns(frame, request, constants_by_line(request), added)
 
 
 def _with_columns(

@@ -45,7 +45,7 @@ def test_plugins_are_loaded_by_import_path_and_take_precedence() -> None:
     assert catalog.value(column, METADATA) == 12
     assert catalog.names[0] == "shop"
     assert catalog.find("filename") is not None
-    output = resolve(["shop", "dir0"], StructType(), catalog=catalog).outputs[0]
+    output = resolve(["shop", "dir0"], StructType(), implicit_catalog=catalog).outputs[0]
     assert (output.kind, output.data_type) == (ColumnKind.FILE, IntegerType())
 
 
@@ -65,7 +65,7 @@ def test_implicit_names_rename_columns() -> None:
     folder = catalog.find("folder3")
     assert folder is not None
     assert (folder.name, folder.level, folder.builtin) == ("Folder3", 3, "dir3")
-    projection = resolve(["Bytes", "folder0"], StructType(), catalog=catalog)
+    projection = resolve(["Bytes", "folder0"], StructType(), implicit_catalog=catalog)
     assert projection.implicit == ("bytes", "Folder0")
     assert [output.name for output in projection.outputs] == ["Bytes", "folder0"]
 

@@ -23,7 +23,7 @@ EVERY = (
     "pushdown_spark.scan_planner.with_directories",
     "pushdown_spark.scan_planner.cached_fold",
     "pushdown_spark.relations.partition_directories._directory_values",
-    "pushdown_spark.scan.tasks.constant_columns",
+    "pushdown_spark.scan.tasks.constants_by_task",
     "pushdown_spark.scan.tasks.packing",
 )
 """Planning steps of all readers."""
@@ -37,7 +37,7 @@ TEXT = (
     "pushdown_spark.formats.text.planner.Searcher",
     "pushdown_spark.formats.text.planner.LineSampler",
     "pushdown_spark.formats.worker_scan.WorkerScan.__init__",
-    "pushdown_spark.formats.worker_scan.with_constants",
+    "pushdown_spark.formats.worker_scan.with_constants_by_task",
 )
 COLUMNAR = ("pushdown_spark.formats.bound_predicate.bind", "pushdown_spark.formats.bound_predicate.check_meaning")
 STEPS = {
@@ -60,7 +60,7 @@ STEPS = {
         "pushdown_spark.formats.columnar_scan.listed_files",
         "pushdown_spark.formats.orc.planner.orc_arrow_schema",
         "pushdown_spark.formats.orc.planner.OrcScan.task_class",
-        "pushdown_spark.formats.worker_scan.with_constants",
+        "pushdown_spark.formats.worker_scan.with_constants_by_task",
     ),
     "avro": (
         *EVERY,
@@ -70,7 +70,7 @@ STEPS = {
         "pushdown_spark.formats.avro.planner.read_header",
         "pushdown_spark.formats.avro.decoder.parse_schema",
         "pushdown_spark.formats.avro.decoder.block_patterns",
-        "pushdown_spark.formats.worker_scan.with_constants",
+        "pushdown_spark.formats.worker_scan.with_constants_by_task",
     ),
 }
 ESTIMATES = {

@@ -59,7 +59,7 @@ class _PlannedFilters:
 
 
 class SparkPlanScan(Scan):
-    """A scan by Spark's plan of a table or view. `request.spark_only` is the reason for it."""
+    """A scan by Spark's plan of a table or view. `request.spark_only_reason` is the reason for it."""
 
     is_native = True
 
@@ -127,7 +127,7 @@ class SparkPlanScan(Scan):
         conjuncts = () if request.predicate is None else request.predicate.conjunct_texts
         return SourceReport(
             reader="spark",
-            reason=request.spark_only or "",
+            reason=request.spark_only_reason or "",
             conjuncts=tuple(
                 self._conjunct(sql, is_planned=n < _MAX_PLANNED_CONJUNCTS) for n, sql in enumerate(conjuncts)
             ),

@@ -31,7 +31,7 @@ from pushdown_spark.runtime.spark_internals import (
     relation_dataframe,
 )
 from pushdown_spark.scan.base_scan import Scan
-from pushdown_spark.scan.tasks import with_constants_of_lines
+from pushdown_spark.scan.tasks import with_constants_by_line
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -70,7 +70,7 @@ class JvmTextScan(Scan):
         # Spark's parser takes the lines out of their plan. This plan has their metrics.
         lines = executed_dataframe(self._candidates)
         uris = [file.uri for file in self._plan.files]
-        return with_constants_of_lines(parse_lines(self._spark, self._request, lines), self._request, uris)
+        return with_constants_by_line(parse_lines(self._spark, self._request, lines), self._request, uris)
 
     @cached_property
     def _candidates(self) -> DataFrame:

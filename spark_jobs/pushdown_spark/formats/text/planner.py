@@ -49,7 +49,7 @@ from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.hadoop_storage import HadoopStorage
 from pushdown_spark.relations.stores.listing import InputFile
 from pushdown_spark.relations.stores.storage import storage_for
-from pushdown_spark.scan.plan import Choice, ScanPlan
+from pushdown_spark.scan.plan import PUSHDOWN_REQUESTED, Choice, ScanPlan
 
 CARRIERS = frozenset({"workers", "jvm"})
 """Where lines may be searched. Tests and benchmarks replace it to compare the two."""
@@ -104,10 +104,10 @@ class JvmTextPlan(ScanPlan):
 
 @dataclass(frozen=True)
 class _Input:
-    """The files of a scan. `only_jvm` is the reason why Python workers cannot read them, or None if they can."""
+    """The files of a scan. `jvm_only_reason` is the reason why Python workers cannot read them, or None if they can."""
 
     files: tuple[InputFile, ...]
-    only_jvm: str | None = None
+    jvm_only_reason: str | None = None
 
 
 def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan | JvmTextPlan:
@@ -195,7 +195,7 @@ def string_filters(patterns: LinePatterns) -> Iterator[StringFilter]:
 
 
 @dataclass(frozen=True)
-class _Candidate:
+class _PossiblePlan:
     """A possible plan: its carrier, its cost in CPU seconds, the reason for it, and the function that builds it."""
 
     carrier: str
@@ -234,7 +234,7 @@ class _CarrierChoice:
     @classmethod
     def read(cls, spark: SparkSession, request: ScanRequest, search: _Search) -> Self:
         """Sample the lines with everything that may be searched for."""
-        uses_workers = search.inputs.only_jvm is None and "workers" in CARRIERS
+        uses_workers = search.inputs.jvm_only_reason is None and "workers" in CARRIERS
         searchers = [Searcher(pattern) for pattern in search.patterns.candidates] if uses_workers else []
         filters = list(string_filters(search.patterns)) if "jvm" in CARRIERS else []
         return cls(spark, request, search, searchers, filters, search.sample(searchers, filters))
@@ -255,32 +255,32 @@ class _CarrierChoice:
 
         Raises UnsupportedError if there is no such plan.
         """
-        candidates = [*self._worker_plans(), *self._jvm_plans()]
+        plans = [*self._worker_plans(), *self._jvm_plans()]
         is_auto = self.request.source.reader is ReaderChoice.AUTO
         if is_auto:
-            candidates.sort(key=attrgetter("seconds"))
-        predicted = self._costs.predict({candidate.carrier: candidate.seconds for candidate in candidates})
+            plans.sort(key=attrgetter("seconds"))
+        predicted = self._costs.predict({plan.carrier: plan.seconds for plan in plans})
         problems = []
-        for candidate in candidates:
+        for plan in plans:
             try:
                 if is_auto:
-                    self._costs.check(candidate.seconds, candidate.reason)
-                    return candidate.build(Choice(candidate.reason, predicted))
-                return candidate.build(Choice(f"{Choice.reason}; {candidate.reason}"))
+                    self._costs.check(plan.seconds, plan.reason)
+                    return plan.build(Choice(plan.reason, predicted))
+                return plan.build(Choice(f"{PUSHDOWN_REQUESTED}; {plan.reason}"))
             except UnsupportedError as unsupported:
                 problems.append(str(unsupported))
-        if not candidates:
-            problems = [*filter(None, [self.search.inputs.only_jvm]), NO_STRING]
+        if not plans:
+            problems = [*filter(None, [self.search.inputs.jvm_only_reason]), NO_STRING]
         raise UnsupportedError("; ".join(problems), predicted)
 
-    def _worker_plans(self) -> Iterator[_Candidate]:
+    def _worker_plans(self) -> Iterator[_PossiblePlan]:
         """Yield the plan with the cheapest pattern, unless workers cannot run."""
         if not self.searchers:
             return
         cost = self._costs.workers
 
-        def rank(candidate: tuple[float, float, Searcher]) -> tuple[float, int]:
-            share, hits, searcher = candidate
+        def rank(sampled: tuple[float, float, Searcher]) -> tuple[float, int]:
+            share, hits, searcher = sampled
             return cost(share, hits=hits), searcher.pattern.size
 
         share, hits, searcher = min(zip(self.sampled.shares, self.sampled.hits, self.searchers, strict=True), key=rank)
@@ -297,20 +297,23 @@ class _CarrierChoice:
             query = LineQuery(searcher, Searcher(self.search.ambiguous), self.search.options.lines)
             return TextPlan(self.search.inputs.files, choice, conjuncts, query)
 
-        yield _Candidate("workers", cost(share, hits=hits), reason, build)
+        yield _PossiblePlan("workers", cost(share, hits=hits), reason, build)
 
-    def _jvm_plans(self) -> Iterator[_Candidate]:
+    def _jvm_plans(self) -> Iterator[_PossiblePlan]:
         """Yield the plan with the string filter of the lowest cost, if there is one."""
         shares = dict(zip(self.filters, self.sampled.filter_shares, strict=True))
         if not shares:
             return
-        strings = min(shares, key=lambda candidate: self._costs.jvm(shares[candidate], candidate.searches))
+        strings = min(shares, key=lambda strings: self._costs.jvm(shares[strings], strings.searches))
         share = shares[strings]
-        cause = self.search.inputs.only_jvm or "Spark's text source is estimated to take less time than Python workers"
+        cause = (
+            self.search.inputs.jvm_only_reason
+            or "Spark's text source is estimated to take less time than Python workers"
+        )
         sampled = f"sample of {self.sampled.lines:,} lines"
         reason = f"about {human_share(share, 1)} of the lines have the strings ({sampled}); {cause}"
         seconds = self._costs.jvm(share, strings.searches)
-        yield _Candidate("jvm", seconds, reason, partial(self._jvm_plan, strings))
+        yield _PossiblePlan("jvm", seconds, reason, partial(self._jvm_plan, strings))
 
     def _jvm_plan(self, strings: StringFilter, choice: Choice) -> JvmTextPlan:
         self._check_headers(strings)

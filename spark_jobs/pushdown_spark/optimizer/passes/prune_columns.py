@@ -30,7 +30,7 @@ def prune_columns(context: QueryContext, plan: QueryPlan) -> QueryPlan:
         names = reference.relation.schema.fieldNames()
         implicit: tuple[str, ...] = ()
         if reference.is_of_files:
-            catalog = reference.relation.source.catalog
+            catalog = reference.relation.source.implicit_catalog
             implicit = pruner.implicit_columns(reference.table, names, context.columns_by_view, catalog)
         required[reference.view] = RequiredColumns(pruner.columns(reference.table, names), implicit)
     return replace(plan, required=required)
