@@ -43,30 +43,30 @@ DEFAULT_FETCH_SIZE: int = RemoteSourceSpec.model_fields["fetch_size"].default
 
 @dataclass(frozen=True)
 class Parameter:
-    """One operator parameter.
-
-    `default` is the effective default. A mapped parameter with the default None sets no key. `keys` are the Spark keys
-    that the parameter sets for every format, `format_keys` those that it sets for one source format only.
-    `switch_values` maps a key that is not boolean to its values for False and True. `replaced_keys` are keys that the
-    parameter replaces and never sets. `secret` marks a parameter that refers to credentials. `attribute` is the
-    operator's attribute if it cannot have the parameter's name. `renderer` is the renderer of the templated value in
-    Airflow's web pages.
-    """
+    """One operator parameter."""
 
     name: str
     type: str
     default: object
+    """The effective default. A parameter with Spark keys whose default is None sets them only if it is given."""
     _: KW_ONLY
     operators: tuple[str, ...] = OPERATORS
     keys: tuple[str, ...] = ()
+    """The Spark keys that the parameter sets for every format."""
     format_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The Spark keys that it sets for one source format only."""
     switch_values: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """The values for False and True of keys that are not boolean."""
     replaced_keys: tuple[str, ...] = ()
+    """The Spark keys that the parameter replaces and never sets."""
     required: bool = False
     templated: bool = True
     secret: bool = False
+    """Whether it refers to credentials."""
     attribute: str = ""
+    """The operator's attribute if it cannot have the parameter's name."""
     renderer: str | None = None
+    """The renderer of the templated value in Airflow's web pages."""
 
     @property
     def field(self) -> str:
@@ -80,7 +80,7 @@ class Parameter:
 
     @property
     def signature_default(self) -> object:
-        """The default in the operator's signature. It is None for mapped parameters, to recognize explicit values."""
+        """The default in the operator's signature. With Spark keys, it is None, to recognize explicit values."""
         return None if self.sets_spark_keys else self.default
 
     def spark_keys(self, source_format: str | None = None) -> tuple[str, ...]:

@@ -77,9 +77,9 @@ def session_conf(
 ) -> dict[str, str]:
     """Return the Spark settings of the job's session.
 
-    `given` maps mapped parameters to their values, or None if they were not given. `conf` has the user's own entries,
-    which win over defaults. Raises `ConfigError` with parameter and key if an entry contradicts an explicit parameter
-    or a fixed setting.
+    `given` has the values of the parameters with Spark keys, or None if they were not given. `conf` has the user's own
+    entries, which win over defaults. Raises `ConfigError` with parameter and key if an entry contradicts an explicit
+    parameter or a fixed setting.
     """
     settings: dict[str, str] = {}
     for parameter in parameters_of(operator):
@@ -111,7 +111,7 @@ def refuse_unsafe_settings(conf: Mapping[str, str], options: Mapping[str, str], 
 
 
 def effective_value(name: str, given: bool | None, conf: Mapping[str, str], source_format: str) -> bool | None:
-    """Return the effective value of a mapped switch: the given value, else that of `conf`, else the default."""
+    """Return the effective value of a switch: the given value, else that of `conf`, else the default."""
     parameter = next(parameter for parameter in PARAMETERS if parameter.name == name)
     if given is not None:
         return given

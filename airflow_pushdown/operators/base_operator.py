@@ -184,7 +184,7 @@ class PushdownBaseOperator(JobOperator):
                 # The files of a catalog table may have any format.
                 files = source.format.value if isinstance(source, SourceSpec) else None
                 refuse_unsafe_settings(conf, source.options, files)
-        mapped = session_conf(self.operator_name, self._mapped_values(), conf, formats)
+        session = session_conf(self.operator_name, self._values_with_spark_keys(), conf, formats)
         # Errors of scans that depend on each other name the parameter themselves.
         with naming_parameters({}):
             return JobSpec(
@@ -194,7 +194,7 @@ class PushdownBaseOperator(JobOperator):
                 query=request.query,
                 output=output,
                 scans=dict(request.scans),
-                conf=mapped,
+                conf=session,
             )
 
     def complete_spec(self, spec: JobSpec) -> JobSpec:
@@ -292,8 +292,8 @@ class PushdownBaseOperator(JobOperator):
         name = "output_conn_id"
         return {"output": database_connection(airflow_connection(name, self.output_conn_id), name)}
 
-    def _mapped_values(self) -> dict[str, object]:
-        """Return the values of the parameters that map to Spark keys, or None if not given."""
+    def _values_with_spark_keys(self) -> dict[str, object]:
+        """Return the values of the parameters with Spark keys, or None if not given."""
         parameters = (row for row in parameters_of(self.operator_name) if row.sets_spark_keys or row.replaced_keys)
         return {row.name: switch(row.name, getattr(self, row.field)) for row in parameters}
 

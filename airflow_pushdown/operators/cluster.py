@@ -48,7 +48,7 @@ class ClusterOperator(SparkSubmitOperator):
 
     def submit_job(self, context: Context) -> str | None:
         """Submit the job, unless an earlier try died after it had submitted a driver and before it stored its id."""
-        driver_id = self._pushdown_hook().earlier_driver() if self.durable else None
+        driver_id = self._submit_hook().earlier_driver() if self.durable else None
         if driver_id is None:
             submitted: str | None = super().submit_job(context)
             return submitted
@@ -57,7 +57,7 @@ class ClusterOperator(SparkSubmitOperator):
 
     def get_job_status(self, external_id: JsonValue, context: Context) -> str:
         """Return the phase of the driver of an earlier try, for the decision whether to submit another one."""
-        return self._pushdown_hook().phase_of(str(external_id)).value
+        return self._submit_hook().phase_of(str(external_id)).value
 
     def is_job_active(self, status: str) -> bool:
         """Return whether the driver of an earlier try still runs."""
@@ -70,12 +70,12 @@ class ClusterOperator(SparkSubmitOperator):
     def poll_until_complete(self, external_id: JsonValue, context: Context) -> None:
         """Wait for the driver, or defer the task until it has ended."""
         driver_id = str(external_id)
-        if self._pushdown_hook().is_deferred:
+        if self._submit_hook().is_deferred:
             self._defer_until_end(driver_id, context)
-        self._pushdown_hook().wait_for_driver(driver_id)
+        self._submit_hook().wait_for_driver(driver_id)
 
     def _defer_until_end(self, driver_id: str, context: Context) -> NoReturn:
-        hook = self._pushdown_hook()
+        hook = self._submit_hook()
         drivers = hook.drivers()
         if drivers is None:
             raise _needs_cluster(f"the deploy mode of the connection {self._conn_id!r} is not cluster")
@@ -100,7 +100,7 @@ class ClusterOperator(SparkSubmitOperator):
     def _take_event(self, payload: Mapping[str, object]) -> None:
         """Continue with the event of a trigger. Raises if the driver has not ended."""
         event = DriverEvent.from_payload(payload)
-        hook = self._pushdown_hook()
+        hook = self._submit_hook()
         if event.status is not None:
             hook.take_status(event.driver_id, event.status)
             return
@@ -145,7 +145,7 @@ class ClusterOperator(SparkSubmitOperator):
         if (store := _state_store(context)) is not None:
             store.delete(self.external_id_key)
 
-    def _pushdown_hook(self) -> PushdownSubmitHook:
+    def _submit_hook(self) -> PushdownSubmitHook:
         """Return the hook of the provider's operator with its actual type."""
         return cast("PushdownSubmitHook", self._hook)
 

@@ -92,7 +92,7 @@ class PushdownFilesOperator(PushdownBaseOperator):
 
     def orc_options(self) -> OrcOptions:
         """Return the ORC options. A `conf` entry for `sarg_to_filter` keeps `reader="auto"` from changing it."""
-        return OrcOptions(sarg_to_filter=self.resolved_switch("sarg_to_filter", None))
+        return OrcOptions(sarg_to_filter=self.effective_switch("sarg_to_filter", None))
 
     def job_request(self) -> JobRequest:
         """Return one file source, and columns, predicate and limit over it."""
@@ -122,7 +122,7 @@ class PushdownFilesOperator(PushdownBaseOperator):
             "reader": self.reader,
             "implicit_names": entries("implicit_names", self.implicit_names),
             "implicit_columns": sequence_as_list(self.implicit_columns) or (),
-            "filter_pushdown": self.resolved_switch("filter_pushdown", self.filter_pushdown),
+            "filter_pushdown": self.effective_switch("filter_pushdown", self.filter_pushdown),
         }
 
     def file_fields(self) -> dict[str, object]:
@@ -135,6 +135,6 @@ class PushdownFilesOperator(PushdownBaseOperator):
             "on_missing_column": self.on_missing_column,
         }
 
-    def resolved_switch(self, name: str, value: object) -> bool | None:
-        """Return the effective value of a mapped switch: the given value, else that of `conf`, else the default."""
+    def effective_switch(self, name: str, value: object) -> bool | None:
+        """Return the effective value of a switch: the given value, else that of `conf`, else the default."""
         return effective_value(name, switch(name, value), entries("conf", self.conf), str(self.source_format))

@@ -68,7 +68,7 @@ class LazyOrcScanOperator(PushdownFilesOperator):
         with naming_parameters({}):
             options = OrcOptions.model_validate(
                 {
-                    "sarg_to_filter": self.resolved_switch("sarg_to_filter", self.sarg_to_filter),
+                    "sarg_to_filter": self.effective_switch("sarg_to_filter", self.sarg_to_filter),
                     "use_selected": self.use_selected,
                     "partial_reads": _partial_reads(self.partial_reads),
                     "min_seek_size": self.min_seek_size,

@@ -175,7 +175,7 @@ def test_nested_pruning_sets_both_of_its_keys() -> None:
         assert (on[pruning], on[pushdown]) == ("true", "parquet,orc")
 
 
-def test_every_mapped_key_is_a_setting_of_spark(spark_python: str) -> None:
+def test_every_key_of_a_parameter_is_a_setting_of_spark(spark_python: str) -> None:
     run = subprocess.run(
         [spark_python, "-c", "import pyspark; print(pyspark.__path__[0])"], capture_output=True, text=True, check=True
     )

@@ -262,7 +262,7 @@ def test_a_task_that_waits_too_long_leaves_neither_driver_nor_files(
         task.execute({"ti": ti})  # type: ignore[typeddict-item]
     # Airflow calls it after `execute`.
     task.on_kill()
-    assert drivers.status(str(task._pushdown_hook().driver_id)).state == "KILLED"
+    assert drivers.status(str(task._submit_hook().driver_id)).state == "KILLED"
     assert runs(tmp_path) == []
 
 
