@@ -145,18 +145,7 @@ class QueryRun:
 
     def _run_query(self, action: Callable[[DataFrame], None]) -> int | None:
         """Run the query, and keep its reports. Return the number of rows."""
-        python_formats = [source.format for source in self._spec.sources.values() if needs_python(source)]
-        is_first = not self._application.has_workers
-        # The check of the Python workers runs while the query is planned.
-        finish_check = start_check(self._spark.sparkContext) if python_formats and is_first else None
-        query = self.plan()
-        self.sources, self.joins = query.report(), query.joins()
-        readers = {report.reader for report in self.sources.values() if report.carrier != "jvm"}
-        if is_first and any("pushdown" in reader for reader in readers):
-            warm_up_workers(self._spark, python_formats)
-            self._application.has_workers = True
-        if finish_check is not None and not readers <= {"spark"}:
-            finish_check()
+        query = self._plan_with_workers()
         try:
             with job_tag(self._spark) as tag:
                 self._running = QueryProgress(self._spark, tag, query.progress)
@@ -171,6 +160,22 @@ class QueryRun:
         self._checks = tuple(self._malformed_checks())
         raise_failures(self._checks)
         return query.rows
+
+    def _plan_with_workers(self) -> PushdownResult:
+        """Plan the query, and keep the reports of the plan. Start the Python workers if it needs the first ones."""
+        python_formats = [source.format for source in self._spec.sources.values() if needs_python(source)]
+        is_first = not self._application.has_workers
+        # The check of the Python workers runs while the query is planned.
+        finish_check = start_check(self._spark.sparkContext) if python_formats and is_first else None
+        query = self.plan()
+        self.sources, self.joins = query.report(), query.joins()
+        readers = {report.reader for report in self.sources.values() if report.carrier != "jvm"}
+        if is_first and any("pushdown" in reader for reader in readers):
+            warm_up_workers(self._spark, python_formats)
+            self._application.has_workers = True
+        if finish_check is not None and not readers <= {"spark"}:
+            finish_check()
+        return query
 
     def _malformed_checks(self) -> Iterator[CheckReport]:
         """Yield the results of the sources' limits of malformed lines."""

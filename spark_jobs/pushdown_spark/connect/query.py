@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
@@ -137,42 +138,69 @@ def _plan_scan(spark: SparkSession, source: Source, query: QuerySpec) -> Connect
 
     The server analyzes its own scan first, so that errors in the predicate name `where`.
     """
-    relation = ConnectRelation.open(spark, source)
-    projection = relation.projection(query.columns)
-    interval = None if query.interval is None else _interval_condition(relation, query.interval)
-
-    def finish(scan: Scan) -> DataFrame:
-        frame = scan.frame()
-        # Each condition is parsed alone, so that no parenthesis of one of them can change the other.
-        for condition in filter(None, (interval, query.where)):
-            frame = frame.where(condition)
-        frame = frame.selectExpr(*projection.select_items)
-        return frame if query.limit is None else frame.limit(query.limit)
-
-    where = f"{interval} AND (\n{query.where}\n)" if interval and query.where else interval or query.where
-    request = relation.request(projection, Predicate.parse(where) if where else None)
-
-    obstacle = _filter_obstacle(relation, request)
-    if obstacle is not None:
+    planned = _SourceQuery.of(ConnectRelation.open(spark, source), query)
+    if planned.filter_obstacle is not None:
         spark.conf.set(FILTER_SETTINGS[source.format], "false")
+    _analyze(planned.frame(planned.server_scan("")), "where")
+    outcome = plan_or_refuse(lambda: _plan_pushdown(spark, planned.request))
+    if isinstance(outcome, Refusal):
+        return planned.by_server(str(outcome.reason), outcome.problem)
+    return planned.result(outcome, planned.by_server)
+
+
+@dataclass(frozen=True)
+class _SourceQuery:
+    """A query over one source, for any scan of it."""
+
+    request: ScanRequest
+    conditions: tuple[str, ...]
+    """The parts of the predicate. Each is parsed alone, so that no parenthesis of one can change another."""
+    select_items: tuple[str, ...]
+    limit: int | None
+    filter_obstacle: str | None
+
+    @classmethod
+    def of(cls, relation: ConnectRelation, query: QuerySpec) -> Self:
+        """Resolve the columns and conditions of a query against its source. Raises typed errors."""
+        projection = relation.projection(query.columns)
+        interval = None if query.interval is None else _interval_condition(relation, query.interval)
+        where = f"{interval} AND (\n{query.where}\n)" if interval and query.where else interval or query.where
+        request = relation.request(projection, Predicate.parse(where) if where else None)
+        return cls(
+            request,
+            tuple(filter(None, (interval, query.where))),
+            tuple(projection.select_items),
+            query.limit,
+            _filter_obstacle(relation, request),
+        )
+
+    def server_scan(self, reason: str) -> ServerScan:
+        """Return the scan by the server's reader."""
+        return ServerScan(self.request, reason, self.filter_obstacle)
+
+    def frame(self, scan: Scan) -> DataFrame:
+        """Return the rows of the query, given a scan of the source."""
+        frame = scan.frame()
+        for condition in self.conditions:
+            frame = frame.where(condition)
+        frame = frame.selectExpr(*self.select_items)
+        return frame if self.limit is None else frame.limit(self.limit)
 
     def result(
+        self,
         scan: Scan,
         fallback: Callable[[str], ConnectResult] | None = None,
         problem: PushdownError | None = None,
     ) -> ConnectResult:
-        return ConnectResult(lambda: {source.name: scan.report()}, partial(finish, scan), fallback, problem)
+        """Return the planned query with a scan of the source."""
+        name = self.request.source.name
+        return ConnectResult(lambda: {name: scan.report()}, partial(self.frame, scan), fallback, problem)
 
-    def plan_by_server(reason: str, problem: PushdownError | None = None) -> ConnectResult:
-        if source.format is SourceFormat.ORC:
-            refuse_lost_columns(request, reason)
-        return result(ServerScan(request, reason, obstacle), problem=problem)
-
-    _analyze(plan_by_server("check").df, "where")
-    outcome = plan_or_refuse(lambda: _plan_pushdown(spark, request))
-    if isinstance(outcome, Refusal):
-        return plan_by_server(str(outcome.reason), outcome.problem)
-    return result(outcome, plan_by_server)
+    def by_server(self, reason: str, problem: PushdownError | None = None) -> ConnectResult:
+        """Return the planned query with the server's reader, for a reason."""
+        if self.request.source.format is SourceFormat.ORC:
+            refuse_lost_columns(self.request, reason)
+        return self.result(self.server_scan(reason), problem=problem)
 
 
 def _filter_obstacle(relation: ConnectRelation, request: ScanRequest) -> str | None:
