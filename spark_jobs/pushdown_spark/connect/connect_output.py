@@ -47,7 +47,7 @@ class ConnectFileOutput(FileOutput):
         except AnalysisException as problem:
             self.abort()
             raise BadSpecError(
-                f"output.path: the Spark Connect server does not see {self.paths.claim} of this worker; write to a "
+                f"output: the Spark Connect server does not see {self.paths.claim} of this worker; write to a "
                 "directory that both have mounted under the same path, or use a connection of type spark"
             ) from problem
         return True
@@ -63,7 +63,7 @@ class ConnectFileOutput(FileOutput):
         while written != {(entry.path, entry.length) for entry in staged_files(self._files, self.paths)}:
             if time.monotonic() > end:
                 raise PushdownError(
-                    f"output.path: this worker does not see the files that the Spark Connect server wrote to "
+                    f"output: this worker does not see the files that the Spark Connect server wrote to "
                     f"{self.paths.rows}; write to a directory that both have mounted under the same path"
                 )
             time.sleep(_PAUSE_SECONDS)
@@ -98,7 +98,7 @@ def open_connect_output(
     directory = Path(local_path(output.path) or "")
     if not directory.is_absolute() or directory.parent == directory:
         raise BadSpecError(
-            f"output.path: over Spark Connect, {output.path!r} must be the absolute path of a directory that this "
+            f"output: over Spark Connect, {output.path!r} must be the absolute path of a directory that this "
             "worker and the server have mounted; for other file systems, use a connection of type spark"
         )
     paths = OutputPaths.of(f"file:{directory.parent}".rstrip("/"), directory.name, run_key)

@@ -25,7 +25,7 @@ def check_no_table(files: Files, output: str) -> None:
         for name, log in _TABLE_LOGS:
             if files.glob(directory, log):
                 raise BadSpecError(
-                    f"output.path: {directory} is a {name} table. Files that are written without its log damage the "
+                    f"output: {directory} is a {name} table. Files that are written without its log damage the "
                     "table; write to another directory"
                 )
 

@@ -200,7 +200,10 @@ def _plugin(path: str) -> ImplicitColumns:
             f"implicit_columns: cannot load {path!r}: {problem}; give 'package.module:Class', importable on the driver"
         ) from problem
     if not isinstance(plugin, ImplicitColumns):
-        raise BadSpecError(f"implicit_columns: {path!r} is not a subclass of ImplicitColumns")
+        raise BadSpecError(
+            f"implicit_columns: {path!r} is not a subclass of ImplicitColumns; extend "
+            "pushdown_spark.projection.implicit_columns.ImplicitColumns, or remove it"
+        )
     return plugin
 
 

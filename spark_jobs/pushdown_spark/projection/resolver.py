@@ -162,8 +162,8 @@ class _Resolver:
                         raise BadSpecError(f"columns: {str(path)!r}: positions end at {_MAX_FIELDS - 1}")
                 case _:
                     raise KindMismatchError(
-                        f"columns: {str(path)!r}: {FIELDS_COLUMN} is an array of strings, which has positions and no "
-                        "members"
+                        f"columns: {str(path)!r}: {FIELDS_COLUMN} is an array of strings, so it has no members; "
+                        f"give a position, such as `{FIELDS_COLUMN}[0]`"
                     )
         by_name = [path for path in paths if not self._is_fields(path) and self._find_implicit(path) is None]
         if by_position and by_name:

@@ -249,4 +249,4 @@ def _converter(field: t.StructField) -> _ToSql:
         case t.StringType() if ddl == "string":
             return sql_text
         case _:
-            raise UnsupportedError(f"partition columns of type {ddl}")
+            raise UnsupportedError(f"a partition column is of type {ddl}")

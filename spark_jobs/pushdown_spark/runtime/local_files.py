@@ -98,7 +98,7 @@ class LocalFiles:
             if problem.errno not in (errno.EXDEV, errno.EBUSY):
                 raise
             raise BadSpecError(
-                f"output.path: cannot move {source} to {target}, because one of them is a mount point or a link to "
+                f"output: cannot move {source} to {target}, because one of them is a mount point or a link to "
                 "another device; write to a directory inside it"
             ) from problem
         if _checksum(old).exists():

@@ -196,8 +196,8 @@ def test_a_join_runs_as_written(run: Run, events: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"output": {"path": "hdfs://node/out"}}, "output.path: over Spark Connect, 'hdfs://node/out' must be the"),
-        ({"output": {"path": "/proc/self/cwd/out"}}, "output.path: the Spark Connect server does not see "),
+        ({"output": {"path": "hdfs://node/out"}}, "output: over Spark Connect, 'hdfs://node/out' must be the"),
+        ({"output": {"path": "/proc/self/cwd/out"}}, "output: the Spark Connect server does not see "),
         ({"output": {"path": "{events}", "mode": "overwrite"}}, "output: overwriting {events} would delete {events}/"),
         ({"conf": {"spark.executor.memory": "1g"}}, "conf: spark.executor.memory cannot be set for a session of"),
         ({"where": "knd = 'a'"}, "where: "),

@@ -136,7 +136,7 @@ def test_unsupported_types_of_partition_columns_use_spark(spark: SparkSession, p
     session.add_source("t", path=places["json"], format="json", schema=f"{DECLARED}, k FLOAT", reader="pushdown")
     result = session.scan("t", where="a = 13")
     assert result.run(lambda frame: frame.count()) == 1
-    assert result.report()["t"].reason == "partition columns of type float"
+    assert result.report()["t"].reason == "a partition column is of type float"
 
 
 def test_a_directory_column_can_have_an_alias(spark: SparkSession, tmp_path: Path) -> None:

@@ -76,7 +76,10 @@ class TableChange:
 
     def _require_changed(self, is_changed: bool, problem: str) -> None:
         if not is_changed:
-            raise RemoteFailedError(f"{self.staging.target.sql} {problem}, for example because of a trigger")
+            raise RemoteFailedError(
+                f"{self.staging.target.sql} {problem}, for example because of a trigger or a rule, so the table is "
+                "unchanged; remove what skips the rows, or write to another table"
+            )
 
     def _merge(self, connection: WriteConnection, row_count: int) -> None:
         """Update rows with the same key, and add the others. Nothing is deleted, because that could cascade."""

@@ -66,7 +66,7 @@ class _NoCatalog:
 
     def update(self, change: CatalogChange) -> None:
         raise BadSpecError(
-            f"output.path: the directory belongs to the table {change.database}.{change.table}, whose last commit was "
+            f"output: the directory belongs to the table {change.database}.{change.table}, whose last commit was "
             "interrupted; write to it with output_table"
         )
 

@@ -139,7 +139,7 @@ def with_effective_mode(spark: SparkSession, spec: OutputSpec) -> OutputSpec:
     setting = spark.conf.get(_OVERWRITE_SETTING, None) or "static"
     given = {key.lower(): value for key, value in spec.options.items()}.get(OVERWRITE_OPTION, setting).lower()
     if given not in ("static", "dynamic"):
-        raise BadSpecError(f"output.options: partitionOverwriteMode must be 'static' or 'dynamic', not {given!r}")
+        raise BadSpecError(f"output_options: partitionOverwriteMode must be 'static' or 'dynamic', not {given!r}")
     if spec.mode is OutputMode.OVERWRITE and spec.partition_by and given == "dynamic":
         return spec.model_copy(update={"mode": OutputMode.OVERWRITE_PARTITIONS})
     return spec

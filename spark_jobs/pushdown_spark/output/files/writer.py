@@ -92,7 +92,7 @@ class FileOutput(Output):
             if problem.errno is None:
                 raise
             raise BadSpecError(
-                f"output.path: cannot write next to {self.paths.output}: {problem.strerror or problem}; choose a path "
+                f"output: cannot write next to {self.paths.output}: {problem.strerror or problem}; choose a path "
                 "below a directory that the job may write to"
             ) from problem
         # A wrong predicate over partitions is an error before the rows are computed.
@@ -134,7 +134,7 @@ class FileOutput(Output):
         unknown = [name for name in self._spec.partition_by if name.lower() not in map(str.lower, frame.columns)]
         if unknown:
             raise UnknownColumnError(
-                f"output.partition_by: the result has no column {unknown[0]!r}; it has {', '.join(frame.columns)}"
+                f"partition_by: the result has no column {unknown[0]!r}; it has {', '.join(frame.columns)}"
             )
         frame = with_stored_partitions(frame, self._spec.partition_by)
         self._frame = frame
@@ -274,7 +274,7 @@ class FileOutput(Output):
         existing = self._target.existing_partition_columns()
         if existing is not None and existing != list(columns):
             raise BadSpecError(
-                f"output.partition_by: {self._spec.path} is partitioned by {', '.join(existing) or 'no column'}, "
+                f"partition_by: {self._spec.path} is partitioned by {', '.join(existing) or 'no column'}, "
                 f"not by {', '.join(columns) or 'no column'}; use another directory or mode overwrite"
             )
 
@@ -344,7 +344,7 @@ def open_output(
     path = followed_path(hadoop.qualify(output.path))
     parent, name = hadoop.split(path)
     if not name:
-        raise BadSpecError(f"output.path: {output.path!r} is the root of a file system; give a directory in it")
+        raise BadSpecError(f"output: {output.path!r} is the root of a file system; give a directory in it")
     paths = OutputPaths.of(parent, name, run_key)
     files = files or open_files(spark, path)
     record = None if generation is None else CommitRecord.of(files, paths, generation, output.mode)

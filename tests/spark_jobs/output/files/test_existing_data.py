@@ -38,7 +38,7 @@ def test_tables_with_a_log_are_rejected(
     before = content(tmp_path)
     partition_by = ("n",) if mode is OutputMode.OVERWRITE_PARTITIONS else ()
     output = open_output(spark, OutputSpec(path=str(table / below), mode=mode, partition_by=partition_by), "run")
-    with pytest.raises(BadSpecError, match=f"output.path: file:{table} is a {name} table"):
+    with pytest.raises(BadSpecError, match=f"output: file:{table} is a {name} table"):
         output.prepare()
     output.abort()
     assert content(tmp_path) == before
