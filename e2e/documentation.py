@@ -114,8 +114,8 @@ class WrongInput:
 
 
 def wrong_inputs(when: str | None = None) -> list[WrongInput]:
-    """Return the rows of the table in docs/errors.md, or those of one time."""
-    text = (DOCS / "errors.md").read_text(encoding="utf-8")
+    """Return the rows of the table in docs/wrong-inputs.md, or those of one time."""
+    text = (DOCS / "wrong-inputs.md").read_text(encoding="utf-8")
     rows = [WrongInput(row["code"], row["when"], row["line"]) for row in _ROW.finditer(text)]
     return [row for row in rows if when in (None, row.when)]
 

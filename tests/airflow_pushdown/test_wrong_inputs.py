@@ -1,4 +1,4 @@
-"""The table of wrong inputs in docs/errors.md: each input produces its line, at the time that the table says."""
+"""The table of wrong inputs in docs/wrong-inputs.md: each input produces its line, at the time that the table says."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_every_row_of_the_table_of_wrong_inputs_is_tested() -> None:
-    rows = re.findall(r"^\| `.*\| (?:DAG parse|task start|job) \|", (DOCS / "errors.md").read_text(), re.M)
+    rows = re.findall(r"^\| `.*\| (?:DAG parse|task start|job) \|", (DOCS / "wrong-inputs.md").read_text(), re.M)
     assert len(rows) == len(wrong_inputs()) >= 30
 
 
