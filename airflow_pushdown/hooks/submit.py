@@ -134,12 +134,12 @@ class PushdownSubmitHook(ClusterDriverHook):
         self._exchange.prepare(submission.spec, submission.secrets)
         command = self._hide_secrets(self._build_spark_submit_command(str(job_program())))
         try:
-            returncode = self._run(command)
+            returncode = self._run_spark_submit(command)
         finally:
             if not self._tracked_after_submit:
                 self._run_post_submit_commands()
         try:
-            self._check(returncode)
+            self._require_success(returncode)
         except PushdownTaskError:
             # spark-submit may have failed after the cluster accepted the application. If it was not killed by a signal,
             # no driver is left now.
@@ -195,7 +195,7 @@ class PushdownSubmitHook(ClusterDriverHook):
             self._attach_to_earlier_driver()
             self._kill_driver()
 
-    def _run(self, command: list[str]) -> int:
+    def _run_spark_submit(self, command: list[str]) -> int:
         """Run spark-submit with its output in the task log, and return its exit code."""
         environment = child_environment(
             os.environ,
@@ -212,7 +212,7 @@ class PushdownSubmitHook(ClusterDriverHook):
             environment.pop("PYSPARK_DRIVER_PYTHON", None)
             environment["PYSPARK_PYTHON"] = self._installation.python or env_vars.get("PYSPARK_PYTHON", "python3")
         if self.is_cluster:
-            return self._start(command, environment)
+            return self._run_process(command, environment)
         python = usable_driver_python(self._installation, self._settings, environment)
         # In another file system, the names of directories are not known here. Each may be a partition column, so no
         # name in the query is certainly wrong.
@@ -227,7 +227,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         with use_archive(directory, self._installation, fast_environment, self._settings) as archive_use:
             if archive_use is not None:
                 fast_command, fast_environment = archive_use.configure(fast_command, fast_environment)
-            returncode = self._start(fast_command, fast_environment)
+            returncode = self._run_process(fast_command, fast_environment)
             has_result = self._exchange.read_result() is not None
             if archive_use is not None:
                 archive_use.finish(returncode, has_result=has_result)
@@ -239,12 +239,12 @@ class PushdownSubmitHook(ClusterDriverHook):
                 return returncode
             self.log.warning("The job starts again without the JVM options of this provider: %s", self._output.cause)
             self._output = SubmitOutput()
-            returncode = self._start(command, environment)
+            returncode = self._run_process(command, environment)
             if archive_use is not None and self._exchange.read_result() is not None:
                 archive_use.give_up()
             return returncode
 
-    def _start(self, command: list[str], environment: Mapping[str, str]) -> int:
+    def _run_process(self, command: list[str], environment: Mapping[str, str]) -> int:
         """Start spark-submit, log its output, and return its exit code."""
         if self._killed:
             raise task_killed_error()
@@ -260,7 +260,7 @@ class PushdownSubmitHook(ClusterDriverHook):
             self._job = job
             if self._killed:
                 job.kill()
-            self._follow(job)
+            self._log_lines(job)
         return job.wait()
 
     def _with_compiler(self, environment: dict[str, str]) -> dict[str, str]:
@@ -280,7 +280,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         is_set = any(key.endswith(_DEFAULT_FILES) for key in self._settings)
         return home is not None and not is_set and unmovable_file(home, environment) is None
 
-    def _follow(self, job: JobProcess) -> None:
+    def _log_lines(self, job: JobProcess) -> None:
         """Log the job's output. On a cluster, the provider's hook extracts the ids of driver and application."""
         for line in job.lines():
             if (progress := progress_of_line(line)) is not None:
@@ -320,7 +320,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         command = standalone_command(command, program, str(job_archive()), self.rest_port, self._installation.python)
         return [*command, *result, "--claim"]
 
-    def _check(self, returncode: int) -> None:
+    def _require_success(self, returncode: int) -> None:
         """Raise unless spark-submit succeeded or the job wrote a result."""
         if self._killed:
             raise task_killed_error()
