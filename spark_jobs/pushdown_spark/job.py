@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from importlib import import_module
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -59,14 +60,24 @@ _STREAMING_SINK = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSink
 """The class that looks for metadata of streaming queries. For a glob, it logs a warning with a stack trace."""
 
 
+@dataclass(frozen=True)
+class SpecFile:
+    """The file of a job spec, if it has one. Encrypted secrets belong to its text."""
+
+    path: str | None = None
+    text: str = ""
+
+
+_NO_FILE = SpecFile()
+
+
 class JobRun:
     """One execution of a spec. It keeps partial results, so that the result of a failed job has them too."""
 
-    def __init__(self, spec: JobSpec, text: str = "", path: str | None = None) -> None:
-        """Create the run of a spec. `text` is its file, which encrypted secrets belong to, and `path` its location."""
+    def __init__(self, spec: JobSpec, file: SpecFile = _NO_FILE) -> None:
+        """Create the run of a spec, and of the file that it comes from."""
         self._spec = spec
-        self._text = text
-        self._path = path
+        self._file = file
         self._started = time.monotonic()
         self._secrets = SecretValues()
         self._application_id: str | None = None
@@ -87,7 +98,7 @@ class JobRun:
                 result = self._result(self.error_of(exc))
             # Spark is still running, because the result may go to a file system of Hadoop.
             if self._spec.result_path is not None:
-                write_result(self._spec.result_path, result, self._path)
+                write_result(self._spec.result_path, result, self._file.path)
         return result
 
     @contextlib.contextmanager
@@ -100,7 +111,7 @@ class JobRun:
         if problem := unsupported_spark(pyspark_version):
             raise BadSpecError(f"spark_python: {problem}")
         if self._spec.secrets_path is not None:
-            self._secrets = read_secrets(self._spec.secrets_path, self._text, keep=keep_secrets)
+            self._secrets = read_secrets(self._spec.secrets_path, self._file.text, keep=keep_secrets)
         if self._secrets.spark_connect is not None:
             with connect_session(self._secrets.spark_connect, self._spec.conf) as spark:
                 self._announce(spark.conf.get("spark.app.id"), None)
@@ -194,7 +205,7 @@ class JobRun:
         if self._spec.result_path is None:
             return
         if java_context(spark).deployMode() == "cluster":
-            write_progress(self._spec.result_path, progress, self._path)
+            write_progress(self._spec.result_path, progress, self._file.path)
         else:
             # One write, because the JVM writes to the same stream.
             sys.stdout.write(f"{progress.line()}\n")
@@ -245,10 +256,10 @@ def run(spec_path: str, result_path: str | None = None, *, is_claiming: bool = F
     try:
         if is_claiming and result_path is not None:
             claim_result(result_path)
-        spec, text = read_spec(spec_path)
+        spec, file = read_spec(spec_path)
         if result_path not in (None, spec.result_path):
             raise replaced_driver_error(str(result_path))
-        job = JobRun(spec, text, spec_path)
+        job = JobRun(spec, file)
     except BaseException as exc:
         return _fail(classify(exc))
     try:
@@ -260,15 +271,15 @@ def run(spec_path: str, result_path: str | None = None, *, is_claiming: bool = F
     return 0 if result.error is None else _fail(result.error)
 
 
-def read_spec(path: str) -> tuple[JobSpec, str]:
-    """Return a spec and the text of its file. For an invalid one, write a result with the error for the task."""
+def read_spec(path: str) -> tuple[JobSpec, SpecFile]:
+    """Return a spec and its file. For an invalid one, write a result with the error for the task."""
     text = read_text("--spec", path)
     try:
         raw = json.loads(text)
     except ValueError as problem:
         raise BadSpecError(f"--spec: cannot read {path}: {problem}") from problem
     try:
-        return JobSpec.model_validate(raw), text
+        return JobSpec.model_validate(raw), SpecFile(path, text)
     except ValidationError as problem:
         result_path = raw.get("result_path") if isinstance(raw, dict) else None
         if isinstance(result_path, str):
