@@ -162,7 +162,7 @@ class OrderComparison:
 
     @property
     def ratio(self) -> float:
-        """Return our rows relative to the best order's rows."""
+        """Our rows relative to the best order's rows."""
         return self.ours / max(self.best, 1)
 
 

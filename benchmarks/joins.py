@@ -53,7 +53,7 @@ class OrderedQuery(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the name in the tables."""
+        """The name in the tables."""
 
     def orders(self) -> dict[str, str]:
         """Return the query in its orders by their names in the tables, as published first."""
@@ -93,7 +93,7 @@ class Pair:
 
     @property
     def others(self) -> tuple[tuple[Run, ...], ...]:
-        """Return the runs of the other engines."""
+        """The runs of the other engines."""
         return (self.spark, self.costed) if self.costed else (self.spark,)
 
 
@@ -125,7 +125,7 @@ class Bench:
 
     @property
     def engines(self) -> tuple[Callable[[str], Run], ...]:
-        """Return our engine, and the others in the order of `Pair`."""
+        """Our engine, and the others in the order of `Pair`."""
         return (self.ours, self.spark) if self.analyzing is None else (self.ours, self.spark, self.costed)
 
     def ours(self, text: str) -> Run:

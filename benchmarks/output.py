@@ -34,7 +34,7 @@ class Case:
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """Return the partition columns."""
+        """The partition columns."""
         return ("day",) if self.days else ()
 
 

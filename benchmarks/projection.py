@@ -37,12 +37,12 @@ class Data:
 
     @property
     def name(self) -> str:
-        """Return the name in the table of results."""
+        """The name in the table of results."""
         return f"{self.source_format}, members of a struct" if self.nested else self.source_format
 
     @property
     def schema(self) -> str:
-        """Return the DDL that both readers use."""
+        """The DDL that both readers use."""
         fields = [(name, _TYPES[number % len(_TYPES)]) for number, name in enumerate(_NAMES)]
         if self.nested:
             return f"s struct<{', '.join(f'{name}: {kind}' for name, kind in fields)}>"
@@ -50,12 +50,12 @@ class Data:
 
     @property
     def two(self) -> tuple[str, ...]:
-        """Return two columns or two members."""
+        """Two columns or two members."""
         return tuple(f"s.{name}" for name in _TWO) if self.nested else _TWO
 
     @property
     def spark_format(self) -> str:
-        """Return Spark's name of the format."""
+        """Spark's name of the format."""
         return FILE_FORMAT if self.source_format == "avro" else self.source_format
 
 

@@ -52,7 +52,7 @@ class Column:
 
     @property
     def json(self) -> Mapping[str, Json]:
-        """Return the field of a schema."""
+        """The field of a schema."""
         return {"name": self.name, "type": self.kind.schema}
 
 

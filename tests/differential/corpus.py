@@ -54,7 +54,7 @@ class CorpusFile:
 
     @property
     def schema(self) -> str | None:
-        """Return the DDL with which the file is read, or None for Spark's inference."""
+        """The DDL with which the file is read, or None for Spark's inference."""
         schema_file = self.path.with_name(f"_{self.path.name}{SCHEMA_SUFFIX}")
         return schema_file.read_text(encoding="utf-8") if schema_file.exists() else None
 

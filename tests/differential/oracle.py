@@ -96,14 +96,14 @@ class TextCase:
 
     @cached_property
     def read_schema(self) -> t.StructType:
-        """Return the schema with the marker."""
+        """The schema with the marker."""
         if self.source_format is SourceFormat.CSV:
             return self.schema
         return t.StructType([*self.schema.fields, t.StructField(MARK, t.LongType())])
 
     @property
     def content(self) -> bytes:
-        """Return the content of the file."""
+        """The content of the file."""
         if self.source_format is SourceFormat.CSV:
             return b"".join(line + end for line, end in zip(self.lines, self.terminators, strict=True))
         marks = (b'{"%s":%d}\n' % (MARK.encode(), number) for number in range(len(self.lines)))
@@ -111,7 +111,7 @@ class TextCase:
 
     @property
     def text_options(self) -> TextOptions:
-        """Return the reader's options for byte search."""
+        """The reader's options for byte search."""
         lowered = {key.lower(): value for key, value in self.options.items()}
         legacy = self.settings.get("spark.sql.legacy.timeParserPolicy", "CORRECTED") != "CORRECTED"
         today = datetime.now(UTC).date()
@@ -129,7 +129,7 @@ class TextCase:
 
     @property
     def unsafe(self) -> str | None:
-        """Return why byte search rejects the options or the schema."""
+        """Why byte search rejects the options or the schema."""
         try:
             check_text_options(self.source_format, {k.lower(): v for k, v in self.options.items()}, self.read_schema)
         except UnsupportedError as problem:

@@ -27,12 +27,12 @@ class ProjectionCase:
 
     @property
     def name(self) -> str:
-        """Return an identifier of the case."""
+        """An identifier of the case."""
         return f"{self.table}: {'everything' if self.columns is None else '; '.join(self.columns)}"
 
     @property
     def select(self) -> tuple[str, ...]:
-        """Return Spark's items."""
+        """Spark's items."""
         return (self.columns or ("*",)) if self.spark is None else self.spark
 
 

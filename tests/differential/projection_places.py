@@ -80,7 +80,7 @@ class Refused:
 
     @property
     def name(self) -> str:
-        """Return an identifier of the case."""
+        """An identifier of the case."""
         return f"{self.table}: {'; '.join(self.columns)}"
 
 

@@ -227,7 +227,7 @@ def check_case(spark: SparkSession, seed: int, dialect: Dialect, server: Server 
             _check(spark, loaded, frame, predicate, fold, tally)
 
 
-def _not_vacuous(tally: Tally) -> None:
+def _require_enough_comparisons(tally: Tally) -> None:
     exact, inexact = tally["exact"], tally["inexact"]
     sent = exact + inexact
     assert sent > (sent + tally["unsupported"]) * 0.3, tally
@@ -251,4 +251,4 @@ def test_databases_return_sparks_rows(
 ) -> None:
     server, tally = _server(request, dialect), Tally()
     over_seeds(cases, lambda seed: check_case(spark, seed, dialect, server, tally))
-    _not_vacuous(tally)
+    _require_enough_comparisons(tally)

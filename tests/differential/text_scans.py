@@ -59,7 +59,7 @@ class Scans:
 
     @property
     def row_sql(self) -> str:
-        """Return SQL for a row of the result as a string."""
+        """SQL for a row of the result as a string."""
         fields = [field for field in self.case.schema.fields if field.name in self.columns]
         if self.with_filename:
             fields.append(t.StructField("filename", t.StringType()))

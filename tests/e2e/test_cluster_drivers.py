@@ -60,17 +60,17 @@ class Run:
 
     @property
     def task(self) -> dict[str, object]:
-        """Return the task instance."""
+        """The task instance."""
         return self.local.deployment.api.tasks(self.dag, self.run_id)[TASK]
 
     @property
     def drivers(self) -> dict[str, str]:
-        """Return the states of the drivers of the run by their ids."""
+        """The states of the drivers of the run by their ids."""
         return {name: state for name, state in self.local.cluster.drivers().items() if name not in self.earlier}
 
     @property
     def log(self) -> str:
-        """Return the log of the last try, or empty before the first one."""
+        """The log of the last try, or empty before the first one."""
         number = int(str(self.task["try_number"]))
         return self.local.deployment.api.log(self.dag, self.run_id, TASK, number) if number else ""
 

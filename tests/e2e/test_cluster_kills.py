@@ -86,7 +86,7 @@ class Scan:
 
     @property
     def attempt(self) -> int:
-        """Return the number of the current or last try of the task."""
+        """The number of the current or last try of the task."""
         return int(str(self.local.deployment.api.tasks(self.dag, self.run_id)[TASK]["try_number"]))
 
     def staged(self) -> list[Path]:

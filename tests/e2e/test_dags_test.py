@@ -144,7 +144,7 @@ class Flight(NamedTuple):
 
     @property
     def line(self) -> str:
-        """Return the flight as a line of the demo's CSV files."""
+        """The flight as a line of the demo's CSV files."""
         date = f"2013-{self.month:02}-{self.day:02}"
         return f"2013,{self.month},{self.day},,,,,,1,AA,{self.number},{self.tailnum},JFK,BOS,,,,,{date}T05:00:00Z\n"
 

@@ -62,7 +62,7 @@ class ConnectRelation(RelationWithoutFiles):
         return "in the declared schema" if self.source.schema is not None else f"in source {self.source.name!r}"
 
     def request(self, projection: Projection, predicate: Predicate | None) -> ScanRequest:
-        """Return what must be read for a projection and a predicate."""
+        """Return the scan request for a projection and a predicate."""
         request = super().request(projection, self.without_ambiguous_tree(predicate))
         try:
             check_predicate(request.predicate)

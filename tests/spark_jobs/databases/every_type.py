@@ -22,13 +22,13 @@ class EveryType:
 
     @property
     def rows(self) -> list[dict[str, object]]:
-        """Return the rows by column, ordered by id."""
+        """The rows by column, ordered by id."""
         count = len(self.columns["id"][1])
         return [{name: values[row] for name, (_, values) in self.columns.items()} for row in range(count)]
 
     @property
     def types(self) -> dict[str, str]:
-        """Return the Spark type of each column."""
+        """The Spark type of each column."""
         return {name: kind for name, (kind, _) in self.columns.items()}
 
 

@@ -72,7 +72,9 @@ def test_bloom_filters_prune_row_groups(spark: SparkSession, flights: DataFrame,
     assert not any("bloom" in line for line in after.advice)
 
 
-def test_larger_files_have_less_metadata(spark: SparkSession, flights: DataFrame, tmp_path: Path) -> None:
+def test_following_the_advice_to_write_larger_files_reads_fewer_bytes(
+    spark: SparkSession, flights: DataFrame, tmp_path: Path
+) -> None:
     few, where = flights.limit(20_000).cache(), "id = 42"
     before = report(spark, write_orc(few.repartition(60), tmp_path / "many"), "orc", where)
     assert any(line.startswith("Write fewer, larger files") for line in before.advice)

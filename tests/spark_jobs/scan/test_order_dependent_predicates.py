@@ -88,7 +88,9 @@ def test_databases_evaluate_no_conjunct_of_order_dependent_predicates(spark: Spa
         session.scan("t", where=RAISING[0]).run(lambda frame: frame.collect())
 
 
-def test_columns_named_like_these_functions_are_pushed(spark: SparkSession, tmp_path: Path) -> None:
+def test_predicates_on_columns_named_like_nondeterministic_functions_are_pushed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     (tmp_path / "json").write_text('{"uuid":"a"}\n{"uuid":"b"}\n')
     session = PushdownSession(spark)
     session.add_source("t", path=str(tmp_path), format="json", schema="uuid string", reader="pushdown")

@@ -12,7 +12,7 @@ from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
 from pushdown_spark.scan.task_counts import MAX_FILES, by_file, most_read_files
 from pushdown_spark.session import PushdownSession
 
-_SPARK_S = {"avro": FILE_FORMAT}
+_SPARK_FORMATS = {"avro": FILE_FORMAT}
 """Formats that the session writes by another name."""
 
 
@@ -20,7 +20,7 @@ _SPARK_S = {"avro": FILE_FORMAT}
 def test_the_report_lists_each_file(spark: SparkSession, tmp_path: Path, source_format: str, kind: str | None) -> None:
     place = tmp_path / "table"
     frame = spark.range(4_000).selectExpr("id", "concat('text ', id) AS s").repartition(2)
-    frame.write.format(_SPARK_S.get(source_format, source_format)).save(str(place))
+    frame.write.format(_SPARK_FORMATS.get(source_format, source_format)).save(str(place))
     session = PushdownSession(spark)
     session.add_source("t", path=str(place), format=source_format, reader="pushdown")
     result = session.scan("t", where="id = 77")

@@ -61,24 +61,24 @@ _STAGE_ROWS = 500_000.0
 
 @dataclass(frozen=True, kw_only=True)
 class ReorderSettings:
-    """Settings that affect the join order of a query.
-
-    Relations of at most `broadcast_bytes` in memory may be hinted, none with -1. Spark broadcasts relations in files of
-    up to `broadcast_threshold` bytes without a hint. `processors` run Spark's tasks. `obstacle` is the reason not to
-    collect statistics, unless the written order has a nested loop. `hints_joins` means that the results of joins can
-    be hinted too: every table has a distinct name, and the caller adds the hints in `OptimizedQuery.broadcast`.
-    `reduces_statically` means that keys seen in files may become predicates: the statistics of a table describe exactly
-    the rows of its files.
-    """
+    """Settings that affect the join order of a query."""
 
     options: JoinOptions
     broadcast_bytes: int
+    """The size in memory up to which a relation may be hinted, or -1 if none may."""
     ansi: bool = True
     broadcast_threshold: int = 0
+    """The size in files up to which Spark broadcasts a relation without a hint."""
     obstacle: str | None = None
+    """The reason not to collect statistics, unless the written order has a nested loop."""
     hints_joins: bool = False
+    """Whether the results of joins can be hinted, too. If so, every table has a distinct name, and the caller adds the
+    hints in `OptimizedQuery.broadcast`."""
     reduces_statically: bool = False
+    """Whether keys seen in files may become predicates. The statistics of a table then describe exactly the rows of its
+    files."""
     processors: int = 1
+    """The processors that run Spark's tasks."""
 
     @classmethod
     def of_session(cls, spark: SparkSession, options: JoinOptions) -> ReorderSettings:

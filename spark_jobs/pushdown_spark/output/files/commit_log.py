@@ -96,8 +96,8 @@ class CommitLog:
         """Hold the lock. Within the block, no other process commits and all earlier commits are complete or undone.
 
         Without `require_claim`, this attempt begins, and takes the lock from other attempts of the same run.
-        `require_claim` raises if a later attempt has begun. Until then, its lock is not taken. A commit that the block
-        cannot undo keeps its lock, so that the next process undoes it.
+        With it, this attempt waits for the lock, and `require_claim` raises if a later attempt has begun.
+        A commit that the block cannot undo keeps its lock, so that the next process undoes the commit.
         """
         self._number = self._acquire_lock(require_claim)
         ended = threading.Event()

@@ -28,7 +28,7 @@ class Sample:
 
     @property
     def read(self) -> ReadRange:
-        """Return a range of the file."""
+        """A range of the file."""
         return lambda offset, length: self.content[offset : offset + length]
 
     @property
