@@ -18,7 +18,7 @@ from airflow_pushdown.connections.hdfs_connections import HDFS_TYPES, NameNode
 from airflow_pushdown.counters import emit
 from airflow_pushdown.exceptions import config_error, exception_for
 from airflow_pushdown.operators.job_operator import JobOperator
-from airflow_pushdown.operators.output_parameters import output_spec
+from airflow_pushdown.operators.output_parameters import OutputParameters, output_spec
 from airflow_pushdown.operators.parse_checks import check_literals
 from airflow_pushdown.operators.values import entries, naming_parameters, run_interval, sequence_as_list, switch
 from airflow_pushdown.parameters import parameters_of
@@ -176,7 +176,7 @@ class PushdownBaseOperator(JobOperator):
         """Return the job spec for the rendered parameters. Raises `ConfigError` with the name of the invalid one."""
         self._refuse_own_program()
         request = self.job_request()
-        output = None if request.scans else output_spec(self._output_values())
+        output = None if request.scans else output_spec(self._output_parameters())
         conf = entries("conf", self.conf)
         formats = frozenset(str(source.format) for source in request.sources.values())
         for source in request.sources.values():
@@ -270,20 +270,19 @@ class PushdownBaseOperator(JobOperator):
             connection = None if self._submission is None else self._submission.secrets.output
             record_output(context, self._outlet, result, connection)
 
-    def _output_values(self) -> dict[str, object]:
-        """Return the output parameters by their names."""
-        return {
-            "output": self.output_path,
-            "output_conn_id": self.output_conn_id,
-            "output_table": self.output_table,
-            "replace_where": self.replace_where,
-            "merge_keys": self.merge_keys,
-            "output_format": self.output_format,
-            "output_mode": self.output_mode,
-            "output_options": self.output_options,
-            "partition_by": self.partition_by,
-            "checks": self.checks,
-        }
+    def _output_parameters(self) -> OutputParameters:
+        return OutputParameters(
+            output=self.output_path,
+            output_conn_id=self.output_conn_id,
+            output_table=self.output_table,
+            replace_where=self.replace_where,
+            merge_keys=self.merge_keys,
+            output_format=self.output_format,
+            output_mode=self.output_mode,
+            output_options=self.output_options,
+            partition_by=self.partition_by,
+            checks=self.checks,
+        )
 
     def _output_secrets(self) -> dict[str, object]:
         """Return the field of `SecretValues` with the connection of a database table, or nothing for other outputs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,7 +21,13 @@ from airflow_pushdown.operators.base_operator import (
     all_template_fields,
 )
 from airflow_pushdown.operators.declared_sources import declared_paths, declared_source, source_connections
-from airflow_pushdown.operators.output_parameters import FILES_ONLY, OUTPUT_PARAMETERS, TABLES_ONLY, output_spec
+from airflow_pushdown.operators.output_parameters import (
+    FILES_ONLY,
+    OUTPUT_PARAMETERS,
+    TABLES_ONLY,
+    OutputParameters,
+    output_spec,
+)
 from airflow_pushdown.operators.values import naming_parameters, run_interval, sequence_as_list
 from airflow_pushdown.parameters import MULTI_SCAN
 from pushdown_spark.contract import AnySourceSpec, IntervalSpec, JobResult, OutputMode, ScanSpec, SecretValues
@@ -34,7 +41,7 @@ class _ScanParts(NamedTuple):
 
     source: dict[str, object]
     query: dict[str, object]
-    output: dict[str, object]
+    output: OutputParameters
 
 
 class PushdownMultiScanOperator(PushdownBaseOperator):
@@ -109,19 +116,19 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
             name: _ScanParts(
                 source={field: value for field, value in scan.items() if field not in own},
                 query={field: scan[field] for field in _QUERY_PARAMETERS if field in scan},
-                output=_with_defaults(name, scan, self._output_values()),
+                output=_with_defaults(name, scan, self._output_parameters()),
             )
             for name, scan in given.items()
         }
 
     def _refuse_shared_tables(self, declared: Mapping[str, _ScanParts]) -> None:
         """Raise `ConfigError` if two scans may change the same rows of a table."""
-        tables = {name: parts.output for name, parts in declared.items() if parts.output["output_table"] is not None}
+        tables = {name: parts.output for name, parts in declared.items() if parts.output.output_table is not None}
         for (one, first), (other, second) in combinations(tables.items(), 2):
-            is_same = all(first[field] == second[field] for field in ("output_table", "output_conn_id"))
-            if is_same and not first["output_mode"] == second["output_mode"] == OutputMode.APPEND:
+            is_same = (first.output_table, first.output_conn_id) == (second.output_table, second.output_conn_id)
+            if is_same and not first.output_mode == second.output_mode == OutputMode.APPEND:
                 raise config_error(
-                    f"scans: {one!r} and {other!r} write to one table ({first['output_table']}); give each a table "
+                    f"scans: {one!r} and {other!r} write to one table ({first.output_table}); give each a table "
                     "of its own, or let both append"
                 )
 
@@ -141,9 +148,9 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
         """Return the field of `SecretValues` with the connections of the tables that take rows."""
         connections = {}
         for name, parts in self._parts_by_scan().items():
-            if parts.output["output_conn_id"] is not None:
+            if parts.output.output_conn_id is not None:
                 parameter = f"scans.{name}.output_conn_id"
-                connection = airflow_connection(parameter, str(parts.output["output_conn_id"]))
+                connection = airflow_connection(parameter, str(parts.output.output_conn_id))
                 connections[name] = database_connection(connection, parameter)
         return {"outputs": connections}
 
@@ -153,11 +160,13 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
             return
         self.add_inlets(inlets_of(paths))
         for name, scan in self.scans.items():
-            output = _with_defaults(name, scan, self._output_values()) if isinstance(scan, Mapping) else {}
+            if not isinstance(scan, Mapping):
+                continue
+            output = _with_defaults(name, scan, self._output_parameters())
             alias = f"{self.dag_id}.{self.task_id}.{name}"
             # The address of a table is known when the task has its connection.
-            is_table = output.get("output_table") is not None
-            outlet = AssetAlias(alias) if is_table else outlet_of(output.get("output"), alias)
+            is_table = output.output_table is not None
+            outlet = AssetAlias(alias) if is_table else outlet_of(output.output, alias)
             if outlet is not None:
                 self._outlets[name] = outlet
         self.add_outlets(list(self._outlets.values()))
@@ -169,25 +178,23 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
             record_output(context, outlet, result.of_scan(name), secrets.outputs.get(name))
 
 
-def _with_defaults(name: str, scan: Mapping[str, object], defaults: Mapping[str, object]) -> dict[str, object]:
+def _with_defaults(name: str, scan: Mapping[str, object], defaults: OutputParameters) -> OutputParameters:
     """Return all output parameters of a scan: its own, and those of the operator that apply to the kind of its output.
 
-    >>> defaults = {**dict.fromkeys(OUTPUT_PARAMETERS), "output": "/lake", "output_mode": "overwrite"}
-    >>> output = _with_defaults("orders", {"path": "/in"}, defaults)
-    >>> output["output"], output["output_mode"]
+    >>> output = _with_defaults("orders", {"path": "/in"}, OutputParameters(output="/lake", output_mode="overwrite"))
+    >>> output.output, output.output_mode
     ('/lake/orders', 'overwrite')
     """
     own = {field: scan[field] for field in OUTPUT_PARAMETERS if field in scan}
-    values = dict(defaults)
     if own.get("output") is not None or own.get("output_table") is not None:
-        values |= {"output": None, "output_table": None}
-    elif isinstance(values["output"], str):
-        values["output"] = f"{values['output'].rstrip('/')}/{name}"
-    merged = {**values, **own}
-    if merged["output_table"] is None:
-        values |= dict.fromkeys(TABLES_ONLY)
-    elif merged["output_conn_id"] is not None:
-        values |= dict.fromkeys(FILES_ONLY)
-    if merged["output_table"] is not None or merged["output"] is not None:
-        return {**values, **own}
-    return {**values, "checks": None, **own}
+        defaults = replace(defaults, output=None, output_table=None)
+    elif isinstance(defaults.output, str):
+        defaults = replace(defaults, output=f"{defaults.output.rstrip('/')}/{name}")
+    given = replace(defaults, **own)
+    if given.output_table is None:
+        defaults = replace(defaults, **dict.fromkeys(TABLES_ONLY))
+    elif given.output_conn_id is not None:
+        defaults = replace(defaults, **dict.fromkeys(FILES_ONLY))
+    if given.output_table is None and given.output is None:
+        defaults = replace(defaults, checks=None)
+    return replace(defaults, **own)

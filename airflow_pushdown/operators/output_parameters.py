@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass, fields
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.operators.values import entries, naming_parameters, sequence_as_list
@@ -10,11 +10,29 @@ from pushdown_spark.contract import AnyOutputSpec, CatalogOutputSpec, OutputSpec
 
 TABLES_ONLY = ("output_conn_id", "replace_where", "merge_keys")
 FILES_ONLY = ("output_options", "partition_by")
-OUTPUT_PARAMETERS = ("output", "output_table", *TABLES_ONLY, "output_format", "output_mode", *FILES_ONLY, "checks")
 
 
-def output_spec(given: Mapping[str, object], prefix: str = "") -> AnyOutputSpec | None:
-    """Return the output of a job, or None if the rows are only counted. `given` maps output parameters to their values.
+@dataclass(frozen=True, kw_only=True)
+class OutputParameters:
+    """The values of the output parameters, before they are validated."""
+
+    output: object = None
+    output_conn_id: object = None
+    output_table: object = None
+    replace_where: object = None
+    merge_keys: object = None
+    output_format: object = None
+    output_mode: object = None
+    output_options: object = None
+    partition_by: object = None
+    checks: object = None
+
+
+OUTPUT_PARAMETERS = tuple(field.name for field in fields(OutputParameters))
+
+
+def output_spec(given: OutputParameters, prefix: str = "") -> AnyOutputSpec | None:
+    """Return the output of a job, or None if the rows are only counted.
 
     Raises `ConfigError` with the name of the invalid parameter after `prefix`.
     """
@@ -27,45 +45,45 @@ def output_spec(given: Mapping[str, object], prefix: str = "") -> AnyOutputSpec 
         "mode": "output_mode",
         "options": "output_options",
     }
-    fields = (*OutputSpec.model_fields, *TableOutputSpec.model_fields, *CatalogOutputSpec.model_fields)
-    parameters = {field: prefix + names.get(field, field) for field in fields}
-    checks = given["checks"] or {}
-    rows = {"replace_where": given["replace_where"], "merge_keys": sequence_as_list(given["merge_keys"]) or ()}
+    spec_fields = (*OutputSpec.model_fields, *TableOutputSpec.model_fields, *CatalogOutputSpec.model_fields)
+    parameters = {field: prefix + names.get(field, field) for field in spec_fields}
+    checks = given.checks or {}
+    rows = {"replace_where": given.replace_where, "merge_keys": sequence_as_list(given.merge_keys) or ()}
     with naming_parameters({"": prefix.removesuffix("."), **parameters}):
-        if given["output_conn_id"] is not None:
+        if given.output_conn_id is not None:
             return TableOutputSpec.model_validate(
-                {"table": given["output_table"], "mode": given["output_mode"], "checks": checks, **rows}
+                {"table": given.output_table, "mode": given.output_mode, "checks": checks, **rows}
             )
         layout = {
-            "format": given["output_format"],
-            "mode": given["output_mode"],
-            "options": entries(f"{prefix}output_options", given["output_options"]),
-            "partition_by": given["partition_by"] or (),
+            "format": given.output_format,
+            "mode": given.output_mode,
+            "options": entries(f"{prefix}output_options", given.output_options),
+            "partition_by": given.partition_by or (),
             "checks": checks,
         }
-        if given["output_table"] is not None:
-            return CatalogOutputSpec.model_validate({"catalog_table": given["output_table"], **layout, **rows})
-        if given["output"] is not None:
-            return OutputSpec.model_validate({"path": given["output"], **layout})
+        if given.output_table is not None:
+            return CatalogOutputSpec.model_validate({"catalog_table": given.output_table, **layout, **rows})
+        if given.output is not None:
+            return OutputSpec.model_validate({"path": given.output, **layout})
     if checks:
         raise config_error(f"{prefix}checks: they need an output; give output or output_table as well")
     return None
 
 
-def _refuse_mixed_outputs(given: Mapping[str, object], prefix: str) -> None:
+def _refuse_mixed_outputs(given: OutputParameters, prefix: str) -> None:
     """Raise `ConfigError` for parameters that do not apply to the kind of output."""
-    if given["output_table"] is None:
+    if given.output_table is None:
         for name in TABLES_ONLY:
-            if given[name]:
+            if getattr(given, name):
                 raise config_error(f"{prefix}{name}: it is for tables; give output_table as well, or remove it")
         return
-    if given["output"]:
+    if given.output:
         raise config_error(f"{prefix}output: it is for files; give either output or output_table")
-    if given["output_conn_id"] is None:
+    if given.output_conn_id is None:
         return
-    if given["output_options"]:
+    if given.output_options:
         raise config_error(f"{prefix}output_options: they are for files and tables of Spark's catalog; remove them")
-    if given["partition_by"]:
+    if given.partition_by:
         raise config_error(
             f"{prefix}partition_by: it is for files and tables of Spark's catalog; use replace_where to replace a part "
             "of a table of a database"
