@@ -38,19 +38,17 @@ Load = Callable[[Mapping[str, str]], DataFrame]
 
 @dataclass(frozen=True)
 class PlannedScan:
-    """The scan to run, and Spark's own scan, for the analysis of the query and as the fallback.
-
-    `spark_scan` returns Spark's own scan, given the reason to use it. `can_fall_back` is whether it can replace `scan`.
-    `is_resolved` is whether planning has resolved every column and type of the predicate, so that Spark need not
-    analyze it. `problem` is the error that ruled out the pushdown reader. It is raised if Spark's reader cannot read
-    the files either.
-    """
+    """The scan to run, and Spark's own scan, for the analysis of the query and as the fallback."""
 
     scan: Scan
     spark_scan: Callable[[str], Scan]
+    """Returns Spark's own scan, given the reason to use it."""
     can_fall_back: bool = True
+    """Whether Spark's own scan can replace `scan`."""
     is_resolved: bool = False
+    """Whether planning has resolved every column and type of the predicate, so that Spark need not analyze it."""
     problem: PushdownError | None = None
+    """The error that ruled out the pushdown reader. It is raised if Spark's reader cannot read the files either."""
 
     @property
     def has_fallback(self) -> bool:
@@ -154,15 +152,16 @@ def _plan_format(spark: SparkSession, request: ScanRequest, load: Load) -> Plann
     """
     # If the pushdown reader fails, Spark's filters may lose rows of these formats.
     is_columnar = request.source.format in (SourceFormat.ORC, SourceFormat.PARQUET)
-    spark_scan = partial(NativeScan, request, loses_rows=is_columnar)
     outcome = plan_or_refuse(lambda: _plan_pushdown(spark, request))
     if not isinstance(outcome, Refusal):
-        return PlannedScan(outcome, spark_scan)
-    loses_rows = isinstance(outcome.reason, UnsafeFilterError) or (is_columnar and outcome.problem is not None)
-    spark_scan = partial(NativeScan, request, predicted=outcome.reason.predicted, loses_rows=loses_rows)
+        return PlannedScan(outcome, partial(NativeScan, request, loses_rows=is_columnar))
+    reason = outcome.reason
     if request.source.format is SourceFormat.ORC:
-        spark_scan = partial(_spark_orc_scan(spark, request, outcome.reason, load), loses_rows=loses_rows)
-    return PlannedScan(spark_scan(str(outcome.reason)), spark_scan, problem=outcome.problem)
+        request = _with_lazy_filter(spark, request, reason, load)
+        refuse_lost_columns(request, str(reason))
+    loses_rows = isinstance(reason, UnsafeFilterError) or (is_columnar and outcome.problem is not None)
+    spark_scan = partial(NativeScan, request, predicted=reason.predicted, loses_rows=loses_rows)
+    return PlannedScan(spark_scan(str(reason)), spark_scan, problem=outcome.problem)
 
 
 def _plan_pushdown(spark: SparkSession, request: ScanRequest) -> Scan:
@@ -191,21 +190,23 @@ def _plan_pushdown(spark: SparkSession, request: ScanRequest) -> Scan:
     return scan
 
 
-def _spark_orc_scan(
+def _with_lazy_filter(
     spark: SparkSession, request: ScanRequest, unsupported: UnsupportedError, load: Load
-) -> partial[NativeScan]:
-    """Return Spark's ORC reader. The source or else the estimate turns its lazy filter on, unless that loses rows."""
+) -> ScanRequest:
+    """Return the request with the lazy filter of Spark's ORC reader on or off.
+
+    The source or else the estimate turns it on, unless it loses rows.
+    """
     from pushdown_spark.formats.orc.planner import SARG_TO_FILTER, LazyFilterError
     from pushdown_spark.formats.orc.row_filter import obstacle_of_request
 
     switch = request.source.orc.sarg_to_filter
-    if switch is not None or isinstance(unsupported, LazyFilterError):
-        obstacle = obstacle_of_request(spark, request, cached_fold(spark)) if switch else None
-        setting = str(switch is not False and obstacle is None).lower()
-        request = request.with_frame(load({SARG_TO_FILTER: setting}))
-        request = request.with_notes(f"{SARG_TO_FILTER} is {setting}{'' if obstacle is None else f': {obstacle}'}")
-    refuse_lost_columns(request, str(unsupported))
-    return partial(NativeScan, request, predicted=unsupported.predicted)
+    if switch is None and not isinstance(unsupported, LazyFilterError):
+        return request
+    obstacle = obstacle_of_request(spark, request, cached_fold(spark)) if switch else None
+    setting = str(switch is not False and obstacle is None).lower()
+    note = f"{SARG_TO_FILTER} is {setting}{'' if obstacle is None else f': {obstacle}'}"
+    return request.with_frame(load({SARG_TO_FILTER: setting})).with_notes(note)
 
 
 def refuse_lost_columns(request: ScanRequest, reason: str) -> None:
