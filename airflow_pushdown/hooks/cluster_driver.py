@@ -51,7 +51,8 @@ class ClusterDriverHook(SparkConnectionHook):
     """A hook that follows the driver of its job on a cluster. Subclasses submit the job."""
 
     _submission: Submission
-    _exchange: Exchange
+    exchange: Exchange
+    """The files through which the task and the job exchange the spec and the result."""
     _killed = False
     _status: DriverStatus | None = None
     """The status of a driver that has ended."""
@@ -63,7 +64,7 @@ class ClusterDriverHook(SparkConnectionHook):
         drivers, driver_id = self.drivers(), self.driver_id
         if drivers is None or driver_id is None:
             return None
-        return TrackedDriver(drivers, driver_id, self._exchange, self.log)
+        return TrackedDriver(drivers, driver_id, self.exchange, self.log)
 
     def phase_of(self, driver_id: str) -> DriverPhase:
         """Return whether this submission can continue with the driver of an earlier try."""
@@ -72,7 +73,7 @@ class ClusterDriverHook(SparkConnectionHook):
         driver = self.tracked_driver()
         phase = DriverPhase.MISSING if driver is None else driver.phase_for(self._submission.spec)
         if phase in _CONTINUABLE:
-            self._exchange.take_over(self._submission.try_number)
+            self.exchange.take_over(self._submission.try_number)
         return phase
 
     def earlier_driver(self) -> str | None:
@@ -136,7 +137,7 @@ class ClusterDriverHook(SparkConnectionHook):
         if self._is_left:
             return True
         try:
-            return self.is_cluster and self._exchange.is_taken_over(self._submission.try_number)
+            return self.is_cluster and self.exchange.is_taken_over(self._submission.try_number)
         except PushdownTaskError as error:
             self.log.warning("A later try may use the driver, but the exchange directory could not be read: %s", error)
             return False
@@ -146,9 +147,9 @@ class ClusterDriverHook(SparkConnectionHook):
 
         A deleted DAG run with the same id may have left the number of a later try.
         """
-        if not self.is_cluster or not self._exchange.is_taken_over(self._submission.try_number):
+        if not self.is_cluster or not self.exchange.is_taken_over(self._submission.try_number):
             return
-        prepared = self._exchange.read_spec()
+        prepared = self.exchange.read_spec()
         if prepared is not None and prepared.generation == self._submission.spec.generation:
             raise retryable_error("the next try of this task has begun, so this one submits nothing")
 
@@ -164,9 +165,9 @@ class ClusterDriverHook(SparkConnectionHook):
                 return next(iter(self.tagged_drivers(are_active=False)), None)
             except ClusterUnreachableError as error:
                 raise driver_unreachable_error("of an earlier try", str(error)) from error
-        if self._exchange.read_spec() is None:
+        if self.exchange.read_spec() is None:
             return None
-        owner = claim(self._exchange.result_location, REPLACED)
+        owner = claim(self.exchange.result_location, REPLACED)
         return owner if owner not in ("", REPLACED) else None
 
     def _end_earlier_driver(self) -> None:
@@ -178,14 +179,14 @@ class ClusterDriverHook(SparkConnectionHook):
                 driver.replace()
         elif (drivers := self.reachable_drivers()) is not None:
             for driver_id in self._tagged_earlier_drivers():
-                TrackedDriver(drivers, driver_id, self._exchange, self.log).replace()
+                TrackedDriver(drivers, driver_id, self.exchange, self.log).replace()
 
     def _tagged_earlier_drivers(self) -> list[str]:
         """Return the drivers of earlier tries that have not ended. Raises if the cluster manager does not respond."""
         try:
             return self.tagged_drivers(are_active=True)
         except ClusterUnreachableError as error:
-            if self._submission.try_number > 1 or self._exchange.read_spec() is not None:
+            if self._submission.try_number > 1 or self.exchange.read_spec() is not None:
                 raise driver_unreachable_error("of an earlier try", str(error)) from error
             self.log.warning(
                 "The drivers of this run could not be listed. This is the first try, so there are none: %s", error

@@ -110,10 +110,10 @@ class PushdownSubmitHook(ClusterDriverHook):
         """Return a hook with the files of its job. Raises `ConfigError` with the name of the invalid parameter."""
         hook = cls(submission, **options)
         # A driver on this machine needs no files that others can read.
-        hook._exchange = Exchange.open_shared(hook.shared_location) if hook.is_cluster else Exchange.create_private()
-        hook._application_args = ["--spec", hook._exchange.spec_location]
+        hook.exchange = Exchange.open_shared(hook.shared_location) if hook.is_cluster else Exchange.create_private()
+        hook._application_args = ["--spec", hook.exchange.spec_location]
         if hook.is_cluster:
-            hook.tag_applications(run_tag(hook._exchange.spec_location))
+            hook.tag_applications(run_tag(hook.exchange.spec_location))
         return hook
 
     def submit(self, application: str = "", **kwargs: object) -> str | None:
@@ -130,8 +130,8 @@ class PushdownSubmitHook(ClusterDriverHook):
         self.detach()
         self._has_no_driver = True
         if self.is_cluster:
-            self._exchange.take_over(submission.try_number)
-        self._exchange.prepare(submission.spec, submission.secrets)
+            self.exchange.take_over(submission.try_number)
+        self.exchange.prepare(submission.spec, submission.secrets)
         command = self._hide_secrets(self._build_spark_submit_command(str(job_program())))
         try:
             returncode = self._run_spark_submit(command)
@@ -152,8 +152,8 @@ class PushdownSubmitHook(ClusterDriverHook):
         """Return the result of the job and delete the exchange directory. Raises if there is no result."""
         if self._is_taken_over():
             raise retryable_error("the next try of this task continues with the driver")
-        result = self._exchange.read_result()
-        self._exchange.discard()
+        result = self.exchange.read_result()
+        self.exchange.discard()
         if self._killed:
             raise task_killed_error()
         if (driver := self.tracked_driver()) is not None:
@@ -170,10 +170,10 @@ class PushdownSubmitHook(ClusterDriverHook):
 
     def release(self) -> None:
         """Delete the files of the job, unless a driver on a cluster may still need them."""
-        self._exchange.delete_hidden()
+        self.exchange.delete_hidden()
         try:
             if not self._may_have_driver() and not self._is_taken_over():
-                self._exchange.discard()
+                self.exchange.discard()
         except PushdownTaskError as error:
             # Raising here would replace the error with which the task ends, or its deferral.
             self.log.warning("The files of the job may not have been deleted: %s", error)
@@ -181,7 +181,7 @@ class PushdownSubmitHook(ClusterDriverHook):
     def _may_have_driver(self) -> bool:
         """Return whether a driver on a cluster may need the files of the run."""
         has_ended = self._killed or self._has_no_driver or not self.is_cluster
-        return not has_ended and self._exchange.read_spec() is not None
+        return not has_ended and self.exchange.read_spec() is not None
 
     def on_kill(self) -> None:
         """End every process of the job within 5 seconds. On a cluster, also stop the driver."""
@@ -217,7 +217,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         # In another file system, the names of directories are not known here. Each may be a partition column, so no
         # name in the query is certainly wrong.
         if python is not None and self._has_local_files(environment):
-            check_names(python.executable, environment, self._submission.spec, Path(self._exchange.spec_location))
+            check_names(python.executable, environment, self._submission.spec, Path(self.exchange.spec_location))
         return self._run_with_fast_start(command, environment)
 
     def _run_with_fast_start(self, command: list[str], environment: dict[str, str]) -> int:
@@ -228,7 +228,7 @@ class PushdownSubmitHook(ClusterDriverHook):
             if archive_use is not None:
                 fast_command, fast_environment = archive_use.configure(fast_command, fast_environment)
             returncode = self._run_process(fast_command, fast_environment)
-            has_result = self._exchange.read_result() is not None
+            has_result = self.exchange.read_result() is not None
             if archive_use is not None:
                 archive_use.finish(returncode, has_result=has_result)
             if has_result:
@@ -240,7 +240,7 @@ class PushdownSubmitHook(ClusterDriverHook):
             self.log.warning("The job starts again without the JVM options of this provider: %s", self._output.cause)
             self._output = SubmitOutput()
             returncode = self._run_process(command, environment)
-            if archive_use is not None and self._exchange.read_result() is not None:
+            if archive_use is not None and self.exchange.read_result() is not None:
                 archive_use.give_up()
             return returncode
 
@@ -249,7 +249,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         if self._killed:
             raise task_killed_error()
         try:
-            job = JobProcess(command, environment, self._exchange.private_directories)
+            job = JobProcess(command, environment, self.exchange.private_directories)
         except OSError as error:
             raise retryable_error(f"{command[0]} cannot be started ({error.strerror})") from error
         with job:
@@ -313,7 +313,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         A driver on a cluster gets the location of its result, by which it knows whether the task still waits for it.
         """
         command = super()._build_spark_submit_command(application)
-        result = ["--result", self._exchange.result_location] if self.is_cluster else []
+        result = ["--result", self.exchange.result_location] if self.is_cluster else []
         if not self.is_standalone_cluster:
             return [*command, *result]
         program = shared_program(str(self.shared_location.exchange_dir))
@@ -324,7 +324,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         """Raise unless spark-submit succeeded or the job wrote a result."""
         if self._killed:
             raise task_killed_error()
-        has_result = self._exchange.read_result() is not None
+        has_result = self.exchange.read_result() is not None
         check_exit(returncode, self._output, has_result=has_result)
         if has_result:
             return
@@ -374,4 +374,4 @@ class PushdownSubmitHook(ClusterDriverHook):
                 "line; use source_conn_id for credentials of an object store, or set them on the cluster's machines"
             )
         text = properties_text(hidden, self._properties_file)
-        return with_properties(shown, self._exchange.hide(text), replaces=bool(self._properties_file))
+        return with_properties(shown, self.exchange.hide(text), replaces=bool(self._properties_file))

@@ -93,7 +93,7 @@ class JobRun:
             try:
                 spark = stack.enter_context(self.session())
                 with publish_progress(self._progress, lambda progress: self._publish(spark, progress)):
-                    result = self._run(spark)
+                    result = self.run_queries(spark)
             except BaseException as exc:
                 result = self._result(self.error_of(exc))
             # Spark is still running, because the result may go to a file system of Hadoop.
@@ -140,10 +140,10 @@ class JobRun:
 
     def explain(self, spark: SparkSession) -> str:
         """Return the plan of each query as text, without running any."""
-        plans = {name: run.plan().explain() for name, run in self._queries(spark).items()}
+        plans = {name: run.plan().explain() for name, run in self.query_runs(spark).items()}
         return "\n".join(plan if name == _ONLY_QUERY else f"Scan {name}\n{plan}" for name, plan in plans.items())
 
-    def _queries(self, spark: SparkSession) -> dict[str, QueryRun]:
+    def query_runs(self, spark: SparkSession) -> dict[str, QueryRun]:
         """Return the run of each scan of the job by its name, or the run of its query under `_ONLY_QUERY`."""
         from pushdown_spark.query_run import QueryRun, SharedApplication
 
@@ -168,9 +168,9 @@ class JobRun:
             for name in spec.scans
         }
 
-    def _run(self, spark: SparkSession) -> JobResult:
+    def run_queries(self, spark: SparkSession) -> JobResult:
         """Run the query, or one scan after the other. Only a failure of Spark itself stops the scans after it."""
-        queries = self._queries(spark)
+        queries = self.query_runs(spark)
         if self._spec.scans:
             from pushdown_spark.output.shared_targets import check_shared_targets
 

@@ -123,7 +123,7 @@ def submit(hook: PushdownSubmitHook) -> tuple[str, str]:
 
 def write_result(hook: PushdownSubmitHook, result: JobResult) -> None:
     """Write a result as the driver does."""
-    Path(hook._exchange.result_location).write_text(result.model_dump_json())
+    Path(hook.exchange.result_location).write_text(result.model_dump_json())
 
 
 def test_a_driver_pod_has_the_program_the_tag_and_a_reference_to_the_key(
@@ -136,12 +136,12 @@ def test_a_driver_pod_has_the_program_the_tag_and_a_reference_to_the_key(
     pod = api.pods()[name]
     labels: dict[str, str] = pod["metadata"]["labels"]  # type: ignore[assignment]
     assert labels["spark-role"] == "driver"
-    assert labels[RUN_LABEL] == run_tag(hook._exchange.spec_location)
+    assert labels[RUN_LABEL] == run_tag(hook.exchange.spec_location)
     (container,) = pod["spec"]["containers"]  # type: ignore[misc]
     assert container["image"] == "pushdown:test"
     reference = {"name": KEY_ENTRY[0], "key": KEY_ENTRY[1]}
     assert {"name": KEY_VARIABLE, "valueFrom": {"secretKeyRef": reference}} in container["env"]
-    exchange = hook._exchange
+    exchange = hook.exchange
     assert container["args"][-4:] == ["--spec", exchange.spec_location, "--result", exchange.result_location]
     assert any(argument.endswith("/job.py") for argument in container["args"])
     # The files of a submission to a cluster stay until the task has the result.

@@ -95,7 +95,7 @@ def test_a_retry_continues_with_a_driver_whose_id_was_not_stored(
     hook = make_hook()
     driver_id = str(hook.submit())
     # The driver claims its submission when it starts.
-    assert claim(hook._exchange.result_location, driver_id) == driver_id
+    assert claim(hook.exchange.result_location, driver_id) == driver_id
 
     assert make_hook().earlier_driver() == driver_id
     assert make_hook("1 cleared").earlier_driver() is None
@@ -148,7 +148,7 @@ def test_a_try_that_is_late_does_not_replace_the_driver_of_the_next_try(
 ) -> None:
     first, second = make_hook(), make_hook(try_number=2)
     driver_id = str(second.submit())
-    result = second._exchange.result_location
+    result = second.exchange.result_location
 
     for step in (first.earlier_driver, first.submit, lambda: first.phase_of(driver_id)):
         with pytest.raises(SubmitFailedError, match="the next try of this task has begun"):
@@ -157,7 +157,7 @@ def test_a_try_that_is_late_does_not_replace_the_driver_of_the_next_try(
     first.release()
 
     assert drivers.status(driver_id).phase is DriverPhase.ACTIVE
-    assert second._exchange.result_location == result
+    assert second.exchange.result_location == result
     second.on_kill()
     second.release()
     assert runs(tmp_path) == []
@@ -183,7 +183,7 @@ def test_a_driver_that_has_not_started_does_not_start_after_a_retry(make_hook: M
     hook = make_hook()
     driver_id = str(hook.submit())
     assert make_hook().earlier_driver() is None
-    assert claim(hook._exchange.result_location, driver_id) == REPLACED
+    assert claim(hook.exchange.result_location, driver_id) == REPLACED
     hook.on_kill()
     hook.release()
 
@@ -195,7 +195,7 @@ def test_without_an_earlier_try_there_is_no_driver(make_hook: MakeHook) -> None:
 def test_a_try_that_does_not_continue_ends_the_earlier_driver(make_hook: MakeHook, drivers: StandaloneDrivers) -> None:
     hook = make_hook()
     driver_id = str(hook.submit())
-    claim(hook._exchange.result_location, driver_id)
+    claim(hook.exchange.result_location, driver_id)
 
     retry = make_hook()
     other_id = str(retry.submit())
@@ -208,12 +208,12 @@ def test_a_try_that_does_not_continue_ends_the_earlier_driver(make_hook: MakeHoo
 def test_a_result_that_was_not_read_yet_needs_no_other_driver(make_hook: MakeHook) -> None:
     hook = make_hook()
     assert hook.phase_of("driver-of-another-master") is DriverPhase.MISSING
-    hook._exchange.prepare(hook._submission.spec, hook._submission.secrets)
+    hook.exchange.prepare(hook._submission.spec, hook._submission.secrets)
     assert hook.phase_of("driver-of-another-master") is DriverPhase.FAILED
-    Path(hook._exchange.result_location).write_text(JobResult(rows=3).model_dump_json())
+    Path(hook.exchange.result_location).write_text(JobResult(rows=3).model_dump_json())
     assert hook.phase_of("driver-of-another-master") is DriverPhase.SUCCEEDED
     error = JobError(code=ErrorCode.SPARK, message="m", retryable=True)
-    Path(hook._exchange.result_location).write_text(JobResult(error=error).model_dump_json())
+    Path(hook.exchange.result_location).write_text(JobResult(error=error).model_dump_json())
     assert hook.phase_of("driver-of-another-master") is DriverPhase.FAILED
 
 

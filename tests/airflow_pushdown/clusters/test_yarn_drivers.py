@@ -52,7 +52,7 @@ def test_a_retry_submits_nothing_while_it_is_not_known_whether_an_earlier_driver
     ) as it:
         retry.submit()
     assert "check that workers reach the cluster manager" in str(it.value)
-    assert retry._exchange.read_spec() is None
+    assert retry.exchange.read_spec() is None
 
 
 def test_the_deployments_of_airflow_on_one_cluster_tag_their_drivers_differently(
@@ -80,7 +80,7 @@ def test_a_kill_without_access_to_the_cluster_ends_spark_submit(
 def test_files_of_an_earlier_try_show_that_its_driver_may_run(make_yarn_hook: MakeHook) -> None:
     first = make_yarn_hook(1)
     assert first._tagged_earlier_drivers() == []
-    first._exchange.prepare(SPEC, SecretValues())
+    first.exchange.prepare(SPEC, SecretValues())
     with pytest.raises(SubmitFailedError, match="of an earlier try may still run"):
         make_yarn_hook(1)._tagged_earlier_drivers()
-    first._exchange.discard()
+    first.exchange.discard()

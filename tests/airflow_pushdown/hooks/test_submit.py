@@ -114,13 +114,13 @@ def test_a_released_hook_leaves_no_settings_although_the_files_of_its_driver_sta
     hook = make_hook(
         conn_id="yarn", deploy_mode="cluster", exchange_dir=tmp_path, conf={"spark.hadoop.my.token": "hush-8"}
     )
-    hook._exchange.prepare(SPEC, SecretValues())
+    hook.exchange.prepare(SPEC, SecretValues())
     words = command(hook)
     file = Path(words[words.index("--properties-file") + 1])
     assert "hush-8" in file.read_text()
     hook.release()
     assert not file.parent.exists()
-    assert hook._exchange.read_spec() is not None
+    assert hook.exchange.read_spec() is not None
 
 
 def test_a_driver_on_a_cluster_gets_the_location_of_its_own_result(
@@ -131,12 +131,12 @@ def test_a_driver_on_a_cluster_gets_the_location_of_its_own_result(
     hook = make_hook(conn_id="yarn", deploy_mode="cluster", exchange_dir=tmp_path)
     results = []
     for _ in range(2):
-        hook._exchange.prepare(SPEC, SecretValues())
+        hook.exchange.prepare(SPEC, SecretValues())
         words = command(hook)
-        assert words[-4:] == ["--spec", hook._exchange.spec_location, "--result", hook._exchange.result_location]
+        assert words[-4:] == ["--spec", hook.exchange.spec_location, "--result", hook.exchange.result_location]
         results.append(words[-1])
     assert len(set(results)) == 2
-    hook._exchange.discard()
+    hook.exchange.discard()
 
 
 def test_the_users_properties_file_is_merged_with_secret_settings(make_hook: MakeHook, tmp_path: Path) -> None:
@@ -198,16 +198,16 @@ def test_a_python_without_pyspark_raises(make_hook: MakeHook, tmp_path: Path, sp
 
 def test_the_job_directory_is_deleted_after_the_job(make_hook: MakeHook) -> None:
     hook = make_hook()
-    hook._exchange.prepare(SPEC, hook._submission.secrets)
+    hook.exchange.prepare(SPEC, hook._submission.secrets)
     hook.release()
-    assert not Path(hook._exchange.spec_location).parent.exists()
+    assert not Path(hook.exchange.spec_location).parent.exists()
 
 
 def test_a_retry_on_a_cluster_reads_the_result_of_the_first_tries_job(make_hook: MakeHook, tmp_path: Path) -> None:
     first = make_hook(deploy_mode="cluster", exchange_dir=tmp_path)
-    first._exchange.prepare(SPEC, first._submission.secrets)
+    first.exchange.prepare(SPEC, first._submission.secrets)
     first.release()
-    result = Path(first._exchange.result_location)
+    result = Path(first.exchange.result_location)
     result.write_text(JobResult(rows=3).model_dump_json())
     assert make_hook(deploy_mode="cluster", exchange_dir=tmp_path).collect() == JobResult(rows=3)
     assert list(tmp_path.iterdir()) == []
@@ -215,7 +215,7 @@ def test_a_retry_on_a_cluster_reads_the_result_of_the_first_tries_job(make_hook:
 
 def test_a_killed_job_has_no_result_and_its_shared_directory_is_empty(make_hook: MakeHook, tmp_path: Path) -> None:
     hook = make_hook(deploy_mode="cluster", exchange_dir=tmp_path)
-    hook._exchange.prepare(SPEC, hook._submission.secrets)
+    hook.exchange.prepare(SPEC, hook._submission.secrets)
     hook.on_kill()
     hook.release()
     assert list(tmp_path.iterdir()) == []

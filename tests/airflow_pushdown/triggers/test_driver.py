@@ -100,7 +100,7 @@ def test_a_trigger_keeps_the_files_of_the_next_try(
     following = make_hook("1 cleared", try_number=2)
 
     def end_slowly(*arguments: object) -> None:
-        following._exchange.prepare(following._submission.spec, SECRETS)
+        following.exchange.prepare(following._submission.spec, SECRETS)
         end_driver_or_warn(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(trigger_module, "end_driver_or_warn", end_slowly)
@@ -108,7 +108,7 @@ def test_a_trigger_keeps_the_files_of_the_next_try(
     asyncio.run(trigger.on_kill())
 
     assert drivers.status(driver_id).state == "KILLED"
-    spec = following._exchange.read_spec()
+    spec = following.exchange.read_spec()
     assert spec is not None
     assert spec.generation == "1 cleared"
     following.on_kill()
@@ -122,7 +122,7 @@ def test_a_trigger_that_failed_leaves_no_driver(
 ) -> None:
     hook = make_hook()
     driver_id = str(hook.submit())
-    claim(hook._exchange.result_location, driver_id)
+    claim(hook.exchange.result_location, driver_id)
     operator = PushdownScanOperator(**scan_on_cluster(tmp_path, spark_python), deferrable=True)
     context = {
         "ti": SimpleNamespace(dag_id="d", task_id="t", run_id="r", map_index=-1),

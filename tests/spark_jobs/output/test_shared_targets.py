@@ -38,7 +38,7 @@ def run(spark: SparkSession, lake: Path, *outputs: dict[str, object]) -> int | N
     source = {"format": "json", "schema": "n INT, day INT", "path": [f"{lake}/in"]}
     scans = {f"s{number}": {"output": output} for number, output in enumerate(outputs)}
     spec = JobSpec.model_validate({"run_key": "run", "sources": dict.fromkeys(scans, source), "scans": scans})
-    return JobRun(spec)._run(spark).rows
+    return JobRun(spec).run_queries(spark).rows
 
 
 @pytest.mark.parametrize("mode", ["overwrite", "overwrite_partitions", "errorifexists"])

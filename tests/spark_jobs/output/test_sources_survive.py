@@ -272,7 +272,7 @@ def scan_beside(
     scans = {"own": {"output": {"path": f"{lake}/same/raw", "format": "json", "mode": "overwrite"}}}
     scans["other"] = {} if output is None else {"output": output}
     spec = JobSpec.model_validate({"run_key": "run", "sources": {"own": own, "other": other}, "scans": scans})
-    return JobRun(spec)._queries(spark)["own"]
+    return JobRun(spec).query_runs(spark)["own"]
 
 
 @pytest.mark.parametrize("replaced", [{"mode": "overwrite"}, {}, {"replace_where": "day > 0"}])
