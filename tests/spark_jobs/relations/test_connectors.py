@@ -125,6 +125,7 @@ def test_iceberg_reports_manifests(session: PushdownSession) -> None:
     assert report.reason == "it is a table of iceberg, which Spark reads with its connector"
 
 
+@pytest.mark.usefixtures("lake")
 def test_an_option_selects_an_older_version(spark: SparkSession) -> None:
     session = PushdownSession(spark)
     session.add_table("old", "deltas", options={"versionAsOf": "1"})
