@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from pushdown_spark.errors import UnsupportedError
@@ -154,25 +154,22 @@ class _AzureTranslation:
     def settings(self) -> AzureSettings:
         check_keys(PREFIX, self.entries, _TRANSLATED, _INERT_PREFIXES)
         is_plain = self.scheme == "abfs" and self.entries.get("always.use.https", "").lower() == "false"
-        key, sas_token, principal = self._credentials()
-        return AzureSettings(
-            self.account,
-            self.domain,
-            "http" if is_plain else "https",
-            self.entries.get("abfs.endpoint"),
-            key,
-            sas_token,
-            principal,
+        settings = AzureSettings(
+            account=self.account,
+            domain=self.domain,
+            scheme="http" if is_plain else "https",
+            endpoint=self.entries.get("abfs.endpoint"),
         )
+        return self._with_credentials(settings)
 
-    def _credentials(self) -> tuple[str | None, str | None, ServicePrincipal | None]:
+    def _with_credentials(self, settings: AzureSettings) -> AzureSettings:
         kind = self.entries.get("account.auth.type", "SharedKey").lower()
         if kind == "sharedkey":
-            return self._entry("account.key"), None, None
+            return replace(settings, key=self._entry("account.key"))
         if kind == "sas":
-            return None, "?" + self._entry("sas.fixed.token").lstrip("?"), None
+            return replace(settings, sas_token="?" + self._entry("sas.fixed.token").lstrip("?"))
         if kind == "oauth":
-            return None, None, self._principal()
+            return replace(settings, principal=self._principal())
         raise UnsupportedError(f"{PREFIX}account.auth.type is {kind}, which only Hadoop supports")
 
     def _principal(self) -> ServicePrincipal | None:
