@@ -25,40 +25,40 @@ FIRST_MICROS, LAST_MICROS = FIRST_DAY * MICROSECONDS_PER_DAY, (LAST_DAY + 1) * M
 
 @dataclass(frozen=True, kw_only=True)
 class TargetColumn:
-    """A column to write, and the limits of its values. Spark pickles it for its workers.
-
-    - `declared` is the type in the database, and `database` the name of the product.
-    - `bounds` are the first and last integer, or timestamp in microseconds.
-    - `digits` are precision and scale. `max_digits` limits the significant digits of decimals in SQLite.
-    - `max_length` is in characters, or in bytes for binary types. `max_bytes` limits the encoded form.
-    - `step` is the unit of fractions of seconds, in microseconds. `max_fraction` is their number of digits in a time of
-      day, which arrives as a string.
-    - `is_padded` is set for char(n), whose trailing spaces mean nothing, and for binary(n), whose values all have n
-      bytes.
-    - `is_single` is set for floats of 32 bits.
-    - `is_numeric_text` is set if SQLite stores strings that look like numbers as numbers.
-    - `is_required` is set for columns in which MySQL and SQLite replace NULL by another value.
-    - `labels` are the values of an enum or a set.
-    """
+    """A column to write, and the limits of its values. Spark pickles it for its workers."""
 
     name: str
     declared: str
+    """The type in the database."""
     database: str
+    """The name of the product."""
     bounds: tuple[int, int] | None = None
+    """The first and last integer, or timestamp in microseconds."""
     digits: tuple[int, int] | None = None
+    """Precision and scale."""
     max_length: int | None = None
+    """The limit in characters, or in bytes for binary types."""
     max_bytes: int | None = None
+    """The limit of the encoded form."""
     step: int = 1
+    """The unit of fractions of seconds, in microseconds."""
     max_digits: int | None = None
+    """The limit of significant digits of decimals in SQLite."""
     max_fraction: int | None = None
+    """The number of digits of seconds in a time of day, which arrives as a string."""
     has_nul: bool = True
     has_nan: bool = True
     has_infinity: bool = True
     is_padded: bool = False
+    """Set for char(n), whose trailing spaces mean nothing, and for binary(n), whose values all have n bytes."""
     is_single: bool = False
+    """Set for floats of 32 bits."""
     is_numeric_text: bool = False
+    """Whether SQLite stores strings that look like numbers as numbers."""
     is_required: bool = False
+    """Whether MySQL or SQLite replaces NULL in the column by another value."""
     labels: tuple[str, ...] = ()
+    """The values of an enum or a set."""
 
     def check(self, values: pa.Array) -> None:
         """Raise UnwritableValueError if the column cannot hold a value."""

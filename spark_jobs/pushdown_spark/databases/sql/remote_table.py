@@ -43,31 +43,28 @@ def column_reference(name: str) -> exp.Column:
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteColumn:
-    """A column of a remote table.
-
-    - `remote_type` is in lower case as the catalog shows it ("numeric(10,2)", "int(10) unsigned"), except for labels.
-    - `spark_type` is the type that the transport delivers.
-    - `charset` is the column's in MySQL, the database's encoding in PostgreSQL, and `PRAGMA encoding` in SQLite.
-    - `collation` is None for the default collation.
-    - `deterministic` is a property of PostgreSQL's collations: strings are equal only if their bytes are.
-    - `uniform` is set if SQLite stores one storage class only: the table is STRICT, or the column is the row id.
-    - `special_dates_are_null` is set if MySQL's zero dates and PostgreSQL's infinite dates arrive as NULL. Otherwise
-      reading such a date raises.
-    - `is_required` is set for a column of a target in which MySQL and SQLite replace NULL by another value.
-    - `rendering` replaces the column in the SELECT list.
-    """
+    """A column of a remote table."""
 
     name: str
     remote_type: str
+    """In lower case as the catalog shows it (`numeric(10,2)`, `int(10) unsigned`), except for labels."""
     spark_type: t.DataType
+    """The type that the transport delivers."""
     charset: str | None = None
+    """The column's in MySQL, the database's encoding in PostgreSQL, and `PRAGMA encoding` in SQLite."""
     collation: str | None = None
+    """None for the default collation."""
     deterministic: bool = True
+    """A property of PostgreSQL's collations: strings are equal only if their bytes are."""
     uniform: bool = True
+    """Whether SQLite stores one storage class only: the table is STRICT, or the column is the row id."""
     is_enum: bool = False
     special_dates_are_null: bool = False
+    """Whether zero dates (MySQL) and infinite dates (PostgreSQL) arrive as NULL, or else raise."""
     is_required: bool = False
+    """Whether MySQL or SQLite replaces NULL in a column of a target by another value."""
     rendering: exp.Expr | None = None
+    """Replaces the column in the SELECT list."""
 
     @property
     def reference(self) -> exp.Column:

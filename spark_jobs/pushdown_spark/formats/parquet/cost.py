@@ -34,27 +34,22 @@ _PAGE_ROWS = 20_000
 
 @dataclass(frozen=True)
 class ParquetCosts:
-    """CPU seconds, measured in a warm JVM over tables of 4 to 61 columns. Only their ratios matter for the choice.
+    """CPU seconds, measured in a warm JVM over tables of 4 to 61 columns. Only their ratios matter for the choice."""
 
-    A value is one of a leaf column. The pushdown reader:
-
-    - `fixed`: planning, and starting Python
-    - `search`: decoding a value of a filter column and evaluating the filter
-    - `page`: skipping a value of another column in a page with a matching row
-    - `row`: a value of a matching row, passed to Spark
-
-    Spark's reader:
-
-    - `spark_fixed`: a query
-    - `spark`: a value of a page that is not pruned
-    """
-
+    # The pushdown reader
     fixed: float = 0.25
+    """Planning, and starting Python."""
     search: float = 15e-9
+    """Decoding a value of a filter column and evaluating the filter."""
     page: float = 5e-9
+    """Skipping a value of another leaf column in a page with a matching row."""
     row: float = 60e-9
+    """A value of a leaf column of a matching row, passed to Spark."""
+    # Spark's reader
     spark_fixed: float = 0.05
+    """A query."""
     spark: float = 20e-9
+    """A value of a leaf column in a page that is not pruned."""
 
 
 _COSTS = ParquetCosts()

@@ -19,43 +19,39 @@ from pushdown_spark.runtime.worker_startup import startup_cost
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """CPU seconds, measured over tables of 4 to 61 columns with lines of 50 to 2,600 bytes. Only their ratios matter.
+    """CPU seconds, measured over tables of 4 to 61 columns with lines of 50 to 2,600 bytes.
 
-    Reading lines, in Spark's reader and in Spark's text source:
-
-    - `line`, `line_byte`: each line, and each of its bytes
-
-    Parsing lines:
-
-    - `parse_byte`: each byte
-    - `value`: each value that the query needs, `other_value`: each value that it does not need
-    - `quoted_value`: each quoted value of CSV, in addition
-
-    The pushdown readers:
-
-    - `search_byte`: reading and searching in workers
-    - `hit`: a match of the byte pattern that makes no candidate line
-    - `candidate`, `candidate_byte`: passing a candidate line from a worker to Spark
-    - `string_byte`: searching a line for one string in the JVM
-    - `jvm_candidate`, `jvm_candidate_byte`: checking a candidate line in the JVM, which takes longer than in workers
-
-    `cold` is how much longer Spark's reader takes in a JVM that has just started.
+    Only their ratios matter.
     """
 
     line: float
+    """Reading a line, in Spark's reader and in Spark's text source."""
     line_byte: float
+    """Reading a byte of a line, in both."""
     parse_byte: float
+    """Parsing a byte."""
     value: float
+    """Parsing a value that the query needs."""
     other_value: float
+    """Parsing a value that the query does not need."""
     quoted_value: float
+    """Parsing a quoted value of CSV, in addition."""
     search_byte: float
+    """Reading and searching a byte in workers."""
     hit: float
+    """A match of the byte pattern that makes no candidate line."""
     candidate: float
+    """Passing a candidate line from a worker to Spark."""
     candidate_byte: float
+    """Passing a byte of a candidate line."""
     string_byte: float
+    """Searching a byte for one string in the JVM."""
     jvm_candidate: float
+    """Checking a candidate line in the JVM, which takes longer than in workers."""
     jvm_candidate_byte: float
+    """Checking a byte of a candidate line in the JVM."""
     cold: float
+    """How much longer Spark's reader takes in a JVM that has just started."""
 
 
 _COSTS = {
