@@ -12,7 +12,7 @@ from airflow.sdk import BaseOperatorLink, Context
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.cluster_driver import Submission
-from airflow_pushdown.hooks.spark_connect import CONNECTION_TYPE, PushdownConnectHook, uses_spark_connect
+from airflow_pushdown.hooks.connect_client import CONNECTION_TYPE, PushdownConnectHook, uses_spark_connect
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.operators.cluster import ClusterOperator
 from airflow_pushdown.operators.values import entries
