@@ -11,6 +11,7 @@ from values import CLOCKS, DATES, DECIMALS, NEAR_TIMES, ODD_DATES, TIMES, intege
 
 Leaf = tuple[str, t.DataType]
 
+_SIMPLE = (t.IntegralType, t.BooleanType, t.DateType)
 _COMPUTED = re.compile(r"\(|INTERVAL| [+-] |BD$|D$|L$")
 
 
@@ -40,6 +41,10 @@ def leaf(rng: random.Random, columns: list[Leaf], *, mixed: bool) -> str:
     name, data_type = rng.choice(columns)
     if rng.random() < 0.05:
         return f"{name} IS {rng.choice(('', 'NOT '))}NULL"
+    if rng.random() < 0.08 and (function := _function(rng, name, data_type)) is not None:
+        return function
+    if isinstance(data_type, t.ArrayType | t.MapType) and rng.random() < 0.6:
+        return _element(rng, name, data_type, mixed=mixed)
     if isinstance(data_type, t.StructType | t.ArrayType | t.MapType | t.BinaryType):
         return f"{name} IS {rng.choice(('', 'NOT ', 'NOT '))}NULL"
     if isinstance(data_type, t.StringType) and rng.random() < 0.4:
@@ -54,6 +59,45 @@ def leaf(rng: random.Random, columns: list[Leaf], *, mixed: bool) -> str:
     if mixed and rng.random() < 0.15:
         return _comparison(rng, name, lambda: literal(rng, _comparable(rng, data_type)))
     return _comparison(rng, name, lambda: literal(rng, data_type))
+
+
+def _element(rng: random.Random, name: str, data_type: t.ArrayType | t.MapType, *, mixed: bool) -> str:
+    """Return a test of an element of an array, or of a value of a map."""
+    if isinstance(data_type, t.MapType):
+        key = text(rng) if isinstance(data_type.keyType, t.StringType) else literal(rng, data_type.keyType)
+        key = quote(key) if isinstance(data_type.keyType, t.StringType) else key
+        return leaf(rng, [(f"{name}[{key}]", data_type.valueType)], mixed=mixed)
+    kind = data_type.elementType
+    members = list(leaves(kind, "x.")) if isinstance(kind, t.StructType) else [("x", kind)]
+    simple = [(path, each) for path, each in members if isinstance(each, (*_SIMPLE, t.StringType))]
+    if simple and rng.random() < 0.5:
+        path, each = rng.choice(simple)
+        array = f"{name}{path.removeprefix('x')}"
+        constant = f"CAST({literal(rng, each)} AS {each.simpleString()})"
+        return f"{rng.choice(('', '', 'NOT '))}ARRAY_CONTAINS({array}, {constant})"
+    condition = predicate(rng, members, mixed=mixed, depth=2)
+    return f"{rng.choice(('', '', 'NOT '))}EXISTS({name}, x -> {condition})"
+
+
+def _function(rng: random.Random, name: str, data_type: t.DataType) -> str | None:
+    """Return a comparison of a function that readers replace by tests of its column, or None if there is none."""
+    if isinstance(data_type, t.BooleanType):
+        return f"{rng.choice(('', 'NOT '))}COALESCE({name}, {rng.choice(('true', 'false', 'NULL'))})"
+    roll = rng.random()
+    if isinstance(data_type, t.DateType | t.TimestampType | t.TimestampNTZType):
+        if roll < 0.3:
+            year = rng.choice((f"YEAR({name})", f"EXTRACT(YEAR FROM {name})"))
+            return _comparison(rng, year, lambda: rng.choice(DATES)[:4].lstrip("0") or "0")
+        day = rng.choice((f"DATE({name})", f"TO_DATE({name})", f"CAST({name} AS DATE)"))
+        return _comparison(rng, day, lambda: literal(rng, t.DateType()))
+    if not isinstance(data_type, t.StringType | t.IntegralType):
+        return None
+    if isinstance(data_type, t.StringType) and roll < 0.5:
+        length = rng.choice((0, 1, 2, 3, 5))
+        start = rng.choice((f"LEFT({name}, {length})", f"SUBSTRING({name}, 1, {length})"))
+        return _comparison(rng, start, lambda: quote(text(rng)[: length + rng.choice((0, 0, 0, -1, 1))]))
+    default = rng.choice((literal(rng, data_type), "NULL"))
+    return _comparison(rng, f"COALESCE({name}, {default})", lambda: rng.choice((default, literal(rng, data_type))))
 
 
 def _comparable(rng: random.Random, data_type: t.DataType) -> t.DataType:

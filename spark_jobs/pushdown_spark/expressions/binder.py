@@ -13,7 +13,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.expressions import coercion
+from pushdown_spark.expressions import coercion, elements
 from pushdown_spark.expressions.bound import (
     FLIPPED,
     TRUE,
@@ -36,6 +36,7 @@ from pushdown_spark.expressions.bound import (
     negation,
     true_unless_null,
 )
+from pushdown_spark.expressions.column_functions import Operand, operand_of
 from pushdown_spark.expressions.conjuncts import column_path, has_subquery, short_sql
 from pushdown_spark.expressions.constant_folding import prefetch
 from pushdown_spark.expressions.like import like
@@ -126,8 +127,10 @@ class _Binder:
         match node:
             case exp.Boolean() | exp.Null():
                 return BooleanConstant(bool(node.this) if isinstance(node, exp.Boolean) else None)
-            case exp.Column() | exp.Dot():
-                return Comparison(self._column_of(node, frozenset({LogicalType.BOOLEAN})), Op.EQ, True)
+            case exp.Column() | exp.Dot() | exp.Coalesce() | exp.Bracket():
+                return self._boolean(node)
+            case exp.ArrayContains() | exp.Exists() if self._scope.reads_elements:
+                return self._any_element(node)
             case exp.In():
                 return self._in_list(node)
             case exp.Between():
@@ -140,6 +143,16 @@ class _Binder:
                 return self._null_function(node)
         return self._string_test(node)
 
+    def _any_element(self, node: exp.ArrayContains | exp.Exists) -> Node:
+        if isinstance(node, exp.ArrayContains):
+            return elements.contains(node, self._scope)
+        return IsTrue(self.condition(elements.condition_of_elements(node, self._scope.name_rule), True))
+
+    def _boolean(self, node: exp.Expr) -> Node:
+        operand = self._operand(node)
+        _check_type(operand.column, frozenset({LogicalType.BOOLEAN}))
+        return operand.resolve(Comparison(operand.column, Op.EQ, True))
+
     def _null_function(self, node: exp.Anonymous) -> Node:
         name = node.name.lower()
         if name not in ("isnull", "isnotnull") or len(node.expressions) != 1:
@@ -151,6 +164,8 @@ class _Binder:
         subject, expected = node.this.unnest(), node.expression
         if isinstance(expected, exp.Null) and column_path(subject) is not None:
             return IsNull(self._column(subject))
+        if isinstance(expected, exp.Null) and elements.is_element(subject):
+            return IsNull(self._operand(subject).column)
         if type(subject) in _OPERATORS:
             # sqlglot parses `a = b IS NULL` as `(a = b) IS NULL`, Spark as `a = (b IS NULL)`.
             raise UnsupportedError("Spark may apply IS only to the right side of the comparison")
@@ -166,14 +181,14 @@ class _Binder:
         left, right = node.left.unnest(), node.right.unnest()
         if column_path(left) is None and (column_path(right) is not None or left.find(exp.Column) is None):
             left, right, op = right, left, FLIPPED[op]
-        column = self._column(left)
         null_safe = isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ)
         if column_path(right) is not None:
-            test = _compare_columns(op, column, self._column(right), null_safe)
+            test = _compare_columns(op, self._column(left), self._column(right), null_safe)
         elif null_safe and isinstance(right, exp.Null):
-            test = IsNull(column)
+            test = IsNull(self._column(left))
         else:
-            test = self._compare_constant(column, op, right)
+            operand = self._operand(left)
+            test = operand.resolve(self._compare_constant(operand.column, op, right))
             test = IsTrue(test) if null_safe else test
         return negation(test) if isinstance(node, exp.NEQ | exp.NullSafeNEQ) else test
 
@@ -184,21 +199,24 @@ class _Binder:
         return coercion.compare(column, op, constant)
 
     def _between(self, node: exp.Between) -> Node:
-        column = self._column(node.this.unnest())
-        return conjunction([self._compare_constant(column, op, node.args[side]) for op, side in _BETWEEN])
+        operand = self._operand(node.this)
+        tests = [self._compare_constant(operand.column, op, node.args[side]) for op, side in _BETWEEN]
+        return operand.resolve(conjunction(tests))
 
     def _supported_ends(self, node: exp.Expr) -> Node:
         """Bind the ends of a BETWEEN that are supported. Returns TRUE if neither is."""
         parts = []
         for op, side in _BETWEEN:
             try:
-                parts.append(self._compare_constant(self._column(node.this), op, node.args[side]))
+                operand = self._operand(node.this)
+                parts.append(operand.resolve(self._compare_constant(operand.column, op, node.args[side])))
             except UnsupportedError:
                 continue
         return conjunction(parts)
 
     def _in_list(self, node: exp.In) -> Node:
-        column = self._column(node.this.unnest())
+        operand = self._operand(node.this)
+        column = operand.column
         items: Sequence[exp.Expr] = node.args.get("expressions") or ()
         if not items:
             raise _unknown(node)
@@ -206,7 +224,7 @@ class _Binder:
         values: list[Literal] = [constant for constant in constants if constant.type is not LogicalType.NULL]
         if not values:
             return BooleanConstant(None)
-        return coercion.in_list(column, values, has_null=len(values) < len(constants))
+        return operand.resolve(coercion.in_list(column, values, has_null=len(values) < len(constants)))
 
     def _string_test(self, node: exp.Expr) -> Node:
         if isinstance(node, exp.Escape) and isinstance(node.this, exp.Like):
@@ -231,10 +249,15 @@ class _Binder:
         constant = self._literals.read([pattern], LogicalType.STRING, in_list=False)[0]
         return column, str(constant.value)
 
+    def _operand(self, node: exp.Expr) -> Operand:
+        node = node.unnest()
+        if self._scope.reads_elements and elements.is_element(node):
+            return elements.element_operand(node, self._scope)
+        return operand_of(node, self._scope)
+
     def _column_of(self, node: exp.Expr, types: frozenset[LogicalType]) -> Column:
         column = self._column(node)
-        if column.type not in types:
-            raise UnsupportedError(f"{'.'.join(column.path)} is not of type {' or '.join(sorted(types))}")
+        _check_type(column, types)
         return column
 
     def _column(self, node: exp.Expr) -> Column:
@@ -253,6 +276,11 @@ def _has_unread_arguments(node: exp.Expr) -> bool:
 
 def _unknown(node: exp.Expr) -> UnsupportedError:
     return UnsupportedError(f"{short_sql(node)} cannot be pushed down")
+
+
+def _check_type(column: Column, types: frozenset[LogicalType]) -> None:
+    if column.type not in types:
+        raise UnsupportedError(f"{'.'.join(column.path)} is not of type {' or '.join(sorted(types))}")
 
 
 def _escape_character(node: exp.Expr) -> str:

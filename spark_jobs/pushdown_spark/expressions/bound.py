@@ -7,7 +7,7 @@ nor the parser.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
@@ -191,6 +191,24 @@ def walk(node: Node) -> Iterator[Node]:
     yield node
     for part in children(node):
         yield from walk(part)
+
+
+def replace_leaves(node: Node, replacement: Callable[[Node], Node]) -> Node:
+    """Return a tree with other leaves. Constants stay."""
+    match node:
+        case BooleanConstant():
+            return node
+        case And(parts=parts):
+            return conjunction([replace_leaves(part, replacement) for part in parts])
+        case Or(parts=parts):
+            return disjunction([replace_leaves(part, replacement) for part in parts])
+        case Not(part=part):
+            return negation(replace_leaves(part, replacement))
+        case IsTrue(part=part):
+            return IsTrue(replace_leaves(part, replacement))
+        case IsUnknown(part=part):
+            return IsUnknown(replace_leaves(part, replacement))
+    return replacement(node)
 
 
 def columns_of(root: Node) -> tuple[Path, ...]:

@@ -46,7 +46,10 @@ def short_sql(node: exp.Expr) -> str:
 
 def has_subquery(predicate: exp.Expr) -> bool:
     """Return whether a predicate reads anything other than the row that it is evaluated on."""
-    return any(True for _ in nodes_of(predicate, exp.Select, exp.Subquery, exp.Exists))
+    return any(
+        not isinstance(node.args.get("expression"), exp.Lambda)
+        for node in nodes_of(predicate, exp.Select, exp.Subquery, exp.Exists)
+    )
 
 
 def nodes_of(tree: exp.Expr, *kinds: type[Node]) -> Iterator[Node]:

@@ -48,6 +48,8 @@ class Scope:
 
     `plain_strings` is False where strings are not compared by their bytes (collations), or where the text of a literal
     may differ from its value (backslashes). Without `fold`, constants that only Spark can evaluate are unsupported.
+    With `reads_elements`, values of maps and elements of arrays are columns too. Such a tree is not evaluated: it only
+    serves to find facts about the text of a row.
     """
 
     schema: t.StructType
@@ -55,6 +57,7 @@ class Scope:
     plain_strings: bool
     name_rule: NameRule = ANY_CASE
     fold: Fold | None = None
+    reads_elements: bool = False
 
     def column(self, path: Path) -> Column:
         """Resolve a column or struct member. Raises UnsupportedError where it is missing, ambiguous or has a default.
@@ -62,20 +65,27 @@ class Scope:
         A default replaces missing values, so that stored data prove nothing about the column.
         """
         fields: list[t.StructField] = []
-        parent: t.DataType = self.schema
         for part in path:
-            members = parent.fields if isinstance(parent, t.StructType) else []
-            matches = [field for field in members if self.name_rule.same(field.name, part)]
-            if len(matches) != 1:
-                raise UnsupportedError(f"{'.'.join(path)} is not the name of exactly one struct member")
-            if any("DEFAULT" in key for key in matches[0].metadata):
-                raise UnsupportedError(f"{'.'.join(path)} has a default for missing values")
-            fields.append(matches[0])
-            parent = matches[0].dataType
+            fields.append(self.member(fields[-1].dataType if fields else self.schema, part, path))
         # Spark pads char(n) values, and what they are compared with.
-        logical = LogicalType.OTHER if any(map(is_char, fields)) else logical_type(parent)
-        storage = _STORAGE[logical] if logical in _STORAGE else to_arrow_type(parent)
-        return Column(tuple(field.name for field in fields), logical, storage)
+        kind = t.CharType(1) if any(map(is_char, fields)) else fields[-1].dataType
+        return column_of_type(tuple(field.name for field in fields), kind)
+
+    def member(self, parent: t.DataType, name: str, path: Path) -> t.StructField:
+        """Return a member of a struct. `path` is the whole reference. Raises UnsupportedError as `column` does."""
+        members = parent.fields if isinstance(parent, t.StructType) else []
+        matches = [field for field in members if self.name_rule.same(field.name, name)]
+        if len(matches) != 1:
+            raise UnsupportedError(f"{'.'.join(path)} is not the name of exactly one struct member")
+        if any("DEFAULT" in key for key in matches[0].metadata):
+            raise UnsupportedError(f"{'.'.join(path)} has a default for missing values")
+        return matches[0]
+
+
+def column_of_type(path: Path, data_type: t.DataType) -> Column:
+    """Return the column with a path and a Spark type."""
+    logical = logical_type(data_type)
+    return Column(path, logical, _STORAGE[logical] if logical in _STORAGE else to_arrow_type(data_type))
 
 
 def logical_type(data_type: t.DataType) -> LogicalType:

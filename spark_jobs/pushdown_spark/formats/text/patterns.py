@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from pyspark.sql import SparkSession
@@ -17,6 +17,7 @@ from pushdown_spark.expressions.byte_patterns.csv import csv_patterns
 from pushdown_spark.expressions.byte_patterns.facts import AllOf, AnyOf, InRange, NotNull, facts_of
 from pushdown_spark.expressions.byte_patterns.json import json_patterns
 from pushdown_spark.expressions.byte_patterns.text import BytePattern
+from pushdown_spark.expressions.conjuncts import column_path, operands
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.expressions.session_settings import is_enabled
@@ -54,7 +55,8 @@ class LinePatterns:
 def line_patterns(spark: SparkSession, request: ScanRequest, fold: Fold, options: TextOptions) -> LinePatterns:
     """Return the byte patterns of the predicate. Raises UnsupportedError if there are none."""
     assert request.predicate is not None
-    scope = scope_of(spark, request, fold)
+    is_json = request.source.format is SourceFormat.JSON
+    scope = replace(scope_of(spark, request, fold), reads_elements=is_json)
     bound = [bind(conjunct, scope) for conjunct in request.predicate.conjuncts]
     roots = [TRUE if conjunct.artifact is None else conjunct.artifact for conjunct in bound]
 
@@ -114,7 +116,13 @@ class _EarlyKeys:
         self._keys: dict[BytePattern, str] = {}
 
     def add(self, pushdown: Pushdown[BytePattern], facts: AllOf) -> None:
-        """Add the key of a conjunct over one top-level column. A test for NULL seldom decides."""
+        """Add the key of a conjunct over one top-level column. A test for NULL seldom decides.
+
+        Spark pushes no functions of a column.
+        """
+        conjunct = pushdown.conjunct
+        if all(column_path(node) is None for node in (conjunct, *operands(conjunct))):
+            return
         paths = {fact.column.path for fact in facts.parts if not isinstance(fact, AnyOf | NotNull)}
         if self._is_pushed and pushdown.artifact is not None and len(paths) == len(facts.parts) == 1:
             (path,) = paths

@@ -321,13 +321,13 @@ def unquoted_string_values(schema: StructType) -> BytePattern | None:
     maps: set[str] = set()
     _collect_string_fields(schema, strings, lists, maps)
     space = "[ \\t\\r]*"
-    string = '"(?:[^"\\\\\\n]|\\\\.)*"'
+    string = '"(?:[^"\\\\\\n]|\\\\.)*"|null|true|false'
     expressions: list[str] = []
     unquoted = "(?:[{\\[]|-?[0-9]+[.eE]|-0|[NI+]|-I)"
     for names, value in (
         (strings, unquoted),
-        (lists, f'\\[(?:[ \\t\\r,]|{string})*[^ \\t\\r,"\\]\\n]'),
-        (maps, f'\\{{(?:[ \\t\\r,:]|{string})*[^ \\t\\r,:"}}\\n]'),
+        (lists, f'\\[(?:[ \\t\\r,]|{string})*[^ \\t\\r,"\\]\\nntf]'),
+        (maps, f'\\{{(?:[ \\t\\r,:]|{string})*[^ \\t\\r,:"}}\\nntf]'),
     ):
         for group in alternation(literal(name) for name in sorted(names)):
             expressions.append(f"[\"']{group}[\"']{space}:{space}{value}")
