@@ -92,7 +92,15 @@ def _function(rng: random.Random, name: str, data_type: t.DataType) -> str | Non
         return _comparison(rng, day, lambda: literal(rng, t.DateType()))
     if not isinstance(data_type, t.StringType | t.IntegralType):
         return None
-    if isinstance(data_type, t.StringType) and roll < 0.5:
+    if isinstance(data_type, t.StringType) and roll < 0.3:
+        change = rng.choice((str.lower, str.upper))
+        if rng.random() < 0.3:
+            return f"{name} {rng.choice(('', '', 'NOT '))}ILIKE {quote(change(like(rng)))}"
+        in_one_case = f"{rng.choice(('LOWER', 'UPPER'))}({name})"
+        if rng.random() < 0.3:
+            return f"{in_one_case} LIKE {quote(change(like(rng)))}"
+        return _comparison(rng, in_one_case, lambda: quote(change(text(rng))))
+    if isinstance(data_type, t.StringType) and roll < 0.6:
         length = rng.choice((0, 1, 2, 3, 5))
         start = rng.choice((f"LEFT({name}, {length})", f"SUBSTRING({name}, 1, {length})"))
         return _comparison(rng, start, lambda: quote(text(rng)[: length + rng.choice((0, 0, 0, -1, 1))]))

@@ -129,7 +129,7 @@ class _Binder:
                 return BooleanConstant(bool(node.this) if isinstance(node, exp.Boolean) else None)
             case exp.Column() | exp.Dot() | exp.Coalesce() | exp.Bracket():
                 return self._boolean(node)
-            case exp.ArrayContains() | exp.Exists() if self._scope.reads_elements:
+            case exp.ArrayContains() | exp.Exists() if self._scope.for_text:
                 return self._any_element(node)
             case exp.In():
                 return self._in_list(node)
@@ -230,28 +230,30 @@ class _Binder:
         if isinstance(node, exp.Escape) and isinstance(node.this, exp.Like):
             test = self._like(node.this, _escape_character(node.expression))
             return negation(test) if node.this.args.get("negate") else test
-        if isinstance(node, exp.Like):
+        if isinstance(node, exp.Like | exp.ILike):
             return self._like(node, "\\")
         if type(node) not in _STRING_TESTS:
             raise _unknown(node)
-        column, text = self._string_operands(node)
-        return StringMatch(column, _STRING_TESTS[type(node)], text) if text else true_unless_null(column)
+        operand, text = self._string_operands(node)
+        match = StringMatch(operand.column, _STRING_TESTS[type(node)], text)
+        return operand.resolve(match if text else true_unless_null(operand.column))
 
-    def _like(self, node: exp.Like, escape: str) -> Node:
-        column, pattern = self._string_operands(node)
-        return like(column, pattern, escape)
+    def _like(self, node: exp.Like | exp.ILike, escape: str) -> Node:
+        operand, pattern = self._string_operands(node)
+        return operand.resolve(like(operand.column, pattern, escape))
 
-    def _string_operands(self, node: exp.Expr) -> tuple[Column, str]:
-        column = self._column_of(node.this, frozenset({LogicalType.STRING}))
+    def _string_operands(self, node: exp.Expr) -> tuple[Operand, str]:
+        operand = self._operand(exp.Lower(this=node.this.copy()) if isinstance(node, exp.ILike) else node.this)
+        _check_type(operand.column, frozenset({LogicalType.STRING}))
         pattern = node.expression.unnest()
         if not isinstance(pattern, exp.Literal) or not pattern.is_string:
             raise _unknown(node)
         constant = self._literals.read([pattern], LogicalType.STRING, in_list=False)[0]
-        return column, str(constant.value)
+        return operand, str(constant.value)
 
     def _operand(self, node: exp.Expr) -> Operand:
         node = node.unnest()
-        if self._scope.reads_elements and elements.is_element(node):
+        if self._scope.for_text and elements.is_element(node):
             return elements.element_operand(node, self._scope)
         return operand_of(node, self._scope)
 

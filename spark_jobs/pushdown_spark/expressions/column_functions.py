@@ -19,10 +19,12 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import (
     BooleanConstant,
+    CaselessMatch,
     Column,
     Comparison,
     InList,
     IsNull,
+    LikeMatch,
     Node,
     Not,
     Op,
@@ -76,6 +78,8 @@ def operand_of(node: exp.Expr, scope: Scope) -> Operand:
             return _prefix(argument, node.args.get("length"), scope)
         case exp.Coalesce(this=argument, expressions=[default]):
             return _with_default(argument, default, scope)
+        case exp.Lower(this=argument) | exp.Upper(this=argument) if scope.for_text:
+            return _in_one_case(argument, scope)
     raise UnsupportedError(f"{short_sql(node)} cannot be pushed down")
 
 
@@ -184,6 +188,35 @@ def _prefix(node: exp.Expr, length: exp.Expr | None, scope: Scope) -> Operand:
             case InList():
                 return test_any(argument, leaf, lambda value: starts_with(str(value)))
         raise UnsupportedError("only the equality of the first characters with constants is pushed down")
+
+    return Operand(argument, lambda tree: replace_leaves(tree, test))
+
+
+def _in_one_case(node: exp.Expr, scope: Scope) -> Operand:
+    """Return LOWER or UPPER of a string, for facts about its text.
+
+    Only ASCII letters have a known other case: which other characters become ASCII depends on the locale of the JVM.
+    """
+    argument = _argument(node, scope)
+    if argument.type is not LogicalType.STRING:
+        raise UnsupportedError(f"{short_sql(node)} is not a string column")
+
+    def in_any_case(*texts: str, prefix: bool) -> Node:
+        if not all(text.isascii() for text in texts):
+            raise UnsupportedError("only ASCII strings are searched for in any case")
+        return CaselessMatch(argument, texts, prefix)
+
+    def test(leaf: Node) -> Node:
+        match leaf:
+            case Comparison(op=Op.EQ, value=str(text)) if text:
+                return in_any_case(text, prefix=True)
+            case StringMatch(test=kind, text=text):
+                return in_any_case(text, prefix=kind is StringTest.PREFIX)
+            case LikeMatch(literals=texts) if texts:
+                return in_any_case(*texts, prefix=False)
+            case InList():
+                return test_any(argument, leaf, lambda value: in_any_case(str(value), prefix=True))
+        raise UnsupportedError("only equality and LIKE of LOWER and UPPER are pushed down")
 
     return Operand(argument, lambda tree: replace_leaves(tree, test))
 

@@ -48,8 +48,8 @@ class Scope:
 
     `plain_strings` is False where strings are not compared by their bytes (collations), or where the text of a literal
     may differ from its value (backslashes). Without `fold`, constants that only Spark can evaluate are unsupported.
-    With `reads_elements`, values of maps and elements of arrays are columns too. Such a tree is not evaluated: it only
-    serves to find facts about the text of a row.
+    A tree `for_text` is not evaluated: it only serves to find facts about the text of a row. It may have more rows, and
+    values of maps and elements of arrays as columns.
     """
 
     schema: t.StructType
@@ -57,7 +57,7 @@ class Scope:
     plain_strings: bool
     name_rule: NameRule = ANY_CASE
     fold: Fold | None = None
-    reads_elements: bool = False
+    for_text: bool = False
 
     def column(self, path: Path) -> Column:
         """Resolve a column or struct member. Raises UnsupportedError where it is missing, ambiguous or has a default.

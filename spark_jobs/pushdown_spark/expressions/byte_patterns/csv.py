@@ -35,12 +35,14 @@ from pushdown_spark.expressions.byte_patterns.spellings import (
     whole_years,
 )
 from pushdown_spark.expressions.byte_patterns.text import (
+    NOT_ASCII,
     BytePattern,
     Fields,
     alternation,
     character_class,
     describe,
     literal,
+    literal_in_any_case,
     longest_run,
     patterns,
     searched_length,
@@ -173,7 +175,11 @@ def _strings(fact: Fact, syntax: CsvSyntax) -> BytePattern | None:
             return _equal_or_start(strings, _label(fact), syntax)
         strings = strings if len(strings) == 1 else ()
     run = longest_run(strings, unsafe)
-    return None if run is None else BytePattern((literal(run),), label=repr(run))
+    if run is None:
+        return None
+    if isinstance(fact, HasSubstrings) and fact.any_case:
+        return BytePattern((literal_in_any_case(run),), (), (NOT_ASCII,), f"{run!r} in any case")
+    return BytePattern((literal(run),), label=repr(run))
 
 
 def _equal_or_start(strings: list[str], label: str, syntax: CsvSyntax) -> BytePattern:

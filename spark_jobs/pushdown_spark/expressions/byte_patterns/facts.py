@@ -15,6 +15,7 @@ from decimal import Decimal
 from pushdown_spark.expressions.bound import (
     NEGATED,
     And,
+    CaselessMatch,
     Column,
     Comparison,
     InList,
@@ -56,11 +57,15 @@ class InRange:
 
 @dataclass(frozen=True)
 class HasSubstrings:
-    """A string column contains each of these strings; with `prefix`, it starts with the first one."""
+    """A string column contains each of these strings; with `prefix`, it starts with the first one.
+
+    With `any_case`, the strings are ASCII. The column contains them in any case, or a character that is not ASCII.
+    """
 
     column: Column
     substrings: tuple[str, ...]
     prefix: bool
+    any_case: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,13 +118,23 @@ def _facts(node: Node, truth: bool) -> list[Fact | AnyOf]:
             return _comparison(node, truth)
         case InList(column=column, values=values, has_nan=has_nan) if truth:
             return _equals_any(column, values) if values and not has_nan else []
-        case StringMatch(column=column, test=test, text=text) if truth:
-            return [HasSubstrings(column, (text,), test is StringTest.PREFIX)]
-        case LikeMatch(column=column, literals=literals, hint=hint) if truth and literals:
-            return [HasSubstrings(column, literals, hint is not None and hint.test is StringTest.PREFIX)]
-        case InList(column=column) | StringMatch(column=column) | LikeMatch(column=column):
+        case InList(column=column):
             return [NotNull(column)]
+        case StringMatch() | LikeMatch() | CaselessMatch():
+            return [_string_fact(node)] if truth else [NotNull(node.column)]
     return []
+
+
+def _string_fact(node: StringMatch | LikeMatch | CaselessMatch) -> Fact:
+    """Return the fact of a true test of a string."""
+    match node:
+        case StringMatch(column=column, test=test, text=text):
+            return HasSubstrings(column, (text,), test is StringTest.PREFIX)
+        case LikeMatch(column=column, literals=literals, hint=hint) if literals:
+            return HasSubstrings(column, literals, hint is not None and hint.test is StringTest.PREFIX)
+        case CaselessMatch(column=column, literals=literals, prefix=prefix):
+            return HasSubstrings(column, literals, prefix, any_case=True)
+    return NotNull(node.column)
 
 
 def _either(sides: Sequence[list[Fact | AnyOf]]) -> list[Fact | AnyOf]:

@@ -7,7 +7,7 @@ spellings of the allowed values and every spelling that is not canonical. Spark 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import pyarrow as pa
@@ -26,10 +26,12 @@ from pushdown_spark.expressions.byte_patterns.spellings import (
     whole_years,
 )
 from pushdown_spark.expressions.byte_patterns.text import (
+    NOT_ASCII,
     BytePattern,
     alternation,
     describe,
     literal,
+    literal_in_any_case,
     longest_run,
     patterns,
     searched_length,
@@ -69,9 +71,16 @@ def _fact(fact: Fact, calendar: CalendarSyntax) -> BytePattern | None:
     values = _values(fact, calendar)
     if values is None:
         return _pattern(key, ["[^n \\t\\r]", "n[^u]"], key, f"has {key}")
-    if not values.anchored:
-        return BytePattern((literal(values.text),), _escapes(values.text), OVERLONG, f"{key}: {values.label!r}")
-    return _pattern(key, values.spellings, key + values.text, f"{key}: {values.label}")
+    if values.anchored:
+        pattern = _pattern(key, values.spellings, key + values.text, f"{key}: {values.label}")
+    else:
+        expression = _spelling(values.text, fact)
+        pattern = BytePattern((expression,), _escapes(values.text), OVERLONG, f"{key}: {values.label!r}")
+    if not isinstance(fact, HasSubstrings) or not fact.any_case:
+        return pattern
+    # An escape may spell any character, also one whose other case is ASCII.
+    label = f"{pattern.label} in any case"
+    return replace(pattern, on_backslash=("\\\\u",), on_non_ascii=(NOT_ASCII,), label=label)
 
 
 def _values(fact: Fact, calendar: CalendarSyntax) -> _Values | None:
@@ -137,11 +146,16 @@ def _string(text: str, length: int) -> str:
     return f"{_QUOTE}?{literal(text[:length])}{end}"
 
 
+def _spelling(text: str, fact: Fact) -> str:
+    in_any_case = isinstance(fact, HasSubstrings) and fact.any_case
+    return literal_in_any_case(text) if in_any_case else literal(text)
+
+
 def _substrings(fact: HasSubstrings) -> _Values | None:
     first = fact.substrings[0]
     if fact.prefix and not any(c in _UNSAFE for c in first):
         first = first[: searched_length(1)]
-        return _Values([f"{_QUOTE}?{literal(first)}"], f"{first}%", first)
+        return _Values([f"{_QUOTE}?{_spelling(first, fact)}"], f"{first}%", first)
     return _longest_safe_run(fact.substrings)
 
 

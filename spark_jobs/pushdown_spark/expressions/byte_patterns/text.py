@@ -18,6 +18,8 @@ from pushdown_spark.expressions.byte_patterns.facts import (
     NotNull,
 )
 
+NOT_ASCII = "[\\x80-\\xff]"
+"""An expression for a byte of a character that is not ASCII."""
 _MIN_RUN = 3
 """Shorter strings occur in most lines."""
 _MAX_STRING = 500
@@ -104,6 +106,11 @@ def _part(part: Fact | AnyOf, of_fact: Callable[[Fact], BytePattern | None]) -> 
 def literal(text: str) -> str:
     """Return an expression that matches exactly the UTF-8 bytes of a string."""
     return "".join(chr(b) if chr(b).isalnum() and b < 128 else f"\\x{b:02x}" for b in text.encode("utf-8"))
+
+
+def literal_in_any_case(text: str) -> str:
+    """Return an expression that matches an ASCII string in any case of its letters."""
+    return "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else literal(c) for c in text)
 
 
 def searched_length(strings: int) -> int:

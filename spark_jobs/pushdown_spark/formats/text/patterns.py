@@ -55,8 +55,7 @@ class LinePatterns:
 def line_patterns(spark: SparkSession, request: ScanRequest, fold: Fold, options: TextOptions) -> LinePatterns:
     """Return the byte patterns of the predicate. Raises UnsupportedError if there are none."""
     assert request.predicate is not None
-    is_json = request.source.format is SourceFormat.JSON
-    scope = replace(scope_of(spark, request, fold), reads_elements=is_json)
+    scope = replace(scope_of(spark, request, fold), for_text=True)
     bound = [bind(conjunct, scope) for conjunct in request.predicate.conjuncts]
     roots = [TRUE if conjunct.artifact is None else conjunct.artifact for conjunct in bound]
 
