@@ -20,7 +20,7 @@ NESTED = """
 id bigint, tags array<string>, items array<struct<sku: string, n: bigint>>, props map<string, string>,
 parts map<string, struct<n: bigint>>, box struct<tags: array<string>>
 """
-NAMES = "element_at(array('Kelvin', '\u212aelvin', 'straße', 'STRASSE', '\ufb01n', '\u0130zmir', 'kelvin'), CAST(id % 7 + 1 AS int))"
+LETTERS = "array('Kelvin', '\u212aelvin', 'straße', 'STRASSE', '\ufb01n', '\u0130zmir', 'kelvin')"
 HOURS = "timestamp_micros(1230768000000000 + id * 20 * 3600 * 1000000 + 123456)"
 FUNCTIONS = (
     "DATE(at) = '2009-03-10'",
@@ -91,7 +91,7 @@ def flat_rows(spark: SparkSession) -> DataFrame:
     return spark.range(0, 1000, 1, 2).selectExpr(
         "id",
         "if(id % 5 = 0, NULL, concat('c', id)) AS code",
-        f"{NAMES} AS name",
+        f"element_at({LETTERS}, CAST(id % 7 + 1 AS int)) AS name",
         f"DATE({HOURS}) AS day",
         f"{HOURS} AS at",
         f"CAST({HOURS} AS TIMESTAMP_NTZ) AS local",

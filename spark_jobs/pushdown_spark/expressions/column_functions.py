@@ -201,10 +201,10 @@ def _in_one_case(node: exp.Expr, scope: Scope) -> Operand:
     if argument.type is not LogicalType.STRING:
         raise UnsupportedError(f"{short_sql(node)} is not a string column")
 
-    def in_any_case(*texts: str, prefix: bool) -> Node:
-        if not all(text.isascii() for text in texts):
+    def in_any_case(*strings: str, prefix: bool) -> Node:
+        if not all(string.isascii() for string in strings):
             raise UnsupportedError("only ASCII strings are searched for in any case")
-        return CaselessMatch(argument, texts, prefix)
+        return CaselessMatch(argument, strings, prefix)
 
     def test(leaf: Node) -> Node:
         match leaf:
@@ -212,8 +212,8 @@ def _in_one_case(node: exp.Expr, scope: Scope) -> Operand:
                 return in_any_case(text, prefix=True)
             case StringMatch(test=kind, text=text):
                 return in_any_case(text, prefix=kind is StringTest.PREFIX)
-            case LikeMatch(literals=texts) if texts:
-                return in_any_case(*texts, prefix=False)
+            case LikeMatch(literals=strings) if strings:
+                return in_any_case(*strings, prefix=False)
             case InList():
                 return test_any(argument, leaf, lambda value: in_any_case(str(value), prefix=True))
         raise UnsupportedError("only equality and LIKE of LOWER and UPPER are pushed down")
