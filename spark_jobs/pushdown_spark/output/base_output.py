@@ -76,7 +76,10 @@ class Output(ABC):
             try:
                 self.abort()
             except Exception as clean_up:
-                failure.add_note(f"the staged rows at {self.staging_location} could not be deleted: {clean_up}")
+                failure.add_note(
+                    f"the staged rows at {self.staging_location} could not be deleted: {clean_up}. The next try of "
+                    "this run deletes them"
+                )
             raise
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
 from pyspark.sql import types as t
@@ -190,11 +190,16 @@ def drop_tables_of(connection: WriteConnection, target: TargetTable, run: str) -
 
 
 def _drop_unused(connection: WriteConnection, target: TargetTable, names: Sequence[str]) -> None:
-    """Delete tables. One that a transaction uses for longer than some seconds stays."""
+    """Delete tables. One that a transaction uses for longer than some seconds stays.
+
+    SQLite has one lock for all tables. Raises LostConnectionError if another program keeps it.
+    """
+    has_one_lock = target.dialect is Dialect.SQLITE and bool(names)
     _limit_waits(connection, target, _USE_SECONDS)
-    for name in names:
-        with suppress(PushdownError):
-            connection.drop(target.sibling(name))
+    with connection.transaction(target.lock) if has_one_lock else nullcontext():
+        for name in names:
+            with suppress(PushdownError):
+                connection.drop(target.sibling(name))
     _limit_waits(connection, target, LOCK_SECONDS)
 
 

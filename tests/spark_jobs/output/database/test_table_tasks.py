@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import count
 from pathlib import Path
+from typing import ClassVar, Self
 
 import pyarrow as pa
 import pytest
@@ -22,10 +23,12 @@ from table_databases import KINDS, Database, open_database, output_of
 from pushdown_spark.contract import OutputChecks, OutputMode, OutputSummary, TableOutputSpec
 from pushdown_spark.databases.client import DatabaseAddress
 from pushdown_spark.databases.sql.identifiers import with_suffix
+from pushdown_spark.databases.write.sqlite_writer import SqliteWriter
 from pushdown_spark.databases.write.write_connection import DatabaseCursor, WriteConnection, connect_to_write
-from pushdown_spark.errors import PushdownError, RemoteFailedError
+from pushdown_spark.errors import LostConnectionError, PushdownError, RemoteFailedError
 from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.output.database import staging_tables
+from pushdown_spark.output.database.database_output import DatabaseOutput
 from pushdown_spark.output.database.table_attempt import TableAttempt
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -148,6 +151,53 @@ def test_commit_does_not_wait_for_a_task_that_has_lost(
             loser.result()
     assert sorted(database.rows("SELECT id, day, x FROM t")) == case.expected()
     assert not TableAttempt(database.address, spec, "run").prepare()
+    assert database.tables() == ["t"]
+
+
+class ImpatientWriter(SqliteWriter):
+    """A connection that does not wait for locks, and counts the statements that a lock has stopped."""
+
+    refused: ClassVar[list[str]] = []
+
+    @classmethod
+    def open(cls, address: DatabaseAddress) -> Self:
+        writer = super().open(address)
+        writer.rows("PRAGMA busy_timeout = 0")
+        return writer
+
+    def _execute(self, sql: str, values: Sequence[object]) -> sqlite3.Cursor:
+        try:
+            return super()._execute(sql, values)
+        except LostConnectionError:
+            self.refused.append(sql)
+            raise
+
+
+@pytest.mark.parametrize("lock", ["IMMEDIATE", "EXCLUSIVE"])
+@pytest.mark.parametrize("has_table", [True, False], ids=["existing", "missing"])
+def test_clean_up_of_sqlite_ends_at_the_first_statement_that_a_lock_stops(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, has_table: bool, lock: str
+) -> None:
+    """The error shows what is left, and the next attempt deletes it."""
+    database, case = open_database("sqlite", request, tmp_path), TableWrite(OutputMode.OVERWRITE, has_table)
+    case.prepare(database)
+    attempt = TableAttempt(database.address, case.spec, "run", connect=ImpatientWriter.open)
+    output = DatabaseOutput(spark, case.spec, database.connection, attempt)
+    assert output.prepare()
+    load(attempt, NEW)
+    ImpatientWriter.refused.clear()
+    with closing(sqlite3.connect(str(database.connection.database), isolation_level=None)) as other:
+        other.execute(f"BEGIN {lock}")
+        with pytest.raises(LostConnectionError, match="locked") as caught, output.transaction():
+            pass
+    assert len(ImpatientWriter.refused) == 2  # the commit and the clean-up
+    (note,) = caught.value.__notes__
+    assert f"rows at {output.staging_location} could not be deleted" in note
+    assert note.endswith("The next try of this run deletes them")
+    assert attempt.staging is not None
+    assert attempt.staging.name in database.tables()
+    write_once(database, case)
+    assert sorted(database.rows("SELECT id, day, x FROM t")) == case.expected()
     assert database.tables() == ["t"]
 
 
