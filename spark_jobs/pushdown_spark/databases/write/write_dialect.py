@@ -18,7 +18,7 @@ class WriteDialect:
 
     Statements take schema and table, in this order. `tables_with_prefix` takes the schema and a prefix of 17
     characters. `relation` returns kind, storage engine and comment of a table or view. `generated_columns` returns the
-    columns that the database computes, `columns_without_null` those in which it may replace NULL by
+    columns that the database computes, `columns_without_null` those in which it would refuse NULL or replace it by
     another value. `record` adds a row with three columns, unless the table has its key. `insert` and `update` begin
     statements that fail if a row violates a constraint.
     """
@@ -31,7 +31,7 @@ class WriteDialect:
     tables_with_prefix: str
     relation: str
     generated_columns: str
-    columns_without_null: str = ""
+    columns_without_null: str
     record: str
     insert: str = "INSERT"
     update: str = "UPDATE"
@@ -138,6 +138,14 @@ WHERE n.nspname = %s AND c.relname = %s
 SELECT attname FROM pg_catalog.pg_attribute WHERE (attgenerated <> '' OR attidentity = 'a') AND attrelid = (
     SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = %s AND c.relname = %s)
+""",
+        # Identity columns, too. The database would refuse NULL at the commit, unless a rule or a trigger of each row
+        # before INSERT (type 7) replaces it.
+        columns_without_null="""
+SELECT attname FROM pg_catalog.pg_attribute WHERE attnotnull AND attrelid = (
+    SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %s AND c.relname = %s
+    AND NOT relhasrules AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid AND tgtype & 7 = 7))
 """,
         record="INSERT INTO {table} VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
     ),
