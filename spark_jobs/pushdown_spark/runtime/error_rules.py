@@ -34,6 +34,9 @@ _DENIALS = frozenset(
         "org.apache.hadoop.security.AccessControlException",
     }
 )
+_DENIED_NUMBERS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_DENIED_MESSAGES = ("(Permission denied)", "(Read-only file system)")
+"""The ends of Java's messages about local files."""
 _REJECTION = "org.apache.hadoop.fs.s3a.AWSBadRequestException"
 """Hadoop's exception for a request that Amazon rejects, as with an expired token. Often it has no reason."""
 _NO_DIRECTORY = (
@@ -177,6 +180,11 @@ def _killed_worker(chain: Sequence[Link]) -> Classification | None:
 def _denied_access(chain: Sequence[Link]) -> Classification | None:
     """Return a final error for denied access: a retry would have the same credentials."""
     for link in chain:
+        problem = link.python
+        is_denied = isinstance(problem, OSError) and problem.errno in _DENIED_NUMBERS
+        if is_denied or link.message.endswith(_DENIED_MESSAGES):
+            message = f"access denied: {_sentence(link.message)}; let the user of the job read and write there"
+            return Classification(ErrorCode.BAD_SPEC, message, link.kind)
         if link.kind in _DENIALS or link.kind == _REJECTION:
             hint = ", the credentials may have expired" if link.kind == _REJECTION else ""
             message = f"access denied{hint}: {_sentence(link.message)}; give the job credentials with this permission"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -35,6 +36,8 @@ from pushdown_spark.runtime.filesystem import HadoopFiles, open_files
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_UNWRITABLE = frozenset({errno.EACCES, errno.EEXIST, errno.ENOTDIR, errno.EPERM, errno.EROFS})
+"""Errors for a directory in which the job cannot create files."""
 _WHOLE_OUTPUT = ""
 """The partition that stands for the whole output."""
 
@@ -88,8 +91,8 @@ class FileOutput(Output):
         try:
             if not self._prepare():
                 return False
-        except (FileExistsError, NotADirectoryError, PermissionError) as problem:
-            if problem.errno is None:
+        except OSError as problem:
+            if problem.errno not in _UNWRITABLE:
                 raise
             raise BadSpecError(
                 f"output: cannot write next to {self.paths.output}: {problem.strerror or problem}; choose a path "

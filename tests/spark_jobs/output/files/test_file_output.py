@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from pushdown_spark.errors import (
     UnknownColumnError,
 )
 from pushdown_spark.output.files.writer import FileOutput, open_output
+from pushdown_spark.runtime.error_classification import classify
 
 Frame = Callable[..., DataFrame]
 
@@ -414,6 +416,47 @@ def test_file_in_place_of_the_parent_directory_raises(spark: SparkSession, tmp_p
     output = open_output(spark, OutputSpec(path=str(tmp_path / "file" / "below" / "out")), "run")
     with pytest.raises(BadSpecError, match=r"output: cannot write next to .*file/below/out: .*; choose a path below"):
         output.prepare()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """Mount a file system. Skip the test if the machine does not allow it."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", place], capture_output=True).returncode:
+        pytest.skip("mounting a file system takes more rights than this user has")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def remount(disk: Path, options: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{options}", disk], check=True)
+
+
+@pytest.mark.parametrize("mode", FILE_MODES)
+def test_a_disk_that_becomes_read_only_is_named_and_a_retry_writes_the_rows(
+    spark: SparkSession, disk: Path, frame: Frame, mode: OutputMode
+) -> None:
+    partition_by = ("odd",) if mode is OutputMode.OVERWRITE_PARTITIONS else ()
+    spec = OutputSpec(path=str(disk / "out"), format="json", mode=mode, partition_by=partition_by)
+    remount(disk, "ro")
+    with pytest.raises(BadSpecError, match=r"cannot write next to .*/out: Read-only file system; choose a path"):
+        open_output(spark, spec, "run").prepare()
+    remount(disk, "rw")
+    output = open_output(spark, spec, "run")
+    assert output.prepare()
+    output.stage(frame(1))
+    remount(disk, "ro")
+    with pytest.raises(OSError, match="Read-only") as caught, output.transaction():
+        pass
+    error = classify(caught.value)
+    assert error.message.startswith(f"access denied: [Errno {errno.EROFS}] Read-only file system: '{disk}/.out")
+    assert error.message.endswith("let the user of the job read and write there")
+    assert not error.retryable
+    remount(disk, "rw")
+    write(open_output(spark, spec, "run"), frame(2))
+    assert ids(spark, disk / "out") == [2]
+    assert [path.name for path in disk.iterdir()] == ["out"]
 
 
 SLOW_JOB = """
