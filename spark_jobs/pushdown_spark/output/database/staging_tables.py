@@ -29,7 +29,7 @@ from pushdown_spark.databases.clients.sqlite_catalog import UNKNOWN_COLLATION
 from pushdown_spark.databases.sql.identifiers import with_suffix
 from pushdown_spark.databases.sql.remote_table import Dialect, RemoteColumn, RemoteTable
 from pushdown_spark.databases.write.write_connection import LOCK_SECONDS, WriteConnection
-from pushdown_spark.errors import PushdownError, RemoteFailedError
+from pushdown_spark.errors import PushdownError, RemoteFailedError, RemoteRefusedError
 from pushdown_spark.output.database.target_table import TargetTable
 
 MAX_AGE_SECONDS = 2 * 86_400
@@ -176,9 +176,22 @@ def marker_of(attempt: str) -> str:
 def drop_leftovers(connection: WriteConnection, target: TargetTable, run: str) -> None:
     """Delete the tables of earlier attempts of a run, and old tables of all runs.
 
-    A table that a task still uses stays. Its attempt can no longer commit.
+    A table that a task still uses stays. Its attempt can no longer commit. Raises RemoteRefusedError if the user may
+    not delete tables.
     """
+    if target.dialect.is_mysql:
+        _require_drop(connection, target, f"{_PREFIX}{run[:12]}")
     _drop_unused(connection, target, list(_leftovers(connection, target, run)))
+
+
+def _require_drop(connection: WriteConnection, target: TargetTable, missing: str) -> None:
+    """Raise RemoteRefusedError if the user may not delete tables. MySQL checks that for a missing table, too."""
+    try:
+        connection.drop(target.sibling(missing))
+    except RemoteRefusedError as problem:
+        raise RemoteRefusedError(
+            f"{problem}. Grant the user DROP on all tables of {target.schema}, where the rows are staged"
+        ) from None
 
 
 def drop_tables_of(connection: WriteConnection, target: TargetTable, run: str) -> None:

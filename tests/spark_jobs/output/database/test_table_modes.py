@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,9 @@ from pushdown_spark.errors import (
 
 OLD = [(1, "a", "2024-01-01"), (2, "b", "2024-01-02"), (3, None, "2024-01-02")]
 NEW = [(2, "new", "2024-01-02"), (4, "four", "2024-01-02")]
+
+
+MYSQL_KINDS = ["mariadb", pytest.param("mysql", marks=pytest.mark.nightly)]
 
 
 @pytest.fixture(params=KINDS)
@@ -377,7 +381,7 @@ def test_names_that_postgresql_would_cut_off_are_an_error(spark: SparkSession, d
     assert database.tables() == ["é" * 31]
 
 
-@pytest.mark.parametrize("database", ["mariadb", pytest.param("mysql", marks=pytest.mark.nightly)], indirect=True)
+@pytest.mark.parametrize("database", MYSQL_KINDS, indirect=True)
 def test_settings_of_the_server_change_no_row(spark: SparkSession, database: Database) -> None:
     settings = {"sql_select_limit": 1, "sql_safe_updates": 1, "autocommit": 0, "sql_mode": "''"}
     assert write(output_of(spark, database, "old"), frame(spark, OLD))
@@ -467,6 +471,27 @@ def test_a_merge_stores_the_keys_of_the_rows_where_the_collation_has_others_for_
     assert stored_rows(database) == [(2, "b", "old"), (3, "A", "new"), (4, "c", "new")]
     with pytest.raises(CheckFailedError, match="merge_keys: 1 values of x are repeated in the rows"):
         write(output_of(spark, database, "equal", **spec), frame(spark, [(3, "A", "new"), (4, "a", "new")]))
+
+
+@pytest.mark.parametrize("database", MYSQL_KINDS, indirect=True)
+def test_a_user_who_may_not_drop_tables_is_refused_before_rows_are_staged(
+    spark: SparkSession, database: Database
+) -> None:
+    database.execute(
+        "CREATE USER IF NOT EXISTS keeper IDENTIFIED BY 'keeper'",
+        "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER ON shop.* TO keeper",
+    )
+    login = database.connection.model_copy(update={"user": "keeper", "password": "keeper"})
+    try:
+        with pytest.raises(RemoteRefusedError, match=r"DROP command denied.*Grant the user DROP on all tables of shop"):
+            write(output_of(spark, replace(database, connection=login)), frame(spark, NEW))
+        assert database.tables() == []
+        database.execute("GRANT DROP ON shop.* TO keeper")
+        assert write(output_of(spark, replace(database, connection=login)), frame(spark, NEW))
+    finally:
+        database.execute("DROP USER keeper")
+    assert stored_rows(database) == sorted(NEW, key=str)
+    assert database.tables() == ["t"]
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
