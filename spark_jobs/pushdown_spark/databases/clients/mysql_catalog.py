@@ -26,8 +26,9 @@ _COLUMNS = """
 SELECT column_name, if(data_type IN ('enum', 'set'), column_type, lower(column_type)), character_set_name,
 collation_name
 FROM information_schema.columns WHERE table_schema = coalesce(%s, database()) AND table_name = %s
-ORDER BY ordinal_position
+AND extra NOT LIKE '%%INVISIBLE%%' ORDER BY ordinal_position
 """
+"""Without the columns that `SELECT *` leaves out, and Spark with it."""
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _BITS = re.compile(r"bit\((\d+)\)")
 _INTEGER_TYPES: dict[str, tuple[t.DataType, t.DataType]] = {

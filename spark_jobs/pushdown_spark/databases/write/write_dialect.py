@@ -19,8 +19,9 @@ class WriteDialect:
     Statements take schema and table, in this order. `tables_with_prefix` takes the schema and a prefix of 17
     characters. `relation` returns kind, storage engine and comment of a table or view. `generated_columns` returns the
     columns that the database computes, `columns_without_null` those in which it would refuse NULL or replace it by
-    another value. `record` adds a row with three columns, unless the table has its key. `insert` and `update` begin
-    statements that fail if a row violates a constraint.
+    another value. `text_collation` returns the collation of new strings, for `{collation}` in `types`. `record` adds a
+    row with three columns, unless the table has its key. `insert` and `update` begin statements that fail if a row
+    violates a constraint.
     """
 
     product: str
@@ -32,6 +33,7 @@ class WriteDialect:
     relation: str
     generated_columns: str
     columns_without_null: str
+    text_collation: str = ""
     record: str
     insert: str = "INSERT"
     update: str = "UPDATE"
@@ -80,7 +82,7 @@ _MYSQL_TYPES: Mapping[type[t.DataType], str] = {
     t.FloatType: "float",
     t.DoubleType: "double",
     # Strings are equal only if their bytes are, as in Spark.
-    t.StringType: "longtext CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+    t.StringType: "longtext CHARACTER SET utf8mb4 COLLATE {collation}",
     t.BinaryType: "longblob",
     t.DateType: "date",
     # Without NULL, older servers fill in the current time.
@@ -117,6 +119,11 @@ WHERE table_schema = %s AND table_name = %s AND generation_expression <> ''
     # The current time, and the next number.
     columns_without_null="""
 SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s AND is_nullable = 'NO'
+""",
+    # In MySQL before 8.0.17, all binary collations ignore spaces at the end.
+    text_collation="""
+SELECT coalesce(max(collation_name), 'utf8mb4_bin') FROM information_schema.collations
+WHERE collation_name IN ('utf8mb4_0900_bin', 'utf8mb4_nopad_bin')
 """,
     record="INSERT IGNORE INTO {table} VALUES (%s, %s, %s)",
 )

@@ -29,13 +29,20 @@ from pushdown_spark.databases.clients.sqlite_catalog import UNKNOWN_COLLATION
 from pushdown_spark.databases.sql.identifiers import with_suffix
 from pushdown_spark.databases.sql.remote_table import Dialect, RemoteColumn, RemoteTable
 from pushdown_spark.databases.write.write_connection import LOCK_SECONDS, WriteConnection
-from pushdown_spark.errors import PushdownError, RemoteFailedError, RemoteRefusedError
+from pushdown_spark.errors import BadSpecError, PushdownError, RemoteFailedError, RemoteRefusedError
 from pushdown_spark.output.database.target_table import TargetTable
 
 MAX_AGE_SECONDS = 2 * 86_400
 _USE_SECONDS = 5
 """How long the deletion of a table waits for tasks that use it."""
 _PREFIX = "airflow_pushdown_"
+_KEY_SETTINGS = """
+SHOW VARIABLES WHERE value = 'ON' AND
+variable_name IN ('sql_require_primary_key', 'innodb_force_primary_key', 'sql_generate_invisible_primary_key')
+"""
+"""Settings of MySQL and MariaDB that reject tables without a primary key. With the last one, MySQL adds a key."""
+_KEY = "airflow_pushdown_row bigint unsigned NOT NULL AUTO_INCREMENT PRIMARY KEY"
+"""A column that no row gives."""
 _NAME = re.compile(rf"{_PREFIX}(?P<run>[0-9a-f]{{12}})_(?P<time>[0-9a-f]{{8}})_[0-9a-f]{{8}}_\d+(?:_p|_[0-9a-f]{{8}})?")
 
 
@@ -82,16 +89,26 @@ class StagingTables:
             return
         names = ", ".join(self.target.quote(column.name) for column in table.columns)
         query = f"SELECT {names} FROM {self.target.sql} LIMIT 0"  # noqa: S608
-        connection.rows(f"{self._create_table} {self.rows}{self._options} AS {query}")
+        key = f" ({_KEY})" if self._needs_key(connection) else ""
+        connection.rows(f"{self._create_table} {self.rows}{key}{self._options} AS {query}")
         self._create_partitions(connection)
 
     def create_new(self, connection: WriteConnection, schema: t.StructType) -> None:
         """Create the tables for a missing target, with columns for Spark's types.
 
-        Raises BadSpecError for a type without an equivalent.
+        Raises BadSpecError for a type without an equivalent, and if the server accepts no table without a primary key.
         """
-        target = self.target
-        columns = [f"{target.quote(field.name)} {target.statements.declared_type(field)}" for field in schema.fields]
+        target, statements = self.target, self.target.statements
+        if self._needs_key(connection):
+            raise BadSpecError(
+                f"output_table: the server accepts no table without a primary key; create {target.display_name} with "
+                "one before the run"
+            )
+        collation = connection.rows(statements.text_collation)[0][0] if statements.text_collation else ""
+        columns = [
+            f"{target.quote(field.name)} {statements.declared_type(field).format(collation=collation)}"
+            for field in schema.fields
+        ]
         # This table becomes the target, so that it must survive a crash of the database.
         self._create(connection, columns, "CREATE TABLE")
 
@@ -107,12 +124,20 @@ class StagingTables:
         rows = connection.rows(f"SELECT partition_id, suffix FROM {self.partitions}")  # noqa: S608
         return {int(str(partition)): str(suffix) for partition, suffix in rows}
 
-    def gather(self, connection: WriteConnection) -> None:
-        """Copy the rows of all parts to the table of rows."""
+    def gather(self, connection: WriteConnection, columns: Sequence[str]) -> None:
+        """Copy the columns of all parts to the table of rows."""
         parts = self._parts(connection)
         with connection.transaction(self.name):
             for part in parts:
-                connection.change(f"INSERT INTO {self.rows} SELECT * FROM {part}")  # noqa: S608
+                connection.change(f"INSERT INTO {self.rows}{self.copied_columns(part, columns)}")
+
+    def copied_columns(self, table: str, columns: Sequence[str]) -> str:
+        """Return the end of a statement that copies columns of a staging table with all of its rows."""
+        if self.target.dialect is Dialect.SQLITE:
+            # SQLite copies records as they are if no columns are named. The staged ones have the order of the table.
+            return f" SELECT * FROM {table}"  # noqa: S608
+        names = ", ".join(map(self.target.quote, columns))
+        return f" ({names}) SELECT {names} FROM {table}"  # noqa: S608
 
     def row_tables(self, connection: WriteConnection) -> list[str]:
         """Return the quoted names of the tables that have the rows.
@@ -149,6 +174,11 @@ class StagingTables:
         columns = "partition_id int NOT NULL PRIMARY KEY, row_count bigint NOT NULL, suffix varchar(9) NOT NULL"
         options = " ENGINE=InnoDB" if self.target.dialect.is_mysql else ""
         connection.rows(f"{self._create_table} {self.partitions} ({columns}){options}")
+
+    def _needs_key(self, connection: WriteConnection) -> bool:
+        """Return whether the server rejects tables without a primary key."""
+        settings = {str(name) for name, _ in connection.rows(_KEY_SETTINGS)} if self.target.dialect.is_mysql else set()
+        return bool(settings) and "sql_generate_invisible_primary_key" not in settings
 
     @property
     def _create_table(self) -> str:

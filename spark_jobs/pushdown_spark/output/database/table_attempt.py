@@ -169,10 +169,10 @@ class TableAttempt:
 
     def gather(self) -> None:
         """Collect the rows of all tasks in one table, if a later step reads one and tasks have loaded parts."""
-        staging = self._require_staged().change.staging
-        if self.target.has_parts and not staging.is_split:
+        change = self._require_staged().change
+        if self.target.has_parts and not change.staging.is_split:
             with closing(self._connect(self._address)) as connection:
-                staging.gather(connection)
+                change.staging.gather(connection, change.columns)
 
     def check(self, condition: str = "") -> None:
         """Check the staged rows. `condition` is `replace_where` in the SQL of the database."""

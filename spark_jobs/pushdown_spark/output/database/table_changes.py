@@ -62,11 +62,8 @@ class TableChange:
             if not self.staging.target.dialect.is_mysql:
                 kept = f"SELECT count(*) FROM (SELECT 1 FROM {target}{where} LIMIT 1) AS kept"  # noqa: S608
                 self._require_changed(not count_rows(connection, kept), "kept rows that were to be replaced")
-        names = ", ".join(self._quote(self.columns))
-        # SQLite copies records as they are if no columns are named. The staged columns have the order of the table.
-        source, names = ("*", "") if self.staging.target.dialect is Dialect.SQLITE else (names, f" ({names})")
         added = sum(
-            connection.change(f"{insert} INTO {target}{names} SELECT {source} FROM {table}")  # noqa: S608
+            connection.change(f"{insert} INTO {target}{self.staging.copied_columns(table, self.columns)}")
             for table in self.staging.row_tables(connection)
         )
         self._require_all(added, row_count)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
 from table_databases import KINDS, Database, open_database, output_of, write
 
-from pushdown_spark.contract import TableOutputSpec
+from pushdown_spark.contract import RemoteSourceSpec, TableOutputSpec
 from pushdown_spark.databases.write.write_connection import connect_to_write
 from pushdown_spark.errors import (
     BadPredicateError,
@@ -23,6 +23,7 @@ from pushdown_spark.errors import (
     RemoteRefusedError,
     UnknownColumnError,
 )
+from pushdown_spark.session import PushdownSession
 
 OLD = [(1, "a", "2024-01-01"), (2, "b", "2024-01-02"), (3, None, "2024-01-02")]
 NEW = [(2, "new", "2024-01-02"), (4, "four", "2024-01-02")]
@@ -473,6 +474,14 @@ def test_a_merge_stores_the_keys_of_the_rows_where_the_collation_has_others_for_
         write(output_of(spark, database, "equal", **spec), frame(spark, [(3, "A", "new"), (4, "a", "new")]))
 
 
+@pytest.mark.parametrize("database", ["sqlite", "postgresql", "mariadb"], indirect=True)
+def test_keys_of_a_created_table_that_differ_by_a_space_are_two_keys(spark: SparkSession, database: Database) -> None:
+    spec = {"mode": "merge", "merge_keys": ["x"]}
+    assert write(output_of(spark, database, **spec), frame(spark, [(1, "a", "old")]))
+    assert write(output_of(spark, database, "space", **spec), frame(spark, [(2, "a ", "new")]))
+    assert stored_rows(database) == [(1, "a", "old"), (2, "a ", "new")]
+
+
 @pytest.mark.parametrize("database", MYSQL_KINDS, indirect=True)
 def test_a_user_who_may_not_drop_tables_is_refused_before_rows_are_staged(
     spark: SparkSession, database: Database
@@ -492,6 +501,45 @@ def test_a_user_who_may_not_drop_tables_is_refused_before_rows_are_staged(
         database.execute("DROP USER keeper")
     assert stored_rows(database) == sorted(NEW, key=str)
     assert database.tables() == ["t"]
+
+
+@pytest.mark.parametrize("database", ["mariadb"], indirect=True)
+def test_a_server_that_accepts_no_table_without_a_primary_key_needs_a_table_with_one(
+    spark: SparkSession, database: Database
+) -> None:
+    """MySQL has such a setting since 8.0.13."""
+    database.execute("SET GLOBAL innodb_force_primary_key = 1")
+    try:
+        with pytest.raises(BadSpecError, match=r"no table without a primary key; create shop\.t with one"):
+            write(output_of(spark, database), frame(spark, OLD))
+        assert database.tables() == []
+        database.execute("CREATE TABLE t (id int PRIMARY KEY, x varchar(9), day varchar(10))")
+        rows = frame(spark, OLD).repartition(3)
+        assert write(output_of(spark, database, checks={"unique": ["id"]}), rows)
+        assert write(output_of(spark, database, "merge", mode="merge", merge_keys=["id"]), frame(spark, NEW))
+    finally:
+        database.execute("SET GLOBAL innodb_force_primary_key = 0")
+    assert stored_rows(database) == sorted([OLD[0], NEW[0], OLD[2], NEW[1]], key=str)
+    assert database.tables() == ["t"]
+
+
+@pytest.mark.parametrize("database", ["mariadb"], indirect=True)
+def test_invisible_columns_get_their_defaults(spark: SparkSession, database: Database) -> None:
+    """Spark's own reader and writer leave them out, too."""
+    database.execute(
+        "CREATE TABLE t (n int INVISIBLE AUTO_INCREMENT PRIMARY KEY, id int, x varchar(9), "
+        "h int INVISIBLE NOT NULL DEFAULT 7, day varchar(10))",
+        "INSERT INTO t (id, x, day) VALUES (2, 'old', '2024-01-02')",
+    )
+    with pytest.raises(BadSpecError, match="the table has no column h"):
+        write(output_of(spark, database, "given"), frame(spark, NEW).selectExpr("*", "1 AS h"))
+    assert write(output_of(spark, database, mode="merge", merge_keys=["id"]), frame(spark, NEW))
+    assert write(output_of(spark, database, "more"), frame(spark, OLD).repartition(2))
+    assert stored_rows(database) == sorted([*NEW, *OLD], key=str)
+    assert database.rows("SELECT count(DISTINCT n), min(h), max(h) FROM t") == [(5, 7, 7)]
+    session = PushdownSession(spark)
+    session.add("t", RemoteSourceSpec(table="t"), database.connection)
+    assert session.scan("t").df.columns == ["id", "x", "day"]
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
