@@ -25,9 +25,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from py4j.protocol import Py4JError
+
 from pushdown_spark.errors import BadSpecError, OutputTakenError
 from pushdown_spark.output.files.journal import CatalogChange, Journal, JournalReplay, fence, has_files
 from pushdown_spark.output.files.layout import CLAIMS_OF_ALL_RUNS, LOCK, OutputPaths, others_path
+from pushdown_spark.runtime.exception_chain import root_message
 from pushdown_spark.runtime.files import DRAFT, Files
 
 PATIENCE_SECONDS = 60.0
@@ -162,8 +165,14 @@ class CommitLog:
                 note = others_path(claim)
                 commits = _read_others(self._files, note) | dict.fromkeys(journal.partitions, journal.writer)
                 self._files.write_text(note, json.dumps(commits))
-        self._files.delete(journal.aside)
-        self._files.delete(journal.rows)
+        try:
+            self._files.delete(journal.aside)
+            self._files.delete(journal.rows)
+        except (OSError, Py4JError) as problem:
+            raise OSError(
+                f"the rows of {journal.writer} are in {self._paths.output}, but the files that they replaced cannot be "
+                f"deleted ({root_message(problem)}); delete {journal.aside}, and run the task again"
+            ) from None
         self._delete_journal(path)
 
     def _repair(self) -> None:

@@ -418,15 +418,25 @@ def test_file_in_place_of_the_parent_directory_raises(spark: SparkSession, tmp_p
         output.prepare()
 
 
+Mount = Callable[[Path], Path]
+
+
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a file system. Skip the test if the machine does not allow it."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", place], capture_output=True).returncode:
-        pytest.skip("mounting a file system takes more rights than this user has")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
+def mount() -> Iterator[Mount]:
+    """Return a function that mounts an empty file system at a directory. It skips the test where that is forbidden."""
+    places = []
+
+    def at(place: Path) -> Path:
+        place.mkdir(exist_ok=True)
+        command = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", place]
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            pytest.skip("mounting a file system takes more rights than this user has")
+        places.append(place)
+        return place
+
+    yield at
+    for place in places:
+        subprocess.run(["umount", "-l", place], check=False)
 
 
 def remount(disk: Path, options: str) -> None:
@@ -435,8 +445,9 @@ def remount(disk: Path, options: str) -> None:
 
 @pytest.mark.parametrize("mode", FILE_MODES)
 def test_a_disk_that_becomes_read_only_is_named_and_a_retry_writes_the_rows(
-    spark: SparkSession, disk: Path, frame: Frame, mode: OutputMode
+    spark: SparkSession, tmp_path: Path, mount: Mount, frame: Frame, mode: OutputMode
 ) -> None:
+    disk = mount(tmp_path / "disk")
     partition_by = ("odd",) if mode is OutputMode.OVERWRITE_PARTITIONS else ()
     spec = OutputSpec(path=str(disk / "out"), format="json", mode=mode, partition_by=partition_by)
     remount(disk, "ro")
@@ -457,6 +468,26 @@ def test_a_disk_that_becomes_read_only_is_named_and_a_retry_writes_the_rows(
     write(open_output(spark, spec, "run"), frame(2))
     assert ids(spark, disk / "out") == [2]
     assert [path.name for path in disk.iterdir()] == ["out"]
+
+
+def test_replaced_files_that_cannot_be_deleted_are_named_until_a_retry_can_delete_them(
+    spark: SparkSession, target: Path, mount: Mount, frame: Frame
+) -> None:
+    """The new rows are in place. A mount point can be moved with its directory, and cannot be deleted."""
+    spec = OutputSpec(path=str(target), format="json", mode=OutputMode.OVERWRITE)
+    write(open_output(spark, spec, "first"), frame(1))
+    mount(target / "mounted")
+    with pytest.raises(
+        OSError, match=r"the rows of run second are in .*cannot be deleted \(.*busy.*; delete"
+    ) as caught:
+        write(open_output(spark, spec, "second"), frame(2))
+    assert classify(caught.value).retryable
+    assert ids(spark, target) == [2]
+    aside = str(caught.value).rpartition("; delete file:")[2].removesuffix(", and run the task again")
+    subprocess.run(["umount", Path(aside) / "whole" / "mounted"], check=True)
+    write(open_output(spark, spec, "second"), frame(2))
+    assert ids(spark, target) == [2]
+    assert siblings(target) == [target.name]
 
 
 SLOW_JOB = """
