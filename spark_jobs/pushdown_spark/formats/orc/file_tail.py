@@ -23,7 +23,8 @@ _GUESS = 16 << 10
 """Bytes of the first read at the end of a file. Most tails are smaller."""
 _MAGIC = b"ORC"
 _ONLY_JAVA = {3: "LZO", 6: "Brotli"}
-_NEWEST_VERSION = (0, 12)
+_VERSION = (0, 12)
+"""The version of all files since Hive 0.12."""
 
 ReadRange = Callable[[int, int], bytes]
 """Reads bytes of a file, given an offset and a length."""
@@ -105,8 +106,8 @@ class FileTail:
 def read_tail(read: ReadRange, size: int) -> FileTail:
     """Read the tail of a file of `size` bytes, in one read if it is short.
 
-    Raises ValueError for a file that is not an ORC file, and UnsafeInputError for a compression or an encryption that
-    only Spark's reader supports.
+    Raises ValueError for a file that is not an ORC file, and UnsafeInputError for a version, a compression or an
+    encryption that only Spark's reader supports.
     """
     if size <= len(_MAGIC) + 1:
         raise ValueError(f"it has {size} bytes, too few for an ORC file")
@@ -118,8 +119,6 @@ def read_tail(read: ReadRange, size: int) -> FileTail:
     script = parse_message(PostScript, end[-1 - script_length : -1])
     if bytes(script.magic) != _MAGIC and read(0, len(_MAGIC)) != _MAGIC:
         raise ValueError("it has no ORC magic, neither in its postscript nor in its first bytes")
-    if tuple(script.version) > _NEWEST_VERSION:
-        raise UnsafeInputError(f"it is of version {'.'.join(map(str, script.version))}; read it with reader='spark'")
     codec = _codec(script)
     needed = script.footer_length + script_length + 1
     metadata_start = size - needed - script.metadata_length
@@ -129,6 +128,9 @@ def read_tail(read: ReadRange, size: int) -> FileTail:
         end = read(size - needed, needed)
     footer = parse_message(Footer, codec.decompress(end[len(end) - needed : len(end) - script_length - 1]))
     _check(footer, metadata_start)
+    if tuple(script.version) != _VERSION:
+        version = ".".join(map(str, script.version or (0, 11)))
+        raise UnsafeInputError(f"it is of version {version}; read it with reader='spark'")
     return FileTail(script, footer, codec, (metadata_start, script.metadata_length))
 
 

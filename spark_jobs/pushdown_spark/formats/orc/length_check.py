@@ -12,7 +12,6 @@ from pushdown_spark.formats.orc.rle_seek import (
     PATCHED,
     SHORT_REPEAT,
     WIDTHS,
-    StreamCoding,
     patched_header,
     run_at,
     unzigzag,
@@ -43,23 +42,22 @@ RunHeader = tuple[int, int, bool]
 """The end of a run, its number of values, and whether its sum cannot exceed `MAX_SUM`."""
 
 
-def check_lengths(data: bytes, coding: StreamCoding, at_least: int = 0) -> None:
+def check_lengths(data: bytes, at_least: int = 0) -> None:
     """Raise UnsafeInputError if the sum of a run of lengths exceeds `MAX_SUM`, or if a length is negative.
 
     `data` is the decompressed stream from its first value on. Its last run may be truncated. Raises ValueError if it
     has fewer than `at_least` values.
     """
-    read_header = _header_v1 if coding is StreamCoding.UNSIGNED_V1 else _header_v2
     position = values = 0
     try:
         while position < len(data):
-            skipped = None if at_least or read_header is _header_v1 else _small_runs().match(data, position)
+            skipped = None if at_least else _small_runs().match(data, position)
             position = position if skipped is None else skipped.end()
-            stop, count, is_small = read_header(data, position)
+            stop, count, is_small = _read_header(data, position)
             if stop > len(data):
                 break
             if not is_small:
-                _check_sum(data, position, coding)
+                _check_sum(data, position)
             position = stop
             values += count
     except IndexError:
@@ -69,9 +67,9 @@ def check_lengths(data: bytes, coding: StreamCoding, at_least: int = 0) -> None:
         raise ValueError(f"there are {values} lengths, {at_least} were expected")
 
 
-def _check_sum(data: bytes, position: int, coding: StreamCoding) -> None:
+def _check_sum(data: bytes, position: int) -> None:
     try:
-        values = run_at(data, position, coding)[0]
+        values = run_at(data, position, signed=False)[0]
     except IndexError as problem:
         raise ValueError("a run of lengths has patches after its end") from problem
     total = sum(values.tolist())
@@ -82,7 +80,7 @@ def _check_sum(data: bytes, position: int, coding: StreamCoding) -> None:
         )
 
 
-def _header_v2(data: bytes, position: int) -> RunHeader:
+def _read_header(data: bytes, position: int) -> RunHeader:
     header = data[position]
     kind = header >> 6
     if kind == SHORT_REPEAT:
@@ -116,7 +114,7 @@ def _delta_header(data: bytes, position: int, width: int, count: int) -> RunHead
 
 @cache
 def _small_runs() -> re.Pattern[bytes]:
-    """Return an expression for sequences of the most frequent small runs of version 2."""
+    """Return an expression for sequences of the most frequent small runs."""
     short_repeats = [rb"[\x00-\x07].", rb"[\x08-\x0f].."]  # of a value of one byte, and of two bytes
     # Any count, a first value of one or two bytes, and an equal step of 0 to 3 (zigzag-encoded).
     steady_delta = rb"[\xc0\xc1].[\x80-\xff]?[\x00-\x7f][\x00\x02\x04\x06]"
@@ -138,25 +136,3 @@ def _direct_runs(code: int, width: int) -> Iterator[bytes]:
             second_bytes.setdefault((width * count + 7) // 8, []).append(count - 1)
         ends = (b"[\\x%02x-\\x%02x].{%d}" % (min(known), max(known), size) for size, known in second_bytes.items())
         yield b"\\x%02x(?:%s)" % (first_byte, b"|".join(ends))
-
-
-def _header_v1(data: bytes, position: int) -> RunHeader:
-    control = data[position]
-    if control < 128:
-        step = data[position + 1] - 256 if data[position + 1] >= 128 else data[position + 1]
-        first, stop = varint(data, position + 2)
-        return stop, control + 3, first < _SMALL_VALUE and first + step * (control + 2) >= 0
-    count = 256 - control
-    short = _short_varints(count).match(data, position + 1)
-    if short:
-        return short.end(), count, True
-    stop = position + 1
-    for _ in range(count):
-        _, stop = varint(data, stop)
-    return stop, count, False
-
-
-@cache
-def _short_varints(count: int) -> re.Pattern[bytes]:
-    """Return an expression for `count` varints of at most three bytes (21 bits)."""
-    return re.compile(rb"(?:[\x80-\xff]{0,2}[\x00-\x7f]){%d}" % count, re.DOTALL)

@@ -14,8 +14,6 @@ import numpy.typing as npt
 #   BYTES        A control byte c. c < 128: the next byte, c + 3 times. c >= 128: 256 - c literal bytes.
 #   BITS         BYTES, whose bytes hold 8 values each, the first in the highest bit. After a seek to a bit within a
 #                byte, all later bits are shifted, so the whole rest of the stream is rewritten.
-#   SIGNED_V1,   A control byte c. c < 128: c + 3 values from a base (varint) with a step (signed byte).
-#   UNSIGNED_V1  c >= 128: 256 - c literal varints.
 #   SIGNED,      The two highest bits of the first byte are the kind of the run:
 #   UNSIGNED       0 short repeat  width (3 bits), count - 3 (3 bits), one value
 #                  1 direct        width code (5 bits), count - 1 (9 bits), packed values
@@ -23,7 +21,7 @@ import numpy.typing as npt
 #                                  packed offsets to the base, and packed patches: the high bits of few large offsets
 #                  3 delta         as direct, then the first value, the first step, and packed sizes of further steps
 #
-# Signed values are zigzag-encoded. Rewritten runs use literals (BYTES, V1) or direct runs of 64 bits.
+# Signed values are zigzag-encoded. Rewritten runs use literals (BYTES) or direct runs of 64 bits.
 
 MAX_PENDING_BYTES = 2 * (4 + 512 * 8 + 8 + 31 * 8)
 """Bytes after a row group's entry that may hold the last values of the previous row group.
@@ -34,7 +32,7 @@ values may be split into several runs, hence the factor."""
 Values = npt.NDArray[np.uint64]
 
 SHORT_REPEAT, DIRECT, PATCHED = range(3)
-"""Kinds of runs of version 2. The remaining kind is a delta run."""
+"""Kinds of runs of integers. The remaining kind is a delta run."""
 WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
 """Bits of a value, by the width code in the header of a run."""
 _WIDTH_CODE_64 = len(WIDTHS) - 1
@@ -49,11 +47,6 @@ class StreamCoding(Enum):
     BYTES = auto()
     SIGNED = auto()
     UNSIGNED = auto()
-    SIGNED_V1 = auto()
-    UNSIGNED_V1 = auto()
-
-
-_VERSION_1 = frozenset({StreamCoding.SIGNED_V1, StreamCoding.UNSIGNED_V1})
 
 
 @dataclass(frozen=True)
@@ -76,7 +69,7 @@ def seek_values(data: bytes, coding: StreamCoding, start: SeekPosition) -> bytes
             return _bits_from(data, start)
         if coding is StreamCoding.BYTES:
             return _bytes_from(data, start.values)
-        return _integers_from(data, start.values, coding)
+        return _integers_from(data, start.values, signed=coding is StreamCoding.SIGNED)
     except IndexError as problem:
         raise ValueError("a run-length encoded stream ends inside a run") from problem
 
@@ -126,25 +119,15 @@ def _decode_bytes(data: bytes) -> bytes:
     return b"".join(pieces)
 
 
-def _integers_from(data: bytes, skip: int, coding: StreamCoding) -> bytes:
+def _integers_from(data: bytes, skip: int, *, signed: bool) -> bytes:
     """Return a stream of integers without its first values."""
     position = 0
     while skip:
-        values, position = run_at(data, position, coding)
+        values, position = run_at(data, position, signed=signed)
         if skip < len(values):
-            rest = values[skip:]
-            return (_encode_literals_v1(rest) if coding in _VERSION_1 else _encode_direct(rest)) + data[position:]
+            return _encode_direct(values[skip:]) + data[position:]
         skip -= len(values)
     return data[position:]
-
-
-def run_at(data: bytes, position: int, coding: StreamCoding) -> tuple[Values, int]:
-    """Return the stored values of the run of integers at a position, and the position after it.
-
-    Stored signed values are zigzag-encoded. Raises ValueError or IndexError for a damaged run.
-    """
-    signed = coding in (StreamCoding.SIGNED, StreamCoding.SIGNED_V1)
-    return _run_v1(data, position, signed) if coding in _VERSION_1 else _run_v2(data, position, signed)
 
 
 def _encode_direct(values: Values) -> bytes:
@@ -153,8 +136,11 @@ def _encode_direct(values: Values) -> bytes:
     return header.to_bytes(2, "big") + values.astype(">u8").tobytes()
 
 
-def _run_v2(data: bytes, position: int, signed: bool) -> tuple[Values, int]:
-    """Read a run of version 2: a short repeat, or a direct, patched or delta run."""
+def run_at(data: bytes, position: int, *, signed: bool) -> tuple[Values, int]:
+    """Return the stored values of the run of integers at a position, and the position after it.
+
+    Stored signed values are zigzag-encoded. Raises ValueError or IndexError for a damaged run.
+    """
     header = data[position]
     kind = header >> 6
     if kind == SHORT_REPEAT:
@@ -267,36 +253,3 @@ def varint(data: bytes, position: int) -> tuple[int, int]:
 def unzigzag(value: int) -> int:
     """Decode a zigzag-encoded number."""
     return (value >> 1) ^ -(value & 1)
-
-
-def _run_v1(data: bytes, position: int, signed: bool) -> tuple[Values, int]:
-    """Read a run of version 1: literals, or a base with a step."""
-    control = data[position]
-    position += 1
-    if control >= 128:
-        stored = []
-        for _ in range(256 - control):
-            value, position = varint(data, position)
-            stored.append(value)
-        return np.array([v & _MASK for v in stored], np.uint64), position
-    step = data[position] - 256 if data[position] >= 128 else data[position]
-    first, position = varint(data, position + 1)
-    value = unzigzag(first) if signed else first
-    return _stored_values([value + step * number for number in range(control + 3)], signed), position
-
-
-def _encode_literals_v1(values: Values) -> bytes:
-    pieces = []
-    for start in range(0, len(values), 128):
-        piece = values[start : start + 128].tolist()
-        pieces.append(bytes([256 - len(piece)]) + b"".join(map(_varint_bytes, piece)))
-    return b"".join(pieces)
-
-
-def _varint_bytes(value: int) -> bytes:
-    out = bytearray()
-    while value >= 128:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)

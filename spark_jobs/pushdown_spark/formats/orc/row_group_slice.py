@@ -179,7 +179,7 @@ def _slice_content(stripe: Stripe, part: StreamSlice, fetched: FetchedBytes) -> 
     column, codec = part.location.column, stripe.tail.codec
     lengths = codec.decompress(data)
     try:
-        check_lengths(lengths, stripe.lengths_coding(column), stripe.dictionary_size(column))
+        check_lengths(lengths, stripe.dictionary_size(column))
     except (ValueError, UnsafeInputError) as problem:
         raise type(problem)(f"column {column}: {problem}") from problem
     return codec.store_uncompressed(lengths)

@@ -43,7 +43,27 @@ _DICTIONARY = frozenset({1, 3})
 _VERSION_2 = frozenset({2, 3})
 
 _STRINGS = frozenset({OrcTypeKind.STRING, OrcTypeKind.CHAR, OrcTypeKind.VARCHAR})
-_SIGNED_DATA = frozenset({OrcTypeKind.SHORT, OrcTypeKind.INT, OrcTypeKind.LONG, OrcTypeKind.DATE})
+_DATA, _LENGTH, _SECONDARY = StreamKind.DATA, StreamKind.LENGTH, StreamKind.SECONDARY
+_CODINGS: dict[OrcTypeKind, tuple[tuple[StreamKind, StreamCoding], ...]] = {
+    OrcTypeKind.BOOLEAN: ((_DATA, StreamCoding.BITS),),
+    **dict.fromkeys((OrcTypeKind.BYTE, OrcTypeKind.UNION), ((_DATA, StreamCoding.BYTES),)),
+    **dict.fromkeys(
+        (OrcTypeKind.SHORT, OrcTypeKind.INT, OrcTypeKind.LONG, OrcTypeKind.DATE), ((_DATA, StreamCoding.SIGNED),)
+    ),
+    **dict.fromkeys((OrcTypeKind.FLOAT, OrcTypeKind.DOUBLE), ((_DATA, StreamCoding.RAW),)),
+    OrcTypeKind.DECIMAL: ((_DATA, StreamCoding.RAW), (_SECONDARY, StreamCoding.SIGNED)),
+    **dict.fromkeys(
+        (OrcTypeKind.TIMESTAMP, OrcTypeKind.TIMESTAMP_INSTANT),
+        ((_DATA, StreamCoding.SIGNED), (_SECONDARY, StreamCoding.UNSIGNED)),
+    ),
+    **dict.fromkeys((OrcTypeKind.BINARY, *_STRINGS), ((_DATA, StreamCoding.RAW), (_LENGTH, StreamCoding.UNSIGNED))),
+    **dict.fromkeys((OrcTypeKind.LIST, OrcTypeKind.MAP), ((_LENGTH, StreamCoding.UNSIGNED),)),
+    OrcTypeKind.STRUCT: (),
+}
+"""The kinds and codings of the indexed streams of a type except PRESENT, in the order of their positions.
+
+Strings with a dictionary have its indexes as data instead.
+"""
 _POSITION_COUNTS = {StreamCoding.RAW: 0, StreamCoding.BITS: 2, StreamCoding.BYTES: 1}
 
 
@@ -156,6 +176,9 @@ class Stripe:
         footer = parse_message(StripeFooter, tail.codec.decompress(read(start, info.footer_length)))
         if len(footer.columns) != len(tail.types):
             raise ValueError("the footer of the stripe and the file differ in the number of columns")
+        for column, (node, encoding) in enumerate(zip(tail.types, footer.columns, strict=True)):
+            if _has_integers(OrcTypeKind(node.kind)) and encoding.kind not in _VERSION_2:
+                raise ValueError(f"column {column} has integers in an encoding of version 0.11")
         return cls(tail, info, footer, read)
 
     @property
@@ -270,54 +293,22 @@ class Stripe:
         index = self.row_index(column)
         if index is None:
             raise ValueError(f"column {column} has no row index")
-        codings = _codings(OrcTypeKind(self.tail.types[column].kind), self.footer.columns[column].kind)
+        kind = OrcTypeKind(self.tail.types[column].kind)
+        has_dictionary = kind in _STRINGS and self.footer.columns[column].kind in _DICTIONARY
+        codings = ((_DATA, StreamCoding.UNSIGNED),) if has_dictionary else _CODINGS[kind]
         if any(location.kind == StreamKind.PRESENT for location in self.data_streams(column)):
-            codings = [(StreamKind.PRESENT, StreamCoding.BITS), *codings]
+            codings = ((StreamKind.PRESENT, StreamCoding.BITS), *codings)
         compressed = self.tail.codec.compression is not CompressionKind.NONE
-        indexes = {}
+        indexes: dict[int, StreamIndex] = {}
         position = 0
-        for kind, coding in codings:
-            indexes[kind] = StreamIndex(index, coding, position, compressed)
-            position += indexes[kind].position_count
+        for stream, coding in codings:
+            indexes[stream] = StreamIndex(index, coding, position, compressed)
+            position += indexes[stream].position_count
         return indexes
 
-    def lengths_coding(self, column: int) -> StreamCoding:
-        """Return the coding of the lengths of a column's values or dictionary entries."""
-        return _integers(self.footer.columns[column].kind)[1]
 
-
-def _codings(kind: OrcTypeKind, encoding: int) -> list[tuple[int, StreamCoding]]:
-    """Return the kinds and codings of a column's indexed streams except PRESENT, in the order of their positions."""
-    signed, unsigned = _integers(encoding)
-    if kind in _STRINGS and encoding in _DICTIONARY:
-        return [(StreamKind.DATA, unsigned)]
-    if kind in _STRINGS or kind is OrcTypeKind.BINARY:
-        return [(StreamKind.DATA, StreamCoding.RAW), (StreamKind.LENGTH, unsigned)]
-    if kind in _SIGNED_DATA:
-        return [(StreamKind.DATA, signed)]
-    simple = {
-        OrcTypeKind.BOOLEAN: [(StreamKind.DATA, StreamCoding.BITS)],
-        OrcTypeKind.BYTE: [(StreamKind.DATA, StreamCoding.BYTES)],
-        OrcTypeKind.UNION: [(StreamKind.DATA, StreamCoding.BYTES)],
-        OrcTypeKind.FLOAT: [(StreamKind.DATA, StreamCoding.RAW)],
-        OrcTypeKind.DOUBLE: [(StreamKind.DATA, StreamCoding.RAW)],
-        OrcTypeKind.DECIMAL: [(StreamKind.DATA, StreamCoding.RAW), (StreamKind.SECONDARY, signed)],
-        OrcTypeKind.TIMESTAMP: [(StreamKind.DATA, signed), (StreamKind.SECONDARY, unsigned)],
-        OrcTypeKind.TIMESTAMP_INSTANT: [(StreamKind.DATA, signed), (StreamKind.SECONDARY, unsigned)],
-        OrcTypeKind.LIST: [(StreamKind.LENGTH, unsigned)],
-        OrcTypeKind.MAP: [(StreamKind.LENGTH, unsigned)],
-        OrcTypeKind.STRUCT: [],
-    }
-    return [(int(stream), coding) for stream, coding in simple[kind]]
-
-
-def _integers(encoding: int) -> tuple[StreamCoding, StreamCoding]:
-    """Return the codings of signed and unsigned integers."""
-    return (
-        (StreamCoding.SIGNED, StreamCoding.UNSIGNED)
-        if encoding in _VERSION_2
-        else (StreamCoding.SIGNED_V1, StreamCoding.UNSIGNED_V1)
-    )
+def _has_integers(kind: OrcTypeKind) -> bool:
+    return any(coding in (StreamCoding.SIGNED, StreamCoding.UNSIGNED) for _, coding in _CODINGS[kind])
 
 
 def _adjacent(locations: Sequence[StreamLocation]) -> list[list[StreamLocation]]:

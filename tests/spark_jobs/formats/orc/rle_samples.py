@@ -53,7 +53,3 @@ def patch_run(base: int, low: Sequence[int], width: int, patches: Sequence[tuple
 def delta(first: int, step: int, deltas: Sequence[int], width: int, count: int, *, signed: bool) -> bytes:
     head = varint(zigzag(first) if signed else first) + varint(zigzag(step))
     return header(3, CODES[width] if width else 0, count) + head + pack(deltas, width)
-
-
-def literals_v1(stored: Sequence[int]) -> bytes:
-    return bytes([256 - len(stored)]) + b"".join(map(varint, stored))

@@ -20,6 +20,8 @@ TABLE = pa.table(
         "m": pa.array([[("k", 1.5)], None, []], pa.map_(pa.string(), pa.float64())),
     }
 )
+_VERSION_0_11 = b"\x22\x02\x00\x0b"
+"""The field of a postscript that has the version 0.11."""
 
 
 def reads(sample: Sample) -> list[tuple[int, int]]:
@@ -147,6 +149,22 @@ def test_broken_type_trees_are_rejected(column: int, children: list[int]) -> Non
     assert with_footer(write_sample(TABLE)).tail.top_level == {"a": 1, "s": 2, "m": 6}
     with pytest.raises(ValueError, match="type tree"):
         with_footer(write_sample(TABLE), children=(column, children)).tail  # noqa: B018
+
+
+def test_earlier_versions_use_spark() -> None:
+    sample = write_sample(TABLE, file_version="0.11")
+    with pytest.raises(UnsafeInputError, match=r"version 0\.11"):
+        sample.tail  # noqa: B018
+    without_version = Sample(sample.content.replace(_VERSION_0_11, b""))
+    length = without_version.content[-1] - len(_VERSION_0_11)
+    with pytest.raises(UnsafeInputError, match=r"version 0\.11"):
+        Sample(without_version.content[:-1] + bytes([length])).tail  # noqa: B018
+
+
+def test_integers_in_an_encoding_of_an_earlier_version_are_rejected() -> None:
+    sample = Sample(write_sample(TABLE, file_version="0.11").content.replace(_VERSION_0_11, b"\x22\x02\x00\x0c"))
+    with pytest.raises(ValueError, match=r"column 1 has integers in an encoding of version 0\.11"):
+        sample.stripe()
 
 
 def test_encrypted_files_use_spark() -> None:

@@ -6,11 +6,10 @@ import random
 from collections.abc import Callable, Sequence
 
 import pytest
-from rle_samples import WIDTHS, delta, direct, literals_v1, patch_run, short_repeat, varint
+from rle_samples import WIDTHS, delta, direct, patch_run, short_repeat
 
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.orc.length_check import MAX_SUM, check_lengths
-from pushdown_spark.formats.orc.rle_seek import StreamCoding
 
 Run = tuple[bytes, list[int]]
 """A run's bytes and its values, as the file means them: negative ones too."""
@@ -59,81 +58,63 @@ def delta_run(rng: random.Random) -> Run:
     return delta(first, step, deltas, width, count, signed=False), values
 
 
-def literal_run(rng: random.Random) -> Run:
-    values = some(rng, rng.choice((3, 8, 20, 21, 22, 33)), rng.randint(1, 128))
-    return literals_v1(values), values
-
-
-def repeated_run(rng: random.Random) -> Run:
-    first, step, count = rng.choice((0, 7, 90_000, 1 << 30)), rng.choice((0, 1, -1, 127, -128)), rng.randint(3, 130)
-    stream = bytes([count - 3, step & 255]) + varint(first)
-    return stream, [first + step * number for number in range(count)]
-
-
-MAKERS: dict[StreamCoding, Sequence[Callable[[random.Random], Run]]] = {
-    StreamCoding.UNSIGNED: (short_run, direct_run, patched_run, steady_run, delta_run),
-    StreamCoding.UNSIGNED_V1: (literal_run, repeated_run),
-}
+MAKERS: Sequence[Callable[[random.Random], Run]] = (short_run, direct_run, patched_run, steady_run, delta_run)
 
 
 def is_too_much(values: Sequence[int]) -> bool:
     return min(values) < 0 or sum(values) > MAX_SUM
 
 
-def is_refused(data: bytes, coding: StreamCoding, at_least: int = 0) -> bool:
+def is_refused(data: bytes, at_least: int = 0) -> bool:
     try:
-        check_lengths(data, coding, at_least)
+        check_lengths(data, at_least)
     except UnsafeInputError:
         return True
     return False
 
 
-@pytest.mark.parametrize("coding", MAKERS)
-def test_single_runs_are_rejected_exactly_if_their_lengths_are_too_large(coding: StreamCoding) -> None:
+def test_single_runs_are_rejected_exactly_if_their_lengths_are_too_large() -> None:
     rng = random.Random(1)
     refused = 0
-    for make in MAKERS[coding]:
+    for make in MAKERS:
         for _ in range(400):
             stream, values = make(rng)
-            assert is_refused(stream, coding) == is_too_much(values), (make, values)
+            assert is_refused(stream) == is_too_much(values), (make, values)
             refused += is_too_much(values)
     assert 100 < refused < 1900
 
 
-@pytest.mark.parametrize("coding", MAKERS)
-def test_consecutive_runs_are_rejected_exactly_if_their_lengths_are_too_large(coding: StreamCoding) -> None:
+def test_consecutive_runs_are_rejected_exactly_if_their_lengths_are_too_large() -> None:
     """A given number of values selects another check."""
     rng = random.Random(2)
     for _ in range(300):
-        runs = [rng.choice(MAKERS[coding])(rng) for _ in range(rng.randint(1, 12))]
+        runs = [rng.choice(MAKERS)(rng) for _ in range(rng.randint(1, 12))]
         if rng.random() < 0.7:
             runs = [run for run in runs if not is_too_much(run[1])]
         stream, count = b"".join(run[0] for run in runs), sum(len(run[1]) for run in runs)
         refused = any(is_too_much(run[1]) for run in runs)
-        assert is_refused(stream, coding) == is_refused(stream, coding, count) == refused
+        assert is_refused(stream) == is_refused(stream, count) == refused
         if not refused:
             with pytest.raises(ValueError, match=f"there are {count} lengths, {count + 1} were expected"):
-                check_lengths(stream, coding, count + 1)
+                check_lengths(stream, count + 1)
 
 
-@pytest.mark.parametrize("coding", MAKERS)
-def test_a_truncated_last_run_is_accepted(coding: StreamCoding) -> None:
+def test_a_truncated_last_run_is_accepted() -> None:
     rng = random.Random(3)
-    for make in MAKERS[coding]:
+    for make in MAKERS:
         for _ in range(40):
             stream, values = make(rng)
             for stop in {0, 1, 2, len(stream) - 1, rng.randrange(len(stream))}:
                 if not is_too_much(values):
-                    check_lengths(stream[:stop], coding)
+                    check_lengths(stream[:stop])
 
 
-@pytest.mark.parametrize("coding", MAKERS)
-def test_damage_only_raises_expected_errors(coding: StreamCoding) -> None:
+def test_damage_only_raises_expected_errors() -> None:
     rng = random.Random(4)
     raised = 0
     for _ in range(3_000):
         try:
-            check_lengths(rng.randbytes(rng.randint(0, 60)), coding, rng.choice((0, 0, 5)))
+            check_lengths(rng.randbytes(rng.randint(0, 60)), rng.choice((0, 0, 5)))
         except (ValueError, UnsafeInputError):
             raised += 1
     assert raised > 100

@@ -87,6 +87,12 @@ def test_lzo_uses_spark(spark: SparkSession, tmp_path: Path, files: int) -> None
     assert set(_all_agree(spark, tmp_path, "n = 0").values()) == {"spark"}
 
 
+def test_files_of_an_earlier_version_use_spark(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.range(ROWS).selectExpr("id % 1000 AS n", "concat('text ', id) AS s")
+    frame.write.option("orc.write.format", "0.11").orc(str(tmp_path / "old"))
+    assert set(_all_agree(spark, tmp_path / "old", "n < 50").values()) == {"spark"}
+
+
 def test_files_with_the_magic_only_at_the_start_are_read_by_pushdown(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "old.orc"
     path.write_bytes(_with_postscript(_orc_file(path), MAGIC, b""))

@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from orc_samples import of_streams, write_sample
-from rle_samples import WIDTHS, delta, direct, literals_v1, patch_run, short_repeat, varint, zigzag
+from rle_samples import WIDTHS, delta, direct, patch_run, short_repeat, zigzag
 
 from pushdown_spark.formats.orc.rle_seek import SeekPosition, StreamCoding, seek_values
 from pushdown_spark.formats.orc.stripe import StreamKind
 
-V1, V2 = "0.11", "0.12"
-
-LONGS = {
-    version: write_sample(pa.table({"x": pa.array([1], pa.int64())}), file_version=version) for version in (V1, V2)
-}
-STRINGS = {version: write_sample(pa.table({"x": pa.array(["a"])}), file_version=version) for version in (V1, V2)}
+LONGS = write_sample(pa.table({"x": pa.array([1], pa.int64())}))
+STRINGS = write_sample(pa.table({"x": pa.array(["a"])}))
 BYTES = write_sample(pa.table({"x": pa.array([1], pa.int8())}))
 BOOLEANS = write_sample(pa.table({"x": pa.array([True])}))
 
 
 def decode(stream: bytes, coding: StreamCoding, count: int) -> list[int]:
     """Return the values that pyarrow reads from a stream. Unsigned integers are read as string lengths."""
-    version = V1 if coding in (StreamCoding.SIGNED_V1, StreamCoding.UNSIGNED_V1) else V2
-    if coding in (StreamCoding.UNSIGNED, StreamCoding.UNSIGNED_V1):
+    if coding is StreamCoding.UNSIGNED:
         room = b"a" * (1 << 20)
         streams = [(StreamKind.DATA, 1, room), (StreamKind.LENGTH, 1, stream)]
-        return [len(text) for text in of_streams(STRINGS[version], streams, count).column(0).to_pylist()]
-    template = {StreamCoding.BYTES: BYTES, StreamCoding.BITS: BOOLEANS}.get(coding, LONGS[version])
+        return [len(text) for text in of_streams(STRINGS, streams, count).column(0).to_pylist()]
+    template = {StreamCoding.BYTES: BYTES, StreamCoding.BITS: BOOLEANS}.get(coding, LONGS)
     return of_streams(template, [(StreamKind.DATA, 1, stream)], count).column(0).to_pylist()
 
 
@@ -93,7 +88,7 @@ RUNS = [*plain_runs(), *patched_runs(), *delta_runs()]
 
 
 @pytest.mark.parametrize(("stream", "values"), [run[1:] for run in RUNS], ids=[run[0] for run in RUNS])
-def test_a_run_of_version_2_begins_at_any_value(stream: bytes, values: list[int]) -> None:
+def test_a_run_begins_at_any_value(stream: bytes, values: list[int]) -> None:
     check_every_start(stream, StreamCoding.SIGNED, values)
 
 
@@ -121,24 +116,6 @@ def test_unsigned_runs_begin_at_any_value() -> None:
     check_every_start(
         b"".join(run for run, _ in runs), StreamCoding.UNSIGNED, [value for _, part in runs for value in part]
     )
-
-
-@pytest.mark.parametrize("coding", [StreamCoding.SIGNED_V1, StreamCoding.UNSIGNED_V1])
-def test_runs_of_version_1_begin_at_any_value(coding: StreamCoding) -> None:
-    store: Callable[[int], int] = zigzag if coding is StreamCoding.SIGNED_V1 else int
-    literal = [3, 0, 250, 77, 1] if coding is StreamCoding.UNSIGNED_V1 else [3, -1, 2**40, -(2**62), 1]
-    many = [number % 50 for number in range(128)]
-    stream = b"".join(
-        (
-            bytes([130 - 3, 0]) + varint(store(7)),
-            literals_v1([store(value) for value in literal]),
-            bytes([20 - 3, 256 - 4]) + varint(store(100)),
-            literals_v1([store(value) for value in many]),
-            bytes([3 - 3, 3]) + varint(store(1)),
-        )
-    )
-    values = [7] * 130 + literal + [100 - 4 * number for number in range(20)] + many + [1, 4, 7]
-    check_every_start(stream, coding, values)
 
 
 BYTE_STREAM = bytes([100 - 3, 9, 256 - 3, 1, 255, 7, 130 - 3, 0, 256 - 128, *range(128), 0, 5])

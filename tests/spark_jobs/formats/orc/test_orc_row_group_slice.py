@@ -99,16 +99,14 @@ def check(sample: Sample, table: pa.Table, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("nulls", [0.0, 0.2])
-@pytest.mark.parametrize("version", ["0.11", "0.12"])
-def test_slices_of_files_by_pyarrow_have_the_rows_of_their_row_groups(codec: str, nulls: float, version: str) -> None:
-    rng = random.Random(f"{codec}{nulls}{version}")
+def test_slices_of_files_by_pyarrow_have_the_rows_of_their_row_groups(codec: str, nulls: float) -> None:
+    rng = random.Random(f"{codec}{nulls}")
     table = columns(rng, nulls)
     sample = write_sample(
         table,
         compression=codec,
         row_index_stride=rng.choice((13, 100, 333)),
         batch_size=100,
-        file_version=version,
         dictionary_key_size_threshold=0.5,
     )
     check(sample, table.set_column(11, "time", table["time"].cast(sample.table["time"].type)), rng)
@@ -135,7 +133,7 @@ def test_slices_are_complete_if_runs_span_several_chunks(block: int, codec: int)
         {"compression": "none"},
         {"compression": "zlib", "orc_compress_size": 1024},
         {"compression": "zstd", "orc_stripe_row_count": 2100},
-        {"compression": "lz4", "orc_write_format": "0.11", "orc_compress_size": 4096},
+        {"compression": "lz4", "orc_compress_size": 4096},
         {"compression": "snappy", "orc_dictionary_key_threshold": 0, "orc_encoding_strategy": "COMPRESSION"},
     ],
     ids=str,
@@ -148,8 +146,6 @@ def test_slices_of_files_by_spark_have_the_rows_of_their_row_groups(
     sample = by_spark(spark.createDataFrame(table), orc_row_index_stride=1000, **options)
     zone = table.schema.get_field_index("time")
     check(sample, table.set_column(zone, "time", table["time"].cast(sample.table["time"].type)), rng)
-    version = list(sample.tail.post_script.version)
-    assert version == ([0, 11] if options.get("orc_write_format") else [0, 12])
 
 
 def test_without_a_row_index_a_stripe_is_one_group(spark: SparkSession, by_spark: SparkFile) -> None:

@@ -139,7 +139,7 @@ def test_many_matching_rows_are_completed_in_parts(partial: int | None, monkeypa
 def test_impossible_lengths_are_rejected() -> None:
     """Arrow's decoder would allocate the claimed size, and end the process without enough memory."""
     table = pa.table({"l": pa.array([[1] * (row % 7) for row in range(40)], pa.list_(pa.int64()))})
-    sample = write_sample(table, file_version="0.12")
+    sample = write_sample(table)
     (place,) = (place for place in sample.stripe().data_streams(1) if place.kind == StreamKind.LENGTH)
     lengths = short_repeat(1 << 40, 10) * 2
     assert len(lengths) <= place.length, "the test's own lengths do not fit"
