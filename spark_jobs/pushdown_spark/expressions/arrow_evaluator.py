@@ -40,9 +40,6 @@ from pushdown_spark.expressions.bound import (
 from pushdown_spark.expressions.set_lookup import ValueSet, scatter, with_nulls_of, without_nulls
 from pushdown_spark.expressions.types import FLOATING, TEMPORAL, LogicalType, Path
 
-_ROWS_FOR_REPEATED_EQUAL = 16_384
-_VALUES_FOR_REPEATED_EQUAL = 4
-"""Up to this many values, separate comparisons are faster than a hash table, if the batch has that many rows."""
 _ROWS_TO_NARROW = 4_096
 _NARROW_SHARE = 16
 """An AND continues on the remaining rows only, once they are fewer than one in this many of a large batch."""
@@ -53,7 +50,6 @@ _KERNELS: dict[Op, Callable[..., pa.BooleanArray]] = {
     Op.GT: pc.greater,
     Op.GE: pc.greater_equal,
 }
-_WIDE = frozenset({LogicalType.STRING, LogicalType.BINARY, LogicalType.DECIMAL})
 
 
 @dataclass(frozen=True)
@@ -178,7 +174,7 @@ def _prepare(node: Node) -> _Evaluate:
         case Comparison(column=column) | InList(column=column) | StringMatch(column=column) | LikeMatch(column=column):
             return partial(_test_column, column, _prepare_test(node))
         case IsNull(column=column):
-            return lambda batch, lenient: _is_null(batch.array(column.path))
+            return lambda batch, lenient: _without_dictionary(batch.array(column.path)).is_null()
         case ColumnComparison():
             return lambda batch, lenient: _compare_columns(node, batch)
         case And(parts=parts):
@@ -220,18 +216,17 @@ def _is_unknown(part: _Evaluate, batch: ColumnsByPath, lenient: bool) -> pa.Bool
 
 
 def _test_column(column: Column, test: _Test, batch: ColumnsByPath, lenient: bool) -> pa.BooleanArray:
-    """Test each value, or each distinct value where the column is dictionary-encoded."""
-    array = batch.array(column.path)
-    if not pa.types.is_dictionary(array.type):
-        return test(_storage_values(array, column))
-    if len(array.dictionary) > len(array):
-        return test(_storage_values(array.dictionary_decode(), column))
-    return test(_storage_values(array.dictionary, column)).take(array.indices)
+    return test(_storage_values(batch, column))
 
 
-def _storage_values(array: pa.Array, column: Column) -> pa.Array:
-    """Return dates and timestamps as the integers that they are stored as."""
+def _storage_values(batch: ColumnsByPath, column: Column) -> pa.Array:
+    """Return the values of a column. Dates and timestamps are the integers that they are stored as."""
+    array = _without_dictionary(batch.array(column.path))
     return array.view(column.storage) if column.type in TEMPORAL else array
+
+
+def _without_dictionary(array: pa.Array) -> pa.Array:
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def _comparison(node: Comparison) -> _Test:
@@ -254,19 +249,9 @@ def _in_list(node: InList) -> _Test:
     has_zero = column.type in FLOATING and 0.0 in values
     members = [*(value for value in values if value != 0.0), 0.0, -0.0] if has_zero else list(values)
     lookup = ValueSet(pa.array(members, column.storage))
-    may_repeat = 0 < len(values) <= _VALUES_FOR_REPEATED_EQUAL and column.type not in _WIDE
-    scalars = [pa.scalar(value, column.storage) for value in values] if may_repeat else []
-
-    def contains(array: pa.Array) -> pa.BooleanArray:
-        if not scalars or len(array) < _ROWS_FOR_REPEATED_EQUAL:
-            return with_nulls_of(array, lookup.contains(array))
-        mask = pc.equal(array, scalars[0])
-        for scalar in scalars[1:]:
-            mask = pc.or_(mask, pc.equal(array, scalar))
-        return mask
 
     def test(array: pa.Array) -> pa.BooleanArray:
-        mask = contains(array)
+        mask = with_nulls_of(array, lookup.contains(array))
         if node.has_nan:
             mask = pc.or_(mask, pc.is_nan(array))
         return pc.if_else(mask, mask, pa.scalar(None, pa.bool_())) if node.has_null else mask
@@ -311,14 +296,8 @@ def _decode_utf8(value: bytes | None) -> str | None:
     return None if value is None else _SURROGATE.sub(b"\xef\xbf\xbd", value).decode("utf-8", "replace")
 
 
-def _is_null(array: pa.Array) -> pa.BooleanArray:
-    if not pa.types.is_dictionary(array.type):
-        return array.is_null()
-    return pc.fill_null(array.dictionary.is_null().take(array.indices), True)
-
-
 def _compare_columns(node: ColumnComparison, batch: ColumnsByPath) -> pa.BooleanArray:
-    left, right = (_without_dictionary(batch.array(column.path), column) for column in (node.left, node.right))
+    left, right = _storage_values(batch, node.left), _storage_values(batch, node.right)
     mask = _KERNELS[node.op](left, right)
     if node.left.type not in FLOATING:
         return mask
@@ -329,10 +308,6 @@ def _compare_columns(node: ColumnComparison, batch: ColumnsByPath) -> pa.Boolean
     if node.op is Op.LT:
         largest = pc.and_(largest, pc.invert(pc.is_nan(left)))
     return pc.or_(mask, largest)
-
-
-def _without_dictionary(array: pa.Array, column: Column) -> pa.Array:
-    return _storage_values(array.dictionary_decode() if pa.types.is_dictionary(array.type) else array, column)
 
 
 def _all_true(parts: Sequence[_Evaluate], batch: ColumnsByPath, lenient: bool) -> pa.BooleanArray:

@@ -1,4 +1,4 @@
-"""Membership of Arrow values in a set, by the fastest method that the set allows."""
+"""Membership of Arrow values in a set."""
 
 from __future__ import annotations
 
@@ -7,12 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_DENSE = 1 << 20
-"""A set that spans fewer integers than this has a table with one byte for each of them."""
-_TABLE_ROWS = 4_096
-_TABLE_VALUES = 256
-"""Arrow's hash table is the fastest method for fewer rows and fewer values."""
-_PREFILTER_ROWS = 16_384
+_PREFILTER_ROWS = 4_096
 """Smaller arrays are not prefiltered."""
 _PREFILTER_BITS = range(12, 21)
 """Low bits of a value that select its entry in the prefilter."""
@@ -30,26 +25,15 @@ Bools = npt.NDArray[np.bool_]
 class ValueSet:
     """A set of values of one Arrow type, prepared for many arrays of that type.
 
-    Arrow rebuilds its hash table at each call. Integers that are close together are looked up in a table of booleans.
-    Other integers are prefiltered by a table over their low bits, which few values pass.
+    Integers are prefiltered by a table over their low bits, which few values pass. Arrow's hash table is slower.
     """
 
     def __init__(self, values: pa.Array) -> None:
         self._options = pc.SetLookupOptions(value_set=values, skip_nulls=True)
-        self._size = len(values)
-        self._dense: tuple[Bools, np.integer] | None = None
-        self._prefilter: Bools | None = None
-        if pa.types.is_signed_integer(values.type) and len(values):
-            numbers = values.to_numpy()
-            if int(numbers.max()) - int(numbers.min()) < _DENSE:
-                self._dense = _dense_table(numbers)
-            else:
-                self._prefilter = _low_bits_table(numbers)
+        self._prefilter = _low_bits_table(values.to_numpy()) if pa.types.is_signed_integer(values.type) else None
 
     def contains(self, array: pa.Array) -> pa.BooleanArray:
         """Return whether each value is in the set. The result is undefined where the array is null."""
-        if self._dense is not None and (len(array) >= _TABLE_ROWS or self._size > _TABLE_VALUES):
-            return as_arrow(_in_dense(_numpy_values(array), *self._dense))
         if self._prefilter is not None and len(array) >= _PREFILTER_ROWS:
             return self._contains_with_prefilter(array, self._prefilter)
         return pc.is_in(array, options=self._options)
@@ -65,33 +49,6 @@ class ValueSet:
         return as_arrow(mask)
 
 
-def _dense_table(numbers: npt.NDArray[np.signedinteger]) -> tuple[Bools, np.integer]:
-    """Return a table for each integer from the smallest to the largest, and a last entry for all others."""
-    low = numbers.min()
-    offsets = numbers.astype(np.int64) - int(low)
-    table = np.zeros(int(offsets.max()) + 2, np.bool_)
-    table[offsets] = True
-    return table, low
-
-
-def _in_dense(numbers: npt.NDArray[np.signedinteger], table: Bools, low: np.integer) -> Bools:
-    """Look numbers up. Numbers below the smallest wrap around to large unsigned ones."""
-    unsigned = np.dtype(f"u{numbers.dtype.itemsize}")
-    last = min(len(table) - 1, np.iinfo(unsigned).max)
-    mask = np.empty(len(numbers), np.bool_)
-    for start in range(0, len(numbers), _BLOCK):
-        offsets = np.subtract(numbers[start : start + _BLOCK], low).view(unsigned)
-        np.minimum(offsets, unsigned.type(last), out=offsets)
-        _take(table, offsets, mask[start : start + _BLOCK])
-    return mask
-
-
-def _take(table: Bools, offsets: npt.NDArray[np.integer], mask: Bools) -> None:
-    """Write the table's entries at valid offsets to a mask."""
-    is_wide = offsets.dtype.itemsize == np.dtype(np.intp).itemsize
-    table.take(offsets.view(np.intp) if is_wide else offsets.astype(np.intp), out=mask, mode="clip")
-
-
 def _low_bits_table(numbers: npt.NDArray[np.signedinteger]) -> Bools:
     ideal_bits = (len(numbers) * _PREFILTER_SPARSITY).bit_length()
     bits = min(max(ideal_bits, _PREFILTER_BITS.start), _PREFILTER_BITS.stop - 1)
@@ -103,7 +60,8 @@ def _low_bits_table(numbers: npt.NDArray[np.signedinteger]) -> Bools:
 def _in_low_bits(numbers: npt.NDArray[np.signedinteger], table: Bools) -> Bools:
     mask = np.empty(len(numbers), np.bool_)
     for start in range(0, len(numbers), _BLOCK):
-        _take(table, numbers[start : start + _BLOCK] & (len(table) - 1), mask[start : start + _BLOCK])
+        entries = (numbers[start : start + _BLOCK] & (len(table) - 1)).astype(np.intp, copy=False)
+        table.take(entries, out=mask[start : start + _BLOCK], mode="clip")
     return mask
 
 
