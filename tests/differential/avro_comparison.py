@@ -40,7 +40,6 @@ class AvroComparison(ReaderComparison[AvroMetrics]):
     metrics_class = AvroMetrics
     splits = (700, 5_000, 1 << 27)
     read = staticmethod(rows_of)
-    reader_schema: str | None = None
 
     def draw_case(self, seed: int, directory: Path) -> ColumnarCase | None:
         rng = random.Random(seed)
@@ -55,7 +54,7 @@ class AvroComparison(ReaderComparison[AvroMetrics]):
     def draw_query(
         self, rng: random.Random, schema: t.StructType, fields: list[t.StructField], kept: ArrowFilter
     ) -> AvroQuery:
-        return AvroQuery(arrow_schema(fields), kept, self.reader_schema, block_search=rng.random() < 0.8)
+        return AvroQuery(arrow_schema(fields), kept, block_search=rng.random() < 0.8)
 
     def session_options(self, rng: random.Random, case: ColumnarCase, reader: str) -> dict[str, Any]:
         return {}

@@ -11,9 +11,9 @@ from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.expressions.types import GREGORIAN_DAY, GREGORIAN_MICROS
 from pushdown_spark.formats.avro.column_layout import (
     ColumnLayout,
-    ConstantLayout,
     LeafLayout,
     ListLayout,
+    NullLayout,
     SlotContent,
     StructLayout,
     UnionLayout,
@@ -57,8 +57,8 @@ class ColumnAssembler:
                 nulls = None if valid.all() else _bits(valid)
                 buffers = [nulls, *self._buffers(layout, values, valid)]
                 return pa.Array.from_buffers(layout.type, len(values), buffers)
-            case ConstantLayout():
-                return pa.repeat(layout.value, rows) if layout.value.is_valid else pa.nulls(rows, layout.type)
+            case NullLayout():
+                return pa.nulls(rows, layout.type)
             case StructLayout():
                 members = [self._array(member, rows) for member in layout.members]
                 mask = self._mask(layout.validity)

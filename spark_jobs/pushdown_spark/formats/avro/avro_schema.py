@@ -47,13 +47,10 @@ _DECIMAL = "decimal"
 
 @dataclass(frozen=True)
 class AvroField:
-    """A field of a record. `default` is JSON, and is valid only with `has_default`."""
+    """A field of a record."""
 
     name: str
     type: AvroType
-    aliases: tuple[str, ...] = ()
-    has_default: bool = False
-    default: Json = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,8 +157,7 @@ def _avro_type(node: Json) -> AvroType:
 
 def _field(node: Json) -> AvroField:
     assert isinstance(node, Mapping)
-    aliases = tuple(map(str, _list(node.get("aliases", []))))
-    return AvroField(str(node["name"]), _avro_type(node["type"]), aliases, _DEFAULT in node, node.get(_DEFAULT))
+    return AvroField(str(node["name"]), _avro_type(node["type"]))
 
 
 def _union(branches: Sequence[AvroType]) -> AvroType:

@@ -8,12 +8,12 @@ from functools import partial
 
 import pyarrow as pa
 
-from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
+from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.avro.avro_schema import AvroKind, AvroType
 from pushdown_spark.formats.avro.column_layout import (
     ColumnLayout,
-    ConstantLayout,
     ListLayout,
+    NullLayout,
     StructLayout,
     UnionLayout,
     Validity,
@@ -24,12 +24,10 @@ from pushdown_spark.formats.avro.resolution import (
     READ_BY_SPARK,
     NameMatcher,
     child_path,
-    default_value,
     is_leaf,
     leaf_layout,
     minimum_size,
-    single_branch,
-    source_fields,
+    number_layout,
     split_nullable,
 )
 
@@ -59,6 +57,12 @@ from pushdown_spark.formats.avro.resolution import (
 NO_SLOT = -1
 """The slot of values that are not requested, and the null branch of values outside of a union."""
 
+_WIDE_TYPES = {
+    frozenset({AvroKind.INT, AvroKind.LONG}): pa.int64(),
+    frozenset({AvroKind.FLOAT, AvroKind.DOUBLE}): pa.float64(),
+}
+"""The types that Spark reads unions of two numbers as."""
+
 _EmitCode = Callable[[], None]
 _ReadColumn = Callable[[], ColumnLayout]
 
@@ -77,16 +81,15 @@ class Bytecode:
 
 
 def compile_bytecode(
-    writer: AvroType, reader: AvroType | None, requested: Sequence[pa.Field], names: NameMatcher, *, whole: bool = True
+    writer: AvroType, requested: Sequence[pa.Field], names: NameMatcher, *, whole: bool = True
 ) -> Bytecode:
-    """Compile the bytecode that reads some columns of records of `writer`, resolved with `reader` if there is one.
+    """Compile the bytecode that reads some columns of records of `writer`.
 
     Without `whole`, the bytecode stops after the last requested field, so it cannot find the next record. Raises
-    UnsafeInputError for types that only Spark's reader converts, and SchemaConflictError for schemas that do not
-    resolve.
+    UnsafeInputError for types that only Spark's reader converts.
     """
     compiler = _Compiler(names)
-    columns = compiler.record(writer, reader or writer, requested, "", whole=whole)
+    columns = compiler.record(writer, requested, "", whole=whole)
     out = compiler.out
     out.emit(Opcode.END)
     return Bytecode(tuple(out.code), tuple(out.jumps), tuple(out.is_item_slot), columns)
@@ -100,25 +103,20 @@ class _Compiler:
         self._names = names
 
     def record(
-        self, writer: AvroType, reader: AvroType, requested: Sequence[pa.Field], path: str, *, whole: bool = True
+        self, writer: AvroType, requested: Sequence[pa.Field], path: str, *, whole: bool = True
     ) -> tuple[ColumnLayout, ...]:
         """Read the requested members of a record, and step over the others. Return the layouts in their order."""
-        if writer.kind is not AvroKind.RECORD or reader.kind is not AvroKind.RECORD:
+        if writer.kind is not AvroKind.RECORD:
             raise UnsafeInputError(f"{path or 'the schema'} is {writer.kind}, not a record; {READ_BY_SPARK}")
-        sources = source_fields(writer, reader, path)
-        find = self._names.finder(reader.fields)
+        find = self._names.finder(writer.fields)
         requested_by_source: dict[int, list[int]] = {}
         layouts: dict[int, ColumnLayout] = {}
         for number, field in enumerate(requested):
-            target = find(field.name)
-            if target is None:
-                layouts[number] = ConstantLayout(field.type, pa.scalar(None, field.type))
-            elif target in sources:
-                requested_by_source.setdefault(sources[target], []).append(number)
+            source = find(field.name)
+            if source is None:
+                layouts[number] = NullLayout(field.type)
             else:
-                value = default_value(reader.fields[target], field.type, child_path(path, field.name))
-                layouts[number] = ConstantLayout(field.type, value)
-        targets = {source: reader.fields[target] for target, source in sources.items()}
+                requested_by_source.setdefault(source, []).append(number)
         last = len(writer.fields) if whole else max(requested_by_source, default=-1) + 1
         for source, writer_field in enumerate(writer.fields[:last]):
             numbers = requested_by_source.get(source)
@@ -126,26 +124,24 @@ class _Compiler:
                 self.out.skip(writer_field.type)
                 continue
             field = requested[numbers[0]]
-            layout = self.value(writer_field.type, targets[source].type, field.type, child_path(path, field.name))
+            layout = self.value(writer_field.type, field.type, child_path(path, field.name))
             layouts.update((number, layout) for number in numbers)
         return tuple(layouts[number] for number in range(len(requested)))
 
-    def value(self, writer: AvroType, reader: AvroType, requested: pa.DataType, path: str) -> ColumnLayout:
+    def value(self, writer: AvroType, requested: pa.DataType, path: str) -> ColumnLayout:
         """Read one value."""
         if writer.kind is AvroKind.NULL:
-            return _null_constant(reader, requested, path)
-        if writer.kind is AvroKind.UNION or reader.kind is AvroKind.UNION:
-            return self._union(writer, reader, requested, path)
+            return NullLayout(requested)
+        if writer.kind is AvroKind.UNION:
+            return self._union(writer, requested, path)
         if is_leaf(writer):
-            layout = leaf_layout(writer, reader, requested, self.out.new_slot(), path)
+            layout = leaf_layout(writer, requested, self.out.new_slot(), path)
             self.out.leaf(writer, layout.slot)
             return layout
-        if writer.kind is not reader.kind:
-            raise SchemaConflictError(f"{path} is {writer} in the file and {reader} in the reader's schema")
         if writer.kind is AvroKind.RECORD and pa.types.is_struct(requested):
-            return StructLayout(requested, self.record(writer, reader, list(requested), path))
+            return StructLayout(requested, self.record(writer, list(requested), path))
         if writer.kind is AvroKind.ARRAY and pa.types.is_list(requested):
-            return self._list(writer, reader, requested, path)
+            return self._list(writer, requested, path)
         if writer.kind is AvroKind.MAP and pa.types.is_map(requested):
             raise UnsafeInputError(
                 f"{path} is a map, whose entries Avro's library orders by their hashes; {READ_BY_SPARK}"
@@ -154,35 +150,26 @@ class _Compiler:
             f"{path} is stored as {writer}, which only Spark converts to {requested}; {READ_BY_SPARK}"
         )
 
-    def _list(self, writer: AvroType, reader: AvroType, requested: pa.ListType, path: str) -> ColumnLayout:
+    def _list(self, writer: AvroType, requested: pa.ListType, path: str) -> ColumnLayout:
         slot = self.out.new_slot()
         items: list[ColumnLayout] = []
         path = child_path(path, "element")
-        self.out.loop(
-            writer, slot, lambda: items.append(self.value(writer.content, reader.content, requested.value_type, path))
-        )
+        self.out.loop(writer, slot, lambda: items.append(self.value(writer.content, requested.value_type, path)))
         return ListLayout(requested, slot, items[0])
 
-    def _union(self, writer: AvroType, reader: AvroType, requested: pa.DataType, path: str) -> ColumnLayout:
-        if writer.kind is not AvroKind.UNION:
-            return self.value(writer, single_branch(writer, reader, path), requested, path)
+    def _union(self, writer: AvroType, requested: pa.DataType, path: str) -> ColumnLayout:
         null, others = split_nullable(writer)
-        if len(others) > 1 and writer != reader:
-            raise UnsafeInputError(f"{path} is another union in the reader's schema; {READ_BY_SPARK}")
         if not others:
             self.out.switch(NO_SLOT, [lambda: None for _ in writer.branches])
-            return _null_constant(reader, requested, path)
+            return NullLayout(requested)
         if len(others) > 1:
             return self._several_branches(writer, null, others, requested, path)
-        if null is not None:
-            _check_nullable(reader, path)
         branch = writer.branches[others[0]]
-        target = single_branch(branch, reader, path) if reader.kind is AvroKind.UNION else reader
         if null is not None and is_leaf(branch):
-            layout = leaf_layout(branch, target, requested, self.out.new_slot(), path)
+            layout = leaf_layout(branch, requested, self.out.new_slot(), path)
             self.out.leaf(branch, layout.slot, null)
             return layout
-        return self._nullable(writer, null, lambda: self.value(branch, target, requested, path))
+        return self._nullable(writer, null, lambda: self.value(branch, requested, path))
 
     def _nullable(self, writer: AvroType, null: int | None, read: _ReadColumn) -> ColumnLayout:
         """Read a union of null and one composite type, or of one type alone."""
@@ -201,22 +188,22 @@ class _Compiler:
     def _several_branches(
         self, writer: AvroType, null: int | None, others: Sequence[int], requested: pa.DataType, path: str
     ) -> ColumnLayout:
-        """Read a union of several types: as the common type of its numbers, or as a struct with one member each."""
+        """Read a union of several types: numbers as their wider type, other types as a struct with one member each."""
         branches = [writer.branches[index] for index in others]
-        wide = _common_number(branches)
-        if wide is not None:
-            targets = [(wide, requested, path)] * len(others)
+        kinds = frozenset(branch.kind for branch in branches)
+        is_plain = len(branches) == len(kinds) and not any(branch.logical for branch in branches)
+        if is_plain and requested == _WIDE_TYPES.get(kinds):
+            readers = [partial(self._number, branch, requested) for branch in branches]
         elif pa.types.is_struct(requested) and [f.name for f in requested] == [
             f"member{n}" for n in range(len(others))
         ]:
-            targets = [
-                (branch, field.type, child_path(path, field.name))
+            readers = [
+                partial(self.value, branch, field.type, child_path(path, field.name))
                 for branch, field in zip(branches, requested, strict=True)
             ]
         else:
             raise UnsafeInputError(f"{path} is a union, which only Spark converts to {requested}; {READ_BY_SPARK}")
         slot = self.out.new_slot()
-        readers = [partial(self.value, branch, *target) for branch, target in zip(branches, targets, strict=True)]
         layouts = self._exclusive_branches(slot, writer, others, readers)
         # Leaves have their own validity flags.
         members = [
@@ -228,6 +215,11 @@ class _Compiler:
         if pa.types.is_struct(requested):
             return StructLayout(requested, tuple(members), Validity(slot, NO_SLOT if null is None else null, True))
         return UnionLayout(slot, tuple(members))
+
+    def _number(self, writer: AvroType, requested: pa.DataType) -> ColumnLayout:
+        layout = number_layout(writer, requested, self.out.new_slot())
+        self.out.leaf(writer, layout.slot)
+        return layout
 
     def _exclusive_branches(
         self, slot: int, writer: AvroType, others: Sequence[int], readers: Sequence[_ReadColumn]
@@ -254,28 +246,6 @@ class _Compiler:
             self.out.emit(Opcode.JUMP, end)
         self.out.set_target(end)
         return layouts
-
-
-def _common_number(branches: Sequence[AvroType]) -> AvroType | None:
-    """Return the wider type of a union of int and long, or of float and double, or None for other unions."""
-    kinds = {branch.kind for branch in branches}
-    if len(branches) != 2 or any(branch.logical for branch in branches):
-        return None
-    if kinds == {AvroKind.INT, AvroKind.LONG}:
-        return AvroType(kind=AvroKind.LONG)
-    return AvroType(kind=AvroKind.DOUBLE) if kinds == {AvroKind.FLOAT, AvroKind.DOUBLE} else None
-
-
-def _null_constant(reader: AvroType, requested: pa.DataType, path: str) -> ColumnLayout:
-    """Return the layout of a column that is null in every record."""
-    _check_nullable(reader, path)
-    return ConstantLayout(requested, pa.scalar(None, requested))
-
-
-def _check_nullable(reader: AvroType, path: str) -> None:
-    """Raise UnsafeInputError if the reader's type has no null: Spark fails at the first null of a file."""
-    if reader.kind is not AvroKind.NULL and all(branch.kind is not AvroKind.NULL for branch in reader.branches):
-        raise UnsafeInputError(f"{path} may be null in the file and not in the reader's schema; {READ_BY_SPARK}")
 
 
 class _Emitter:

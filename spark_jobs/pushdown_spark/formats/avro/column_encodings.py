@@ -10,7 +10,7 @@ from pushdown_spark.expressions.byte_patterns.avro import Locate
 from pushdown_spark.expressions.byte_patterns.avro_encoding import EncodedColumn, Encoding, byte_class
 from pushdown_spark.expressions.types import Path
 from pushdown_spark.formats.avro.avro_schema import AvroKind, AvroType
-from pushdown_spark.formats.avro.resolution import NameMatcher, source_fields, split_nullable
+from pushdown_spark.formats.avro.resolution import NameMatcher, split_nullable
 
 # The patterns of a conjunct are the encoded bytes of its constants. To make them rarer, they also name the bytes that
 # may stand directly before and after the column's value: the last byte of the previous field and the first byte of the
@@ -34,11 +34,6 @@ _ENCODINGS = {
     AvroKind.FIXED: Encoding.FIXED,
     AvroKind.ENUM: Encoding.ENUM,
 }
-_EQUAL_ENCODINGS = {
-    (AvroKind.INT, AvroKind.LONG),
-    (AvroKind.BYTES, AvroKind.STRING),
-    (AvroKind.STRING, AvroKind.BYTES),
-}
 _DECIMALS = {AvroKind.BYTES: Encoding.DECIMAL, AvroKind.FIXED: Encoding.FIXED_DECIMAL}
 
 
@@ -59,19 +54,16 @@ class _Neighbor:
 
 @dataclass(frozen=True)
 class _Value:
-    """A column or a struct around it: its type as written and as read, and its neighbors."""
+    """A column or a struct around it: its type and its neighbors."""
 
-    writer: AvroType
-    reader: AvroType
+    type: AvroType
     before: _Neighbor
     after: _Neighbor
 
 
-def locate(writer: AvroType, reader: AvroType | None, names: NameMatcher) -> Locate:
-    """Return a function from a column's path to its encoding in records of `writer`, read as `reader` if given."""
-    root = _Value(
-        writer, reader or writer, _neighbor([writer], _last_bytes, None), _neighbor([writer], _first_bytes, None)
-    )
+def locate(writer: AvroType, names: NameMatcher) -> Locate:
+    """Return a function from a column's path to its encoding in records of `writer`."""
+    root = _Value(writer, _neighbor([writer], _last_bytes, None), _neighbor([writer], _first_bytes, None))
 
     def find(path: Path) -> EncodedColumn | None:
         value: _Value | None = root
@@ -87,50 +79,37 @@ def locate(writer: AvroType, reader: AvroType | None, names: NameMatcher) -> Loc
 
 def _unwrap_union(value: _Value | None) -> _Value | None:
     """Return a value as the only branch of its union that is not null, or None if there are several."""
-    if value is None:
-        return None
-    reader = value.reader
-    if reader.kind is AvroKind.UNION:
-        _, others = split_nullable(reader)
-        if len(others) != 1:
-            return None
-        reader = reader.branches[others[0]]
-    if value.writer.kind is not AvroKind.UNION:
-        return _Value(value.writer, reader, value.before, value.after)
-    _, others = split_nullable(value.writer)
+    if value is None or value.type.kind is not AvroKind.UNION:
+        return value
+    _, others = split_nullable(value.type)
     if len(others) != 1 or others[0] >= _ONE_BYTE_INDEXES:
         return None
-    branch_index = _Neighbor(frozenset({2 * others[0]}), False)
-    return _Value(value.writer.branches[others[0]], reader, branch_index, value.after)
+    return _Value(value.type.branches[others[0]], _Neighbor(frozenset({2 * others[0]}), False), value.after)
 
 
 def _member(value: _Value | None, name: str, names: NameMatcher) -> _Value | None:
-    if value is None or value.writer.kind is not AvroKind.RECORD or value.reader.kind is not AvroKind.RECORD:
+    if value is None or value.type.kind is not AvroKind.RECORD:
         return None
-    target = names.finder(value.reader.fields)(name)
-    source = None if target is None else source_fields(value.writer, value.reader, "").get(target)
-    if target is None or source is None:
+    source = names.finder(value.type.fields)(name)
+    if source is None:
         return None
-    types = [field.type for field in value.writer.fields]
+    types = [field.type for field in value.type.fields]
     before = _neighbor(reversed(types[:source]), _last_bytes, value.before)
     after = _neighbor(types[source + 1 :], _first_bytes, value.after)
-    return _Value(types[source], value.reader.fields[target].type, before, after)
+    return _Value(types[source], before, after)
 
 
 def _encoded_column(value: _Value | None) -> EncodedColumn | None:
     if value is None:
         return None
-    writer, reader = value.writer, value.reader
-    if writer.kind is not reader.kind and (writer.kind, reader.kind) not in _EQUAL_ENCODINGS:
-        return None
-    before, after = value.before.expression("\\A"), value.after.expression("\\z")
-    if reader.logical == "decimal" and reader.kind in _DECIMALS:
-        encoding = _DECIMALS[reader.kind]
+    type_, before, after = value.type, value.before.expression("\\A"), value.after.expression("\\z")
+    if type_.logical == "decimal" and type_.kind in _DECIMALS:
+        encoding = _DECIMALS[type_.kind]
         # Writers may store a decimal longer than necessary, so bytes that repeat its sign may stand before it.
-        return EncodedColumn(encoding, "" if encoding is Encoding.DECIMAL else before, after, writer.size, reader.scale)
-    is_millis = reader.kind is AvroKind.LONG and reader.logical in _MILLISECONDS
-    plain = Encoding.MILLIS if is_millis else _ENCODINGS.get(writer.kind)
-    return None if plain is None else EncodedColumn(plain, before, after, writer.size, 0, writer.symbols)
+        return EncodedColumn(encoding, "" if encoding is Encoding.DECIMAL else before, after, type_.size, type_.scale)
+    is_millis = type_.kind is AvroKind.LONG and type_.logical in _MILLISECONDS
+    plain = Encoding.MILLIS if is_millis else _ENCODINGS.get(type_.kind)
+    return None if plain is None else EncodedColumn(plain, before, after, type_.size, 0, type_.symbols)
 
 
 _EdgeBytes = Callable[[AvroType], tuple[frozenset[int], bool]]

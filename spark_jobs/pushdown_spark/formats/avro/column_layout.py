@@ -46,16 +46,15 @@ class LeafLayout:
 
 
 @dataclass(frozen=True)
-class ConstantLayout:
-    """A column with one value in all rows: the default of a field that the file lacks, or null."""
+class NullLayout:
+    """A column that is null in every row, because the file lacks it or has nothing but nulls."""
 
     type: pa.DataType
-    value: pa.Scalar
 
 
 @dataclass(frozen=True)
 class StructLayout:
-    """A column of structs. Members that the file lacks are constants."""
+    """A column of structs. Members that the file lacks are null."""
 
     type: pa.DataType
     members: tuple[ColumnLayout, ...]
@@ -80,7 +79,7 @@ class UnionLayout:
     alternatives: tuple[ColumnLayout, ...]
 
 
-ColumnLayout = LeafLayout | ConstantLayout | StructLayout | ListLayout | UnionLayout
+ColumnLayout = LeafLayout | NullLayout | StructLayout | ListLayout | UnionLayout
 
 
 def row_slots(layouts: Sequence[ColumnLayout]) -> Iterator[int]:
@@ -96,7 +95,7 @@ def row_slots(layouts: Sequence[ColumnLayout]) -> Iterator[int]:
             case UnionLayout():
                 yield layout.slot
                 yield from row_slots(layout.alternatives)
-            case ConstantLayout():
+            case NullLayout():
                 pass
         if isinstance(layout, StructLayout | ListLayout) and layout.validity and layout.validity.is_null_branch:
             yield layout.validity.slot

@@ -21,7 +21,6 @@ from pushdown_spark.relations.stores.listing import InputFile
 from pushdown_spark.relations.stores.storage import LOCAL
 
 FORMAT = "pushdown_avro"
-_READER_SCHEMA = "avroSchema"
 _INTERVAL_MARK = "spark.sql.catalyst.type"
 """A property by which Spark marks numbers that are intervals."""
 
@@ -38,14 +37,13 @@ class PushdownAvroSource(ColumnarSource):
 
     - `path`: a file, a directory or a glob.
     - `where`: a predicate that all rows pass.
-    - `avroSchema`: as in Spark's own source.
     - `case_sensitive`: true or false. Spark does not pass its setting of that name to such a source.
 
     Only the columns of the given schema are decoded.
     """
 
     format_name = FORMAT
-    known_options = ("path", "where", "avroschema", "case_sensitive")
+    known_options = ("path", "where", "case_sensitive")
 
     def files(self) -> tuple[InputFile, ...]:
         """Return the files to read."""
@@ -53,17 +51,12 @@ class PushdownAvroSource(ColumnarSource):
 
     def scan_task(self, schema: t.StructType, tasks: tuple[Task, ...], combined: ArrowFilter | None) -> AvroScanTask:
         """Return a function that reads the columns of a schema."""
-        query = AvroQuery(
-            arrow_schema(schema.fields),
-            combined,
-            name_rule=self.name_rule,
-            reader_schema=self.options.get(_READER_SCHEMA),
-        )
+        query = AvroQuery(arrow_schema(schema.fields), combined, name_rule=self.name_rule)
         return AvroScanTask(tasks, query, drop_counts)
 
     def schema(self) -> t.StructType:
-        """Return the columns of `avroSchema` or of the first file, as Spark infers them."""
-        text = self.options.get(_READER_SCHEMA) or read_header(_first_path(self.files()), LOCAL).schema
+        """Return the columns of the first file, as Spark infers them."""
+        text = read_header(_first_path(self.files()), LOCAL).schema
         if _INTERVAL_MARK in text:
             raise BadSpecError("the files hold intervals, which only Spark reads; use format('avro')")
         return spark_schema(parse_schema(text))

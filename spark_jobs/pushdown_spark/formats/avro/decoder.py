@@ -37,15 +37,13 @@ class AvroQuery:
     """The columns and the filter of a scan, for the files of any writer.
 
     `schema` has the requested columns, with Spark's names and the Arrow types that Spark expects. `filter` is the
-    filter that all rows must pass, or None for all rows. `reader_schema` is the JSON of the Avro schema that all files
-    are resolved with, None to read each file with its own. `corrected_calendar` says whether dates before 1582 and
+    filter that all rows must pass, or None for all rows. `corrected_calendar` says whether dates before 1582 and
     timestamps before 1900 are taken as stored in files that do not name their writer. If not, they are rejected,
     because Spark may convert them. Without `block_search`, blocks are decoded without searching them for patterns.
     """
 
     schema: pa.Schema
     filter: ArrowFilter | None
-    reader_schema: str | None = None
     name_rule: NameRule = ANY_CASE
     corrected_calendar: bool = False
     block_search: bool = True
@@ -84,15 +82,13 @@ class BlockGroup:
 class Decoder:
     """Decodes records of one writer's schema.
 
-    Raises UnsafeInputError for types that only Spark's reader converts, SchemaConflictError if the reader's schema does
-    not resolve with the writer's, and BadSchemaError for invalid schemas.
+    Raises UnsafeInputError for types that only Spark's reader converts, and BadSchemaError for an invalid schema.
     """
 
     def __init__(self, schema: str, query: AvroQuery) -> None:
         self._query = query
         self._names = NameMatcher(query.name_rule)
         self._writer = parse_schema(schema)
-        self._reader = parse_schema(query.reader_schema) if query.reader_schema is not None else None
         fields = list(query.schema)
         filter_names = {path[0] for path in query.filter.columns} if query.filter else set()
         self._filter_fields = [field for field in fields if field.name in filter_names]
@@ -114,7 +110,7 @@ class Decoder:
 
     def block_search(self, root: Node) -> BlockSearch | None:
         """Return the search for patterns that every block with a passing record contains, or None without patterns."""
-        locations = locate(self._writer, self._reader, self._names)
+        locations = locate(self._writer, self._names)
         patterns = block_patterns(root, locations, takes_ancient=self._query.corrected_calendar)
         return BlockSearch(patterns) if patterns else None
 
@@ -205,4 +201,4 @@ class Decoder:
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
     def _compile(self, fields: Sequence[pa.Field], *, whole: bool = True) -> Bytecode:
-        return compile_bytecode(self._writer, self._reader, fields, self._names, whole=whole)
+        return compile_bytecode(self._writer, fields, self._names, whole=whole)

@@ -65,7 +65,6 @@ def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan
     query = AvroQuery(
         arrow_schema(request.read_schema.fields),
         combine_conjuncts(conjuncts),
-        reader_schema=settings.reader_schema,
         name_rule=session_name_rule(spark),
         corrected_calendar=settings.corrected_calendar,
     )

@@ -1,7 +1,6 @@
-"""Schema resolution: which of the writer's fields a column comes from, and how its values become Arrow values.
+"""Which of the writer's fields a column comes from, and how its values become Arrow values.
 
-They follow Avro's Java library. Cases that the library treats in a special way, or that only Spark converts,
-raise UnsafeInputError.
+Types that only Spark converts raise UnsafeInputError.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
+from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.formats.avro.avro_schema import AvroField, AvroKind, AvroType, leaf_spark_type
@@ -51,83 +50,8 @@ def split_nullable(union: AvroType) -> tuple[int | None, list[int]]:
     return (nulls[0] if nulls else None), others
 
 
-def single_branch(writer: AvroType, reader: AvroType, path: str) -> AvroType:
-    """Return the only branch of the reader's union that is not null. Raises UnsafeInputError if there are several."""
-    _, others = split_nullable(reader)
-    if len(others) != 1:
-        raise UnsafeInputError(
-            f"{path} is {writer} in the file and a union of several types in the reader's schema; {READ_BY_SPARK}"
-        )
-    return reader.branches[others[0]]
-
-
-def source_fields(writer: AvroType, reader: AvroType, path: str) -> dict[int, int]:
-    """Return the writer's field for each of the reader's fields, by index. Fields with a default may have none.
-
-    Raises SchemaConflictError for a field that has neither a source nor a default. Raises UnsafeInputError for aliases
-    that may have another meaning to Avro's library: it renames the writer's fields, and only in records of equal name.
-    """
-    if writer is reader:
-        return {index: index for index in range(len(writer.fields))}
-    indexes = {field.name: index for index, field in enumerate(writer.fields)}
-    sources: dict[int, int] = {}
-    uses_alias = False
-    for number, field in enumerate(reader.fields):
-        names = [name for name in (field.name, *field.aliases) if name in indexes]
-        if len(names) > 1:
-            raise UnsafeInputError(
-                f"{child_path(path, field.name)} matches several fields by its aliases; {READ_BY_SPARK}"
-            )
-        if names:
-            sources[number] = indexes[names[0]]
-            uses_alias |= names[0] != field.name
-        elif not field.has_default:
-            raise SchemaConflictError(
-                f"the reader's schema has {child_path(path, field.name)} without default, and the file does not have it"
-            )
-    if uses_alias and (writer.name != reader.name or len(set(sources.values())) < len(sources)):
-        raise UnsafeInputError(f"{path or 'the record'} has ambiguous aliases; {READ_BY_SPARK}")
-    return sources
-
-
-_DEFAULT_TYPES: dict[AvroKind, type | tuple[type, ...]] = {
-    AvroKind.BOOLEAN: bool,
-    AvroKind.INT: int,
-    AvroKind.LONG: int,
-    AvroKind.FLOAT: (int, float),
-    AvroKind.DOUBLE: (int, float),
-    AvroKind.STRING: str,
-    AvroKind.ENUM: str,
-    AvroKind.BYTES: str,
-    AvroKind.FIXED: str,
-}
-
-
-def default_value(field: AvroField, requested: pa.DataType, path: str) -> pa.Scalar:
-    """Return the default of a field as an Arrow scalar. Raises UnsafeInputError for defaults of other types."""
-    type_ = field.type
-    if type_.kind is AvroKind.UNION:
-        type_ = type_.branches[0]
-    if type_.kind is AvroKind.NULL and field.default is None:
-        return pa.scalar(None, requested)
-    accepted = _DEFAULT_TYPES.get(type_.kind)
-    is_valid = accepted is not None and isinstance(field.default, accepted)
-    if not is_valid or type_.logical or (isinstance(field.default, bool) and type_.kind is not AvroKind.BOOLEAN):
-        raise UnsafeInputError(f"{path} has a default of type {type_}; {READ_BY_SPARK}")
-    # JSON writes each byte as one character.
-    has_bytes = type_.kind in (AvroKind.BYTES, AvroKind.FIXED)
-    return pa.scalar(str(field.default).encode("latin-1") if has_bytes else field.default, requested)
-
-
 _SIZES = {AvroKind.NULL: 0, AvroKind.BOOLEAN: 1, AvroKind.FLOAT: 4, AvroKind.DOUBLE: 8}
 _COMPOSITE = frozenset({AvroKind.RECORD, AvroKind.UNION, AvroKind.ARRAY, AvroKind.MAP, AvroKind.NULL})
-_PROMOTIONS: dict[AvroKind, frozenset[AvroKind]] = {
-    AvroKind.INT: frozenset({AvroKind.LONG, AvroKind.FLOAT, AvroKind.DOUBLE}),
-    AvroKind.LONG: frozenset({AvroKind.FLOAT, AvroKind.DOUBLE}),
-    AvroKind.FLOAT: frozenset({AvroKind.DOUBLE}),
-    AvroKind.STRING: frozenset({AvroKind.BYTES}),
-    AvroKind.BYTES: frozenset({AvroKind.STRING}),
-}
 _SLOT_CONTENTS = {
     AvroKind.BOOLEAN: SlotContent.BOOLEAN,
     AvroKind.FLOAT: SlotContent.FLOAT,
@@ -154,38 +78,30 @@ def minimum_size(writer: AvroType) -> int:
     return _SIZES.get(writer.kind, 1)
 
 
-def leaf_layout(writer: AvroType, reader: AvroType, requested: pa.DataType, slot: int, path: str) -> LeafLayout:
-    """Return how a value of the writer's type becomes a requested Arrow value, read as the reader's type.
-
-    Raises SchemaConflictError where Avro's rules do not promote the one type to the other, and UnsafeInputError where
-    only Spark's reader converts the value.
-    """
-    _check_promotion(writer, reader, path)
-    if not _fits(reader, requested):
+def leaf_layout(writer: AvroType, requested: pa.DataType, slot: int, path: str) -> LeafLayout:
+    """Return how a value becomes a requested Arrow value. Raises UnsafeInputError where only Spark converts it."""
+    if not _fits(writer, requested):
         raise UnsafeInputError(
-            f"{path} is stored as {reader}, which only Spark converts to {requested}; {READ_BY_SPARK}"
+            f"{path} is stored as {writer}, which only Spark converts to {requested}; {READ_BY_SPARK}"
         )
     if pa.types.is_decimal128(requested):
         return LeafLayout(requested, slot, SlotContent.DECIMAL)
-    if reader.logical.endswith("timestamp-millis") and pa.types.is_timestamp(requested):
+    if writer.logical.endswith("timestamp-millis") and pa.types.is_timestamp(requested):
         return LeafLayout(requested, slot, SlotContent.MILLISECONDS)
     return LeafLayout(requested, slot, _SLOT_CONTENTS.get(writer.kind, SlotContent.NUMBER), writer.symbols)
 
 
-def _check_promotion(writer: AvroType, reader: AvroType, path: str) -> None:
-    is_same = writer.kind is reader.kind and writer.size == reader.size
-    if not is_same and reader.kind not in _PROMOTIONS.get(writer.kind, ()):
-        raise SchemaConflictError(f"{path} is {writer} in the file and {reader} in the reader's schema")
-    if writer.name != reader.name or not set(writer.symbols) <= set(reader.symbols):
-        raise UnsafeInputError(f"{path} is another {writer.kind} in the reader's schema; {READ_BY_SPARK}")
+def number_layout(writer: AvroType, requested: pa.DataType, slot: int) -> LeafLayout:
+    """Return how a number becomes a number of a wider type."""
+    return LeafLayout(requested, slot, _SLOT_CONTENTS.get(writer.kind, SlotContent.NUMBER))
 
 
-def _fits(reader: AvroType, requested: pa.DataType) -> bool:
+def _fits(writer: AvroType, requested: pa.DataType) -> bool:
     """Return whether the requested type is the one that Spark infers for an Avro type, or a wider integer."""
-    if reader.logical == _DECIMAL and pa.types.is_decimal128(requested):
-        has_bytes = reader.kind in (AvroKind.BYTES, AvroKind.FIXED)
-        return bool(has_bytes and (requested.precision, requested.scale) == (reader.precision, reader.scale))
-    if reader.kind is AvroKind.INT and not reader.logical and pa.types.is_int64(requested):
-        # Ints and longs are encoded alike, so tables that have files of both need no reader's schema.
+    if writer.logical == _DECIMAL and pa.types.is_decimal128(requested):
+        has_bytes = writer.kind in (AvroKind.BYTES, AvroKind.FIXED)
+        return bool(has_bytes and (requested.precision, requested.scale) == (writer.precision, writer.scale))
+    if writer.kind is AvroKind.INT and not writer.logical and pa.types.is_int64(requested):
+        # Ints and longs are encoded alike.
         return True
-    return bool(requested == utc_arrow_type(leaf_spark_type(reader)))
+    return bool(requested == utc_arrow_type(leaf_spark_type(writer)))

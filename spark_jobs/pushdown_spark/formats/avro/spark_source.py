@@ -17,6 +17,7 @@ FILE_FORMAT = "org.apache.spark.sql.avro.AvroFileFormat"
 _ONLY_AVRO_EXTENSION = "avro.mapred.ignore.inputs.without.extension"
 """Hadoop's setting for the opposite of the option `ignoreExtension`."""
 _SPARK_ONLY_OPTIONS = {
+    "avroschema": "option avroSchema resolves the files with another schema, which only Spark's reader does",
     "avroschemaurl": "option avroSchemaUrl is resolved by Spark's reader",
     "recursivefieldmaxdepth": "option recursiveFieldMaxDepth limits nested records, which only Spark's reader does",
 }
@@ -36,12 +37,10 @@ def spark_format(name: str) -> str:
 class AvroSettings:
     """Settings that the pushdown reader follows.
 
-    `reader_schema` is the option `avroSchema`, a schema as JSON. `corrected_calendar` says whether old dates and
-    timestamps are read as stored, in files that do not name their writer. `any_extension` says whether the names of
-    files need not end with `.avro`.
+    `corrected_calendar` says whether old dates and timestamps are read as stored, in files that do not name their
+    writer. `any_extension` says whether the names of files need not end with `.avro`.
     """
 
-    reader_schema: str | None
     corrected_calendar: bool
     any_extension: bool
 
@@ -67,4 +66,4 @@ def avro_settings(spark: SparkSession, options: Mapping[str, str]) -> AvroSettin
         only_avro = options.get(_ONLY_AVRO_EXTENSION) or hadoop.get(_ONLY_AVRO_EXTENSION)
         any_extension = str(only_avro).strip().lower() != "true"
     corrected_calendar = DATETIMES.rebase_mode(spark, "avro", options) == "CORRECTED"
-    return AvroSettings(options.get("avroschema"), corrected_calendar, any_extension)
+    return AvroSettings(corrected_calendar, any_extension)

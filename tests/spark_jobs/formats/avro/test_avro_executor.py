@@ -26,7 +26,7 @@ LONG = "x" * 9_000
 
 
 def program_of(schema: object, requested: list[pa.Field], *, whole: bool = True) -> Bytecode:
-    return compile_bytecode(parse_schema(json.dumps(schema)), None, requested, NameMatcher(EXACT_NAMES), whole=whole)
+    return compile_bytecode(parse_schema(json.dumps(schema)), requested, NameMatcher(EXACT_NAMES), whole=whole)
 
 
 def execute(program: Bytecode, data: bytes, runs: RecordRuns, *, compiled: bool) -> tuple[list[list[int]], ...]:
