@@ -39,8 +39,8 @@ class Encoding(StrEnum):
 class EncodedColumn:
     """A column in encoded records.
 
-    `before` and `after` match the neighbors of a value that is not null: a byte, or the start or end of the block. They
-    are empty where every byte is possible. `size` is the number of bytes of fixed values; `scale` is that of decimals.
+    `before` and `after` match the bytes next to a value that is not null. They are empty where they are unknown. `size`
+    is the number of bytes of fixed values; `scale` is that of decimals.
     """
 
     encoding: Encoding
