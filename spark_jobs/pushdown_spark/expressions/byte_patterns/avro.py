@@ -8,25 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 
-from pushdown_spark.expressions.bound import (
-    NEGATED,
-    And,
-    BooleanConstant,
-    Column,
-    Comparison,
-    InList,
-    IsTrue,
-    LikeMatch,
-    Node,
-    Not,
-    Op,
-    Or,
-    StringMatch,
-    StringTest,
-)
+from pushdown_spark.expressions.bound import Column, Node
 from pushdown_spark.expressions.byte_patterns.avro_encoding import (
     MICROS_PER_MILLI,
     EncodedColumn,
@@ -36,10 +23,27 @@ from pushdown_spark.expressions.byte_patterns.avro_encoding import (
     exact_bytes,
     interval,
 )
+from pushdown_spark.expressions.byte_patterns.facts import (
+    AllOf,
+    AnyOf,
+    EqualsAny,
+    Fact,
+    HasSubstrings,
+    InRange,
+    Scalar,
+    facts_of,
+)
 from pushdown_spark.expressions.byte_patterns.text import alternation
-from pushdown_spark.expressions.types import GREGORIAN_DAY, GREGORIAN_MICROS, LogicalType, Path, Value
+from pushdown_spark.expressions.types import (
+    EPOCH_ORDINAL,
+    GREGORIAN_DAY,
+    GREGORIAN_MICROS,
+    TEMPORAL,
+    LogicalType,
+    Path,
+    Value,
+)
 
-_MAX_VALUES = 20_000
 _MAX_SIZE = 600_000
 """Characters of all expressions of a pattern. Larger patterns take more time to compile than they save."""
 _MIN_BITS = 14.0
@@ -50,6 +54,7 @@ _MAX_SHIFT = 2 * 86_400 * 1_000_000
 """An upper bound of the shift of a time by local mean time, in microseconds."""
 _FIRST_UNSHIFTED = {LogicalType.DATE: GREGORIAN_DAY, LogicalType.TIMESTAMP: GREGORIAN_MICROS + _MAX_SHIFT}
 """From these values on, Spark reads values as written, and shifts no earlier value into this range."""
+_EPOCH = datetime(1970, 1, 1)
 _LENGTH_END = "[\\x00-\\x7f]"
 """The last byte of a length."""
 _BYTE = re.compile(r"\[([^\]]*)\]|(\\x[0-9a-f]{2})")
@@ -91,15 +96,14 @@ def block_patterns(root: Node, locate: Locate, *, takes_ancient: bool) -> tuple[
     `takes_ancient` is set, Spark may shift dates and times from before the calendars agreed, so that their bytes prove
     nothing.
     """
-    visitor = _PatternVisitor(locate, {} if takes_ancient else _FIRST_UNSHIFTED)
-    usable = [pattern for pattern in visitor.patterns(root, True) if pattern.is_usable]
+    writer = _PatternWriter(locate, {} if takes_ancient else _FIRST_UNSHIFTED)
+    usable = [pattern for pattern in writer.patterns(facts_of(root)) if pattern.is_usable]
     return tuple(sorted(usable, key=lambda pattern: -pattern.bits))
 
 
 _NEVER = BlockPattern((), math.inf, "")
-_INTEGERS = frozenset({LogicalType.INTEGER, LogicalType.DATE, LogicalType.TIMESTAMP, LogicalType.TIMESTAMP_NTZ})
 _TYPES: dict[Encoding, frozenset[LogicalType]] = {
-    Encoding.NUMBER: _INTEGERS,
+    Encoding.NUMBER: frozenset({LogicalType.INTEGER, *TEMPORAL}),
     Encoding.MILLIS: frozenset({LogicalType.TIMESTAMP, LogicalType.TIMESTAMP_NTZ}),
     Encoding.FLOAT: frozenset({LogicalType.FLOAT}),
     Encoding.DOUBLE: frozenset({LogicalType.DOUBLE}),
@@ -111,70 +115,46 @@ _TYPES: dict[Encoding, frozenset[LogicalType]] = {
 }
 
 
-class _PatternVisitor:
-    """Collects the patterns of a bound tree."""
+class _PatternWriter:
+    """Writes the patterns of facts."""
 
     def __init__(self, locate: Locate, first_unshifted: Mapping[LogicalType, int]) -> None:
         self._locate = locate
         self._first_unshifted = first_unshifted
 
-    def patterns(self, node: Node, truth: bool) -> list[BlockPattern]:
-        """Return the patterns of blocks that have a record where a node has a truth value."""
-        match node:
-            case BooleanConstant(value=value):
-                return [] if value is truth else [_NEVER]
-            case Not(part=part):
-                return self.patterns(part, not truth)
-            case IsTrue(part=part) if truth:
-                return self.patterns(part, True)
-            case And(parts=parts) | Or(parts=parts):
-                return self._all(parts, truth) if isinstance(node, And) is truth else self._any(parts, truth)
-            case Comparison(column=column, op=Op.EQ, value=value):
-                return self._in_list(column, [value]) if truth else []
-            case Comparison() if (bound := _bound(node, truth)) is not None:
-                return self._between(*bound)
-            case InList(column=column, values=values, has_nan=has_nan) if truth:
-                return [] if has_nan else self._in_list(column, values)
-            case StringMatch() if truth:
-                return self._string_match(node)
-            case LikeMatch(hint=hint) if truth and hint is not None:
-                return self._string_match(hint)
-        return []
+    def patterns(self, facts: AllOf) -> list[BlockPattern]:
+        """Return the patterns of blocks that have a record with these facts."""
+        parts = (self._any(part) if isinstance(part, AnyOf) else self._fact(part) for part in facts.parts)
+        return [pattern for patterns in parts for pattern in patterns]
 
-    def _all(self, parts: Sequence[Node], truth: bool) -> list[BlockPattern]:
-        """Require the truth value of all parts. The bounds of one column are intersected."""
-        bounds: dict[Column, tuple[int, int]] = {}
-        patterns: list[BlockPattern] = []
-        for part in _flat(parts, And if truth else Or):
-            bound = _bound(part, truth)
-            if bound is None:
-                patterns += self.patterns(part, truth)
-                continue
-            column, low, high = bound
-            other = bounds.get(column, (low, high))
-            bounds[column] = max(other[0], low), min(other[1], high)
-        for column, (low, high) in bounds.items():
-            patterns += self._between(column, low, high)
-        return patterns
-
-    def _any(self, parts: Sequence[Node], truth: bool) -> list[BlockPattern]:
-        """Require the truth value of one part: the rarest pattern of each part, if all parts have patterns."""
+    def _any(self, fact: AnyOf) -> list[BlockPattern]:
+        """Require the rarest pattern of one branch, if all branches have patterns."""
         combined = _NEVER
-        for part in parts:
-            usable = self.patterns(part, truth)
+        for branch in fact.branches:
+            usable = self.patterns(branch)
             if not usable:
                 return []
             combined |= max(usable, key=lambda pattern: pattern.bits)
         return [combined]
 
-    def _between(self, column: Column, low: int, high: int) -> list[BlockPattern]:
+    def _fact(self, fact: Fact) -> list[BlockPattern]:
+        column, encoded = fact.column, self._locate(fact.column.path)
+        if encoded is None or column.type not in _TYPES[encoded.encoding]:
+            return []
+        match fact:
+            case InRange(low=low, high=high) if encoded.encoding in (Encoding.NUMBER, Encoding.MILLIS):
+                limit = 2 ** (column.storage.bit_width - 1)
+                first = -limit if low is None else int(_stored(column, low))
+                return self._between(column, encoded, first, limit - 1 if high is None else int(_stored(column, high)))
+            case EqualsAny():
+                return self._in_list(column, encoded, [_stored(column, value) for value in fact.values])
+            case HasSubstrings():
+                return self._substrings(fact, encoded)
+        return []
+
+    def _between(self, column: Column, encoded: EncodedColumn, low: int, high: int) -> list[BlockPattern]:
         """Return the pattern of the integers from `low` to `high`, inclusive."""
-        encoded = self._find_encoding(column)
-        if (
-            encoded is None
-            or encoded.encoding not in (Encoding.NUMBER, Encoding.MILLIS)
-            or self._may_shift(column, low)
-        ):
+        if self._may_shift(column, low):
             return []
         first, last = low, high
         if encoded.encoding is Encoding.MILLIS:
@@ -182,12 +162,9 @@ class _PatternVisitor:
         label = f"{'.'.join(column.path)}: {low} to {high}"
         return [_pattern(encoded, interval(first, last), label) if first <= last else _NEVER]
 
-    def _in_list(self, column: Column, values: Sequence[Value]) -> list[BlockPattern]:
+    def _in_list(self, column: Column, encoded: EncodedColumn, values: Sequence[Value]) -> list[BlockPattern]:
         """Return the pattern of some values."""
-        encoded = self._find_encoding(column)
-        if not values:
-            return [_NEVER]
-        if encoded is None or len(values) > _MAX_VALUES or any(self._may_shift(column, value) for value in values):
+        if any(self._may_shift(column, value) for value in values):
             return []
         expressions: list[str] = []
         for value in values:
@@ -198,60 +175,40 @@ class _PatternVisitor:
         label = f"{'.'.join(column.path)}: " + (str(values[0]) if len(values) == 1 else f"one of {len(values)}")
         return [_pattern(encoded, expressions, label) if expressions else _NEVER]
 
-    def _string_match(self, node: StringMatch) -> list[BlockPattern]:
-        """Return the pattern of the bytes that every matching string contains."""
-        encoded = self._find_encoding(node.column)
-        if encoded is None or not node.text:
-            return []
+    def _substrings(self, fact: HasSubstrings, encoded: EncodedColumn) -> list[BlockPattern]:
+        """Return the patterns of the bytes that every matching string contains."""
         if encoded.encoding is Encoding.ENUM:
-            return self._in_list(node.column, [symbol for symbol in encoded.symbols if _matches(symbol, node)])
-        text = encoded_string(node.text)
-        if encoded.encoding is not Encoding.STRING or text is None:
+            return self._in_list(fact.column, encoded, [symbol for symbol in encoded.symbols if _matches(symbol, fact)])
+        if encoded.encoding is not Encoding.STRING:
             return []
-        label = f"{'.'.join(node.column.path)} {node.test} {node.text!r}"
-        if node.test is StringTest.SUFFIX:
-            return [_pattern(EncodedColumn(encoded.encoding, "", encoded.after), [exact_bytes(text)], label)]
-        before = _LENGTH_END if node.test is StringTest.PREFIX else ""
-        return [_pattern(EncodedColumn(encoded.encoding, before, ""), [exact_bytes(text)], label)]
+        patterns = []
+        for number, text in enumerate(fact.substrings):
+            is_start = fact.prefix and number == 0
+            if data := encoded_string(text):
+                label = f"{'.'.join(fact.column.path)} {'starts with' if is_start else 'contains'} {text!r}"
+                column = EncodedColumn(encoded.encoding, _LENGTH_END if is_start else "")
+                patterns.append(_pattern(column, [exact_bytes(data)], label))
+        return patterns
 
     def _may_shift(self, column: Column, least: Value) -> bool:
         """Return whether Spark may read another stored value as this value or a later one."""
         return isinstance(least, int) and least < self._first_unshifted.get(column.type, least)
 
-    def _find_encoding(self, column: Column) -> EncodedColumn | None:
-        encoded = self._locate(column.path)
-        return encoded if encoded is not None and column.type in _TYPES[encoded.encoding] else None
+
+def _stored(column: Column, value: Scalar) -> Value:
+    """Return the value that stands for the value of a fact in files."""
+    if isinstance(value, datetime):
+        return (value - _EPOCH) // timedelta(microseconds=1)
+    if isinstance(value, date):
+        return value.toordinal() - EPOCH_ORDINAL
+    if isinstance(value, Decimal) and column.type is not LogicalType.DECIMAL:
+        return int(value) if column.type is LogicalType.INTEGER else float(value)
+    return value
 
 
-def _flat(parts: Iterable[Node], kind: type[And | Or]) -> Iterator[Node]:
-    """Yield the parts of a conjunction or disjunction, and those of its parts of the same kind."""
-    for part in parts:
-        if isinstance(part, And | Or) and isinstance(part, kind):
-            yield from _flat(part.parts, kind)
-        else:
-            yield part
-
-
-def _bound(node: Node, truth: bool) -> tuple[Column, int, int] | None:
-    """Return the column of integers that a comparison bounds, and its interval."""
-    if not isinstance(node, Comparison) or node.op is Op.EQ or not isinstance(node.value, int):
-        return None
-    if node.column.type not in _INTEGERS:
-        return None
-    op = node.op if truth else NEGATED[node.op]
-    limit = 2 ** (node.column.storage.bit_width - 1)
-    if op in (Op.LT, Op.LE):
-        return node.column, -limit, node.value - (op is Op.LT)
-    return node.column, node.value + (op is Op.GT), limit - 1
-
-
-def _matches(symbol: str, node: StringMatch) -> bool:
-    test = {
-        StringTest.PREFIX: symbol.startswith,
-        StringTest.SUFFIX: symbol.endswith,
-        StringTest.CONTAINS: symbol.__contains__,
-    }
-    return bool(test[node.test](node.text))
+def _matches(symbol: str, fact: HasSubstrings) -> bool:
+    starts = not fact.prefix or symbol.startswith(fact.substrings[0])
+    return starts and all(text in symbol for text in fact.substrings)
 
 
 def _pattern(encoded: EncodedColumn, values: Sequence[str], label: str) -> BlockPattern:

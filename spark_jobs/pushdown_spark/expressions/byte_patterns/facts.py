@@ -34,7 +34,7 @@ from pushdown_spark.expressions.types import EPOCH_ORDINAL, MICROSECONDS_PER_DAY
 _MAX_VALUES = 20_000
 """Longer IN lists imply no fact: the pattern would take more time to compile than it saves."""
 
-Scalar = Decimal | date | str | bool
+Scalar = Decimal | date | str | bytes | bool
 """A value in a fact. All numbers are exact decimals; a timestamp is a `datetime` in UTC, without a zone."""
 
 
@@ -80,7 +80,7 @@ Fact = EqualsAny | InRange | HasSubstrings | NotNull
 
 @dataclass(frozen=True)
 class AnyOf:
-    """All facts of at least one branch are true."""
+    """All facts of at least one branch are true. Without branches, the predicate is never true."""
 
     branches: tuple[AllOf, ...]
 
@@ -117,7 +117,7 @@ def _facts(node: Node, truth: bool) -> list[Fact | AnyOf]:
         case Comparison():
             return _comparison(node, truth)
         case InList(column=column, values=values, has_nan=has_nan) if truth:
-            return _equals_any(column, values) if values and not has_nan else []
+            return [] if has_nan else _equals_any(column, values)
         case InList(column=column):
             return [NotNull(column)]
         case StringMatch() | LikeMatch() | CaselessMatch():
@@ -156,7 +156,7 @@ def _comparison(node: Comparison, truth: bool) -> list[Fact | AnyOf]:
         return [EqualsAny(column, (bool(value) is truth,))]
     if node.op is Op.EQ:
         return _equals_any(column, (value,)) if truth else [NotNull(column)]
-    if column.type is LogicalType.STRING:
+    if column.type in (LogicalType.STRING, LogicalType.BINARY):
         return [NotNull(column)]
     op = node.op if truth else NEGATED[node.op]
     if isinstance(value, int):
@@ -169,6 +169,8 @@ def _comparison(node: Comparison, truth: bool) -> list[Fact | AnyOf]:
 
 
 def _equals_any(column: Column, values: Sequence[Value]) -> list[Fact | AnyOf]:
+    if not values:
+        return [AnyOf(())]
     if len(values) > _MAX_VALUES:
         return []
     scalars = [_scalar(column, value) for value in values]
@@ -177,11 +179,11 @@ def _equals_any(column: Column, values: Sequence[Value]) -> list[Fact | AnyOf]:
 
 
 def _scalar(column: Column, value: Value) -> Scalar | None:
-    """Convert a constant. Returns None for binary data, NaN, infinities, and dates outside Python's calendar."""
+    """Convert a constant. Returns None for NaN, infinities, and dates outside Python's calendar."""
     if column.type in NUMERIC and isinstance(value, int | float | Decimal):
         number = Decimal(value)
         return number if number.is_finite() else None
-    if column.type is LogicalType.STRING and isinstance(value, str):
+    if isinstance(value, str if column.type is LogicalType.STRING else bytes):
         return value
     if column.type is LogicalType.DATE and isinstance(value, int):
         return _date(value)

@@ -153,7 +153,7 @@ def alternation(items: Iterable[str], limit: int = 12_000) -> list[str]:
 def describe(fact: Fact) -> str:
     """Return the values that a fact allows, for the report."""
     if isinstance(fact, InRange):
-        return f"{'' if fact.low is None else fact.low}..{'' if fact.high is None else fact.high}"
+        return f"{'' if fact.low is None else fact.low!s}..{'' if fact.high is None else fact.high!s}"
     return value_summary([str(value) for value in fact.values]) if isinstance(fact, EqualsAny) else ""
 
 
