@@ -25,7 +25,6 @@ _MAX_SCALE = 30
 _WIDE_TYPES = {Dialect.POSTGRES: "NUMERIC", Dialect.MYSQL: "DECIMAL(65,0)", Dialect.MARIADB: "DECIMAL(65,0)"}
 """Exact types for integers that need more than 64 bits."""
 _MAX_INTEGER = 10**60
-_MAX_SHIFT = 31
 
 
 @dataclass(frozen=True)
@@ -235,44 +234,18 @@ class ArithmeticWriter:
 
     def bits(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> TypedExpression:
         """Return `&`, `|` or `^`. Sign extension makes the result in 64 bits equal to that in fewer bits."""
-        self._require_no_overflow(left, right)
+        if not all(value.range.is_within(type_range(value.type)) for value in (left, right)):
+            raise UnsupportedError("bit operators need integers that cannot overflow")
         if operator is exp.BitwiseXor and self._dialect is Dialect.SQLITE:
             raise UnsupportedError("SQLite has no exclusive OR")
         kind = wider_type(left, right)
-        tree: exp.Expr = binary(operator, self._as_long(left), self._as_long(right))
+        # PostgreSQL may have computed an operand as numeric.
+        sides = [value.tree if value.is_literal else self._long(value) for value in (left, right)]
+        tree: exp.Expr = binary(operator, *sides)
         if self._dialect.is_mysql:
             # The result of MySQL's operators is unsigned.
             tree = cast(tree, "SIGNED", self._dialect)
         return TypedExpression(tree, kind, type_range(kind))
-
-    def invert(self, value: TypedExpression) -> TypedExpression:
-        """Return `~value`."""
-        self._require_no_overflow(value)
-        if self._dialect.is_mysql:
-            raise UnsupportedError("MySQL inverts the bits of unsigned numbers")
-        inverted = exp.BitwiseNot(this=exp.Paren(this=self._as_long(value)))
-        return TypedExpression(inverted, value.type, type_range(value.type))
-
-    def _as_long(self, value: TypedExpression) -> exp.Expr:
-        """Return an integer as a bigint, because PostgreSQL may have computed it as numeric."""
-        return value.tree if value.is_literal else self._long(value)
-
-    def _require_no_overflow(self, *values: TypedExpression) -> None:
-        if not all(value.range.is_within(type_range(value.type)) for value in values):
-            raise UnsupportedError("bit operators need integers that cannot overflow")
-
-    def shift(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> TypedExpression:
-        """Return a shift by a constant. A left shift is sent as a multiplication, whose overflow Spark rechecks."""
-        by = right.range.low
-        if not right.is_literal or not 0 <= by < _MAX_SHIFT or left.type not in (t.IntegerType(), t.LongType()):
-            raise UnsupportedError("only shifts by small constants are sent")
-        if operator is exp.BitwiseLeftShift:
-            product = self.integers(exp.Mul, left, integer_literal(2**by))
-            return TypedExpression(product.tree, left.type, product.range)
-        if self._dialect.is_mysql or not left.range.is_within(type_range(left.type)):
-            raise UnsupportedError("MySQL shifts zeros into the sign bit")
-        tree = binary(exp.BitwiseRightShift, self._as_long(left), right.tree)
-        return TypedExpression(tree, left.type, type_range(left.type))
 
     def negative(self, value: TypedExpression, *, is_literal: bool) -> TypedExpression:
         """Return `-value`. In Spark, a minus before a number is part of the literal (`is_literal`)."""

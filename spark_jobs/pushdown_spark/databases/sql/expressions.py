@@ -46,7 +46,7 @@ from pushdown_spark.expressions.types import LogicalType
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul)
 _BITWISE = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor)
-_AMBIGUOUS_OPERATORS = (*_BITWISE, exp.DPipe, exp.BitwiseLeftShift, exp.BitwiseRightShift)
+_AMBIGUOUS_OPERATORS = (*_BITWISE, exp.DPipe)
 """Operators that have one precedence in sqlglot and several in Spark."""
 _ARITHMETIC_OPERATORS = (exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.IntDiv)
 """Operators that bind tighter in both, except in operands of `||`, which has the precedence of `+` in Spark."""
@@ -217,8 +217,6 @@ class ExpressionWriter:
         if isinstance(node, exp.Neg | exp.Negative):
             is_literal = isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal)
             return self._math.negative(self.value(node.this), is_literal=is_literal)
-        if isinstance(node, exp.BitwiseNot):
-            return self._math.invert(self._integer(node.this))
         if isinstance(node, exp.Abs):
             return self._math.absolute(self._integer(node.this))
         return None
@@ -238,9 +236,7 @@ class ExpressionWriter:
             return self._math.bits(type(node), left, right)
         if isinstance(node, exp.Mod):
             return self._math.remainder(left, right)
-        if isinstance(node, exp.IntDiv):
-            return self._math.quotient(left, right)
-        return self._math.shift(type(node), left, right)
+        return self._math.quotient(left, right)
 
     def _integer(self, node: exp.Expr) -> TypedExpression:
         value = self.value(node)

@@ -59,8 +59,6 @@ def function_call(node: exp.Expr, writer: ExpressionWriter) -> TypedExpression |
     match node:
         case exp.Length() if not has_other_arguments(node, "this"):
             return _length(node.this, writer)
-        case exp.Anonymous() if node.name.lower() == "octet_length" and len(node.expressions) == 1:
-            return _octet_length(node.expressions[0], writer)
         case exp.Substring() | exp.Left() | exp.Right():
             return _substring(node, writer)
         case exp.StrPosition():
@@ -92,26 +90,10 @@ def _integer(tree: exp.Expr, limits: IntegerRange) -> TypedExpression:
 
 def _length(node: exp.Expr, writer: ExpressionWriter) -> TypedExpression:
     comparison = _string_argument(node, writer, stops_at_nul=True)
-    _check_not_padded(comparison)
-    name = "LENGTH" if writer.dialect is Dialect.SQLITE else "CHAR_LENGTH"
-    return _integer(call(name, comparison.characters), _LENGTH_RANGE)
-
-
-def _octet_length(node: exp.Expr, writer: ExpressionWriter) -> TypedExpression:
-    comparison = _string_argument(node, writer)
-    _check_not_padded(comparison)
-    if writer.dialect.is_mysql:
-        return _integer(call("OCTET_LENGTH", comparison.equal), _LENGTH_RANGE)
-    if comparison.ordered is None:
-        raise UnsupportedError("the database's encoding is not UTF-8")
-    if writer.dialect is Dialect.SQLITE:
-        return _integer(call("LENGTH", cast(comparison.characters, "BLOB", Dialect.SQLITE)), _LENGTH_RANGE)
-    return _integer(call("OCTET_LENGTH", comparison.characters), _LENGTH_RANGE)
-
-
-def _check_not_padded(comparison: StringComparison) -> None:
     if isinstance(comparison, PostgresqlString) and comparison.is_padded:
         raise UnsupportedError("the length of a padded char(n) is not sent")
+    name = "LENGTH" if writer.dialect is Dialect.SQLITE else "CHAR_LENGTH"
+    return _integer(call(name, comparison.characters), _LENGTH_RANGE)
 
 
 def _constant(node: exp.Expr | None, writer: ExpressionWriter, minimum: int) -> int:
