@@ -125,6 +125,7 @@ class Files:
             compression_strategy=rng.choice(("speed", "compression")),
             row_index_stride=rng.choice((13, 50, 100, 333, 10_000)),
             dictionary_key_size_threshold=rng.choice((0.0, 0.5, 1.0)),
+            padding_tolerance=rng.choice((0.0, 0.0, 0.05)),
             bloom_filter_columns=[number for number in plain if rng.random() < 0.5] or None,
             bloom_filter_fpp=rng.choice((0.01, 0.2)),
         )
@@ -165,6 +166,7 @@ def spark_options(rng: random.Random, schema: t.StructType) -> dict[str, str]:
         "orc.stripe.row.count": ("1500", "2000", "100000"),
         "orc.dictionary.key.threshold": ("0", "0.5", "1"),
         "orc.encoding.strategy": ("SPEED", "COMPRESSION"),
+        "orc.block.padding.tolerance": ("0.05", "0.05", "0"),
         "orc.bloom.filter.fpp": ("0.01", "0.2"),
     }
     found = {key: rng.choice(values) for key, values in choices.items()}
