@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pushdown_spark.expressions.bound import (
@@ -59,7 +59,7 @@ def can_match(root: Node, statistics: Callable[[Path], ColumnBounds | None]) -> 
 
     False is certain. `statistics` returns None for columns without any.
     """
-    return _outcomes(root, statistics).true
+    return _may_be(root, True, lambda leaf, truth: _outcomes(leaf, statistics)[_PLACES[truth]])
 
 
 def may_contain(root: Node, contains: Callable[[Path, Value], bool]) -> bool:
@@ -68,62 +68,67 @@ def may_contain(root: Node, contains: Callable[[Path, Value], bool]) -> bool:
     `contains` returns False only if no row has the value. It is called for the values of =, <=> and IN. Zeros of
     floats are looked up with both signs, NaN never.
     """
-    return _may_be(root, True, contains)
+
+    def has_value(leaf: Node, truth: _Truth) -> bool:
+        probe = _probe(leaf) if truth else None
+        return probe is None or any(contains(probe.path, value) for value in probe.values)
+
+    return _may_be(root, True, has_value)
 
 
 def probes(root: Node) -> tuple[Probe, ...]:
     """Return the values that `may_contain` can look up, for each column whose bloom filter is worth reading."""
     by_path: dict[Path, set[Value]] = {}
-    for column, values in _lookups(root, True):
-        by_path.setdefault(column.path, set()).update(values)
+
+    def record(leaf: Node, truth: _Truth) -> bool:
+        if truth and (probe := _probe(leaf)) is not None:
+            by_path.setdefault(probe.path, set()).update(probe.values)
+        return True
+
+    _may_be(root, True, record)
     return tuple(Probe(path, tuple(sorted(values))) for path, values in by_path.items())
 
 
-@dataclass(frozen=True)
-class _Outcomes:
-    """The values that a node can have for some row of the unit."""
-
-    true: bool
-    false: bool
-    null: bool
+_Truth = bool | None
+"""True, false or null."""
 
 
-_ANY = _Outcomes(True, True, True)
-
-
-def _outcomes(node: Node, statistics: Callable[[Path], ColumnBounds | None]) -> _Outcomes:
+def _may_be(node: Node, truth: _Truth, leaf_may_be: Callable[[Node, _Truth], bool]) -> bool:
+    """Return whether a node may have a truth value for some row. `leaf_may_be` answers that for the tests in it."""
     match node:
         case BooleanConstant(value=value):
-            return _Outcomes(value is True, value is False, value is None)
-        case And(parts=parts):
-            sides = [_outcomes(part, statistics) for part in parts]
-            return _Outcomes(all(s.true for s in sides), any(s.false for s in sides), any(s.null for s in sides))
-        case Or(parts=parts):
-            sides = [_outcomes(part, statistics) for part in parts]
-            return _Outcomes(any(s.true for s in sides), all(s.false for s in sides), any(s.null for s in sides))
+            return value is truth
+        case And(parts=parts) | Or(parts=parts):
+            outcomes = [_may_be(part, truth, leaf_may_be) for part in parts]
+            return all(outcomes) if isinstance(node, And) is truth else any(outcomes)
         case Not(part=part):
-            inner = _outcomes(part, statistics)
-            return _Outcomes(inner.false, inner.true, inner.null)
-        case IsTrue(part=part):
-            inner = _outcomes(part, statistics)
-            return _Outcomes(inner.true, inner.false or inner.null, False)
-        case IsUnknown(part=part):
-            inner = _outcomes(part, statistics)
-            return _Outcomes(inner.null, inner.true or inner.false, False)
-    return _leaf_outcomes(node, statistics)
+            return _may_be(part, None if truth is None else not truth, leaf_may_be)
+        case IsTrue(part=part) | IsUnknown(part=part):
+            tested = True if isinstance(node, IsTrue) else None
+            values = [value for value in (True, False, None) if truth is not None and (value is tested) is truth]
+            return any(_may_be(part, value, leaf_may_be) for value in values)
+    return leaf_may_be(node, truth)
 
 
-def _leaf_outcomes(node: Node, statistics: Callable[[Path], ColumnBounds | None]) -> _Outcomes:
+_PLACES: dict[_Truth, int] = {True: 0, False: 1, None: 2}
+_Pair = tuple[bool, bool]
+_ANY = (True, True)
+
+
+def _outcomes(node: Node, statistics: Callable[[Path], ColumnBounds | None]) -> tuple[bool, bool, bool]:
+    """Return whether a test may be true, false or null for some row of the unit."""
     match node:
         case IsNull(column=column):
             nulls = statistics(column.path) or ColumnBounds()
-            return _Outcomes(nulls.has_null is not False, nulls.values != 0, False)
+            return nulls.has_null is not False, nulls.values != 0, False
         case ColumnComparison(op=op, left=left, right=right):
-            return _compare_columns(op, _range(left, statistics(left.path)), _range(right, statistics(right.path)))
+            ranges = _range(left, statistics(left.path)), _range(right, statistics(right.path))
+            return (*_compare_columns(op, *ranges), True)
         case Comparison(column=column) | InList(column=column) | StringMatch(column=column) | LikeMatch(column=column):
-            bounds = statistics(column.path)
-            return _ANY if bounds is None else _column_outcomes(node, bounds, _range(column, bounds))
-    return _ANY
+            bounds = statistics(column.path) or ColumnBounds()
+            may_be_null = bounds.has_null is not False or (isinstance(node, InList) and node.has_null)
+            return (*_column_outcomes(node, _range(column, bounds)), may_be_null)
+    return True, True, True
 
 
 @dataclass(frozen=True)
@@ -168,41 +173,37 @@ def _range(column: Column, bounds: ColumnBounds | None) -> _Range:
     return _Range(low, high, column.type in FLOATING, bounds.values == 0)
 
 
-def _column_outcomes(node: Node, bounds: ColumnBounds, values: _Range) -> _Outcomes:
-    """Return the outcomes of a test of one column, which is null where the column is null."""
+def _column_outcomes(node: Node, values: _Range) -> _Pair:
+    """Return whether a test may be true and may be false where its column is not null."""
     if values.empty:
-        inner = _Outcomes(False, False, False)
-    elif isinstance(node, Comparison):
-        inner = _compare(node, values)
-    elif isinstance(node, InList):
-        inner = _in_list(node, values)
-    else:
-        inner = _Outcomes(_may_match(node, values), True, False)
-    return _Outcomes(inner.true, inner.false, inner.null or bounds.has_null is not False)
+        return False, False
+    if isinstance(node, Comparison):
+        return _compare(node, values)
+    return _in_list(node, values) if isinstance(node, InList) else (_may_match(node, values), True)
 
 
-def _compare(node: Comparison, values: _Range) -> _Outcomes:
+def _compare(node: Comparison, values: _Range) -> _Pair:
     value = node.value
     if isinstance(value, float) and math.isnan(value):
-        return _Outcomes(True, True, False)
+        return _ANY
     match node.op:
         case Op.EQ:
-            return _Outcomes(values.may_contain(value), not values.is_only(value), False)
+            return values.may_contain(value), not values.is_only(value)
         case Op.LT:
-            return _Outcomes(values.may_be_below(value), values.may_reach(value), False)
+            return values.may_be_below(value), values.may_reach(value)
         case Op.LE:
-            return _Outcomes(values.may_be_at_most(value), values.may_exceed(value), False)
+            return values.may_be_at_most(value), values.may_exceed(value)
         case Op.GT:
-            return _Outcomes(values.may_exceed(value), values.may_be_at_most(value), False)
-    return _Outcomes(values.may_reach(value), values.may_be_below(value), False)
+            return values.may_exceed(value), values.may_be_at_most(value)
+    return values.may_reach(value), values.may_be_below(value)
 
 
-def _in_list(node: InList, values: _Range) -> _Outcomes:
+def _in_list(node: InList, values: _Range) -> _Pair:
     first = 0 if values.low is None else bisect_left(node.values, values.low)
     last = len(node.values) if values.high is None else bisect_right(node.values, values.high)
     hit = first < last or node.has_nan
     miss = not any(values.is_only(value) for value in node.values[first:last][:1])
-    return _Outcomes(hit, miss and not node.has_null, miss and node.has_null)
+    return hit, miss and not node.has_null
 
 
 def _may_match(node: Node, values: _Range) -> bool:
@@ -217,57 +218,29 @@ def _may_match(node: Node, values: _Range) -> bool:
     return (high is None or high >= prefix) and (low is None or low[: len(prefix)] <= prefix)
 
 
-def _compare_columns(op: Op, left: _Range, right: _Range) -> _Outcomes:
+def _compare_columns(op: Op, left: _Range, right: _Range) -> _Pair:
     """Compare the smallest value of one column with the largest of the other."""
     if left.empty or right.empty:
-        return _Outcomes(False, False, True)
+        return False, False
     if left.nan:
         return _ANY
     if op is Op.LT:
-        return _Outcomes(right.high is None or left.may_be_below(right.high), True, True)
+        return right.high is None or left.may_be_below(right.high), True
     overlap = right.high is None or left.may_be_at_most(right.high)
     if op is Op.EQ:
         overlap = overlap and (left.high is None or right.may_be_at_most(left.high))
-    return _Outcomes(overlap, True, True)
+    return overlap, True
 
 
-def _may_be(node: Node, truth: bool, contains: Callable[[Path, Value], bool]) -> bool:
-    """Return whether a node may have a truth value for some row."""
-    match node:
-        case BooleanConstant(value=value):
-            return value is truth
-        case And(parts=parts) | Or(parts=parts):
-            every = isinstance(node, And) is truth
-            return (all if every else any)(_may_be(part, truth, contains) for part in parts)
-        case Not(part=part):
-            return _may_be(part, not truth, contains)
-        case IsTrue(part=part) if truth:
-            return _may_be(part, True, contains)
-        case Comparison() | InList() if truth and (values := _values_to_look_up(node)) is not None:
-            return any(contains(node.column.path, value) for value in values)
-    return True
-
-
-def _lookups(node: Node, truth: bool) -> Iterator[tuple[Column, tuple[Value, ...]]]:
-    """Yield the columns, with the values that `_may_be` looks up in them."""
-    match node:
-        case And(parts=parts) | Or(parts=parts):
-            for part in parts:
-                yield from _lookups(part, truth)
-        case Not(part=part):
-            yield from _lookups(part, not truth)
-        case IsTrue(part=part) if truth:
-            yield from _lookups(part, True)
-        case Comparison() | InList() if truth and (values := _values_to_look_up(node)) is not None:
-            yield node.column, values
-
-
-def _values_to_look_up(node: Comparison | InList) -> tuple[Value, ...] | None:
+def _probe(node: Node) -> Probe | None:
     """Return the values that satisfy an equality or a list, as a bloom filter stores them; None for other tests."""
+    if not isinstance(node, Comparison | InList):
+        return None
     values = node.values if isinstance(node, InList) else (node.value,)
     is_range = isinstance(node, Comparison) and node.op is not Op.EQ
     has_nan = any(isinstance(value, float) and math.isnan(value) for value in values)
     if is_range or has_nan or (isinstance(node, InList) and node.has_nan) or node.column.type is LogicalType.BOOLEAN:
         return None
     has_zeros = node.column.type in FLOATING and 0.0 in values
-    return (*(value for value in values if value != 0.0), 0.0, -0.0) if has_zeros else values
+    values = (*(value for value in values if value != 0.0), 0.0, -0.0) if has_zeros else values
+    return Probe(node.column.path, values)
