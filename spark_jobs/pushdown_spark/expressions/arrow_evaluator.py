@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -40,9 +39,6 @@ from pushdown_spark.expressions.bound import (
 from pushdown_spark.expressions.set_lookup import ValueSet, scatter, with_nulls_of, without_nulls
 from pushdown_spark.expressions.types import FLOATING, TEMPORAL, LogicalType, Path
 
-_ROWS_TO_NARROW = 4_096
-_NARROW_SHARE = 16
-"""An AND continues on the remaining rows only, once they are fewer than one in this many of a large batch."""
 _KERNELS: dict[Op, Callable[..., pa.BooleanArray]] = {
     Op.EQ: pc.equal,
     Op.LT: pc.less,
@@ -103,40 +99,21 @@ def _type_of(kind: pa.DataType, paths: Sequence[Path]) -> pa.DataType:
     return kind if () in paths else pa.struct(_fields_of(kind, paths))
 
 
-class ColumnsByPath(ABC):
-    """The columns of some rows by path. Each is looked up once."""
+class BatchColumns:
+    """The columns of a batch by path. Each is looked up once."""
 
-    def __init__(self) -> None:
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
         self._arrays: dict[Path, pa.Array] = {}
 
-    @abstractmethod
     def __len__(self) -> int:
-        """Return the number of rows."""
-
-    @abstractmethod
-    def _look_up(self, path: Path) -> pa.Array:
-        """Return the values at a path."""
+        return int(self._batch.num_rows)
 
     def array(self, path: Path) -> pa.Array:
         """Return the values at a path; a null parent makes its members null. Raises KeyError for a missing column."""
         if path not in self._arrays:
             self._arrays[path] = self._look_up(path)
         return self._arrays[path]
-
-    def take(self, indices: pa.Array) -> ColumnsByPath:
-        """Return a view of some rows."""
-        return _SelectedRows(self, indices)
-
-
-class BatchColumns(ColumnsByPath):
-    """The columns of a batch."""
-
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        super().__init__()
-        self._batch = batch
-
-    def __len__(self) -> int:
-        return int(self._batch.num_rows)
 
     def _look_up(self, path: Path) -> pa.Array:
         head, name = path[:-1], path[-1]
@@ -146,22 +123,7 @@ class BatchColumns(ColumnsByPath):
         return pc.struct_field(self.array(head), indices=[index]) if head else self._batch.column(index)
 
 
-class _SelectedRows(ColumnsByPath):
-    """Some rows of other columns, which are gathered when they are needed."""
-
-    def __init__(self, source: ColumnsByPath, indices: pa.Array) -> None:
-        super().__init__()
-        self._source = source
-        self._indices = indices
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def _look_up(self, path: Path) -> pa.Array:
-        return self._source.array(path).take(self._indices)
-
-
-_Evaluate = Callable[[ColumnsByPath, bool], pa.BooleanArray]
+_Evaluate = Callable[[BatchColumns, bool], pa.BooleanArray]
 """Evaluates a node. The flag allows it to return false for null, and null for false, which saves time."""
 _Test = Callable[[pa.Array], pa.BooleanArray]
 """Tests the values of one column."""
@@ -202,24 +164,24 @@ def _prepare_test(node: Comparison | InList | StringMatch | LikeMatch) -> _Test:
             return partial(_like_match, node)
 
 
-def _invert(part: _Evaluate, batch: ColumnsByPath, lenient: bool) -> pa.BooleanArray:
+def _invert(part: _Evaluate, batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
     """Invert a part, which must not exchange null and false."""
     return pc.invert(part(batch, False))
 
 
-def _is_true(part: _Evaluate, batch: ColumnsByPath, lenient: bool) -> pa.BooleanArray:
+def _is_true(part: _Evaluate, batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
     return without_nulls(part(batch, True))
 
 
-def _is_unknown(part: _Evaluate, batch: ColumnsByPath, lenient: bool) -> pa.BooleanArray:
+def _is_unknown(part: _Evaluate, batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
     return part(batch, False).is_null()
 
 
-def _test_column(column: Column, test: _Test, batch: ColumnsByPath, lenient: bool) -> pa.BooleanArray:
+def _test_column(column: Column, test: _Test, batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
     return test(_storage_values(batch, column))
 
 
-def _storage_values(batch: ColumnsByPath, column: Column) -> pa.Array:
+def _storage_values(batch: BatchColumns, column: Column) -> pa.Array:
     """Return the values of a column. Dates and timestamps are the integers that they are stored as."""
     array = _without_dictionary(batch.array(column.path))
     return array.view(column.storage) if column.type in TEMPORAL else array
@@ -296,7 +258,7 @@ def _decode_utf8(value: bytes | None) -> str | None:
     return None if value is None else _SURROGATE.sub(b"\xef\xbf\xbd", value).decode("utf-8", "replace")
 
 
-def _compare_columns(node: ColumnComparison, batch: ColumnsByPath) -> pa.BooleanArray:
+def _compare_columns(node: ColumnComparison, batch: BatchColumns) -> pa.BooleanArray:
     left, right = _storage_values(batch, node.left), _storage_values(batch, node.right)
     mask = _KERNELS[node.op](left, right)
     if node.left.type not in FLOATING:
@@ -310,21 +272,17 @@ def _compare_columns(node: ColumnComparison, batch: ColumnsByPath) -> pa.Boolean
     return pc.or_(mask, largest)
 
 
-def _all_true(parts: Sequence[_Evaluate], batch: ColumnsByPath, lenient: bool) -> pa.BooleanArray:
-    """Evaluate part by part. Stop when no row remains, and narrow the batch when few rows remain."""
+def _all_true(parts: Sequence[_Evaluate], batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
+    """Evaluate part by part. Stop when no row remains."""
     mask = parts[0](batch, lenient)
-    for number, part in enumerate(parts[1:], 1):
-        remaining = mask.true_count
-        if remaining == 0 and (lenient or mask.null_count == 0):
-            return mask
-        if lenient and len(batch) >= _ROWS_TO_NARROW and remaining * _NARROW_SHARE < len(batch):
-            indices = pc.indices_nonzero(mask)
-            return scatter(len(batch), indices, _all_true(parts[number:], batch.take(indices), lenient))
+    for part in parts[1:]:
+        if mask.true_count == 0 and (lenient or mask.null_count == 0):
+            break
         mask = pc.and_kleene(mask, part(batch, lenient))
     return mask
 
 
-def _any_true(parts: Sequence[_Evaluate], batch: ColumnsByPath, lenient: bool) -> pa.BooleanArray:
+def _any_true(parts: Sequence[_Evaluate], batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
     """Evaluate part by part. Stop when every row passes."""
     mask = parts[0](batch, lenient)
     for part in parts[1:]:
