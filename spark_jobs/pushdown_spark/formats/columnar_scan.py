@@ -3,6 +3,7 @@
 Spark's filter pushdown in ORC and Parquet loses rows for some comparisons of floating-point numbers. Spark compares 0.0
 and -0.0 as equal, and NaN as the largest number. The statistics of files distinguish the zeros, and those of Arrow and
 other writers of Parquet omit NaN. If the planner leaves such a scan to Spark, it turns Spark's filter pushdown off.
+`native/unknown_filters.py` hides columns from filters that the planner does not know.
 """
 
 from __future__ import annotations
@@ -18,14 +19,11 @@ from pushdown_spark.contract import ReaderChoice
 from pushdown_spark.errors import UnsafeFilterError, UnsupportedError
 from pushdown_spark.expressions.bound import Node, Not, Op, floating_comparisons, walk
 from pushdown_spark.expressions.pushdown import Pushdown
-from pushdown_spark.expressions.scope import Fold, logical_type
-from pushdown_spark.expressions.session_settings import has_plain_meaning
-from pushdown_spark.expressions.types import FLOATING
+from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.formats.bound_predicate import bound_conjuncts, first_reason
 from pushdown_spark.formats.readable_types import check_columns
 from pushdown_spark.formats.scan_task import FileScanTask, Metrics, Query
 from pushdown_spark.formats.worker_scan import WorkerScan
-from pushdown_spark.projection.nested_types import types_in
 from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.partition_directories import listed_files
 from pushdown_spark.relations.request import ScanRequest
@@ -103,7 +101,7 @@ def unsafe_filters_off(spark: SparkSession, request: ScanRequest, fold: Fold, *,
         yield
     except UnsupportedError as problem:
         is_asked = request.source.reader is ReaderChoice.SPARK
-        if is_asked or not _request_may_lose_rows(spark, request, fold, omits_nan=omits_nan):
+        if is_asked or not may_lose_rows(bound_conjuncts(spark, request, fold), omits_nan=omits_nan):
             raise
         raise UnsafeFilterError(str(problem), problem.predicted) from problem
 
@@ -115,16 +113,6 @@ def may_lose_rows(conjuncts: Iterable[Pushdown[Node]], *, omits_nan: bool) -> bo
     """
     roots = [conjunct.artifact for conjunct in conjuncts if conjunct.artifact is not None]
     return any(_may_lose_zeros(root) or (omits_nan and _may_lose_nan(root)) for root in roots)
-
-
-def _request_may_lose_rows(spark: SparkSession, request: ScanRequest, fold: Fold, *, omits_nan: bool) -> bool:
-    """Return whether Spark's filter pushdown may lose rows, also if only Spark knows the meaning of the predicate."""
-    predicate = request.predicate
-    if predicate is None:
-        return False
-    if predicate.tree is None or not has_plain_meaning(spark, predicate.sql):
-        return any(logical_type(part) in FLOATING for part in types_in(request.read_schema))
-    return may_lose_rows(bound_conjuncts(spark, request, fold), omits_nan=omits_nan)
 
 
 def _may_lose_zeros(root: Node) -> bool:

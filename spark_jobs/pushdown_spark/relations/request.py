@@ -58,6 +58,8 @@ class ScanRequest:
     """Counts malformed lines, or None if they are not counted."""
     notes: tuple[str, ...] = ()
     """Lines for the report of the scan."""
+    query: str | None = None
+    """The SQL of the whole query, from which Spark may derive other filters than `predicate`. None for a plain scan."""
 
     @property
     def native(self) -> DataFrame:
@@ -83,7 +85,8 @@ class ScanRequest:
 
     def for_query(self, sql: str, tree: exp.Expr | None) -> ScanRequest:
         """Return the request for a whole query. If the query reads file metadata, only Spark's reader can serve it."""
-        return self.for_spark_only(FILE_METADATA) if reads_file_metadata(sql, tree) else self
+        request = replace(self, query=sql)
+        return request.for_spark_only(FILE_METADATA) if reads_file_metadata(sql, tree) else request
 
     def with_notes(self, *notes: str) -> ScanRequest:
         """Return the request with more lines for the report."""

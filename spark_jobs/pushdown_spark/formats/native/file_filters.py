@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 from pushdown_spark.contract import ConjunctReport, Exactness
 from pushdown_spark.expressions.bound import Comparison, InList, Node, walk
-from pushdown_spark.expressions.types import GREGORIAN_DAY, GREGORIAN_MICROS, LogicalType, Value
+from pushdown_spark.expressions.types import DECLARED_TYPE, GREGORIAN_DAY, GREGORIAN_MICROS, LogicalType, Value
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.request import unsupported_conjunct
 from pushdown_spark.runtime.jvm_gateway import class_name, elements, java_class, scala_object, scala_seq
@@ -102,13 +102,16 @@ def _has_changed(kind: LogicalType, constants: Sequence[Value]) -> bool:
 def hide_from_filters(frame: DataFrame, names: Collection[str]) -> DataFrame:
     """Return a DataFrame with the same values. Spark pushes no filters on some of its columns into the reader.
 
-    Columns with metadata stay as they are, because Spark needs it to compare them.
+    Columns of char(n) and varchar(n) stay as they are, because Spark needs their metadata to compare them.
     """
     spark = frame.sparkSession
     unchanged = java_class(spark, _UNCHANGED)
-    fields = [field for field in frame.schema.fields if field.name in names and not field.metadata]
-    columns = {field.name: java_expression(spark, f.col(quote_name(field.name))) for field in fields}
-    return frame.withColumns({name: expression_column(spark, unchanged(tree)) for name, tree in columns.items()})
+    hidden = {}
+    for field in frame.schema.fields:
+        if field.name in names and DECLARED_TYPE not in field.metadata:
+            column = expression_column(spark, unchanged(java_expression(spark, f.col(quote_name(field.name)))))
+            hidden[field.name] = column.alias(field.name, metadata=field.metadata) if field.metadata else column
+    return frame.withColumns(hidden)
 
 
 def _report(sql: str, pushed_as: str) -> ConjunctReport:

@@ -11,15 +11,14 @@ from sqlglot import exp
 from pushdown_spark.contract import ConjunctReport, CostReport, Exactness, ReaderChoice, SourceFormat, SourceReport
 from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.predicate import EVERY_ROW
-from pushdown_spark.expressions.session_settings import rejects_old_dates
 from pushdown_spark.formats.bound_predicate import bound_conjuncts
-from pushdown_spark.formats.calendars import DATETIMES
 from pushdown_spark.formats.native.file_filters import (
     changes_constants,
     file_filters,
     hide_from_filters,
     may_keep_nulls,
 )
+from pushdown_spark.formats.native.unknown_filters import may_hide_failures, unsafe_columns
 from pushdown_spark.projection.nested_types import has_datetime
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.malformed_lines import names_corrupt_column
@@ -34,7 +33,7 @@ _MAX_PLANNED_CONJUNCTS = 32
 """Maximum number of conjuncts that Spark plans for the report."""
 _MANY_CONSTANTS = 500
 """Number of constants from which Spark's filter operator, which uses a hash set, is faster than a row-based reader."""
-MAY_LOSE_FLOATS = "Spark's filter pushdown may lose rows with NaN, 0.0 or -0.0"
+_MAY_LOSE_FLOATS = "Spark's filter pushdown may lose rows with NaN, 0.0 or -0.0"
 _COMPARISONS = (exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between)
 FILTER_SETTINGS = {
     SourceFormat.JSON: "spark.sql.json.filterPushdown.enabled",
@@ -97,7 +96,7 @@ class NativeScan(Scan):
         if not source.filter_pushdown:
             return "turned off"
         if self._loses_rows:
-            return MAY_LOSE_FLOATS
+            return _MAY_LOSE_FLOATS
         if self._request.malformed is not None:
             return "every line is parsed to count malformed lines"
         if source.reader is ReaderChoice.SPARK or predicate is None:
@@ -110,17 +109,18 @@ class NativeScan(Scan):
     def frame(self) -> DataFrame:
         """Return Spark's DataFrame with the requested implicit columns.
 
-        If filter pushdown must be off, the columns of the predicate are hidden from it. This holds for lazy DataFrames
-        too, which Spark may run with any setting.
+        If filter pushdown must be off, the columns of the predicate are hidden from it, and otherwise those where
+        filters that the planner does not know may lose rows. This holds for lazy DataFrames too, which Spark may run
+        with any setting.
         """
-        predicate, frame = self._request.predicate, self._frame()
-        if predicate is None or self._filter_obstacle is None:
+        request, frame = self._request, self._frame()
+        predicate, names = request.predicate, self._data_columns
+        if request.source.format not in FILTER_SETTINGS:
             return frame
-        names = self._data_columns
-        if predicate.tree is not None:
-            named = {node.name.lower() for node in predicate.tree.find_all(exp.Identifier)}
-            names = [name for name in names if name.lower() in named]
-        return hide_from_filters(frame, names)
+        hidden = unsafe_columns(frame.sparkSession, request, names)
+        if predicate is not None and self._filter_obstacle is not None:
+            hidden += names if predicate.tree is None else _named(predicate.tree, names)
+        return hide_from_filters(frame, set(hidden)) if hidden else frame
 
     @property
     def _data_columns(self) -> list[str]:
@@ -172,6 +172,12 @@ class NativeScan(Scan):
         return tuple(planned.get(sql) or _unplanned_conjunct(sql) for sql in conjuncts)
 
 
+def _named(tree: exp.Expr, columns: Sequence[str]) -> list[str]:
+    """Return the columns whose names occur in a tree."""
+    named = {node.name.lower() for node in tree.find_all(exp.Identifier)}
+    return [name for name in columns if name.lower() in named]
+
+
 def _unplanned_conjunct(sql: str) -> ConjunctReport:
     """Return the report of a conjunct that Spark may or may not push."""
     return ConjunctReport(sql=sql, exactness=Exactness.INEXACT, pushed_as="Spark's reader: not planned for the report")
@@ -197,7 +203,7 @@ def obstacle_of_predicate(
         return None
     if predicate.needs_every_row:
         return EVERY_ROW
-    if _may_hide_failures(spark, request):
+    if may_hide_failures(spark, request):
         return "Spark's filter pushdown may hide values that fail the scan"
     if source.format in ROW_BY_ROW and predicate.tree is not None:
         constants = sum(1 for _ in predicate.tree.find_all(exp.Literal))
@@ -232,17 +238,6 @@ def _may_lose_lines(request: ScanRequest, columns: Sequence[str], may_keep_nulls
     if predicate is not None and any(_compares_column(conjunct, columns) for conjunct in predicate.conjuncts):
         return False
     return may_keep_nulls()
-
-
-def _may_hide_failures(spark: SparkSession, request: ScanRequest) -> bool:
-    """Return whether filters in the reader may hide values that fail the scan."""
-    options = request.source.options
-    if request.source.format is SourceFormat.AVRO:
-        return DATETIMES.rebase_mode(spark, "avro", options) == "EXCEPTION"
-    if request.source.format not in (SourceFormat.JSON, SourceFormat.CSV):
-        return False
-    is_strict = options.get("mode", "").upper() == "FAILFAST"
-    return is_strict or (rejects_old_dates(spark) and has_datetime(request.read_schema))
 
 
 def _compares_column(conjunct: exp.Expr, columns: Sequence[str]) -> bool:

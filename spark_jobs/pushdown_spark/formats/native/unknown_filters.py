@@ -1,0 +1,107 @@
+"""Filters of Spark's readers that the planner does not know, and the columns that they must not reach.
+
+Spark derives filters from a whole query: from HAVING, from both sides of a join, from sub-queries, and from expressions
+that its optimizer simplifies. The planner only knows the filters of conjuncts that it can bind. Other filters may lose
+rows or hide failures, so the columns where that is possible are hidden from them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from pushdown_spark.contract import ReaderChoice, SourceFormat
+from pushdown_spark.expressions.constant_folding import cached_fold
+from pushdown_spark.expressions.scope import logical_type
+from pushdown_spark.expressions.session_settings import rejects_old_dates
+from pushdown_spark.expressions.types import FLOATING, LogicalType
+from pushdown_spark.formats.bound_predicate import bound_conjuncts, is_exact
+from pushdown_spark.formats.calendars import DATETIMES
+from pushdown_spark.projection.nested_types import has_datetime
+from pushdown_spark.relations.request import ScanRequest
+
+_COLUMNAR = (SourceFormat.ORC, SourceFormat.PARQUET)
+_OLD_YEAR = re.compile(r"(?<!\d)(?:0\d{3}|1[0-8]\d{2})(?!\d)")
+"""A year before 1900 in a text."""
+_NULL_ITEM = re.compile(r"[(,]\s*NULL\s*[,)]", re.IGNORECASE)
+"""NULL in a list of values. Spark's filter for such a list fails in ORC."""
+_OLD_TYPES = frozenset({LogicalType.DATE, LogicalType.TIMESTAMP})
+
+
+def unsafe_columns(spark: SparkSession, request: ScanRequest, columns: Sequence[str]) -> list[str]:
+    """Return those columns of files that must be hidden from filters which the planner does not know."""
+    source, required = request.source, set(request.columns)
+    if source.reader is ReaderChoice.SPARK:
+        return []
+    columns = [name for name in columns if name in required]
+    if (source.format is SourceFormat.ORC and _has_null_item(request)) or _may_lose_lines(spark, request):
+        return columns
+    text, fields = _text_of_unknown_filters(spark, request), request.native.schema.fields
+    unsafe = {field.name for field in fields if is_unsafe(field, source.format, text)}
+    return [name for name in columns if name in unsafe]
+
+
+def _may_lose_lines(spark: SparkSession, request: ScanRequest) -> bool:
+    """Return whether any filter of a query may lose lines, or hide a failure.
+
+    A malformed JSON line has NULLs, and one with a key twice has its last value.
+    """
+    may_lose = request.source.format is SourceFormat.JSON and request.predicate is None
+    return request.query is not None and (may_lose or may_hide_failures(spark, request))
+
+
+def may_hide_failures(spark: SparkSession, request: ScanRequest) -> bool:
+    """Return whether filters in a reader of rows may hide values that fail the scan."""
+    options = request.source.options
+    if request.source.format is SourceFormat.AVRO:
+        return DATETIMES.rebase_mode(spark, "avro", options) == "EXCEPTION"
+    if request.source.format not in (SourceFormat.JSON, SourceFormat.CSV):
+        return False
+    is_strict = options.get("mode", "").upper() == "FAILFAST"
+    return is_strict or (rejects_old_dates(spark) and has_datetime(request.read_schema))
+
+
+def is_unsafe(field: StructField, source_format: SourceFormat, text: str | None) -> bool:
+    """Return whether filters of a format on a column may lose rows or fail, if Spark derives them from a text.
+
+    Without a text, all filters are known, and those on timestamps without time zone still fail in ORC.
+
+    >>> from pyspark.sql.types import DateType, DoubleType
+    >>> column = StructField("s", StructType([StructField("x", DoubleType()), StructField("day", DateType())]))
+    >>> [is_unsafe(column, SourceFormat.PARQUET, text) for text in ("s.x > 3", "s.day > '1850-01-01'", "k = 1", None)]
+    [True, True, False, False]
+    """
+    if isinstance(field.dataType, StructType):
+        # Spark reads all members of a hidden struct, so it stays visible to a text without the names of these members.
+        members = [member for member in field.dataType.fields if _may_name(text, member.name)]
+        return any(is_unsafe(member, source_format, text) for member in members)
+    kind = logical_type(field.dataType)
+    if source_format is SourceFormat.ORC and kind is LogicalType.TIMESTAMP_NTZ:
+        return True
+    if text is None:
+        return False
+    return (kind in FLOATING and source_format in _COLUMNAR) or (kind in _OLD_TYPES and bool(_OLD_YEAR.search(text)))
+
+
+def _has_null_item(request: ScanRequest) -> bool:
+    sql = request.query or (request.predicate.sql if request.predicate is not None else "")
+    return _NULL_ITEM.search(sql) is not None
+
+
+def _may_name(text: str | None, member: str) -> bool:
+    # SQL writes a backtick in a name twice.
+    return text is None or ".*" in text or "`" in member or member.lower() in text.lower()
+
+
+def _text_of_unknown_filters(spark: SparkSession, request: ScanRequest) -> str | None:
+    """Return the SQL from which Spark may derive filters that the planner does not know, or None if it knows all."""
+    if request.query is not None:
+        return request.query
+    if request.predicate is None:
+        return None
+    conjuncts = bound_conjuncts(spark, request, cached_fold(spark))
+    is_known = bool(conjuncts) and is_exact(conjuncts)
+    return None if is_known else request.predicate.sql
