@@ -33,7 +33,8 @@ from pushdown_spark.runtime.spark_connect import connect_session
 
 def scan(spark, source, query, **reader):
     sources = {"source": Source.of("source", SourceSpec.model_validate({**source, **reader}))}
-    result = plan_query(spark, sources, QuerySpec.model_validate({"source": "source", **query}))
+    query = query if "sql" in query else {"source": "source", **query}
+    result = plan_query(spark, sources, QuerySpec.model_validate(query))
     columns = lambda frame: ", ".join(f"`{name.replace('`', '``')}`" for name in frame.columns)
     rows = result.run(lambda frame: frame.selectExpr(f"to_json(struct({columns(frame)}))").collect())
     assert result.rows == len(rows)
@@ -191,22 +192,42 @@ KEY_TWICE = '{"id": 3, "x": 0.5, "id": 4}\n'
 """A line that `auto` may lose."""
 
 
+def write_floats(source_format: str, directory: Path, lines: str) -> None:
+    """Write files with few rows, so that their statistics exclude other values."""
+    if source_format == "json":
+        (directory / "data.json").write_text(lines)
+        return
+    rows = FLOATS.set_column(2, "day", FLOATS["day"].cast(pa.int32()).cast(pa.date32()))
+    for first, count in ((0, 1), (1, 1), (2, 2)):
+        WRITERS[source_format](rows.slice(first, count), str(directory / f"{first}.{source_format}"))
+
+
 @pytest.mark.parametrize("reader", ["auto", "pushdown"])
 @pytest.mark.parametrize("where", ["x > 7", "x >= 0.0 AND x < 1", "day = DATE'1582-10-10'", "id IS NULL", "id = 4"])
 @pytest.mark.parametrize("source_format", ["parquet", "orc", "json"])
 def test_filters_of_the_server_lose_no_rows(
     ask: Ask, source_format: str, where: str, reader: str, tmp_path: Path
 ) -> None:
-    """Each file has few rows, so that its statistics exclude other values."""
-    if source_format == "json":
-        (tmp_path / "data.json").write_text(LINES if reader == "auto" else LINES + KEY_TWICE)
-    else:
-        rows = FLOATS.set_column(2, "day", FLOATS["day"].cast(pa.int32()).cast(pa.date32()))
-        for first, count in ((0, 1), (1, 1), (2, 2)):
-            WRITERS[source_format](rows.slice(first, count), str(tmp_path / f"{first}.{source_format}"))
+    write_floats(source_format, tmp_path, LINES if reader == "auto" else LINES + KEY_TWICE)
     # Only Spark's reader can read the last column.
     schema = "id bigint, x double, day date, more array<array<string>>"
     check(ask, {"format": source_format, "path": [str(tmp_path)], "schema": schema}, {"where": where}, reader)
+
+
+@pytest.mark.parametrize("reader", ["auto", "pushdown"])
+@pytest.mark.parametrize("source_format", ["parquet", "orc", "json"])
+def test_filters_of_whole_queries_lose_no_rows(ask: Ask, source_format: str, reader: str, tmp_path: Path) -> None:
+    write_floats(source_format, tmp_path, LINES + KEY_TWICE)
+    source = {"format": source_format, "path": [str(tmp_path)], "schema": "id bigint, x double, day date"}
+    queries = (
+        "SELECT * FROM source WHERE x > 7",
+        "SELECT a.id FROM source AS a JOIN source AS b ON a.x = b.x AND b.x >= 0.0",
+        "SELECT day, count(*) AS n FROM source GROUP BY day HAVING day = DATE'1582-10-10'",
+        "SELECT * FROM source WHERE id IS NULL OR id = 4",
+    )
+    rows = [check(ask, source, {"sql": sql}, reader)["expected"] for sql in queries]
+    assert all(isinstance(found, list) for found in rows)
+    assert any(rows)
 
 
 def test_a_header_line_with_the_searched_string_is_not_returned_as_a_row(ask: Ask, tmp_path: Path) -> None:

@@ -10,25 +10,17 @@ from typing import Self, TypeVar
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructType
 
 from pushdown_spark.connect.relation import ConnectRelation
 from pushdown_spark.connect.text_scan import plan_connect_text
 from pushdown_spark.contract import IntervalSpec, OutputChecks, QuerySpec, ReaderChoice, SourceFormat, SourceReport
 from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
 from pushdown_spark.expressions.predicate import Predicate
-from pushdown_spark.expressions.scope import logical_type
 from pushdown_spark.expressions.session_settings import session_name_rule
-from pushdown_spark.expressions.types import FLOATING
-from pushdown_spark.formats.native.native_scan import (
-    FILTER_SETTINGS,
-    MAY_LOSE_FLOATS,
-    ROW_BY_ROW,
-    obstacle_of_predicate,
-)
+from pushdown_spark.formats.native.native_scan import FILTER_SETTINGS, obstacle_of_predicate
+from pushdown_spark.formats.native.unknown_filters import unsafe_columns
 from pushdown_spark.optimizer.plans.sql_reader import named_tables, parse_query
 from pushdown_spark.output.checks import RowObserver
-from pushdown_spark.projection.nested_types import types_in
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
@@ -41,6 +33,7 @@ from pushdown_spark.scan_planner import refuse_lost_columns
 T = TypeVar("T")
 
 _NO_GATEWAY = "Spark Connect has no JVM gateway"
+_MAY_LOSE_ROWS = "Spark's filter pushdown may lose rows with the values of some columns, or fail"
 _TEXT_FORMATS = frozenset({SourceFormat.JSON, SourceFormat.CSV})
 
 
@@ -138,7 +131,7 @@ def _plan_scan(spark: SparkSession, source: Source, query: QuerySpec) -> Connect
 
     The server analyzes its own scan first, so that errors in the predicate name `where`.
     """
-    planned = _SourceQuery.of(ConnectRelation.open(spark, source), query)
+    planned = _SourceQuery.of(spark, ConnectRelation.open(spark, source), query)
     if planned.filter_obstacle is not None:
         spark.conf.set(FILTER_SETTINGS[source.format], "false")
     _analyze(planned.frame(planned.server_scan("")), "where")
@@ -160,7 +153,7 @@ class _SourceQuery:
     filter_obstacle: str | None
 
     @classmethod
-    def of(cls, relation: ConnectRelation, query: QuerySpec) -> Self:
+    def of(cls, spark: SparkSession, relation: ConnectRelation, query: QuerySpec) -> Self:
         """Resolve the columns and conditions of a query against its source. Raises typed errors."""
         projection = relation.projection(query.columns)
         interval = None if query.interval is None else _interval_condition(relation, query.interval)
@@ -171,7 +164,7 @@ class _SourceQuery:
             tuple(filter(None, (interval, query.where))),
             tuple(projection.select_items),
             query.limit,
-            _filter_obstacle(relation, request),
+            _filter_obstacle(spark, relation, request),
         )
 
     def server_scan(self, reason: str) -> ServerScan:
@@ -203,23 +196,23 @@ class _SourceQuery:
         return self.result(self.server_scan(reason), problem=problem)
 
 
-def _filter_obstacle(relation: ConnectRelation, request: ScanRequest) -> str | None:
+def _filter_obstacle(spark: SparkSession, relation: ConnectRelation, request: ScanRequest) -> str | None:
     """Return why the server's reader must not evaluate filters, or None if it may.
 
-    Spark Connect does not show which filters Spark derives from a predicate, so its form and its types decide.
+    Spark Connect does not show which filters Spark derives from a predicate or a query, so its text and the types of
+    its columns decide.
     """
-    source, predicate = request.source, request.predicate
-    if predicate is None or source.table is not None or source.format not in FILTER_SETTINGS:
+    source, predicate, names = request.source, request.predicate, relation.schema.fieldNames()
+    if source.table is not None or source.format not in FILTER_SETTINGS or source.reader is ReaderChoice.SPARK:
         return None
-    if source.reader is ReaderChoice.SPARK:
-        return None
-    obstacle = obstacle_of_predicate(request, relation.schema.fieldNames(), lambda: True)
-    if obstacle is not None or source.format in ROW_BY_ROW:
-        return obstacle
-    tree, sql = predicate.tree, predicate.sql
-    names = relation.columns_of_text(sql) if tree is None else relation.referenced_columns(tree)
-    compared = StructType([relation.schema[name] for name in names])
-    return MAY_LOSE_FLOATS if any(logical_type(part) in FLOATING for part in types_in(compared)) else None
+    if predicate is not None:
+        obstacle = obstacle_of_predicate(request, names, lambda: True)
+        if obstacle is not None:
+            return obstacle
+        sql, tree = predicate.sql, predicate.tree
+        request = request.for_query(sql, tree)
+        names = list(relation.columns_of_text(sql) if tree is None else relation.referenced_columns(tree))
+    return _MAY_LOSE_ROWS if request.query is not None and unsafe_columns(spark, request, names) else None
 
 
 def _plan_pushdown(spark: SparkSession, request: ScanRequest) -> Scan:
@@ -256,7 +249,11 @@ def _plan_sql(spark: SparkSession, sources: Mapping[str, Source], sql: str) -> C
             raise BadSpecError(f"query: no source is named {name!r}; there are {', '.join(sorted(sources))}")
     reason = f"{_NO_GATEWAY}, so the query runs as written"
     for name, source in sources.items():
-        ConnectRelation.open(spark, source).native.createOrReplaceTempView(quote_name(name))
+        relation = ConnectRelation.open(spark, source)
+        relation.native.createOrReplaceTempView(quote_name(name))
+        request = relation.request(relation.projection(None), None).for_query(sql, None)
+        if _filter_obstacle(spark, relation, request) is not None:
+            spark.conf.set(FILTER_SETTINGS[source.format], "false")
     frame = spark.sql(sql)
     _analyze(frame, "query")
     reports = {name: SourceReport(reader="spark", reason=reason) for name in sources}
