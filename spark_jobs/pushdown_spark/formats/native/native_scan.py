@@ -119,7 +119,7 @@ class NativeScan(Scan):
             return frame
         hidden = unsafe_columns(frame.sparkSession, request, names)
         if predicate is not None and self._filter_obstacle is not None:
-            hidden += names if predicate.tree is None else _named(predicate.tree, names)
+            hidden += names if predicate.tree is None else _columns_in(predicate.tree, names)
         return hide_from_filters(frame, set(hidden)) if hidden else frame
 
     @property
@@ -172,7 +172,7 @@ class NativeScan(Scan):
         return tuple(planned.get(sql) or _unplanned_conjunct(sql) for sql in conjuncts)
 
 
-def _named(tree: exp.Expr, columns: Sequence[str]) -> list[str]:
+def _columns_in(tree: exp.Expr, columns: Sequence[str]) -> list[str]:
     """Return the columns whose names occur in a tree."""
     named = {node.name.lower() for node in tree.find_all(exp.Identifier)}
     return [name for name in columns if name.lower() in named]
