@@ -93,12 +93,15 @@ def select_predicates(frame: DataFrame, names: Sequence[str], predicates: Sequen
 
 
 def predicates_over(rng: random.Random, table: t.StructType) -> list[str]:
-    """Return predicates over all columns. Maps have only null tests."""
-    columns = [(name, kind) for name, kind in leaves(table)]
-    maps = [f"{name} IS {rng.choice(('', 'NOT '))}NULL" for name, kind in columns if isinstance(kind, t.MapType)]
-    others = [(name, kind) for name, kind in columns if not isinstance(kind, t.MapType)]
+    """Return predicates over all columns. Arrays and maps have only null tests, because no elements are pushed."""
+    nested, others = [], []
+    for name, kind in leaves(table):
+        if isinstance(kind, t.ArrayType | t.MapType):
+            nested.append(f"{name} IS {rng.choice(('', 'NOT '))}NULL")
+        else:
+            others.append((name, kind))
     drawn = [random_predicate(rng, others, mixed=False) for _ in range(PREDICATES)]
-    return list(dict.fromkeys([*maps, *drawn]))
+    return list(dict.fromkeys([*nested, *drawn]))
 
 
 def case_over(

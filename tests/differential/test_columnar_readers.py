@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from seeds import few_and_many
 
 
-@pytest.mark.parametrize(("cases", "scans"), few_and_many((4, 1), (150, 3)))
+@pytest.mark.parametrize(("cases", "scans"), few_and_many((6, 2), (150, 3)))
 @pytest.mark.parametrize(
     "comparison_class",
     [AvroComparison, OrcComparison, ParquetComparison],

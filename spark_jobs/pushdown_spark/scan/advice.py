@@ -72,8 +72,8 @@ def _pattern_advice(report: SourceReport, conjuncts: Sequence[_Conjunct]) -> Ite
         if isinstance(tree.this, _STRING_FUNCTIONS) and isinstance(tree.this.this, exp.Column):
             column, value = tree.this.this.sql("spark"), tree.expression.sql("spark")
             yield (
-                f"No reader can skip rows by {conjunct.report.sql}, because a function of a column has no byte pattern "
-                f"and no statistics. If the files have one spelling, compare the column itself: {column} = {value}."
+                f"No reader can skip rows by {conjunct.report.sql}, because the function has no byte pattern and no "
+                f"statistics. If the files have one spelling, compare the column itself: {column} = {value}."
             )
 
 

@@ -9,16 +9,14 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, CostReport, Exactness, ReaderChoice, SourceFormat, SourceReport
-from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.predicate import EVERY_ROW
-from pushdown_spark.formats.bound_predicate import bound_conjuncts
 from pushdown_spark.formats.native.file_filters import (
     changes_constants,
     file_filters,
     hide_from_filters,
     may_keep_nulls,
 )
-from pushdown_spark.formats.native.unknown_filters import may_hide_failures, unsafe_columns
+from pushdown_spark.formats.native.unknown_filters import known_conjuncts, may_hide_failures, unsafe_columns
 from pushdown_spark.projection.nested_types import has_datetime
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.malformed_lines import names_corrupt_column
@@ -220,7 +218,9 @@ def _has_old_constant(spark: SparkSession, request: ScanRequest) -> bool:
     """Return whether Spark's filters may replace a date or a timestamp of the predicate by another one."""
     if not has_datetime(request.read_schema):
         return False
-    conjuncts = bound_conjuncts(spark, request, cached_fold(spark))
+    conjuncts = known_conjuncts(spark, request)
+    if conjuncts is None:
+        return True
     return any(conjunct.artifact is not None and changes_constants(conjunct.artifact) for conjunct in conjuncts)
 
 

@@ -14,7 +14,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
+from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.constant_folding import cached_fold
+from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import logical_type
 from pushdown_spark.expressions.session_settings import rejects_old_dates
 from pushdown_spark.expressions.types import FLOATING, LogicalType
@@ -22,6 +24,7 @@ from pushdown_spark.formats.bound_predicate import bound_conjuncts, is_exact
 from pushdown_spark.formats.calendars import DATETIMES
 from pushdown_spark.projection.nested_types import has_datetime
 from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.runtime.fallback import Refusal, plan_or_refuse
 
 _COLUMNAR = (SourceFormat.ORC, SourceFormat.PARQUET)
 _OLD_YEAR = re.compile(r"(?<!\d)(?:0\d{3}|1[0-8]\d{2})(?!\d)")
@@ -102,6 +105,11 @@ def _text_of_unknown_filters(spark: SparkSession, request: ScanRequest) -> str |
         return request.query
     if request.predicate is None:
         return None
-    conjuncts = bound_conjuncts(spark, request, cached_fold(spark))
-    is_known = bool(conjuncts) and is_exact(conjuncts)
-    return None if is_known else request.predicate.sql
+    conjuncts = known_conjuncts(spark, request)
+    return None if conjuncts and is_exact(conjuncts) else request.predicate.sql
+
+
+def known_conjuncts(spark: SparkSession, request: ScanRequest) -> list[Pushdown[Node]] | None:
+    """Return the bound conjuncts of the predicate, or None if they cannot be bound. Spark then reads alone."""
+    conjuncts = plan_or_refuse(lambda: bound_conjuncts(spark, request, cached_fold(spark)))
+    return None if isinstance(conjuncts, Refusal) else conjuncts
