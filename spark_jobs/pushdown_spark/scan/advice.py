@@ -62,7 +62,7 @@ def _file_advice(report: SourceReport) -> Iterator[str]:
 
 
 def _pattern_advice(report: SourceReport, conjuncts: Sequence[_Conjunct]) -> Iterator[str]:
-    """Yield advice for conjuncts over lines that have no byte pattern because of a function."""
+    """Yield advice for conjuncts over lines that skip no rows because of a function."""
     if not report.files_total or report.units or any(conjunct.pushed_as for conjunct in report.conjuncts):
         return
     for conjunct in conjuncts:
@@ -72,8 +72,8 @@ def _pattern_advice(report: SourceReport, conjuncts: Sequence[_Conjunct]) -> Ite
         if isinstance(tree.this, _STRING_FUNCTIONS) and isinstance(tree.this.this, exp.Column):
             column, value = tree.this.this.sql("spark"), tree.expression.sql("spark")
             yield (
-                f"No reader can skip rows by {conjunct.report.sql}, because the function has no byte pattern and no "
-                f"statistics. If the files have one spelling, compare the column itself: {column} = {value}."
+                f"No rows were skipped by {conjunct.report.sql}, which compares a function of a column. If the files "
+                f"have one spelling, compare the column itself: {column} = {value}."
             )
 
 
