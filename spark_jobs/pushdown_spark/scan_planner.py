@@ -13,7 +13,6 @@ from sqlglot import exp
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import BadSpecError, PushdownError, UnsafeFilterError, UnsupportedError
-from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.session_settings import is_option_on, session_name_rule
 from pushdown_spark.formats.native.native_scan import NativeScan
 from pushdown_spark.formats.native.plan_scan import SparkPlanScan
@@ -167,7 +166,7 @@ def _plan_format(spark: SparkSession, request: ScanRequest, load: Load) -> Plann
 def _plan_pushdown(spark: SparkSession, request: ScanRequest) -> Scan:
     """Return the pushdown reader's scan. Raises UnsupportedError if Spark's must read the files, or may be faster."""
     request = with_directories(request, name_rule=session_name_rule(spark))
-    fold = cached_fold(spark)
+    fold = request.fold
     scan: Scan
     # Only the reader of the format is imported, because importing all of them is slow.
     if request.source.format is SourceFormat.ORC:
@@ -203,7 +202,7 @@ def _with_lazy_filter(
     switch = request.source.orc.sarg_to_filter
     if switch is None and not isinstance(unsupported, LazyFilterError):
         return request
-    obstacle = obstacle_of_request(spark, request, cached_fold(spark)) if switch else None
+    obstacle = obstacle_of_request(spark, request, request.fold) if switch else None
     setting = str(switch is not False and obstacle is None).lower()
     note = f"{SARG_TO_FILTER} is {setting}{'' if obstacle is None else f': {obstacle}'}"
     return request.with_frame(load({SARG_TO_FILTER: setting})).with_notes(note)

@@ -17,7 +17,6 @@ from pushdown_spark.contract import ReaderChoice, SourceReport
 from pushdown_spark.contract.report_text import human_share
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
-from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.session_settings import setting, temporary_settings
 from pushdown_spark.formats.text.jvm_scan import BLANK, LINE, JvmTextScan
 from pushdown_spark.formats.text.line_conditions import matches_filter
@@ -84,7 +83,7 @@ def plan_connect_text(spark: SparkSession, request: ScanRequest) -> ConnectTextS
     check_request(spark, request)
     _check_session(spark)
     options = request_options(spark, request)
-    patterns = line_patterns(spark, request, cached_fold(spark), options)
+    patterns = line_patterns(spark, request, request.fold, options)
     filters = list(string_filters(patterns))
     if not filters:
         raise UnsupportedError(NO_STRING)

@@ -54,7 +54,7 @@ class Operand:
     """The operand of a comparison: a column, or a function that is bound like a column. See the module."""
 
     column: Column
-    resolve: Callable[[Node], Node]
+    resolve: Callable[[Node], Node] = lambda test: test
 
 
 def operand_of(node: exp.Expr, scope: Scope) -> Operand:
@@ -62,7 +62,7 @@ def operand_of(node: exp.Expr, scope: Scope) -> Operand:
     node = node.unnest()
     path = column_path(node)
     if path is not None:
-        return Operand(scope.column(path), lambda test: test)
+        return Operand(scope.column(path))
     match node:
         case exp.Cast(this=argument, to=kind) if kind.this is exp.DType.DATE:
             return _day(argument, scope)
@@ -94,7 +94,7 @@ def _day(node: exp.Expr, scope: Scope) -> Operand:
     """Return the day of a date or a timestamp."""
     argument = _argument(node, scope)
     if argument.type is LogicalType.DATE:
-        return Operand(argument, lambda test: test)
+        return Operand(argument)
     day = Column(argument.path, LogicalType.DATE, pa.int32())
     return _step(argument, day, _first_moments(argument, scope.fold))
 
@@ -139,9 +139,10 @@ def _first_moments_in_zone(fold: Fold, days: Sequence[int]) -> list[int]:
 
 def _first_moment(day: int) -> str:
     """Return SQL for the first moment of a day in microseconds, or NULL if some later minute is of an earlier day."""
-    start, end = (f"CAST(DATE_FROM_UNIX_DATE({day}) AS TIMESTAMP_LTZ)", f"DATE_FROM_UNIX_DATE({day})")
+    date_sql = f"DATE_FROM_UNIX_DATE({day})"
+    start = f"CAST({date_sql} AS TIMESTAMP_LTZ)"
     minutes = f"sequence({start} - INTERVAL '1' DAY, {start} + INTERVAL '1' DAY, INTERVAL '1' MINUTE)"
-    return f"IF(forall({minutes}, m -> (m >= {start}) = (CAST(m AS DATE) >= {end})), unix_micros({start}), NULL)"
+    return f"IF(forall({minutes}, m -> (m >= {start}) = (CAST(m AS DATE) >= {date_sql})), unix_micros({start}), NULL)"
 
 
 def _step(argument: Column, result: Column, first_values: FirstValues) -> Operand:

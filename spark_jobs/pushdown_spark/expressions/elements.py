@@ -135,7 +135,7 @@ def _operand(element: _Element) -> Operand:
     if element.is_many:
         raise UnsupportedError("members of the structs of an array are an array")
     column = column_of_type(element.path, element.type)
-    return Operand(column, (lambda tree: replace_leaves(tree, _has_text)) if element.is_listed else lambda tree: tree)
+    return Operand(column, lambda tree: replace_leaves(tree, _has_text)) if element.is_listed else Operand(column)
 
 
 def _has_text(test: Node) -> Node:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -11,7 +12,9 @@ from sqlglot import exp
 
 from pushdown_spark.contract import SPARK_REQUESTED, ConjunctReport, Exactness, ReaderChoice
 from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.predicate import EVERY_ROW, FILE_METADATA, UNPARSED, Predicate, reads_file_metadata
+from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.projection.implicit_values import ImplicitValues
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.malformed_lines import MalformedLines
@@ -60,6 +63,11 @@ class ScanRequest:
     """Lines for the report of the scan."""
     query: str | None = None
     """The SQL of the whole query, from which Spark may derive other filters than `predicate`. None for a plain scan."""
+
+    @cached_property
+    def fold(self) -> Fold:
+        """Evaluates constants of the predicate, each once."""
+        return cached_fold(self.native.sparkSession)
 
     @property
     def native(self) -> DataFrame:

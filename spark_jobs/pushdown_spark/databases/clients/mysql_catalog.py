@@ -26,7 +26,7 @@ _COLUMNS = """
 SELECT column_name, if(data_type IN ('enum', 'set'), column_type, lower(column_type)), character_set_name,
 collation_name
 FROM information_schema.columns WHERE table_schema = coalesce(%s, database()) AND table_name = %s
-AND extra NOT LIKE '%%INVISIBLE%%' ORDER BY ordinal_position
+AND coalesce(extra, '') NOT LIKE '%%INVISIBLE%%' ORDER BY ordinal_position
 """
 """Without the columns that `SELECT *` leaves out, and Spark with it."""
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")

@@ -41,11 +41,12 @@ from pushdown_spark.expressions.byte_patterns.text import (
     alternation,
     character_class,
     describe,
+    is_in_any_case,
     literal,
-    literal_in_any_case,
     longest_run,
     patterns,
     searched_length,
+    spelling,
 )
 from pushdown_spark.expressions.byte_patterns.times import minute_spellings
 from pushdown_spark.expressions.types import FLOATING, LogicalType
@@ -177,8 +178,8 @@ def _strings(fact: Fact, syntax: CsvSyntax) -> BytePattern | None:
     run = longest_run(strings, unsafe)
     if run is None:
         return None
-    if isinstance(fact, HasSubstrings) and fact.any_case:
-        return BytePattern((literal_in_any_case(run),), (), (NOT_ASCII,), f"{run!r} in any case")
+    if is_in_any_case(fact):
+        return BytePattern((spelling(run, fact),), (), (NOT_ASCII,), f"{run!r} in any case")
     return BytePattern((literal(run),), label=repr(run))
 
 

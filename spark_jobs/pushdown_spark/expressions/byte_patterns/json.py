@@ -30,11 +30,12 @@ from pushdown_spark.expressions.byte_patterns.text import (
     BytePattern,
     alternation,
     describe,
+    is_in_any_case,
     literal,
-    literal_in_any_case,
     longest_run,
     patterns,
     searched_length,
+    spelling,
     value_summary,
 )
 from pushdown_spark.expressions.byte_patterns.times import minute_spellings
@@ -74,9 +75,9 @@ def _fact(fact: Fact, calendar: CalendarSyntax) -> BytePattern | None:
     if values.anchored:
         pattern = _pattern(key, values.spellings, key + values.text, f"{key}: {values.label}")
     else:
-        expression = _spelling(values.text, fact)
+        expression = spelling(values.text, fact)
         pattern = BytePattern((expression,), _escapes(values.text), OVERLONG, f"{key}: {values.label!r}")
-    if not isinstance(fact, HasSubstrings) or not fact.any_case:
+    if not is_in_any_case(fact):
         return pattern
     # An escape may spell any character, also one whose other case is ASCII.
     label = f"{pattern.label} in any case"
@@ -146,16 +147,11 @@ def _string(text: str, length: int) -> str:
     return f"{_QUOTE}?{literal(text[:length])}{end}"
 
 
-def _spelling(text: str, fact: Fact) -> str:
-    in_any_case = isinstance(fact, HasSubstrings) and fact.any_case
-    return literal_in_any_case(text) if in_any_case else literal(text)
-
-
 def _substrings(fact: HasSubstrings) -> _Values | None:
     first = fact.substrings[0]
     if fact.prefix and not any(c in _UNSAFE for c in first):
         first = first[: searched_length(1)]
-        return _Values([f"{_QUOTE}?{_spelling(first, fact)}"], f"{first}%", first)
+        return _Values([f"{_QUOTE}?{spelling(first, fact)}"], f"{first}%", first)
     return _longest_safe_run(fact.substrings)
 
 

@@ -14,6 +14,7 @@ from pushdown_spark.expressions.byte_patterns.facts import (
     AnyOf,
     EqualsAny,
     Fact,
+    HasSubstrings,
     InRange,
     NotNull,
 )
@@ -108,8 +109,15 @@ def literal(text: str) -> str:
     return "".join(chr(b) if chr(b).isalnum() and b < 128 else f"\\x{b:02x}" for b in text.encode("utf-8"))
 
 
-def literal_in_any_case(text: str) -> str:
-    """Return an expression that matches an ASCII string in any case of its letters."""
+def is_in_any_case(fact: Fact) -> bool:
+    """Return whether a fact is about strings in any case of their letters."""
+    return isinstance(fact, HasSubstrings) and fact.any_case
+
+
+def spelling(text: str, fact: Fact) -> str:
+    """Return an expression that matches a string of a fact: its bytes, or an ASCII string in any case."""
+    if not is_in_any_case(fact):
+        return literal(text)
     return "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else literal(c) for c in text)
 
 

@@ -15,7 +15,6 @@ from pyspark.sql.types import StructField, StructType
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
 from pushdown_spark.expressions.bound import Node
-from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import logical_type
 from pushdown_spark.expressions.session_settings import rejects_old_dates
@@ -111,5 +110,5 @@ def _text_of_unknown_filters(spark: SparkSession, request: ScanRequest) -> str |
 
 def known_conjuncts(spark: SparkSession, request: ScanRequest) -> list[Pushdown[Node]] | None:
     """Return the bound conjuncts of the predicate, or None if they cannot be bound. Spark then reads alone."""
-    conjuncts = plan_or_refuse(lambda: bound_conjuncts(spark, request, cached_fold(spark)))
+    conjuncts = plan_or_refuse(lambda: bound_conjuncts(spark, request, request.fold))
     return None if isinstance(conjuncts, Refusal) else conjuncts

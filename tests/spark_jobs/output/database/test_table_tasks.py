@@ -178,7 +178,7 @@ class ImpatientWriter(SqliteWriter):
 def test_clean_up_of_sqlite_ends_at_the_first_statement_that_a_lock_stops(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, has_table: bool, lock: str
 ) -> None:
-    """The error shows what is left, and the next attempt deletes it."""
+    """The error names the tables that remain, and the next attempt deletes them."""
     database, case = open_database("sqlite", request, tmp_path), TableWrite(OutputMode.OVERWRITE, has_table)
     case.prepare(database)
     attempt = TableAttempt(database.address, case.spec, "run", connect=ImpatientWriter.open)
