@@ -141,11 +141,13 @@ class Decoder:
                 metrics.rows_returned += batch.num_rows
                 yield batch
 
-    def count_matches(self, group: BlockGroup) -> int:
-        """Return the number of records that pass the filter."""
-        if self._filter is None:
-            return group.records
-        return sum(len(self._apply_filter(slots)[0]) for slots in self._run(self._filter, group))
+    def matching_share(self, group: BlockGroup, records: int) -> float:
+        """Return the share of records that pass the filter, between 0 and 1, in the first records of a block."""
+        records = min(records, group.records)
+        if self._filter is None or not records:
+            return 1.0
+        runs = RecordRuns.of_piece(0, len(group.data), records, is_last=records == group.records)
+        return len(self._apply_filter(self._filter.run(group.data, runs))[0]) / records
 
     def _filter_then_select(self, group: BlockGroup, metrics: AvroMetrics) -> Iterator[pa.RecordBatch]:
         """Decode the filter columns of all records, and then the other columns of the records that pass."""

@@ -30,6 +30,8 @@ from pushdown_spark.relations.stores.storage import REMEDY, RangeFile, Storage, 
 
 _GROUP_SIZE = 4 << 20
 """Decompressed bytes that are decoded together."""
+_SAMPLED_RECORDS = 128
+"""Maximum number of records to decode of a sampled block. Without machine code each takes tens of microseconds."""
 
 
 class DecoderCache:
@@ -50,7 +52,7 @@ class DecoderCache:
 
 @dataclass(frozen=True)
 class BlockSample:
-    """A sampled block: its stored and decompressed bytes, its records and their values, and the records that pass.
+    """A sampled block: its stored and decompressed bytes, its records and values, and about how many records match.
 
     `values` counts one item of each array and map. `is_match` says whether the search found its patterns. If not, no
     record passes.
@@ -61,7 +63,7 @@ class BlockSample:
     records: int
     values: int
     is_match: bool
-    matching: int
+    matching: float
 
 
 class AvroFile:
@@ -105,10 +107,10 @@ class AvroFile:
         search = self._decoder.search
         is_match = search is None or search.may_match(data)
         with self._locate_errors(group):
-            matching = self._decoder.count_matches(group) if is_match else 0
-        return self._block_sample(block, data, is_match=is_match, matching=matching)
+            share = self._decoder.matching_share(group, _SAMPLED_RECORDS) if is_match else 0.0
+        return self._block_sample(block, data, is_match=is_match, matching=share * block.records)
 
-    def _block_sample(self, block: StoredBlock, data: Buffer, *, is_match: bool, matching: int) -> BlockSample:
+    def _block_sample(self, block: StoredBlock, data: Buffer, *, is_match: bool, matching: float) -> BlockSample:
         values = block.records * self._decoder.stored_values
         return BlockSample(len(block.stored), len(data), block.records, values, is_match, matching)
 

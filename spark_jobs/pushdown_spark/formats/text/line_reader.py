@@ -304,10 +304,18 @@ def header_lines(file: InputFile, comment: bytes, *, carriage_returns: bool) -> 
     terminator = rb"\r\n|[\r\n]" if carriage_returns else rb"\n"
     for split in _growing_splits(file):
         for window in LineReader(split, carriage_returns=carriage_returns).windows():
-            for line in re.split(terminator, bytes(window.view)):
+            for line in _split_lazily(terminator, bytes(window.view)):
                 yield line
                 if is_row(line, comment):
                     return
+
+
+def _split_lazily(terminator: bytes, data: bytes) -> Iterator[bytes]:
+    start = 0
+    for match in re.finditer(terminator, data):
+        yield data[start : match.start()]
+        start = match.end()
+    yield data[start:]
 
 
 def _growing_splits(file: InputFile) -> Iterator[Split]:
