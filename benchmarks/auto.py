@@ -78,11 +78,17 @@ def _queries(columns: list[Column], rows: int, rng: random.Random) -> Iterator[Q
     for text in used("text")[-1:]:
         pattern = rng.choice((f"name {rng.randrange(100_000)} %", f"%word{rng.randrange(10_000)} %"))
         yield Query("LIKE", f"{text.name} LIKE '{pattern}'")
+        yield Query("LIKE in any case", f"LOWER({text.name}) LIKE '{pattern}'")
     for moment in used("time")[-1:]:
         start = 1_700_000_000 + rng.randrange(moment.distinct)
         end = start + rng.choice((300, 3_600, 86_400, 7 * 86_400))
         low, high = (f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%SZ}" for second in (start, end))
         yield Query("range of a timestamp", f"{moment.name} BETWEEN TIMESTAMP'{low}' AND TIMESTAMP'{high}'")
+        yield Query("day of a timestamp", f"DATE({moment.name}) = DATE'{low[:10]}'")
+    for items in used("items")[:1]:
+        yield Query("item of an array", f"EXISTS({items.name}, item -> item.sku = 'sku {rng.randrange(100_000)}')")
+    for tags in used("tags")[:1]:
+        yield Query("value of a map", f"{tags.name}['a'] = 'v {rng.randrange(100_000)}'")
     for amount in used("amount")[-1:]:
         low_amount = round(amount.distinct * rng.choice((0.5, 0.98, 0.999)), 2)
         yield Query("range of a decimal", f"{amount.name} > {low_amount}")

@@ -28,8 +28,8 @@ class Column:
     """A column: its name, its values in SQL over `id`, and what queries use it for.
 
     A use is `key` (an integer with `distinct` values), `text`, `time` (in steps of one second from `_EPOCH`), `amount`
-    (a decimal up to `distinct`), `share` (an integer from 0 to 9,999) or nothing. `path` is the path to compare if it
-    is a member of the column.
+    (a decimal up to `distinct`), `share` (an integer from 0 to 9,999), `items` (an array of structs), `tags` (a map of
+    strings) or nothing. `path` is the path to compare if it is a member of the column.
     """
 
     name: str
@@ -128,12 +128,12 @@ class _Values:
             f"named_struct('sku', concat('sku ', {self.integer(100_000, 'id, i')}), 'n', {self.integer(10, 'id, i')}, "
             f"'price', CAST({self.integer(100_000, 'id, i')} / 100 AS DECIMAL(10, 2)))"
         )
-        return Column(name, f"transform(sequence(1, 1 + CAST({self.integer(5)} AS INT)), i -> {item})")
+        return Column(name, f"transform(sequence(1, 1 + CAST({self.integer(5)} AS INT)), i -> {item})", "items")
 
     def tags(self, name: str) -> Column:
         """Return a map of strings."""
         first, second = (f"concat('v ', {self.integer(100_000)})" for _ in range(2))
-        return Column(name, f"map('a', {first}, 'b', {second})")
+        return Column(name, f"map('a', {first}, 'b', {second})", "tags")
 
     def rarely(self, column: Column) -> Column:
         """Return a column that is NULL in four of five rows."""
