@@ -96,6 +96,9 @@ def _function(rng: random.Random, name: str, data_type: t.DataType) -> str | Non
         change = rng.choice((str.lower, str.upper))
         if rng.random() < 0.3:
             return f"{name} {rng.choice(('', '', 'NOT '))}ILIKE {quote(change(like(rng)))}"
+        if rng.random() < 0.3:
+            trimmed = f"{rng.choice(('TRIM', 'LTRIM', 'RTRIM'))}({name})"
+            return _comparison(rng, trimmed, lambda: quote(rng.choice((text(rng), text(rng).strip(" ")))))
         in_one_case = f"{rng.choice(('LOWER', 'UPPER'))}({name})"
         if rng.random() < 0.3:
             return f"{in_one_case} LIKE {quote(change(like(rng)))}"

@@ -14,7 +14,8 @@ from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.session import PushdownSession
 
 FLAT = """
-id bigint, code string, name string, day date, at timestamp, local timestamp_ntz, amount int, is_open boolean
+id bigint, code string, name string, padded string, day date, at timestamp, local timestamp_ntz, amount int,
+is_open boolean
 """
 NESTED = """
 id bigint, tags array<string>, items array<struct<sku: string, n: bigint>>, props map<string, string>,
@@ -59,6 +60,8 @@ CASES = (
     "name ILIKE 'STR%'",
     "LOWER(name) LIKE '%elvi%'",
     "CONTAINS(UPPER(name), 'ELV')",
+    "TRIM(padded) = 'p 71'",
+    "LTRIM(padded) IN ('p 71', 'p 72 ', 'p 73')",
 )
 """Predicates that scans of JSON and CSV push."""
 ELEMENTS = (
@@ -92,6 +95,7 @@ def flat_rows(spark: SparkSession) -> DataFrame:
         "id",
         "if(id % 5 = 0, NULL, concat('c', id)) AS code",
         f"element_at({LETTERS}, CAST(id % 7 + 1 AS int)) AS name",
+        "concat(repeat(' ', CAST(id % 3 AS int)), 'p ', id, repeat(' ', CAST(id % 2 AS int))) AS padded",
         f"DATE({HOURS}) AS day",
         f"{HOURS} AS at",
         f"CAST({HOURS} AS TIMESTAMP_NTZ) AS local",

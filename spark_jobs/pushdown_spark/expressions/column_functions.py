@@ -64,10 +64,8 @@ def operand_of(node: exp.Expr, scope: Scope) -> Operand:
     if path is not None:
         return Operand(scope.column(path))
     match node:
-        case exp.Cast(this=argument, to=kind) if kind.this is exp.DType.DATE:
-            return _day(argument, scope)
-        case exp.TsOrDsToDate(this=argument) if not node.args.get("format"):
-            return _day(argument, scope)
+        case exp.Cast() | exp.TsOrDsToDate() if _is_day(node):
+            return _day(node.this, scope)
         case exp.Year(this=argument):
             return _year(argument, scope)
         case exp.Extract(this=unit, expression=argument) if unit.name.upper() == "YEAR":
@@ -80,6 +78,8 @@ def operand_of(node: exp.Expr, scope: Scope) -> Operand:
             return _with_default(argument, default, scope)
         case exp.Lower(this=argument) | exp.Upper(this=argument) if scope.for_text:
             return _in_one_case(argument, scope)
+        case exp.Trim() if scope.for_text:
+            return _without_blanks(node, scope)
     raise UnsupportedError(f"{short_sql(node)} cannot be pushed down")
 
 
@@ -88,6 +88,10 @@ def _argument(node: exp.Expr, scope: Scope) -> Column:
     if path is None:
         raise UnsupportedError(f"{short_sql(node)} is not a column")
     return scope.column(path)
+
+
+def _is_day(node: exp.Cast | exp.TsOrDsToDate) -> bool:
+    return node.to.this is exp.DType.DATE if isinstance(node, exp.Cast) else not node.args.get("format")
 
 
 def _day(node: exp.Expr, scope: Scope) -> Operand:
@@ -182,15 +186,17 @@ def _prefix(node: exp.Expr, length: exp.Expr | None, scope: Scope) -> Operand:
             return StringMatch(argument, StringTest.PREFIX, text) if text else true_unless_null(argument)
         return Comparison(argument, Op.EQ, text) if len(text) < count else InList(argument, ())
 
-    def test(leaf: Node) -> Node:
-        match leaf:
-            case Comparison(op=Op.EQ, value=str(text)):
-                return starts_with(text)
-            case InList():
-                return test_any(argument, leaf, lambda value: starts_with(str(value)))
-        raise UnsupportedError("only the equality of the first characters with constants is pushed down")
+    return Operand(argument, lambda tree: replace_leaves(tree, partial(_test_equality, argument, starts_with)))
 
-    return Operand(argument, lambda tree: replace_leaves(tree, test))
+
+def _test_equality(argument: Column, equals: Callable[[str], Node], leaf: Node) -> Node:
+    """Return a test of the argument for a function that is equal to a constant."""
+    match leaf:
+        case Comparison(op=Op.EQ, value=str(text)):
+            return equals(text)
+        case InList():
+            return test_any(argument, leaf, lambda value: equals(str(value)))
+    raise UnsupportedError("only the equality of the function with constants is pushed down")
 
 
 def _in_one_case(node: exp.Expr, scope: Scope) -> Operand:
@@ -220,6 +226,18 @@ def _in_one_case(node: exp.Expr, scope: Scope) -> Operand:
         raise UnsupportedError("only equality and LIKE of LOWER and UPPER are pushed down")
 
     return Operand(argument, lambda tree: replace_leaves(tree, test))
+
+
+def _without_blanks(node: exp.Trim, scope: Scope) -> Operand:
+    """Return TRIM of a string, for facts about its text."""
+    argument = _argument(node.this, scope)
+
+    def has(text: str) -> Node:
+        if argument.type is not LogicalType.STRING or not text or node.expression is not None:
+            raise UnsupportedError("only the equality of TRIM with strings that are not empty is pushed down")
+        return StringMatch(argument, StringTest.CONTAINS, text)
+
+    return Operand(argument, lambda tree: replace_leaves(tree, partial(_test_equality, argument, has)))
 
 
 def _with_default(node: exp.Expr, default: exp.Expr, scope: Scope) -> Operand:
