@@ -85,9 +85,8 @@ def _function(rng: random.Random, name: str, data_type: t.DataType) -> str | Non
         return f"{rng.choice(('', 'NOT '))}COALESCE({name}, {rng.choice(('true', 'false', 'NULL'))})"
     roll = rng.random()
     if isinstance(data_type, t.DateType | t.TimestampType | t.TimestampNTZType):
-        if roll < 0.3:
-            year = rng.choice((f"YEAR({name})", f"EXTRACT(YEAR FROM {name})"))
-            return _comparison(rng, year, lambda: rng.choice(DATES)[:4].lstrip("0") or "0")
+        if roll < 0.6:
+            return _period(rng, name)
         day = rng.choice((f"DATE({name})", f"TO_DATE({name})", f"CAST({name} AS DATE)"))
         return _comparison(rng, day, lambda: literal(rng, t.DateType()))
     if not isinstance(data_type, t.StringType | t.IntegralType):
@@ -109,6 +108,23 @@ def _function(rng: random.Random, name: str, data_type: t.DataType) -> str | Non
         return _comparison(rng, start, lambda: quote(text(rng)[: length + rng.choice((0, 0, 0, -1, 1))]))
     default = rng.choice((literal(rng, data_type), "NULL"))
     return _comparison(rng, f"COALESCE({name}, {default})", lambda: rng.choice((default, literal(rng, data_type))))
+
+
+def _period(rng: random.Random, name: str) -> str:
+    """Return a comparison of the period that a date or a timestamp is in."""
+    unit = rng.choice(("DAY", "WEEK", "month", "QUARTER", "YY"))
+    pattern, length = rng.choice((("yyyy-MM-dd", 10), ("yyyy-MM", 7), ("yyyyMMdd", 10), ("yyyy", 4)))
+    choice = rng.randrange(4)
+    if choice == 3:
+        year = rng.choice((f"YEAR({name})", f"EXTRACT(YEAR FROM {name})"))
+        return _comparison(rng, year, lambda: rng.choice(DATES)[:4].lstrip("0") or "0")
+    if choice == 0:
+        return _comparison(rng, f"TRUNC({name}, '{unit}')", lambda: literal(rng, t.DateType()))
+    if choice == 1:
+        return _comparison(rng, f"DATE_TRUNC('{unit}', {name})", lambda: literal(rng, t.TimestampType()))
+    dash = "" if pattern == "yyyyMMdd" else "-"
+    formatted = f"DATE_FORMAT({name}, '{pattern}')"
+    return _comparison(rng, formatted, lambda: quote(rng.choice(DATES)[:length].replace("-", dash)))
 
 
 def _comparable(rng: random.Random, data_type: t.DataType) -> t.DataType:

@@ -36,11 +36,12 @@ from pushdown_spark.expressions.bound import (
     negation,
     true_unless_null,
 )
-from pushdown_spark.expressions.column_functions import Operand, operand_of
+from pushdown_spark.expressions.column_functions import operand_of
 from pushdown_spark.expressions.conjuncts import column_path, has_subquery, short_sql
 from pushdown_spark.expressions.constant_folding import prefetch
 from pushdown_spark.expressions.like import like
 from pushdown_spark.expressions.literals import Literal, LiteralReader
+from pushdown_spark.expressions.operand import Operand
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.expressions.types import FLOATING, LogicalType

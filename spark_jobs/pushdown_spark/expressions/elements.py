@@ -32,10 +32,10 @@ from pushdown_spark.expressions.bound import (
     StringTest,
     replace_leaves,
 )
-from pushdown_spark.expressions.column_functions import Operand, test_any
 from pushdown_spark.expressions.conjuncts import column_path, short_sql
 from pushdown_spark.expressions.literals import LiteralReader
 from pushdown_spark.expressions.names import NameRule
+from pushdown_spark.expressions.operand import Operand, test_any
 from pushdown_spark.expressions.scope import Scope, column_of_type, is_char
 from pushdown_spark.expressions.types import LogicalType, Path
 

@@ -7,13 +7,18 @@ integers are taken out of the text before it is parsed, because parsers are slow
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from itertools import count, pairwise
 from typing import TypeVar
 
 import sqlglot
 from sqlglot import Token, TokenType, exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
+from sqlglot.parsers.spark import SparkParser
 
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.conjuncts import nodes_of
 
 _DIFFERENT_TEXT = re.compile(r"\$\{|--[^\n]*(?:\r|\\\n)|(?is:\bBETWEEN\b.*\bA?SYMMETRIC\b)")
@@ -30,7 +35,49 @@ _MAX_INT = 2**31 - 1
 _QUOTING = re.compile(r"""['"`]|--|/\*|\$\{""")
 """Literals, quoted names, comments and variables, inside which a regular expression could find words."""
 _FIRST_PLACEHOLDER = 10**17
+_ARGUMENTS = "arguments"
+"""The key of the arguments as written in the `meta` dictionary of a node."""
 Tree = TypeVar("Tree", bound=exp.Expr)
+
+
+def _keep_arguments(name: str) -> Callable[..., exp.Expr]:
+    """Return sqlglot's reader of a function, extended to keep the arguments. sqlglot normalizes units and patterns."""
+    read = SparkParser.FUNCTIONS[name]
+
+    def read_and_keep(arguments: list[exp.Expr], **options: Dialect) -> exp.Expr:
+        written = [argument.copy() for argument in arguments]
+        node: exp.Expr = read(arguments, **options)
+        node.meta[_ARGUMENTS] = written
+        return node
+
+    return read_and_keep
+
+
+class PredicateParser(SparkParser):
+    """sqlglot's parser of Spark SQL, extended to keep the arguments that `argument_as_written` returns."""
+
+    FUNCTIONS = {  # noqa: RUF012
+        **SparkParser.FUNCTIONS,
+        **{name: _keep_arguments(name) for name in ("DATE_FORMAT", "DATE_TRUNC", "TRUNC")},
+    }
+
+
+class _PredicateSpark(Spark):
+    Parser = PredicateParser
+
+
+def argument_as_written(node: exp.Expr, position: int) -> str:
+    """Return the string literal that is an argument of DATE_FORMAT, DATE_TRUNC or TRUNC.
+
+    >>> argument_as_written(parse_predicate("DATE_TRUNC('mon', at) > '2026-01-01'").this, 0)
+    'mon'
+
+    Raises UnsupportedError for another argument.
+    """
+    written = node.meta.get(_ARGUMENTS, ())
+    if position >= len(written) or not isinstance(written[position], exp.Literal) or not written[position].is_string:
+        raise UnsupportedError("a unit or a pattern that is not a literal is not pushed down")
+    return str(written[position].name)
 
 
 def parse_predicate(text: str) -> exp.Expr | None:
@@ -43,9 +90,9 @@ def parse_predicate(text: str) -> exp.Expr | None:
     try:
         if not has_same_tokens(text):
             return None
-        tree = sqlglot.parse_one(lists.text, dialect="spark", into=exp.Condition)
+        tree = sqlglot.parse_one(lists.text, dialect=_PredicateSpark, into=exp.Condition)
         if not lists.restore(tree):
-            tree = sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
+            tree = sqlglot.parse_one(text, dialect=_PredicateSpark, into=exp.Condition)
         return with_intervals_grouped(tree)
     except (SqlglotError, RecursionError):
         return None

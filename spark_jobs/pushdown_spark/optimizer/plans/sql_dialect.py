@@ -17,7 +17,7 @@ from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.expressions.parser import with_intervals_grouped
+from pushdown_spark.expressions.parser import PredicateParser, with_intervals_grouped
 from pushdown_spark.expressions.predicate import Predicate
 
 # Keys of the marks in the `meta` dictionary of a node.
@@ -57,7 +57,7 @@ def _mark_typed_literal(_parser: object, literal: exp.Expr, data_type: exp.DataT
 
 def _mark_function(name: str, node_type: type[exp.Expr]) -> Callable[[list[exp.Expr]], exp.Expr]:
     """Return sqlglot's reader of a function, extended to mark the node with the function's original name."""
-    read = SparkParser.FUNCTIONS[name]
+    read = PredicateParser.FUNCTIONS[name]
 
     def read_and_mark(arguments: list[exp.Expr]) -> exp.Expr:
         node: exp.Expr = read(arguments)
@@ -74,7 +74,7 @@ def _mark_function(name: str, node_type: type[exp.Expr]) -> Callable[[list[exp.E
 class LosslessSpark(Spark):
     """Spark's dialect that preserves typed literals, `IS NOT NULL` and function names."""
 
-    class Parser(SparkParser):
+    class Parser(PredicateParser):
         """Marks nodes that sqlglot normalizes, and reads a comma in FROM as an inner join without a condition."""
 
         JOINS_HAVE_EQUAL_PRECEDENCE = False
@@ -83,7 +83,7 @@ class LosslessSpark(Spark):
             **dict.fromkeys(_TYPED_LITERALS, _mark_typed_literal),
         }
         FUNCTIONS = {  # noqa: RUF012
-            **SparkParser.FUNCTIONS,
+            **PredicateParser.FUNCTIONS,
             **{name: _mark_function(name, node_type) for name, (node_type, _) in _RENAMED_FUNCTIONS.items()},
         }
 
