@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from inspect import isfunction
 from itertools import count, pairwise
 from typing import TypeVar
 
@@ -66,6 +67,11 @@ class _PredicateSpark(Spark):
     Parser = PredicateParser
 
 
+IS_COMPILED = not isfunction(SparkParser.parse)
+"""Whether sqlglot is its compiled build (sqlglotc), whose parsers cannot be extended."""
+_DIALECT = Spark if IS_COMPILED else _PredicateSpark
+
+
 def argument_as_written(node: exp.Expr, position: int) -> str:
     """Return the string literal that is an argument of DATE_FORMAT, DATE_TRUNC or TRUNC.
 
@@ -90,9 +96,9 @@ def parse_predicate(text: str) -> exp.Expr | None:
     try:
         if not has_same_tokens(text):
             return None
-        tree = sqlglot.parse_one(lists.text, dialect=_PredicateSpark, into=exp.Condition)
+        tree = sqlglot.parse_one(lists.text, dialect=_DIALECT, into=exp.Condition)
         if not lists.restore(tree):
-            tree = sqlglot.parse_one(text, dialect=_PredicateSpark, into=exp.Condition)
+            tree = sqlglot.parse_one(text, dialect=_DIALECT, into=exp.Condition)
         return with_intervals_grouped(tree)
     except (SqlglotError, RecursionError):
         return None

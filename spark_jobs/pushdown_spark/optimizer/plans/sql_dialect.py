@@ -8,7 +8,6 @@ the generator writes the original form.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from inspect import isfunction
 
 import sqlglot
 from sqlglot import exp
@@ -17,7 +16,7 @@ from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.expressions.parser import PredicateParser, with_intervals_grouped
+from pushdown_spark.expressions.parser import IS_COMPILED, PredicateParser, with_intervals_grouped
 from pushdown_spark.expressions.predicate import Predicate
 
 # Keys of the marks in the `meta` dictionary of a node.
@@ -135,7 +134,7 @@ def parse_sql(sql: str) -> exp.Expr:
     Raises sqlglot's ParseError for text that it cannot parse. Raises BadSpecError if sqlglot is its compiled build,
     whose classes cannot be extended.
     """
-    if not isfunction(SparkParser._parse_is):
+    if IS_COMPILED:
         raise BadSpecError(
             "query: the driver uses the compiled build of sqlglot, whose dialects cannot be extended; "
             "uninstall the package sqlglotc there (`pip install sqlglot[c]` installs it)"
