@@ -166,23 +166,22 @@ def _plan_format(spark: SparkSession, request: ScanRequest, load: Load) -> Plann
 def _plan_pushdown(spark: SparkSession, request: ScanRequest) -> Scan:
     """Return the pushdown reader's scan. Raises UnsupportedError if Spark's must read the files, or may be faster."""
     request = with_directories(request, name_rule=session_name_rule(spark))
-    fold = request.fold
     scan: Scan
     # Only the reader of the format is imported, because importing all of them is slow.
     if request.source.format is SourceFormat.ORC:
         from pushdown_spark.formats.orc.planner import OrcScan, plan_orc
 
-        scan = OrcScan(spark, request, plan_orc(spark, request, fold))
+        scan = OrcScan(spark, request, plan_orc(spark, request))
     elif request.source.format is SourceFormat.AVRO:
         from pushdown_spark.formats.avro.planner import AvroScan, plan_avro
 
-        scan = AvroScan(spark, request, plan_avro(spark, request, fold))
+        scan = AvroScan(spark, request, plan_avro(spark, request))
     elif request.source.format is SourceFormat.PARQUET:
         from pushdown_spark.formats.parquet.planner import ParquetScan, plan_parquet
 
-        scan = ParquetScan(spark, request, plan_parquet(spark, request, fold))
+        scan = ParquetScan(spark, request, plan_parquet(spark, request))
     else:
-        text = plan_text(spark, request, fold)
+        text = plan_text(spark, request)
         scan = JvmTextScan(spark, request, text) if isinstance(text, JvmTextPlan) else TextScan(spark, request, text)
     # Planning errors must occur here, where Spark's reader can still replace the scan.
     scan.frame()
@@ -202,7 +201,7 @@ def _with_lazy_filter(
     switch = request.source.orc.sarg_to_filter
     if switch is None and not isinstance(unsupported, LazyFilterError):
         return request
-    obstacle = obstacle_of_request(spark, request, request.fold) if switch else None
+    obstacle = obstacle_of_request(spark, request) if switch else None
     setting = str(switch is not False and obstacle is None).lower()
     note = f"{SARG_TO_FILTER} is {setting}{'' if obstacle is None else f': {obstacle}'}"
     return request.with_frame(load({SARG_TO_FILTER: setting})).with_notes(note)

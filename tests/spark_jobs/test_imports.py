@@ -40,7 +40,7 @@ INTERFACES = {
     "data_source.py": r"class \w+\((ColumnarSource|DataSource)\):",
     "file_reader.py": r"class \w+\(FileScanTask\[",
     "metrics.py": r"class \w+\(FileMetrics\):",
-    "planner.py": r"def plan_\w+\(spark: SparkSession, request: ScanRequest, fold: Fold\)",
+    "planner.py": r"def plan_\w+\(spark: SparkSession, request: ScanRequest\)",
 }
 """The names that several modules may have, and what each of these modules implements."""
 

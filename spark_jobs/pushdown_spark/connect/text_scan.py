@@ -83,7 +83,7 @@ def plan_connect_text(spark: SparkSession, request: ScanRequest) -> ConnectTextS
     check_request(spark, request)
     _check_session(spark)
     options = request_options(spark, request)
-    patterns = line_patterns(spark, request, request.fold, options)
+    patterns = line_patterns(spark, request, options)
     filters = list(string_filters(patterns))
     if not filters:
         raise UnsupportedError(NO_STRING)

@@ -11,23 +11,23 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.bound import Node, conjunction
 from pushdown_spark.expressions.pushdown import Pushdown
-from pushdown_spark.expressions.scope import Fold, Scope
+from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.expressions.session_settings import check_meaning, session_name_rule, setting
 from pushdown_spark.relations.request import ScanRequest
 
 
-def scope_of(spark: SparkSession, request: ScanRequest, fold: Fold) -> Scope:
-    """Return the scope for binding the predicate of a request. `fold` evaluates constants that need Spark."""
+def scope_of(spark: SparkSession, request: ScanRequest) -> Scope:
+    """Return the scope for binding the predicate of a request."""
     return Scope(
         request.schema,
         name_rule=session_name_rule(spark),
         plain_strings=not (request.predicate is not None and request.predicate.has_backslashes)
         and setting(spark, "spark.sql.session.collation.default", "UTF8_BINARY") == "UTF8_BINARY",
-        fold=fold,
+        fold=request.fold,
     )
 
 
-def bound_conjuncts(spark: SparkSession, request: ScanRequest, fold: Fold) -> list[Pushdown[Node]]:
+def bound_conjuncts(spark: SparkSession, request: ScanRequest) -> list[Pushdown[Node]]:
     """Bind each conjunct of the predicate. The list is empty without a predicate that the parser can read."""
     predicate = request.predicate
     if predicate is None:
@@ -36,7 +36,7 @@ def bound_conjuncts(spark: SparkSession, request: ScanRequest, fold: Fold) -> li
         check_meaning(spark, predicate.sql)
     except UnsupportedError as problem:
         return [Pushdown.unsupported(conjunct, str(problem)) for conjunct in predicate.conjuncts]
-    scope = scope_of(spark, request, fold)
+    scope = scope_of(spark, request)
     return [bind(conjunct, scope) for conjunct in predicate.conjuncts]
 
 

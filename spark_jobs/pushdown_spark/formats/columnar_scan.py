@@ -19,7 +19,6 @@ from pushdown_spark.contract import ReaderChoice
 from pushdown_spark.errors import UnsafeFilterError, UnsupportedError
 from pushdown_spark.expressions.bound import Node, Not, Op, floating_comparisons, walk
 from pushdown_spark.expressions.pushdown import Pushdown
-from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.formats.bound_predicate import bound_conjuncts, first_reason
 from pushdown_spark.formats.readable_types import check_columns
 from pushdown_spark.formats.scan_task import FileScanTask, Metrics, Query
@@ -80,11 +79,9 @@ def check_columnar_request(request: ScanRequest, *, needs_predicate: bool = True
     check_columns(request)
 
 
-def prepare_files(
-    spark: SparkSession, request: ScanRequest, fold: Fold
-) -> tuple[list[Pushdown[Node]], tuple[InputFile, ...]]:
+def prepare_files(spark: SparkSession, request: ScanRequest) -> tuple[list[Pushdown[Node]], tuple[InputFile, ...]]:
     """Bind the conjuncts and list the files of a scan. Raises UnsupportedError if Spark's reader must read them."""
-    conjuncts = bound_conjuncts(spark, request, fold)
+    conjuncts = bound_conjuncts(spark, request)
     if request.predicate is not None and not any(conjunct.artifact is not None for conjunct in conjuncts):
         raise UnsupportedError(f"no conjunct can be evaluated over columns: {first_reason(conjuncts)}")
     storage = storage_for(spark, request.uris, request.source.options)
@@ -92,7 +89,7 @@ def prepare_files(
 
 
 @contextmanager
-def unsafe_filters_off(spark: SparkSession, request: ScanRequest, fold: Fold, *, omits_nan: bool) -> Iterator[None]:
+def unsafe_filters_off(spark: SparkSession, request: ScanRequest, *, omits_nan: bool) -> Iterator[None]:
     """Raise UnsafeFilterError instead of UnsupportedError if Spark's filter pushdown may lose rows of the scan.
 
     `omits_nan` is whether statistics of files of the format may omit NaN.
@@ -101,7 +98,7 @@ def unsafe_filters_off(spark: SparkSession, request: ScanRequest, fold: Fold, *,
         yield
     except UnsupportedError as problem:
         is_asked = request.source.reader is ReaderChoice.SPARK
-        if is_asked or not may_lose_rows(bound_conjuncts(spark, request, fold), omits_nan=omits_nan):
+        if is_asked or not may_lose_rows(bound_conjuncts(spark, request), omits_nan=omits_nan):
             raise
         raise UnsafeFilterError(str(problem), problem.predicted) from problem
 

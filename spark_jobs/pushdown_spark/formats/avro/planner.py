@@ -11,7 +11,6 @@ from pushdown_spark.contract import ReaderChoice
 from pushdown_spark.errors import PushdownError, UnsupportedError
 from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.pushdown import Pushdown
-from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.formats.avro.container_file import read_header
@@ -49,7 +48,7 @@ class AvroScan(ColumnarScan[AvroQuery, AvroMetrics]):
     is_columnar = False
 
 
-def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan:
+def plan_avro(spark: SparkSession, request: ScanRequest) -> AvroPlan:
     """Plan a scan by the pushdown reader of Avro. Reads the first file's header and, under `auto`, a sample of blocks.
 
     Raises UnsupportedError if Spark's reader must read the files, or is estimated to be faster.
@@ -57,7 +56,7 @@ def plan_avro(spark: SparkSession, request: ScanRequest, fold: Fold) -> AvroPlan
     check_columnar_request(request, needs_predicate=False)
     _check_columns(request)
     settings = avro_settings(spark, request.source.options)
-    conjuncts, source_files = prepare_files(spark, request, fold)
+    conjuncts, source_files = prepare_files(spark, request)
     files = container_files(source_files, any_extension=settings.any_extension)
     first = next((file for file in files if file.size), None)
     if first is None:

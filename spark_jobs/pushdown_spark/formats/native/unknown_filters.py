@@ -110,5 +110,5 @@ def _text_of_unknown_filters(spark: SparkSession, request: ScanRequest) -> str |
 
 def known_conjuncts(spark: SparkSession, request: ScanRequest) -> list[Pushdown[Node]] | None:
     """Return the bound conjuncts of the predicate, or None if they cannot be bound. Spark then reads alone."""
-    conjuncts = plan_or_refuse(lambda: bound_conjuncts(spark, request, request.fold))
+    conjuncts = plan_or_refuse(lambda: bound_conjuncts(spark, request))
     return None if isinstance(conjuncts, Refusal) else conjuncts

@@ -13,7 +13,7 @@ from pushdown_spark.contract import ErrorCode, ReaderChoice
 from pushdown_spark.errors import PushdownError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.arrow_types import utc_arrow_type
-from pushdown_spark.expressions.scope import Fold, is_char
+from pushdown_spark.expressions.scope import is_char
 from pushdown_spark.expressions.session_settings import check_broken_files, is_enabled, session_name_rule, setting
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
 from pushdown_spark.formats.columnar_scan import (
@@ -60,19 +60,19 @@ class LazyFilterError(UnsupportedError):
     """Spark's own ORC reader with its lazy filter takes a scan, because it is estimated to be the fastest."""
 
 
-def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan:
+def plan_orc(spark: SparkSession, request: ScanRequest) -> OrcPlan:
     """Plan a scan by the pushdown reader of ORC. Under `auto`, reads a sample of row groups of the filter columns.
 
     Raises UnsupportedError if Spark's reader must read the files, or is estimated to be faster.
     """
     source = request.source
     _refuse_use_selected(spark, request)
-    with unsafe_filters_off(spark, request, fold, omits_nan=False):
+    with unsafe_filters_off(spark, request, omits_nan=False):
         check_columnar_request(request)
         _check_settings(spark, request)
         _check_maps(spark, request)
         _check_padding(spark, request)
-        conjuncts, files = prepare_files(spark, request, fold)
+        conjuncts, files = prepare_files(spark, request)
         query = _query(spark, request, combine_conjuncts(conjuncts))
     reports = tuple(conjunct.report("vector filter over ORC columns") for conjunct in conjuncts)
     choice = Choice()
@@ -85,7 +85,7 @@ def plan_orc(spark: SparkSession, request: ScanRequest, fold: Fold) -> OrcPlan:
             if choice.reader is OrcReader.SPARK_WITH_FILTER:
                 raise LazyFilterError(choice.reason, choice.predicted)
             if choice.reader is OrcReader.SPARK:
-                with unsafe_filters_off(spark, request, fold, omits_nan=False):
+                with unsafe_filters_off(spark, request, omits_nan=False):
                     raise UnsupportedError(choice.reason, choice.predicted)
     return OrcPlan(files, choice, reports, query, is_exact(conjuncts), source.orc.use_selected)
 

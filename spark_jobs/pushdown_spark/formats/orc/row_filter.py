@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from pushdown_spark.expressions.bound import Comparison, InList, Node, walk
 from pushdown_spark.expressions.predicate import UNPARSED
 from pushdown_spark.expressions.pushdown import Pushdown
-from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.expressions.types import FLOATING, GREGORIAN_DAY, GREGORIAN_MICROS, LogicalType, Value
 from pushdown_spark.formats.bound_predicate import bound_conjuncts
 from pushdown_spark.relations.request import ScanRequest
@@ -27,13 +26,13 @@ _FIRST_ALIKE = {
 """The first constants that ORC compares with dates and timestamps as Spark does."""
 
 
-def obstacle_of_request(spark: SparkSession, request: ScanRequest, fold: Fold) -> str | None:
+def obstacle_of_request(spark: SparkSession, request: ScanRequest) -> str | None:
     """Return why ORC's row filter may lose rows of a request, or None if it keeps them."""
     if request.predicate is None:
         return None
     if request.predicate.tree is None:
         return UNPARSED
-    return row_filter_obstacle(bound_conjuncts(spark, request, fold))
+    return row_filter_obstacle(bound_conjuncts(spark, request))
 
 
 def row_filter_obstacle(conjuncts: Sequence[Pushdown[Node]]) -> str | None:

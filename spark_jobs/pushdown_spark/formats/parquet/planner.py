@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pushdown_spark.contract import ReaderChoice
 from pushdown_spark.errors import UnsafeInputError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
-from pushdown_spark.expressions.scope import Fold, is_char
+from pushdown_spark.expressions.scope import is_char
 from pushdown_spark.expressions.session_settings import (
     RequiredSetting,
     check_broken_files,
@@ -65,19 +65,19 @@ class ParquetScan(ColumnarScan[ParquetQuery, ParquetMetrics]):
     task_class = ParquetScanTask
 
 
-def plan_parquet(spark: SparkSession, request: ScanRequest, fold: Fold) -> ParquetPlan:
+def plan_parquet(spark: SparkSession, request: ScanRequest) -> ParquetPlan:
     """Plan a scan by the pushdown reader. Reads footers and, under `auto`, filter columns of a few row groups.
 
     Raises UnsupportedError if Spark's reader must read the files, or is estimated to be faster.
     """
     # Until the writers of the files are known, their statistics may omit NaN.
-    with unsafe_filters_off(spark, request, fold, omits_nan=True):
+    with unsafe_filters_off(spark, request, omits_nan=True):
         check_columnar_request(request)
         _check_columns(request)
         _check_settings(spark, request)
         if find_spec(_LIBRARY) is None:
             raise UnsupportedError(f"the package {_LIBRARY} is not installed")
-        conjuncts, source_files = prepare_files(spark, request, fold)
+        conjuncts, source_files = prepare_files(spark, request)
         files = parquet_inputs(source_files)
         query = _query(spark, request, combine_conjuncts(conjuncts))
         writers = _check_files(files, query)
@@ -85,7 +85,7 @@ def plan_parquet(spark: SparkSession, request: ScanRequest, fold: Fold) -> Parqu
     choice = Choice()
     if request.source.reader is not ReaderChoice.PUSHDOWN:
         spark_prunes = not may_lose_rows(conjuncts, omits_nan=omits_nan)
-        with unsafe_filters_off(spark, request, fold, omits_nan=omits_nan):
+        with unsafe_filters_off(spark, request, omits_nan=omits_nan):
             choice = estimate(files, query, startup_cost(spark, request.source), spark_prunes=spark_prunes)
     reports = tuple(conjunct.report("filter over Parquet columns before others are decoded") for conjunct in conjuncts)
     return ParquetPlan(files, choice, reports, query, is_exact(conjuncts))

@@ -19,7 +19,6 @@ from pushdown_spark.expressions.byte_patterns.json import json_patterns
 from pushdown_spark.expressions.byte_patterns.text import BytePattern
 from pushdown_spark.expressions.conjuncts import column_path, operands
 from pushdown_spark.expressions.pushdown import Pushdown
-from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.formats.bound_predicate import scope_of
 from pushdown_spark.formats.text.text_options import TextOptions
@@ -52,10 +51,10 @@ class LinePatterns:
         return tuple(reports)
 
 
-def line_patterns(spark: SparkSession, request: ScanRequest, fold: Fold, options: TextOptions) -> LinePatterns:
+def line_patterns(spark: SparkSession, request: ScanRequest, options: TextOptions) -> LinePatterns:
     """Return the byte patterns of the predicate. Raises UnsupportedError if there are none."""
     assert request.predicate is not None
-    scope = replace(scope_of(spark, request, fold), for_text=True)
+    scope = replace(scope_of(spark, request), for_text=True)
     bound = [bind(conjunct, scope) for conjunct in request.predicate.conjuncts]
     roots = [TRUE if conjunct.artifact is None else conjunct.artifact for conjunct in bound]
 

@@ -22,7 +22,6 @@ from pushdown_spark.contract.report_text import human_share
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 from pushdown_spark.expressions.byte_patterns.text import BytePattern
-from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.expressions.session_settings import is_enabled, setting
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_costs import TextCosts, check_size
@@ -110,7 +109,7 @@ class _Input:
     jvm_only_reason: str | None = None
 
 
-def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan | JvmTextPlan:
+def plan_text(spark: SparkSession, request: ScanRequest) -> TextPlan | JvmTextPlan:
     """Plan a scan that searches lines before they are parsed. Reads a sample of the files.
 
     Raises UnsupportedError if the search is unsound or too expensive.
@@ -121,7 +120,7 @@ def plan_text(spark: SparkSession, request: ScanRequest, fold: Fold) -> TextPlan
     sampler = LineSampler(inputs.files, options.lines, _marks(request, options))
     if request.source.reader is ReaderChoice.AUTO and inputs.files:
         check_size(spark, request.source, inputs.files, sampler)
-    patterns = line_patterns(spark, request, fold, options)
+    patterns = line_patterns(spark, request, options)
     search = _Search(inputs, patterns, options, ambiguous_pattern(spark, request, options), sampler)
     return _CarrierChoice.read(spark, request, search).plan()
 
