@@ -25,7 +25,7 @@ from pushdown_spark.runtime.jvm_gateway import java_class, java_list
 from pushdown_spark.runtime.query_metrics import RowCount, StageCounts, count_stages
 from pushdown_spark.runtime.spark_internals import collect_rows, local_dataframe, sql_parser
 from pushdown_spark.scan.advice import with_advice
-from pushdown_spark.scan.base_scan import ProjectedScan, report_of_run, run_context
+from pushdown_spark.scan.base_scan import ProjectedScan, run_context
 
 T = TypeVar("T")
 
@@ -165,13 +165,13 @@ class ScanResult(PushdownResult):
     def _prepare_report(self, counts: StageCounts) -> Callable[[], SourceReport]:
         """Return the function that makes the report after a run, with Spark's metrics where the scan has no counts."""
         scan = self._scan.scan
-        report = report_of_run(scan)
+        report = scan.report_of_run()
 
         def complete() -> SourceReport:
             planned = report()
             if planned.cost is not None:
                 planned = planned.model_copy(update={"cost": planned.cost.with_measurement(counts.seconds)})
-            if planned.bytes_read is None and not scan.is_mixed:
+            if planned.bytes_read is None:
                 planned = scan.add_spark_counts(planned, counts)
             return planned.model_copy(update={"rows_returned": self.rows})
 

@@ -19,7 +19,7 @@ from pushdown_spark.optimizer.query_context import QueryScan
 from pushdown_spark.result import PushdownResult, plan_lines
 from pushdown_spark.runtime.query_metrics import RowCount, StageCounts, count_stages
 from pushdown_spark.scan.advice import with_advice
-from pushdown_spark.scan.base_scan import report_of_run, run_context
+from pushdown_spark.scan.base_scan import run_context
 
 T = TypeVar("T")
 
@@ -99,8 +99,8 @@ class QueryResult(PushdownResult):
 
         Spark counts the bytes of all its readers together, so they belong to a scan only if it is the only one.
         """
-        scans = [(scan.key, scan.scan, report_of_run(scan.scan)) for scan in self._scans]
-        by_spark = [(key, scan) for key, scan, report in scans if scan.has_fixed_report or report().bytes_read is None]
+        scans = [(scan.key, scan.scan, scan.scan.report_of_run()) for scan in self._scans]
+        by_spark = [(key, scan) for key, scan, report in scans if scan.is_native or report().bytes_read is None]
         counts = stage_counts() if len(by_spark) == 1 else None
 
         def complete() -> dict[str, SourceReport]:

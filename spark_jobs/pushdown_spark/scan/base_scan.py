@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +15,13 @@ from pushdown_spark.contract import SourceReport
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.expressions.session_settings import temporary_settings
 from pushdown_spark.runtime.query_metrics import StageCounts
+
+
+class SparkCount(Enum):
+    """A count of Spark's input metrics."""
+
+    BYTES = auto()
+    DECODED_ROWS = auto()
 
 
 class Scan(ABC):
@@ -45,37 +53,28 @@ class Scan(ABC):
         return False
 
     @property
-    def has_fixed_report(self) -> bool:
-        """Whether later actions over the DataFrame leave the report as it is after the first one."""
-        return False
-
-    @property
-    def is_mixed(self) -> bool:
-        """Whether Spark's readers count some of the rows, and the pushdown readers the others."""
-        return False
-
-    @property
-    def counts_bytes_in_spark(self) -> bool:
-        """Whether Spark's input metrics include the bytes that the scan reads."""
-        return False
-
-    @property
-    def counts_decoded_rows_in_spark(self) -> bool:
-        """Whether the rows in Spark's input metrics are all the rows that the scan decodes."""
-        return True
+    def spark_counts(self) -> frozenset[SparkCount]:
+        """The counts of the scan that are complete in Spark's input metrics."""
+        return frozenset({SparkCount.DECODED_ROWS})
 
     def add_spark_counts(self, report: SourceReport, counts: StageCounts) -> SourceReport:
         """Return the report of a run with the bytes and rows that Spark counted. Counts of the scan are kept."""
-        changes: dict[str, int | None] = {"bytes_read": counts.bytes_read if self.counts_bytes_in_spark else None}
+        known = self.spark_counts
+        changes: dict[str, int | None] = {"bytes_read": counts.bytes_read if SparkCount.BYTES in known else None}
         if report.rows_decoded is None:
             # Spark counts the rows that its readers return, which may be fewer than they decode.
             changes["rows_after_pushdown"] = counts.rows
-            changes["rows_decoded"] = counts.rows if self.counts_decoded_rows_in_spark else None
+            changes["rows_decoded"] = counts.rows if SparkCount.DECODED_ROWS in known else None
         return report.model_copy(update=changes)
 
     def counts_result_rows(self, *, has_predicate: bool) -> bool:
         """Return whether the rows that the report counts are the rows of the result."""
-        return not has_predicate and not self.is_mixed
+        return not has_predicate
+
+    def report_of_run(self) -> Callable[[], SourceReport]:
+        """Return a function that makes the report of the run that has just ended, also after later runs."""
+        report = self.report()
+        return lambda: report
 
     @property
     def session_conf(self) -> Mapping[str, str]:
@@ -127,18 +126,6 @@ class ProjectedScan:
         """Fetch the rows of the query, at most `limit`, to the driver; None if a Spark job is faster."""
         rows = self.scan.fetch_local(limit)
         return None if rows is None else self.project(rows)
-
-
-def report_of_run(scan: Scan) -> Callable[[], SourceReport]:
-    """Return the function that makes the report of the run that has just ended.
-
-    If later runs change the report, it is made now. Otherwise it is made on demand, because that takes time: Spark
-    optimizes the predicate for it.
-    """
-    if scan.has_fixed_report:
-        return scan.report
-    report = scan.report()
-    return lambda: report
 
 
 @contextmanager

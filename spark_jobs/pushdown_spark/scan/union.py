@@ -19,7 +19,8 @@ from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.projection.schema_alignment import SchemaGroup, aligned_columns, ddl, select_columns
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
-from pushdown_spark.scan.base_scan import Scan
+from pushdown_spark.runtime.query_metrics import StageCounts
+from pushdown_spark.scan.base_scan import Scan, SparkCount
 
 
 @dataclass(frozen=True)
@@ -119,19 +120,22 @@ class UnionScan(Scan):
         return all(group.scan.is_native for group in self._groups)
 
     @property
-    def is_mixed(self) -> bool:
+    def _is_mixed(self) -> bool:
         """Whether Spark's readers count some of the rows, and the pushdown readers the others."""
         return len({group.scan.is_native for group in self._groups}) > 1
 
     @property
-    def counts_bytes_in_spark(self) -> bool:
-        """Whether Spark's input metrics include the bytes of every group."""
-        return all(group.scan.counts_bytes_in_spark for group in self._groups)
+    def spark_counts(self) -> frozenset[SparkCount]:
+        """The counts that Spark's input metrics have of every group."""
+        return frozenset.intersection(*(group.scan.spark_counts for group in self._groups))
 
-    @property
-    def counts_decoded_rows_in_spark(self) -> bool:
-        """Whether Spark counts the decoded rows of all groups."""
-        return all(group.scan.counts_decoded_rows_in_spark for group in self._groups)
+    def add_spark_counts(self, report: SourceReport, counts: StageCounts) -> SourceReport:
+        """Return the report with Spark's counts, unless they are only those of some groups."""
+        return report if self._is_mixed else super().add_spark_counts(report, counts)
+
+    def counts_result_rows(self, *, has_predicate: bool) -> bool:
+        """Return whether the groups count the rows of the result in the same way."""
+        return not self._is_mixed and super().counts_result_rows(has_predicate=has_predicate)
 
     @property
     def session_conf(self) -> dict[str, str]:

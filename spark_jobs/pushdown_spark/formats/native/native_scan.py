@@ -23,7 +23,7 @@ from pushdown_spark.relations.malformed_lines import names_corrupt_column
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.relations.stores.listing import decode_uri, list_entries
 from pushdown_spark.relations.stores.storage import LOCAL
-from pushdown_spark.scan.base_scan import Scan
+from pushdown_spark.scan.base_scan import Scan, SparkCount
 
 MAX_PLANNED_LENGTH = 10_000
 """Maximum length of a conjunct that Spark plans for the report, in characters."""
@@ -49,7 +49,6 @@ class NativeScan(Scan):
     """A scan by Spark's reader. `reason` is why it was chosen."""
 
     is_native = True
-    has_fixed_report = True
 
     def __init__(
         self,
@@ -69,16 +68,17 @@ class NativeScan(Scan):
         self._reason = reason
 
     @property
-    def counts_bytes_in_spark(self) -> bool:
-        """Whether Spark's metrics have the bytes. They omit vectored reads, which are most reads of ORC and Parquet."""
-        return self._request.source.format not in (SourceFormat.ORC, SourceFormat.PARQUET)
+    def spark_counts(self) -> frozenset[SparkCount]:
+        """The counts that Spark's metrics have.
 
-    @property
-    def counts_decoded_rows_in_spark(self) -> bool:
-        """Whether the reader returns all rows that it decodes. Row-based readers drop rows by pushed filters."""
-        if self._request.source.format not in ROW_BY_ROW:
-            return True
-        return all(conjunct.exactness is not Exactness.INEXACT for conjunct in self._plan_report.conjuncts)
+        They omit vectored reads, which are most reads of ORC and Parquet, and the rows that row-based readers drop by
+        pushed filters.
+        """
+        source_format, conjuncts = self._request.source.format, self._plan_report.conjuncts
+        counts = set() if source_format in (SourceFormat.ORC, SourceFormat.PARQUET) else {SparkCount.BYTES}
+        if source_format not in ROW_BY_ROW or all(one.exactness is not Exactness.INEXACT for one in conjuncts):
+            counts.add(SparkCount.DECODED_ROWS)
+        return frozenset(counts)
 
     @property
     def session_conf(self) -> Mapping[str, str]:
@@ -140,6 +140,10 @@ class NativeScan(Scan):
         if malformed is None:
             return self._plan_report
         return self._plan_report.model_copy(update={"malformed_lines": malformed.count()})
+
+    def report_of_run(self) -> Callable[[], SourceReport]:
+        """Return `report`, which later runs do not change. Making it takes time, so it waits until it is needed."""
+        return self.report
 
     @cached_property
     def _plan_report(self) -> SourceReport:

@@ -20,7 +20,7 @@ from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.runtime.jvm_gateway import class_name, java_string
 from pushdown_spark.runtime.query_metrics import QueryWatch
 from pushdown_spark.runtime.spark_internals import analyzed_plan, physical_plan
-from pushdown_spark.scan.base_scan import Scan
+from pushdown_spark.scan.base_scan import Scan, SparkCount
 
 _MAX_PLANNED_CONJUNCTS = 8
 """Maximum number of conjuncts that Spark plans for the report. A connector may read the log of its table for each."""
@@ -69,10 +69,11 @@ class SparkPlanScan(Scan):
         self._tables = tables_in_plan(request.native)
 
     @cached_property
-    def counts_bytes_in_spark(self) -> bool:
-        """Whether Spark's metrics have the bytes. They omit vectored reads, which are most reads of ORC and Parquet."""
+    def spark_counts(self) -> frozenset[SparkCount]:
+        """The counts that Spark's metrics have. They omit vectored reads, which are most reads of ORC and Parquet."""
         native = self._request.native
-        return _VECTORED.search(java_string(native.sparkSession, physical_plan(native))) is None
+        has_bytes = _VECTORED.search(java_string(native.sparkSession, physical_plan(native))) is None
+        return frozenset(SparkCount) if has_bytes else frozenset({SparkCount.DECODED_ROWS})
 
     @property
     def session_conf(self) -> Mapping[str, str]:

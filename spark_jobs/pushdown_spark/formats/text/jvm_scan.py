@@ -30,7 +30,7 @@ from pushdown_spark.runtime.spark_internals import (
     query_execution,
     relation_dataframe,
 )
-from pushdown_spark.scan.base_scan import Scan
+from pushdown_spark.scan.base_scan import Scan, SparkCount
 from pushdown_spark.scan.tasks import with_constants_by_line
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _EXCERPT = 60
 class JvmTextScan(Scan):
     """A string-search scan of one source by Spark's text source."""
 
-    counts_bytes_in_spark = True
+    spark_counts = frozenset(SparkCount)
 
     def __init__(self, spark: SparkSession, request: ScanRequest, plan: JvmTextPlan) -> None:
         self._spark = spark
