@@ -33,7 +33,7 @@ _READERS: dict[str, str] = {
     SourceFormat.CSV: "pushdown_spark.formats.text.line_filter",
     SourceFormat.ORC: "pushdown_spark.formats.orc.file_reader",
     SourceFormat.AVRO: "pushdown_spark.formats.avro.file_reader",
-    SourceFormat.PARQUET: "pushdown_spark.formats.parquet.library",
+    SourceFormat.PARQUET: "pushdown_spark.formats.parquet.datafusion_scan",
 }
 
 

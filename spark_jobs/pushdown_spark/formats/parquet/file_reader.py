@@ -14,7 +14,7 @@ from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInpu
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, filter_fields
 from pushdown_spark.expressions.bound import Column
 from pushdown_spark.expressions.names import NameRule
-from pushdown_spark.formats.parquet.address import Address
+from pushdown_spark.formats.parquet.datafusion_address import FileAddress
 from pushdown_spark.formats.parquet.file_columns import FileColumns, has_sound_statistics, match_schema
 from pushdown_spark.formats.parquet.file_parts import part_of
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics
@@ -83,12 +83,14 @@ class OpenParquet:
             yield from self._without_columns(sum(self.footer.row_group(number).num_rows for number in groups), metrics)
             return
         # Imported here, because the driver does not need it.
-        from pushdown_spark.formats.parquet.library import LibraryScan
-        from pushdown_spark.formats.parquet.library_filter import library_filter
+        from pushdown_spark.formats.parquet.datafusion_filter import datafusion_filter
+        from pushdown_spark.formats.parquet.datafusion_scan import DataFusionScan
 
-        row_filter = None if self._query.filter is None else library_filter(self._query.filter.root, self._filter_name)
-        scan = LibraryScan(
-            Address.of(self.path, self._storage),
+        row_filter = (
+            None if self._query.filter is None else datafusion_filter(self._query.filter.root, self._filter_name)
+        )
+        scan = DataFusionScan(
+            FileAddress.of(self.path, self._storage),
             self._stored_schema(names),
             [stored for name, stored in names.items() if name in self._query.filtered_structs],
             row_filter,
@@ -102,7 +104,7 @@ class OpenParquet:
                 yield from self._filter_batch(self._table_columns(batch), metrics)
         finally:
             metrics.bytes_read += scan.count("bytes_scanned")
-            # Without a filter, the library does not count rows.
+            # Without a filter, DataFusion does not count rows.
             metrics.rows_decoded += scan.count("pushdown_rows_pruned") + max(scan.count("output_rows"), received)
             metrics.add_pruning(scan.printed_metrics(), len(groups))
 

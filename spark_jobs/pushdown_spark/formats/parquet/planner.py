@@ -28,8 +28,8 @@ from pushdown_spark.formats.columnar_scan import (
     prepare_files,
     unsafe_filters_off,
 )
-from pushdown_spark.formats.parquet.address import check_store
 from pushdown_spark.formats.parquet.cost import estimate
+from pushdown_spark.formats.parquet.datafusion_address import check_store
 from pushdown_spark.formats.parquet.file_parts import ParquetInput, parquet_inputs
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, ParquetScanTask, open_parquet
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics
@@ -39,7 +39,6 @@ from pushdown_spark.runtime.spark_internals import hadoop_configuration
 from pushdown_spark.runtime.worker_startup import startup_cost
 from pushdown_spark.scan.plan import Choice
 
-_LIBRARY = "datafusion"
 _CHECKED_FILES = 64
 """Number of files whose footers the driver checks. Workers check the footer of every file."""
 _OPEN_FILES = 8
@@ -75,8 +74,8 @@ def plan_parquet(spark: SparkSession, request: ScanRequest) -> ParquetPlan:
         check_columnar_request(request)
         _check_columns(request)
         _check_settings(spark, request)
-        if find_spec(_LIBRARY) is None:
-            raise UnsupportedError(f"the package {_LIBRARY} is not installed")
+        if find_spec("datafusion") is None:
+            raise UnsupportedError("the package datafusion is not installed")
         conjuncts, source_files = prepare_files(spark, request)
         files = parquet_inputs(source_files)
         query = _query(spark, request, combine_conjuncts(conjuncts))

@@ -16,7 +16,7 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Column, Comparison, Op
 from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.expressions.types import LogicalType
-from pushdown_spark.formats.parquet.address import Address, check_store
+from pushdown_spark.formats.parquet.datafusion_address import FileAddress, check_store
 from pushdown_spark.formats.parquet.file_parts import ParquetInput
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics, UnitOutcome
@@ -162,6 +162,6 @@ def test_google_needs_the_key_of_a_service_account(
 def test_anonymous_access_to_google_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     settings = GoogleSettings(anonymous=True, scheme="http", endpoint="host:1")
-    address = Address.of("gs://lake/a b.parquet", Storage({"lake": settings}))
+    address = FileAddress.of("gs://lake/a b.parquet", Storage({"lake": settings}))
     address.register(SessionContext())
     assert (address.url, list(tmp_path.iterdir())) == ("gs://lake/a%20b.parquet", [])

@@ -24,7 +24,7 @@ from store_servers import AZURE_KEY
 
 from pushdown_spark.errors import AccessDeniedError
 from pushdown_spark.expressions.names import ANY_CASE
-from pushdown_spark.formats.parquet.address import Address, check_store
+from pushdown_spark.formats.parquet.datafusion_address import FileAddress, check_store
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics
 from pushdown_spark.formats.text.line_reader import LineReader
@@ -151,7 +151,7 @@ def test_a_key_file_that_the_environment_names_opens_googles_store(
     settings = GoogleSettings()
     check_store(settings)
     path = store.put("keys/a b+c%20ü#.parquet", (folder / "parquet" / "t.parquet").read_bytes())
-    address, context = Address.of(path, Storage({store.bucket: settings})), SessionContext()
+    address, context = FileAddress.of(path, Storage({store.bucket: settings})), SessionContext()
     address.register(context)
     assert context.read_parquet(address.url).count() == len(ROWS)
 

@@ -16,8 +16,8 @@ from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.scope import Scope
+from pushdown_spark.formats.parquet.datafusion_filter import datafusion_filter
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
-from pushdown_spark.formats.parquet.library_filter import library_filter
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics, UnitOutcome
 from pushdown_spark.relations.stores.storage import LOCAL
 
@@ -95,7 +95,7 @@ def matching_rows(path: Path, arrow_filter: ArrowFilter, counts: ParquetMetrics)
     return list(map(repr, pa.Table.from_batches(batches, TABLE.schema).to_pylist()))
 
 
-def test_the_filter_of_the_parquet_library_keeps_every_matching_row(files: list[Path]) -> None:
+def test_the_filter_of_datafusion_keeps_every_matching_row(files: list[Path]) -> None:
     counts = ParquetMetrics()
     bound = 0
     for text in PREDICATES:
@@ -138,7 +138,7 @@ def test_nodes_with_another_meaning_are_left_out(text: str, expected: str | None
     assert tree is not None
     root = bind(tree, Scope(SCHEMA, plain_strings=True)).artifact
     assert root is not None
-    found = library_filter(root, lambda column: column.path[0])
+    found = datafusion_filter(root, lambda column: column.path[0])
     assert (None if found is None else str(found)) == (None if expected is None else f"Expr({expected})")
 
 
@@ -147,5 +147,5 @@ def test_a_column_that_must_not_be_filtered_is_left_out() -> None:
     assert tree is not None
     root = bind(tree, Scope(SCHEMA, plain_strings=True)).artifact
     assert root is not None
-    found = library_filter(root, lambda column: None if column.path == ("i",) else "G")
+    found = datafusion_filter(root, lambda column: None if column.path == ("i",) else "G")
     assert str(found) == "Expr(G = Int64(2))"

@@ -29,7 +29,7 @@ _GOOGLE_KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 
 
 @dataclass(frozen=True)
-class Address:
+class FileAddress:
     """The URL of a file for DataFusion, and the store that it registers for an object."""
 
     url: str
@@ -37,7 +37,7 @@ class Address:
     settings: S3Settings | AzureSettings | GoogleSettings | None = None
 
     @classmethod
-    def of(cls, path: str, storage: Storage) -> Address:
+    def of(cls, path: str, storage: Storage) -> FileAddress:
         """Return the address of a file in a storage."""
         location = storage.bucket_of(path)
         if location is None:

@@ -59,7 +59,7 @@ FileName = Callable[[Column], str | None]
 """Returns the file's name of the top-level column that contains a column, or None if it must not be filtered."""
 
 
-def library_filter(root: Node, file_name: FileName) -> Expr | None:
+def datafusion_filter(root: Node, file_name: FileName) -> Expr | None:
     """Return an expression that is true for all rows that pass, or None if there is none but TRUE."""
     return _Translator(file_name).superset(root)
 

@@ -1,4 +1,4 @@
-"""DataFusion's side of a Parquet scan: its settings, the address of a file, and the scan of a part of the file.
+"""The scan of a part of a Parquet file by DataFusion, and DataFusion's settings.
 
 DataFusion divides a file into parts of equal size, and reads the row groups that begin in a part.
 """
@@ -11,9 +11,9 @@ import pyarrow as pa
 from datafusion import Expr, SessionConfig, SessionContext
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.formats.parquet.address import Address
+from pushdown_spark.formats.parquet.datafusion_address import FileAddress
+from pushdown_spark.formats.parquet.datafusion_filter import quoted_column
 from pushdown_spark.formats.parquet.file_parts import FilePart
-from pushdown_spark.formats.parquet.library_filter import quoted_column
 
 _SETTINGS = {
     "datafusion.execution.collect_statistics": "false",
@@ -33,7 +33,7 @@ _PRUNING = (
 )
 
 
-class LibraryScan:
+class DataFusionScan:
     """A scan of a part of a file. `columns` have the file's names and types in which Arrow reads them.
 
     The columns named in `stored` have the file's own type instead, because DataFusion filters members of structs early
@@ -43,7 +43,7 @@ class LibraryScan:
 
     def __init__(
         self,
-        address: Address,
+        address: FileAddress,
         columns: pa.Schema,
         stored: Sequence[str],
         row_filter: Expr | None,
