@@ -42,7 +42,7 @@ from pushdown_spark.errors import BadSpecError, UnknownColumnError
 from pushdown_spark.expressions.conjuncts import conjuncts
 from pushdown_spark.expressions.names import EXACT_NAMES
 from pushdown_spark.expressions.pushdown import Pushdown
-from pushdown_spark.formats.data_source_base import TaskPartition, parse_option_where
+from pushdown_spark.formats.data_source_options import TaskPartition, parse_option_where
 
 FORMAT = "pushdown_remote"
 _PARALLELISM = 4

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.names import NameRule
-from pushdown_spark.formats.data_source_base import (
+from pushdown_spark.formats.data_source_options import (
     TaskPartition,
     boolean_option,
     check_options,

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.formats.data_source_base import check_options, list_local_files
+from pushdown_spark.formats.data_source_options import check_options, list_local_files
 from pushdown_spark.formats.orc.data_source import FORMAT, register
 
 HERE = ["a.orc", "_k=1.orc"]

@@ -1,4 +1,4 @@
-"""Common parts of the registered data sources: local files, options and the predicate."""
+"""Options of data sources that Spark loads by name: the path of local files, the predicate and switches."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def boolean_option(options: Mapping[str, str], name: str) -> bool:
     """Return a boolean option, which is false by default. Raises BadSpecError if it is neither true nor false."""
     value = options.get(name, "false")
     if value.lower() not in ("true", "false"):
-        raise BadSpecError(f"option {name}: {value!r} is neither true nor false")
+        raise BadSpecError(f"option {name}: {value!r} is neither true nor false; give one of them")
     return value.lower() == "true"
 
 
@@ -68,7 +68,7 @@ def list_local_files(source_format: str, options: Mapping[str, str]) -> tuple[In
     """
     path = options.get("path")
     if not path:
-        raise BadSpecError(f"format {source_format!r} needs a path")
+        raise BadSpecError(f"format {source_format!r} needs a path; call load(path)")
     local = local_path(path)
     if local is None:
         raise BadSpecError(f"{path} is not local; format {source_format!r} reads local files only; use PushdownSession")
