@@ -21,13 +21,12 @@ from pyspark import SparkConf
 from pyspark import __version__ as pyspark_version
 from pyspark.sql import SparkSession
 
+from pushdown_spark.connect.connect_session import connect_session
 from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec, ScanReport, SecretValues
 from pushdown_spark.contract.progress import Progress
 from pushdown_spark.contract.report_text import render_text
 from pushdown_spark.contract.versions import unsupported_spark
-from pushdown_spark.errors import BadSpecError
-from pushdown_spark.runtime.error_classification import classify
-from pushdown_spark.runtime.job_exchange import (
+from pushdown_spark.driver.job_exchange import (
     claim_result,
     read_secrets,
     read_text,
@@ -35,10 +34,11 @@ from pushdown_spark.runtime.job_exchange import (
     write_progress,
     write_result,
 )
+from pushdown_spark.driver.parent_watch import watch_parent
+from pushdown_spark.driver.progress_thread import publish_progress
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class, start_jvm
-from pushdown_spark.runtime.parent_watch import watch_parent
-from pushdown_spark.runtime.progress_thread import publish_progress
-from pushdown_spark.runtime.spark_connect import connect_session
 from pushdown_spark.runtime.spark_internals import hadoop_configuration, java_context
 from pushdown_spark.secret_text import SECRET_NAME, redact
 

@@ -26,6 +26,8 @@ from pushdown_spark.contract import (
     TableSourceSpec,
 )
 from pushdown_spark.contract.progress import Progress
+from pushdown_spark.driver.preflight import needs_python, start_check
+from pushdown_spark.driver.progress_thread import QueryProgress
 from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.expressions.session_settings import is_option_on
 from pushdown_spark.local_paths import escape_glob
@@ -37,8 +39,6 @@ from pushdown_spark.output.files.writer import open_output
 from pushdown_spark.output.source_guard import OTHER_OUTPUT, OTHER_SOURCE, OWN_SOURCE, ReadPath
 from pushdown_spark.relations.tables import table_directories
 from pushdown_spark.result import PushdownResult
-from pushdown_spark.runtime.preflight import needs_python, start_check
-from pushdown_spark.runtime.progress_thread import QueryProgress
 from pushdown_spark.runtime.query_metrics import job_tag
 from pushdown_spark.runtime.worker_startup import warm_up_workers
 from pushdown_spark.session import PushdownSession

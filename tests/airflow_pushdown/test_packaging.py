@@ -96,7 +96,7 @@ def test_another_python_version_imports_the_source(
 def test_tracebacks_of_compiled_code_show_source_lines(tmp_path: Path, spark_python: str) -> None:
     code = (
         f"import sys, traceback; sys.path.insert(0, {str(job_archive(tmp_path / 'cache'))!r})\n"
-        "from pushdown_spark.runtime import job_exchange\n"
+        "from pushdown_spark.driver import job_exchange\n"
         "try: job_exchange.read_text('--spec', 'nowhere')\n"
         "except Exception: print(traceback.format_exc())"
     )

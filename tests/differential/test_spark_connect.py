@@ -29,7 +29,7 @@ from pushdown_spark.expressions.session_settings import temporary_settings
 from pushdown_spark.formats.native.native_scan import FILTER_SETTINGS
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.runtime.error_classification import classify
-from pushdown_spark.runtime.spark_connect import connect_session
+from pushdown_spark.connect.connect_session import connect_session
 
 def scan(spark, source, query, **reader):
     sources = {"source": Source.of("source", SourceSpec.model_validate({**source, **reader}))}

@@ -25,7 +25,7 @@ from pushdown_spark.relations.stores.google_settings import GoogleSettings
 from pushdown_spark.relations.stores.object_store import StoreSettings
 from pushdown_spark.relations.stores.s3_settings import S3Settings
 from pushdown_spark.relations.stores.storage import Storage
-from pushdown_spark.runtime.filesystem import HadoopFiles
+from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ LAYERS = (
     {"sql"},
     {"session"},
     {"output"},
+    {"driver"},
     {"query_run"},
     {"connect"},
     {"job"},

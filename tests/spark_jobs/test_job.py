@@ -18,9 +18,9 @@ import pytest
 from pyspark import __version__ as pyspark_version
 
 from pushdown_spark.contract import ErrorCode, JobResult
+from pushdown_spark.driver.job_exchange import read_secrets, write_result
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.job import main, read_spec
-from pushdown_spark.runtime.job_exchange import read_secrets, write_result
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECKOUT = f"{ROOT}:{ROOT / 'spark_jobs'}"

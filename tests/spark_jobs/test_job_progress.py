@@ -29,7 +29,7 @@ if any(argument.endswith("pyspark.daemon") for argument in sys.orig_argv):
 DRIVER = """
 import sys
 from pushdown_spark import job
-from pushdown_spark.runtime import progress_thread
+from pushdown_spark.driver import progress_thread
 progress_thread.INTERVAL_SECONDS = 0.1
 sys.exit(job.main())
 """

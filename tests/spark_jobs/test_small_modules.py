@@ -51,7 +51,7 @@ REASONS = {
         "pushdown_spark/optimizer/key_guard.py",
         "pushdown_spark/projection/file_locations.py",
         "pushdown_spark/projection/nested_types.py",
-        "pushdown_spark/runtime/file_paths.py",
+        "pushdown_spark/runtime/file_systems/file_paths.py",
         "pushdown_spark/runtime/worker_startup.py",
         "pushdown_spark/scan/plan.py",
     },
@@ -63,7 +63,7 @@ REASONS = {
         "pushdown_spark/contract/message_schema.py",
         "pushdown_spark/optimizer/join_order/star_detection.py",
         "pushdown_spark/optimizer/statistics/distinct_values.py",
-        "pushdown_spark/runtime/parent_watch.py",
+        "pushdown_spark/driver/parent_watch.py",
     },
 }
 

@@ -23,8 +23,8 @@ from pushdown_spark.output.files.layout import OutputPaths
 from pushdown_spark.output.files.moves import staged_files
 from pushdown_spark.output.files.writer import FileOutput
 from pushdown_spark.relations.stores.listing import decode_uri
-from pushdown_spark.runtime.file_paths import canonical_path
-from pushdown_spark.runtime.local_files import LocalFiles
+from pushdown_spark.runtime.file_systems.file_paths import canonical_path
+from pushdown_spark.runtime.file_systems.local_files import LocalFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -32,8 +32,8 @@ from pushdown_spark.databases.write.write_connection import connect_to_write
 from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.output.catalog.catalog_targets import qualified_name, table_directory
 from pushdown_spark.output.database.target_table import find_target
-from pushdown_spark.runtime.file_paths import canonical_path
-from pushdown_spark.runtime.filesystem import HadoopFiles
+from pushdown_spark.runtime.file_systems.file_paths import canonical_path
+from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

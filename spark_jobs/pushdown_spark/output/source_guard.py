@@ -21,8 +21,8 @@ from py4j.protocol import Py4JJavaError
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.local_paths import is_local, local_path
 from pushdown_spark.output.files.layout import LOCK, OutputPaths
-from pushdown_spark.runtime.file_paths import canonical_path
-from pushdown_spark.runtime.filesystem import HadoopFiles
+from pushdown_spark.runtime.file_systems.file_paths import canonical_path
+from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
 
 _LITERAL_PART = re.compile(r"(?:[^*?\[{\\]|\\.)*")
 """The start of a path before its first glob character. A backslash makes the next character a plain one."""

@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 from pushdown_spark.contract import OutputMode
 from pushdown_spark.errors import BadSpecError, OutputExistsError, SchemaConflictError
 from pushdown_spark.expressions.names import NameRule
-from pushdown_spark.runtime.files import Files, is_hidden
+from pushdown_spark.runtime.file_systems.base_files import Files, is_hidden
 
 _TABLE_LOGS = (("Delta", "_delta_log"), ("Hudi", ".hoodie"), ("Iceberg", "metadata/*.metadata.json"))
 """Table formats, each with a glob pattern of the log in the directory of a table."""

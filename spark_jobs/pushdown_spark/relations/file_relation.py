@@ -32,7 +32,7 @@ from pushdown_spark.relations.schemas.discovery import TYPED_FORMATS, FileSchema
 from pushdown_spark.relations.schemas.parquet_schema import footer_schema
 from pushdown_spark.relations.stores.listing import Listing, data_columns, decode_uri, list_entries
 from pushdown_spark.runtime.error_classification import typed_error
-from pushdown_spark.runtime.filesystem import HadoopFiles
+from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
 from pushdown_spark.runtime.jvm_gateway import scala_object
 from pushdown_spark.runtime.spark_internals import set_schema
 

@@ -1,1 +1,1 @@
-"""Services of a running job: the JVM, file systems, errors, workers and metrics. This module imports nothing."""
+"""Access to Spark and the machine: the JVM, file systems, errors, workers and metrics. This module imports nothing."""

@@ -17,7 +17,7 @@ from pushdown_spark import errors
 from pushdown_spark.contract import ErrorCode
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.runtime.exception_chain import BRACKETED_CONDITION, Link
-from pushdown_spark.runtime.filesystem import HadoopFiles
+from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
 
 _AFTER_SENTENCE = re.compile(r"\s*SQLSTATE: .*", re.DOTALL)
 _WORKER_ERROR = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+): (.*)$", re.MULTILINE)

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from pushdown_spark.contract import OutputMode, OutputSpec
 from pushdown_spark.local_paths import local_path
 from pushdown_spark.output.files.writer import FileOutput, open_output
-from pushdown_spark.runtime.filesystem import HadoopFiles
-from pushdown_spark.runtime.local_files import LocalFiles
+from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
+from pushdown_spark.runtime.file_systems.local_files import LocalFiles
 
 Tree = dict[str, list[str]]
 """The contents of the data files of an output by partition, each list in order."""

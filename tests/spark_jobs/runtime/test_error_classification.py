@@ -25,7 +25,7 @@ from pushdown_spark.errors import (
     UnsafeInputError,
 )
 from pushdown_spark.runtime.error_classification import MAX_TRACEBACK, classify, pushdown_error, typed_error
-from pushdown_spark.runtime.filesystem import HadoopFiles
+from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
 
 
 def failure(action: Callable[[], object]) -> BaseException:

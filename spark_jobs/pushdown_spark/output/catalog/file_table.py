@@ -44,9 +44,9 @@ from pushdown_spark.output.target_checks import check_column_names
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.projection.schema_alignment import ddl
 from pushdown_spark.runtime.error_classification import typed_error
-from pushdown_spark.runtime.file_paths import followed_path
-from pushdown_spark.runtime.files import Files
-from pushdown_spark.runtime.filesystem import HadoopFiles, open_files
+from pushdown_spark.runtime.file_systems.base_files import Files
+from pushdown_spark.runtime.file_systems.file_paths import followed_path
+from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles, open_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -31,7 +31,7 @@ from pushdown_spark.errors import BadSpecError, OutputTakenError
 from pushdown_spark.output.files.journal import CatalogChange, Journal, JournalReplay, fence, has_files
 from pushdown_spark.output.files.layout import CLAIMS_OF_ALL_RUNS, LOCK, OutputPaths, others_path
 from pushdown_spark.runtime.exception_chain import root_message
-from pushdown_spark.runtime.files import DRAFT, Files
+from pushdown_spark.runtime.file_systems.base_files import DRAFT, Files
 
 PATIENCE_SECONDS = 60.0
 """The time without a heartbeat after which a commit is undone."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pushdown_spark.contract import OutputMode, OutputSummary
 from pushdown_spark.contract.message import Message
 from pushdown_spark.output.files.layout import RECORDS_OF_ALL_RUNS, OutputPaths
-from pushdown_spark.runtime.files import Files
+from pushdown_spark.runtime.file_systems.base_files import Files
 
 _MODES_THAT_WRITE_ONCE = frozenset({OutputMode.ERROR_IF_EXISTS, OutputMode.IGNORE})
 """In the other modes, a retry replaces what the earlier attempt wrote."""

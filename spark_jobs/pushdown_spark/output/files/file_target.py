@@ -14,7 +14,7 @@ from pushdown_spark.contract import OutputMode, OutputSpec, OutputSummary
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.output.files.journal import CatalogChange
 from pushdown_spark.output.target_checks import partition_keys
-from pushdown_spark.runtime.files import Files
+from pushdown_spark.runtime.file_systems.base_files import Files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from pushdown_spark.contract.message import Message
-from pushdown_spark.runtime.files import Files
+from pushdown_spark.runtime.file_systems.base_files import Files
 
 _UNDO = ".undo-"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pushdown_spark.output.files.journal import Move
 from pushdown_spark.output.files.layout import OutputPaths
-from pushdown_spark.runtime.files import FileEntry, Files, is_hidden
+from pushdown_spark.runtime.file_systems.base_files import FileEntry, Files, is_hidden
 
 _PART = "part-"
 

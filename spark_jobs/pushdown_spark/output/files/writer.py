@@ -29,9 +29,9 @@ from pushdown_spark.output.files.moves import MovePlanner, partitions_of, staged
 from pushdown_spark.output.source_guard import OutputGuard, ReadPath, SourceGuard
 from pushdown_spark.output.stored_rows import with_stored_partitions
 from pushdown_spark.output.target_checks import check_no_table
-from pushdown_spark.runtime.file_paths import followed_path
-from pushdown_spark.runtime.files import FileEntry, Files
-from pushdown_spark.runtime.filesystem import HadoopFiles, open_files
+from pushdown_spark.runtime.file_systems.base_files import FileEntry, Files
+from pushdown_spark.runtime.file_systems.file_paths import followed_path
+from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles, open_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.local_paths import is_local, local_path
 from pushdown_spark.relations.stores.storage import LOCAL, Storage
-from pushdown_spark.runtime.files import FileEntry
+from pushdown_spark.runtime.file_systems.base_files import FileEntry
 from pushdown_spark.runtime.jvm_gateway import java_strings, scala_seq
 from pushdown_spark.runtime.spark_internals import analyzed_plan
 

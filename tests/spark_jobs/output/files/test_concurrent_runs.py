@@ -29,8 +29,8 @@ from pushdown_spark.contract import OutputMode
 from pushdown_spark.errors import OutputConflictError, OutputTakenError
 from pushdown_spark.output.files.layout import CLAIM
 from pushdown_spark.output.files.writer import FileOutput
-from pushdown_spark.runtime.files import DRAFT
-from pushdown_spark.runtime.local_files import LocalFiles
+from pushdown_spark.runtime.file_systems.base_files import DRAFT
+from pushdown_spark.runtime.file_systems.local_files import LocalFiles
 
 ROUNDS = 50
 PARTITIONS = OutputMode.OVERWRITE_PARTITIONS

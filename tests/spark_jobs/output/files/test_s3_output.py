@@ -19,7 +19,7 @@ from pushdown_spark.contract import OutputMode, OutputSpec
 from pushdown_spark.errors import BadSpecError, OutputConflictError
 from pushdown_spark.output.files.writer import FileOutput, open_output
 from pushdown_spark.output.source_guard import ReadPath
-from pushdown_spark.runtime.filesystem import HadoopFiles
+from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
 
 pytestmark = pytest.mark.nightly
 OLD = {1: [10], 2: [20], 3: [30]}

@@ -20,7 +20,7 @@ from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.relations.stores.hdfs_settings import HdfsSettings, check_same_file
 from pushdown_spark.relations.stores.object_store import Bucket, ObjectFile
 from pushdown_spark.relations.stores.storage import storage_for
-from pushdown_spark.runtime.filesystem import HadoopFiles
+from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
 from pushdown_spark.session import PushdownSession
 
 pytestmark = pytest.mark.nightly

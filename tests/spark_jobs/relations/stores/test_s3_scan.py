@@ -20,7 +20,7 @@ from s3_server import ROOT, ObjectStore, require_s3a, session_proxy
 from pushdown_spark.contract import SourceReport
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.error_classification import classify
-from pushdown_spark.runtime.filesystem import HadoopFiles
+from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
 from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id bigint, name string, at struct<place:string>"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pushdown_spark.runtime.local_files import LocalFiles
+from pushdown_spark.runtime.file_systems.local_files import LocalFiles
 
 ROUNDS = 300
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from pushdown_spark.contract import SourceSpec
-from pushdown_spark.runtime.preflight import Versions, check_executors, differences, local_versions, needs_python
+from pushdown_spark.driver.preflight import Versions, check_executors, differences, local_versions, needs_python
 
 SCRIPT = """
 import sys
 from pyspark.sql import SparkSession
 from pushdown_spark.errors import ExecutorMismatchError
-from pushdown_spark.runtime.preflight import start_check
+from pushdown_spark.driver.preflight import start_check
 
 builder = SparkSession.builder.master("local-cluster[1,1,512]").config("spark.executor.memory", "512m")
 builder = builder.config("spark.executor.cores", sys.argv[1]).config("spark.log.level", "OFF")

@@ -15,8 +15,8 @@ from s3_server import ObjectStore, require_s3a
 
 from pushdown_spark.contract import JobResult
 from pushdown_spark.contract.encryption import KEY_VARIABLE, encrypt
+from pushdown_spark.driver.job_exchange import read_secrets, read_text, write_result
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.runtime.job_exchange import read_secrets, read_text, write_result
 from pushdown_spark.runtime.jvm_gateway import java_class
 
 pytestmark = pytest.mark.nightly

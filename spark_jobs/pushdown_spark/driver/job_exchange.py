@@ -23,8 +23,8 @@ from pushdown_spark.contract.encryption import (
 from pushdown_spark.contract.progress import Progress, progress_path
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.local_paths import is_local, local_path
-from pushdown_spark.runtime.file_paths import moves_directories
-from pushdown_spark.runtime.filesystem import HadoopFiles
+from pushdown_spark.runtime.file_systems.file_paths import moves_directories
+from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
 from pushdown_spark.runtime.jvm_gateway import class_of_process, start_jvm
 
 

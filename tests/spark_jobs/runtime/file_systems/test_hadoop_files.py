@@ -10,7 +10,7 @@ from hdfs_server import run_server
 from pyspark.sql import SparkSession
 
 from pushdown_spark.local_paths import local_path
-from pushdown_spark.runtime.filesystem import HadoopFiles, open_files
+from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles, open_files
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.local_paths import local_path
-from pushdown_spark.runtime.files import DRAFT, FileEntry
+from pushdown_spark.runtime.file_systems.base_files import DRAFT, FileEntry
 
 T = TypeVar("T")
 

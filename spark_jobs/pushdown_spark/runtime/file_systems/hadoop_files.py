@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError
 
 from pushdown_spark.local_paths import escape_glob, is_local
-from pushdown_spark.runtime.file_paths import moves_directories
-from pushdown_spark.runtime.files import DRAFT, FileEntry, Files
+from pushdown_spark.runtime.file_systems.base_files import DRAFT, FileEntry, Files
+from pushdown_spark.runtime.file_systems.file_paths import moves_directories
+from pushdown_spark.runtime.file_systems.local_files import LocalFiles
 from pushdown_spark.runtime.jvm_gateway import class_name, java_array, java_class, java_string
-from pushdown_spark.runtime.local_files import LocalFiles
 from pushdown_spark.runtime.spark_internals import hadoop_configuration
 
 if TYPE_CHECKING:

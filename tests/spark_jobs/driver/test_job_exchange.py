@@ -14,9 +14,7 @@ from pushdown_spark.contract import JobResult, JobSpec, QuerySpec, SourceSpec
 from pushdown_spark.contract.driver_claim import REPLACED, claim
 from pushdown_spark.contract.encryption import KEY_ALIAS, KEY_VARIABLE, encrypt
 from pushdown_spark.contract.progress import Progress
-from pushdown_spark.errors import BadSpecError
-from pushdown_spark.job import main
-from pushdown_spark.runtime.job_exchange import (
+from pushdown_spark.driver.job_exchange import (
     SubmittedFiles,
     claim_result,
     read_secrets,
@@ -24,6 +22,8 @@ from pushdown_spark.runtime.job_exchange import (
     write_progress,
     write_result,
 )
+from pushdown_spark.errors import BadSpecError
+from pushdown_spark.job import main
 from pushdown_spark.runtime.jvm_gateway import java_class
 
 KEY = base64.urlsafe_b64encode(os.urandom(32)).decode()

@@ -12,7 +12,7 @@ from pathlib import Path
 SECONDS = 60.0
 CHILD = """
 import os, pathlib, signal, sys, time
-from pushdown_spark.runtime import parent_watch
+from pushdown_spark.driver import parent_watch
 parent_watch._POLL_SECONDS = parent_watch._NOTICE_SECONDS = parent_watch._CLEANUP_SECONDS = 0.1
 if sys.argv[2] == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

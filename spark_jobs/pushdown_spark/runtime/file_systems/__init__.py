@@ -1,0 +1,1 @@
+"""The file systems of outputs: one interface, for local files and for Hadoop."""
