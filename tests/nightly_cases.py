@@ -43,7 +43,7 @@ def _mark_cases(items: list[pytest.Item]) -> None:
     for item in items:
         if not isinstance(item, pytest.Function) or any(map(item.get_closest_marker, ("nightly", "smoke"))):
             continue
-        if "spark" in item.fixturenames or item.path.parent.name == "differential":
+        if "spark" in item.fixturenames or "differential" in item.path.parts:
             tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
         if len(cases) > SHARE:

@@ -179,7 +179,7 @@ class DamagedFormat:
         """Return the outcome of each query by file name. Raises AssertionError if the process crashed."""
         (directory / QUERIES).write_bytes(pickle.dumps(dict(self.queries)))
         # Arrow's usual allocator reserves address space ahead.
-        env = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
+        env = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "PYTHONPATH": os.pathsep.join(sys.path)}
         done = subprocess.run(
             [sys.executable, self.script, str(directory)], capture_output=True, text=True, env=env, check=False
         )
