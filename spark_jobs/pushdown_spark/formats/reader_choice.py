@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
 
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.scan.plan import Choice
@@ -11,9 +10,6 @@ from pushdown_spark.scan.plan import Choice
 SAMPLED_FILES = 3
 """Number of files from which an estimate reads a sample."""
 _MARGIN = 0.9
-PUSHDOWN, SPARK = "pushdown reader", "Spark's"
-
-ReaderName = TypeVar("ReaderName", bound=str)
 
 
 def is_cheaper(seconds: float, spark: float) -> bool:
@@ -25,11 +21,11 @@ def is_cheaper(seconds: float, spark: float) -> bool:
     return seconds < _MARGIN * spark
 
 
-def estimates(seconds: Mapping[ReaderName, float], startup: float = 0.0) -> str:
+def estimates(seconds: Mapping[str, float], startup: float = 0.0) -> str:
     """Return the estimates of the readers for a reason. `startup` are the seconds in them for the start of Python.
 
-    >>> estimates({PUSHDOWN: 1.25, SPARK: 3.0}, 0.5)
-    "estimated CPU: pushdown reader 1.2 s, Spark's 3.0 s (including 0.5 s for the start of Python workers)"
+    >>> estimates({"pushdown": 1.25, "spark": 3.0}, 0.5)
+    'estimated CPU: pushdown 1.2 s, spark 3.0 s (including 0.5 s for the start of Python workers)'
     """
     figures = ", ".join(f"{reader} {value:.1f} s" for reader, value in seconds.items())
     return f"estimated CPU: {figures}{startup_note(startup)}"
@@ -40,10 +36,9 @@ def choose_pushdown(sample: str, pushdown: float, spark: float, startup: float) 
 
     `sample` says what a sample shows. Raises UnsupportedError if Spark's reader is cheaper.
     """
-    pushdown += startup
-    reason = f"{sample}; {estimates({PUSHDOWN: pushdown, SPARK: spark}, startup)}"
-    predicted = {"pushdown": pushdown, "spark": spark}
-    if not is_cheaper(pushdown, spark):
+    predicted = {"pushdown": pushdown + startup, "spark": spark}
+    reason = f"{sample}; {estimates(predicted, startup)}"
+    if not is_cheaper(predicted["pushdown"], spark):
         raise UnsupportedError(reason, predicted)
     return Choice(reason, predicted)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 
 from pushdown_spark.contract.report_text import human_share
@@ -64,19 +64,11 @@ _COSTS = OrcCosts()
 
 
 class OrcReader(StrEnum):
-    """The readers to choose from."""
+    """The readers to choose from, by their names in the report."""
 
-    LAZY = "pushdown reader"
-    SPARK_WITH_FILTER = "Spark's with orc.sarg.to.filter"
-    SPARK = "Spark's"
-
-
-_REPORTED = {
-    OrcReader.LAZY: "pushdown",
-    OrcReader.SPARK_WITH_FILTER: "spark with orc.sarg.to.filter",
-    OrcReader.SPARK: "spark",
-}
-"""The names of the readers in the report of their estimated costs."""
+    LAZY = "pushdown"
+    SPARK_WITH_FILTER = "spark with orc.sarg.to.filter"
+    SPARK = "spark"
 
 
 @dataclass(frozen=True)
@@ -133,11 +125,12 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
     best = min(seconds, key=lambda reader: seconds[reader])
     if not is_cheaper(seconds[best], seconds[OrcReader.SPARK]):
         best = OrcReader.SPARK
+    predicted = {str(reader): value for reader, value in seconds.items()}
     reason = (
         f"about {human_share(sample.row_share, 1)} of the rows match, in {human_share(sample.group_share, 1)} of the "
-        f"row groups (sample of {sample.sampled} row groups); {estimates(seconds, startup)}"
+        f"row groups (sample of {sample.sampled} row groups); {estimates(predicted, startup)}"
     )
-    return OrcChoice(reason, {_REPORTED[reader]: value for reader, value in seconds.items()}, best)
+    return OrcChoice(reason, predicted, best)
 
 
 def reader_seconds(sample: OrcSample, lists: Sequence[int]) -> dict[OrcReader, float]:
@@ -181,18 +174,21 @@ def _mean_width(rows: Sequence[RowWidth]) -> RowWidth:
 def _sample(sources: Sequence[OrcFile], files: int, rows: int, row: RowWidth) -> OrcSample:
     """Sample some row groups of some files, evenly spread."""
     samples = [sample for source in sources for sample in source.samples(_SAMPLED_STRIPES, _SAMPLED_GROUPS)]
-    groups, alive, sampled, matching_groups, sampled_rows, matching = (
-        sum(numbers) for numbers in zip(*map(astuple, samples), strict=True)
-    )
-    per_group = sampled_rows / sampled if sampled else 1.0
+    groups = sum(sample.groups for sample in samples)
+    sampled = sum(sample.sampled for sample in samples)
+    sampled_rows = sum(sample.rows for sample in samples)
     return OrcSample(
         files=files,
         rows=rows,
-        groups=rows / max(per_group, 1.0),
+        groups=rows / max(_share(sampled_rows, sampled), 1.0),
         row=row,
         filter=_mean_width([source.filter_row for source in sources]),
-        row_share=matching / sampled_rows if sampled_rows else 0.0,
-        group_share=matching_groups / sampled if sampled else 0.0,
-        alive_share=alive / groups if groups else 0.0,
+        row_share=_share(sum(sample.matching for sample in samples), sampled_rows),
+        group_share=_share(sum(sample.matching_groups for sample in samples), sampled),
+        alive_share=_share(sum(sample.alive for sample in samples), groups),
         sampled=sampled,
     )
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.contract.report_text import human_bytes
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.formats.reader_choice import PUSHDOWN, SPARK, estimates, is_cheaper
+from pushdown_spark.formats.reader_choice import estimates, is_cheaper
 from pushdown_spark.formats.text.line_sample import LineSample, LineSampler
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.stores.listing import Compression, InputFile
@@ -190,6 +190,6 @@ class TextCosts:
             session = " in a session that has just started" if self._source.cold else ""
             raise UnsupportedError(
                 f"searching {human_bytes(self._stored)}{session} would cost more than it saves: {reason}; "
-                f"{estimates({PUSHDOWN: seconds, SPARK: spark})}",
+                f"{estimates({'pushdown': seconds, 'spark': spark})}",
                 {"spark": spark},
             )
