@@ -49,8 +49,8 @@ def require_directory(exchange_dir: str) -> Path:
     local = local_path(exchange_dir)
     if local is None:
         raise config_error(
-            f"exchange_dir: a standalone cluster starts the program from a directory that its machines mount, not from "
-            f"{exchange_dir}"
+            f"exchange_dir: a standalone cluster cannot start a program from {exchange_dir}; give a directory that all "
+            "its machines mount"
         )
     return Path(local)
 

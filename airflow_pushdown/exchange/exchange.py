@@ -85,13 +85,16 @@ class Exchange:
             return cls(open_uri(exchange_dir, name, location.conn_id), key)
         parent = Path(local)
         if not parent.is_dir():
-            raise config_error(f"exchange_dir: {exchange_dir} is not a directory on this worker")
+            raise config_error(
+                f"exchange_dir: {exchange_dir} is not a directory on this worker; create it, or mount it here"
+            )
         files = DirectoryFiles(parent / name, PRIVATE if key is None else SHARED_WITH_GROUP)
         try:
             files.create()
         except OSError as error:
             raise config_error(
-                f"exchange_dir: cannot create a directory below {exchange_dir} ({error.strerror})"
+                f"exchange_dir: cannot create a directory below {exchange_dir} ({error.strerror}); let the user of the "
+                "worker write there"
             ) from error
         return cls(files, key)
 

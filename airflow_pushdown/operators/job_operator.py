@@ -221,7 +221,7 @@ class JobOperator(ClusterOperator):
     def _get_hook(self) -> PushdownSubmitHook:
         """Set and return the hook of the submission. The provider's operator calls this when `conf` is complete."""
         if self._submission is None:
-            raise config_error(f"{self.operator_name}: nothing to submit before execute")
+            raise config_error(f"{self.operator_name}: there is no job to submit before `execute`; run the task")
         # Set the attribute first, so that the files of the hook are released even if a parameter is invalid.
         self._hook = hook = PushdownSubmitHook.open(
             self._submission,

@@ -119,7 +119,9 @@ class QueryRun:
         run_key, generation = self._spec.run_key, self._spec.generation
         if isinstance(output, TableOutputSpec):
             if self._secrets.output is None:
-                raise BadSpecError("output_table: a table of a database needs a connection in the secrets")
+                raise BadSpecError(
+                    "output_table: a table of a database needs its connection; give it as `output` in the secrets"
+                )
             return open_database_output(self._spark, output, self._secrets.output, run_key, generation)
         sources = self._source_paths()
         if isinstance(output, CatalogOutputSpec):

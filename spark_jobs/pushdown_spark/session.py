@@ -110,7 +110,9 @@ class PushdownSession:
         """
         if isinstance(source, RemoteSourceSpec):
             if connection is None:
-                raise BadSpecError(f"source {name!r}: a database source needs a connection in the secrets")
+                raise BadSpecError(
+                    f"source {name!r}: a table of a database needs its connection; give it in `remote` of the secrets"
+                )
             self._sources[name] = DatabaseSource(name, source, connection)
             return
         _check_use_selected(name, source.orc, source.reader)
@@ -207,7 +209,9 @@ def _whole_predicate(spark: SparkSession, query: QuerySpec) -> str | None:
     try:
         parser.parseMultipartIdentifier(column)
     except ParseException as problem:
-        raise BadSpecError(f"data_interval: {column!r} is not the name of a column") from problem
+        raise BadSpecError(
+            f"data_interval: {column!r} is not the name of a column; give the column with the time of a row"
+        ) from problem
     if query.where is None:
         return query.interval.predicate
     try:

@@ -122,7 +122,9 @@ class JobSpec(Message):
         if (self.query is None) == (not self.scans):
             raise ValueError("query: give either `query` or `scans`")
         if self.query is not None and self.query.source is not None and self.query.source not in self.sources:
-            raise ValueError(f"query.source: no source is named {self.query.source!r}")
+            raise ValueError(
+                f"query.source: no source is named {self.query.source!r}; there are {', '.join(sorted(self.sources))}"
+            )
         return self
 
     @model_validator(mode="after")

@@ -95,9 +95,10 @@ class BuiltInColumns(ImplicitColumns):
         self._names = {builtin: configured.get(builtin, builtin) for builtin in BUILT_IN_NAMES}
         self._prefix = configured.get(DIRECTORY, DIRECTORY)
         self._by_name = {name.lower(): builtin for builtin, name in self._names.items()}
-        has_duplicates = len(self._by_name) < len(self._names)
-        if has_duplicates or any(self._level(name) is not None for name in self._by_name):
-            raise BadSpecError("implicit_names: two implicit columns have the same name; choose another")
+        lower = [name.lower() for name in self._names.values()]
+        taken = next((name for name in lower if lower.count(name) > 1 or self._level(name) is not None), None)
+        if taken is not None:
+            raise BadSpecError(f"implicit_names: two implicit columns are named {taken!r}; choose another name for one")
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -159,7 +159,9 @@ class _Resolver:
                     pass
                 case (Elements(positions),):
                     if positions[-1] >= _MAX_FIELDS:
-                        raise BadSpecError(f"columns: {str(path)!r}: positions end at {_MAX_FIELDS - 1}")
+                        raise BadSpecError(
+                            f"columns: {str(path)!r}: positions end at {_MAX_FIELDS - 1}; give a smaller one"
+                        )
                 case _:
                     raise KindMismatchError(
                         f"columns: {str(path)!r}: {FIELDS_COLUMN} is an array of strings, so it has no members; "

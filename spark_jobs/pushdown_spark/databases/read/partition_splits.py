@@ -174,7 +174,7 @@ def _key_number(text: str, column: RemoteColumn, parameter: str) -> Decimal:
             return Decimal(text)
     except (ValueError, InvalidOperation):
         raise BadSpecError(
-            f"{parameter}: {text!r} is not a value of {column.name}, whose type is {column.remote_type}"
+            f"{parameter}: {text!r} is not a value of {column.name}; give a value of its type {column.remote_type}"
         ) from None
     raise BadSpecError(
         f"partition_column: {column.name} is {column.remote_type}; ranges need a number or a date, or PostgreSQL's "

@@ -71,7 +71,7 @@ class PushdownOrcSource(ColumnarSource):
             schema, rows = read_schema(file.path, file.storage)
             if rows or file is files[-1]:
                 return schema
-        raise MissingPathError(f"path {self.options.get('path')!r} has no ORC files to take a schema from")
+        raise MissingPathError(f"path {self.options.get('path')!r} has no ORC file with a schema; declare the schema")
 
     def _orc_options(self) -> OrcOptions:
         numbers = {name: value for name in _NUMBERS if (value := self.options.get(name, "auto")) != "auto"}

@@ -26,7 +26,7 @@ class UnreadableQueryError(BadSpecError):
 def as_spec_error(problem: UnreadableQueryError | RecursionError) -> BadSpecError:
     """Return the error to raise when neither sqlglot nor Spark accepts a query."""
     if isinstance(problem, RecursionError):
-        return BadSpecError("query: its expressions are nested too deeply to be planned")
+        return BadSpecError("query: its expressions are nested too deeply to be planned; split the query")
     return BadSpecError(str(problem))
 
 

@@ -96,7 +96,9 @@ class ConnectorOutput(Output):
             "partition_by": self._output.partition_by,
         }.items():
             if unknown := [name for name in names if name.lower() not in known]:
-                raise UnknownColumnError(f"{parameter}: the rows have no column {unknown[0]!r}")
+                raise UnknownColumnError(
+                    f"{parameter}: the rows have no column {unknown[0]!r}; they have {', '.join(frame.columns)}"
+                )
         self._rows = frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
 
     def check(self) -> None:

@@ -299,7 +299,8 @@ class TableAttempt:
 def _key_column(name: str, table: RemoteTable, name_rule: NameRule) -> str:
     column = table.column(name, name_rule=EXACT_NAMES) or table.column(name, name_rule)
     if column is None:
-        raise UnknownColumnError(f"merge_keys: the table has no column {name!r}")
+        columns = ", ".join(column.name for column in table.columns)
+        raise UnknownColumnError(f"merge_keys: the table has no column {name!r}; it has {columns}")
     if table.dialect is Dialect.SQLITE and (column.collation or "").upper() == _RTRIM:
         raise BadSpecError(
             f"merge_keys: column {column.name} has the collation {_RTRIM}, with which SQLite's joins miss equal "
