@@ -13,11 +13,14 @@ from airflow_pushdown.spark_submit.spark_installation import SparkInstallation
 
 CONF_DIRECTORY = "SPARK_CONF_DIR"
 """The variable with the directory of Spark's settings."""
-_HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+_HADOOP_DIRECTORIES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _DEFAULTS = "spark-defaults.conf"
 _TEMPLATE = ".template"
-PACKAGES_KEY, JARS_KEY, CLASS_PATH_KEY = "spark.jars.packages", "spark.jars", "spark.driver.extraClassPath"
-_PROPERTIES, _BOTH = "--properties-file", "--load-spark-defaults"
+PACKAGES_KEY = "spark.jars.packages"
+JARS_KEY = "spark.jars"
+CLASS_PATH_KEY = "spark.driver.extraClassPath"
+_PROPERTIES_FILE = "--properties-file"
+_LOAD_DEFAULTS = "--load-spark-defaults"
 _PROPERTY = re.compile(r"^\s*(?P<key>[^\s#!=:]+)\s*[\s=:]\s*(?P<value>.*?)\s*$", re.MULTILINE)
 
 
@@ -45,7 +48,7 @@ def unmovable_file(home: Path, environment: Mapping[str, str]) -> Path | None:
         for file in _files(_directory(home, environment))
         if file.name != _DEFAULTS and not file.name.endswith(_TEMPLATE)
     ]
-    hadoop = [file for name in _HADOOP if environment.get(name) for file in _files(Path(environment[name]))]
+    hadoop = [file for name in _HADOOP_DIRECTORIES if environment.get(name) for file in _files(Path(environment[name]))]
     return next(iter((*spark, *hadoop)), None)
 
 
@@ -64,9 +67,9 @@ def without_directory(
     the command has `--load-spark-defaults`, both are returned unchanged.
     """
     defaults = _directory(home, environment) / _DEFAULTS
-    if defaults.is_file() and _BOTH in command:
+    if defaults.is_file() and _LOAD_DEFAULTS in command:
         return list(command), dict(environment)
-    options = [_PROPERTIES, str(defaults)] if defaults.is_file() and _PROPERTIES not in command else []
+    options = [_PROPERTIES_FILE, str(defaults)] if defaults.is_file() and _PROPERTIES_FILE not in command else []
     return [*command[:1], *options, *command[1:]], {**environment, CONF_DIRECTORY: str(empty)}
 
 

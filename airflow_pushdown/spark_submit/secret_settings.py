@@ -9,7 +9,7 @@ from pathlib import Path
 from pushdown_spark.secret_text import SECRET_NAME
 
 _ASSIGNMENT = re.compile(r"^(?P<key>[^=\s]+)=")
-_OPTION = "--properties-file"
+_PROPERTIES_FILE = "--properties-file"
 
 
 def mask_setting(word: str) -> str:
@@ -53,10 +53,10 @@ def with_properties(command: Sequence[str], file: Path, *, replaces: bool) -> li
     """Return a command that reads a properties file, instead of the one that it reads now if `replaces`."""
     words = list(command)
     if replaces:
-        words[words.index(_OPTION) + 1] = str(file)
+        words[words.index(_PROPERTIES_FILE) + 1] = str(file)
     else:
         # Without the last option, a properties file replaces the installation's spark-defaults.conf.
-        words[1:1] = [_OPTION, str(file), "--load-spark-defaults"]
+        words[1:1] = [_PROPERTIES_FILE, str(file), "--load-spark-defaults"]
     return words
 
 

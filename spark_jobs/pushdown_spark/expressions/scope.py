@@ -48,8 +48,8 @@ class Scope:
 
     `plain_strings` is False where strings are not compared by their bytes (collations), or where the text of a literal
     may differ from its value (backslashes). Without `fold`, constants that only Spark can evaluate are unsupported.
-    A tree `for_text` is not evaluated: it only serves to find facts about the text of a row. It may have more rows, and
-    values of maps and elements of arrays as columns.
+    `for_text` binds a predicate to find facts about the text of a row, and not to evaluate it. The bound tree may then
+    be true for more rows than the predicate, and its columns may be values of maps and elements of arrays.
     """
 
     schema: t.StructType

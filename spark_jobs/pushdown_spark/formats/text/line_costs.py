@@ -18,7 +18,7 @@ from pushdown_spark.runtime.worker_startup import startup_cost
 
 
 @dataclass(frozen=True, kw_only=True)
-class Costs:
+class LineCosts:
     """CPU seconds, measured over tables of 4 to 61 columns with lines of 50 to 2,600 bytes.
 
     Only their ratios matter.
@@ -55,7 +55,7 @@ class Costs:
 
 
 _COSTS = {
-    SourceFormat.JSON: Costs(
+    SourceFormat.JSON: LineCosts(
         line=500e-9,
         line_byte=0.45e-9,
         parse_byte=0.6e-9,
@@ -71,7 +71,7 @@ _COSTS = {
         jvm_candidate_byte=12.0e-9,
         cold=2.0,
     ),
-    SourceFormat.CSV: Costs(
+    SourceFormat.CSV: LineCosts(
         line=600e-9,
         line_byte=0.8e-9,
         parse_byte=0.2e-9,

@@ -102,7 +102,7 @@ class JvmTextPlan(ScanPlan):
 
 
 @dataclass(frozen=True)
-class _Input:
+class _ListedFiles:
     """The files of a scan. `jvm_only_reason` is the reason why Python workers cannot read them, or None if they can."""
 
     files: tuple[InputFile, ...]
@@ -115,13 +115,13 @@ def plan_text(spark: SparkSession, request: ScanRequest) -> TextPlan | JvmTextPl
     Raises UnsupportedError if the search is unsound or too expensive.
     """
     check_request(spark, request)
-    inputs = _open_input(spark, request)
+    listed = _list_files(spark, request)
     options = request_options(spark, request)
-    sampler = LineSampler(inputs.files, options.lines, _marks(request, options))
-    if request.source.reader is ReaderChoice.AUTO and inputs.files:
-        check_size(spark, request.source, inputs.files, sampler)
+    sampler = LineSampler(listed.files, options.lines, _marks(request, options))
+    if request.source.reader is ReaderChoice.AUTO and listed.files:
+        check_size(spark, request.source, listed.files, sampler)
     patterns = line_patterns(spark, request, options)
-    search = _Search(inputs, patterns, options, ambiguous_pattern(spark, request, options), sampler)
+    search = _Search(listed, patterns, options, ambiguous_pattern(spark, request, options), sampler)
     return _CarrierChoice.read(spark, request, search).plan()
 
 
@@ -164,18 +164,18 @@ def _marks(request: ScanRequest, options: TextOptions) -> LineMarks:
     return LineMarks(options.csv.sep.encode(), options.csv.quote.encode())
 
 
-def _open_input(spark: SparkSession, request: ScanRequest) -> _Input:
+def _list_files(spark: SparkSession, request: ScanRequest) -> _ListedFiles:
     """Return the files of a scan, and whether only the JVM can read them."""
     options = request.source.options
     try:
         files = listed_files(request, storage_for(spark, request.uris, options))
     except UnsupportedError as problem:
-        return _Input(listed_files(request, HadoopStorage(spark, options)), str(problem))
+        return _ListedFiles(listed_files(request, HadoopStorage(spark, options)), str(problem))
     if unsupported := next((file.path for file in files if file.compression is None), None):
         storage = HadoopStorage(spark, options)
         files = tuple(replace(file, storage=storage) for file in files)
-        return _Input(files, f"{unsupported} may have a compression that only Spark supports")
-    return _Input(files)
+        return _ListedFiles(files, f"{unsupported} may have a compression that only Spark supports")
+    return _ListedFiles(files)
 
 
 def ambiguous_pattern(spark: SparkSession, request: ScanRequest, options: TextOptions) -> BytePattern:
@@ -207,7 +207,7 @@ class _PossiblePlan:
 class _Search:
     """The files of a scan, the patterns of lines that may satisfy its predicate, and a sampler of the lines."""
 
-    inputs: _Input
+    listed: _ListedFiles
     patterns: LinePatterns
     options: TextOptions
     ambiguous: BytePattern
@@ -233,7 +233,7 @@ class _CarrierChoice:
     @classmethod
     def read(cls, spark: SparkSession, request: ScanRequest, search: _Search) -> Self:
         """Sample the lines with everything that may be searched for."""
-        uses_workers = search.inputs.jvm_only_reason is None and "workers" in CARRIERS
+        uses_workers = search.listed.jvm_only_reason is None and "workers" in CARRIERS
         searchers = [Searcher(pattern) for pattern in search.patterns.candidates] if uses_workers else []
         filters = list(string_filters(search.patterns)) if "jvm" in CARRIERS else []
         return cls(spark, request, search, searchers, filters, search.sample(searchers, filters))
@@ -243,7 +243,7 @@ class _CarrierChoice:
         return TextCosts(
             self.spark,
             self.request.source,
-            sum(file.size for file in self.search.inputs.files),
+            sum(file.size for file in self.search.listed.files),
             self.sampled,
             needed=sum(count_leaves(field.dataType) for field in self.request.read_schema.fields),
             parsed_by_spark=self._parsed_by_spark(),
@@ -269,7 +269,7 @@ class _CarrierChoice:
             except UnsupportedError as unsupported:
                 problems.append(str(unsupported))
         if not plans:
-            problems = [*filter(None, [self.search.inputs.jvm_only_reason]), NO_STRING]
+            problems = [*filter(None, [self.search.listed.jvm_only_reason]), NO_STRING]
         raise UnsupportedError("; ".join(problems), predicted)
 
     def _worker_plans(self) -> Iterator[_PossiblePlan]:
@@ -294,7 +294,7 @@ class _CarrierChoice:
 
         def build(choice: Choice) -> TextPlan:
             query = LineQuery(searcher, Searcher(self.search.ambiguous), self.search.options.lines)
-            return TextPlan(self.search.inputs.files, choice, conjuncts, query)
+            return TextPlan(self.search.listed.files, choice, conjuncts, query)
 
         yield _PossiblePlan("workers", cost(share, hits=hits), reason, build)
 
@@ -306,7 +306,7 @@ class _CarrierChoice:
         strings = min(shares, key=lambda strings: self._costs.jvm(shares[strings], strings.searches))
         share = shares[strings]
         cause = (
-            self.search.inputs.jvm_only_reason
+            self.search.listed.jvm_only_reason
             or "Spark's text source is estimated to take less time than Python workers"
         )
         sampled = f"sample of {self.sampled.lines:,} lines"
@@ -318,7 +318,7 @@ class _CarrierChoice:
         self._check_headers(strings)
         conjuncts = self.search.patterns.reports(strings.pattern, "strings of")
         return JvmTextPlan(
-            self.search.inputs.files, choice, conjuncts, self.search.options.lines, strings, self.search.ambiguous
+            self.search.listed.files, choice, conjuncts, self.search.options.lines, strings, self.search.ambiguous
         )
 
     def _check_headers(self, strings: StringFilter) -> None:
@@ -326,11 +326,11 @@ class _CarrierChoice:
         lines = self.search.options.lines
         if not lines.header:
             return
-        if len(self.search.inputs.files) > _MAX_HEADERS:
+        if len(self.search.listed.files) > _MAX_HEADERS:
             raise UnsupportedError(
                 f"more than {_MAX_HEADERS:,} files have headers, which Spark's text source reads as rows"
             )
-        for file in self.search.inputs.files:
+        for file in self.search.listed.files:
             if any(map(strings.matches, header_lines(file, lines.comment, carriage_returns=lines.carriage_returns))):
                 raise UnsupportedError(f"the header of {file.path} has a string of the predicate")
 
