@@ -90,7 +90,7 @@ class PartitionWriter:
                 if is_recorded:
                     connection.commit()
             finally:
-                # To close the connection undoes the transaction.
+                # Closing the connection undoes the transaction.
                 if self.has_parts and not is_recorded:
                     # DROP would commit the transaction.
                     for undo in (connection.rollback, partial(connection.drop, table)):

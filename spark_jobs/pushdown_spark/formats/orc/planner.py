@@ -21,8 +21,8 @@ from pushdown_spark.formats.columnar_scan import (
     ColumnarScan,
     check_columnar_request,
     prepare_files,
-    unsafe_filters_off,
 )
+from pushdown_spark.formats.float_filters import unsafe_filters_off
 from pushdown_spark.formats.orc.column_mapping import PADDED
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask

@@ -24,10 +24,9 @@ from pushdown_spark.formats.columnar_scan import (
     ColumnarPlan,
     ColumnarScan,
     check_columnar_request,
-    may_lose_rows,
     prepare_files,
-    unsafe_filters_off,
 )
+from pushdown_spark.formats.float_filters import may_lose_rows, unsafe_filters_off
 from pushdown_spark.formats.parquet.cost import estimate
 from pushdown_spark.formats.parquet.datafusion_address import check_store
 from pushdown_spark.formats.parquet.file_parts import ParquetInput, parquet_inputs
