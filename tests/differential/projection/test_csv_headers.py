@@ -16,8 +16,8 @@ pytestmark = pytest.mark.usefixtures("carrier")
 READERS = ("spark", "pushdown")
 DECLARED = "id int, name string, more string"
 ROWS = [(1, "Ada", None), (2, "Bo", None)]
-KEPT = "id IN (1, 2)"
-WAYS: dict[str, dict[str, str]] = {
+WHERE = "id IN (1, 2)"
+VARIANTS: dict[str, dict[str, str]] = {
     "plain": {},
     "gzip": {},
     "with a byte order mark": {},
@@ -31,18 +31,18 @@ WAYS: dict[str, dict[str, str]] = {
 
 
 def write_files(directory: Path, way: str, *contents: str) -> str:
-    """Write the files p0, p1, ... with these contents, in one of the `WAYS`. Return their path."""
+    """Write the files p0, p1, ... with these contents, in one of the variants. Return their path."""
     for number, text in enumerate(contents):
         path = directory / f"p{number}.csv{'.gz' if way == 'gzip' else ''}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = text.replace(",", WAYS[way].get("sep", ","))
-        raw = ("\ufeff" * (way == "with a byte order mark") + text).encode(WAYS[way].get("encoding", "UTF-8"))
+        text = text.replace(",", VARIANTS[way].get("sep", ","))
+        raw = ("\ufeff" * (way == "with a byte order mark") + text).encode(VARIANTS[way].get("encoding", "UTF-8"))
         path.write_bytes(gzip.compress(raw) if way == "gzip" else raw)
     return str(directory)
 
 
 def rows(
-    spark: SparkSession, path: str, reader: str, schema: str = DECLARED, where: str = KEPT, **options: str
+    spark: SparkSession, path: str, reader: str, schema: str = DECLARED, where: str = WHERE, **options: str
 ) -> list[str]:
     session = PushdownSession(spark)
     options = {"header": "true", **options}
@@ -50,29 +50,29 @@ def rows(
     return session.scan("data", where=where).run(rows_of)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", VARIANTS)
 def test_columns_are_matched_by_name_with_both_readers(spark: SparkSession, tmp_path: Path, way: str) -> None:
     path = write_files(tmp_path, way, "name,id\nAda,1\n", "id,else,name\n2,x,Bo\n")
     for reader in READERS:
-        assert rows(spark, path, reader, **WAYS[way]) == sorted_rows(ROWS), reader
+        assert rows(spark, path, reader, **VARIANTS[way]) == sorted_rows(ROWS), reader
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", VARIANTS)
 def test_headers_in_the_declared_order_return_sparks_rows(spark: SparkSession, tmp_path: Path, way: str) -> None:
     path = write_files(tmp_path, way, "id,name,more\n1,Ada,\n", "ID,Name,More\n2,Bo,\n")
-    own = spark.read.options(header="true", **WAYS[way]).schema(DECLARED).csv(path)
+    own = spark.read.options(header="true", **VARIANTS[way]).schema(DECLARED).csv(path)
     for reader in READERS:
-        assert rows(spark, path, reader, **WAYS[way]) == rows_of(own) == sorted_rows(ROWS), reader
+        assert rows(spark, path, reader, **VARIANTS[way]) == rows_of(own) == sorted_rows(ROWS), reader
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", VARIANTS)
 def test_headers_without_known_names_are_matched_by_position_as_in_spark(
     spark: SparkSession, tmp_path: Path, way: str
 ) -> None:
     path = write_files(tmp_path, way, "number,called\n1,Ada\n2,Bo\n")
-    own = spark.read.options(header="true", **WAYS[way]).schema(DECLARED).csv(path)
+    own = spark.read.options(header="true", **VARIANTS[way]).schema(DECLARED).csv(path)
     for reader in READERS:
-        assert rows(spark, path, reader, **WAYS[way]) == rows_of(own) == sorted_rows(ROWS), reader
+        assert rows(spark, path, reader, **VARIANTS[way]) == rows_of(own) == sorted_rows(ROWS), reader
 
 
 HEADERS: list[tuple[str, dict[str, str]]] = [

@@ -12,7 +12,7 @@ from pushdown_spark.errors import KindMismatchError, SchemaConflictError
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.session import PushdownSession
 
-LOOKED = "no schema is declared, so the strings of all files were read once more to compare the types of the files"
+NOTE = "no schema is declared, so the strings of all files were read once more to compare the types of the files"
 ALIKE = {
     "strings": ('{"a": "x"}', '{"a": "y", "b": "z"}'),
     "nothing but numbers": ('{"a": 1}', '{"a": 2.5}'),
@@ -86,8 +86,8 @@ def test_only_string_columns_are_read_a_second_time_for_evidence(spark: SparkSes
     numbers = (
         session(spark, write_files(tmp_path / "numbers", ALIKE["nothing but numbers"])).scan("data").report()["data"]
     )
-    assert LOOKED in strings.notes
-    assert LOOKED not in numbers.notes
+    assert NOTE in strings.notes
+    assert NOTE not in numbers.notes
 
 
 def test_inferred_timestamps_do_not_depend_on_the_conflict_setting(spark: SparkSession, tmp_path: Path) -> None:

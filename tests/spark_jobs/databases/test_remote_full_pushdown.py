@@ -54,9 +54,9 @@ def tables(
 ) -> Iterator[dict[str, NastyTable]]:
     servers = {"mariadb": mariadb_server, "mysql": mysql_server}
     mysql = [mysql_table(servers[place.split()[0]], collation) for place, collation in COLLATIONS.items()]
-    made = [postgres_table(postgresql_server), *mysql, sqlite_table(tmp_path_factory.mktemp("sqlite"))]
-    yield dict(zip(PLACES, made, strict=True))
-    for table in made:
+    databases = [postgres_table(postgresql_server), *mysql, sqlite_table(tmp_path_factory.mktemp("sqlite"))]
+    yield dict(zip(PLACES, databases, strict=True))
+    for table in databases:
         table.close()
 
 
@@ -91,10 +91,10 @@ def test_pushed_group_by_returns_sparks_groups(place: str, tables: dict[str, Nas
     table = tables[place]
     frame = local_frame(spark, table)
     counts = [Aggregate(AggregateFunction.COUNT_ALL, "n"), Aggregate(AggregateFunction.MAX, "last", "id")]
-    apart = {"f", *NOT_ORDERED[place]} - ({"s", "c"} if place == "mariadb no pad" else set())
+    not_grouped = {"f", *NOT_ORDERED[place]} - ({"s", "c"} if place == "mariadb no pad" else set())
     for name in NAMES:
         query = aggregates(table, counts, group_by=[name])
-        assert (query is not None) == (name not in apart), name
+        assert (query is not None) == (name not in not_grouped), name
         if query is not None:
             expected = frame.groupBy(name).agg(f.count(f.lit(1)), f.max("id")).select("count(1)", "max(id)").collect()
             found = [(int(str(row[-2])), int(str(row[-1]))) for row in table.query(query.sql)]
@@ -151,7 +151,7 @@ def columns(result: PushdownResult) -> list[tuple[object, ...]]:
     return [(field.name, field.dataType, field.nullable) for field in result.df.schema]
 
 
-ANSWERED = [
+DATABASE_QUERIES = [
     ("SELECT count(*) FROM {}", 1),
     ("SELECT count(1) AS n, count(k), min(k), max(k) AS top FROM {} WHERE g = 3", 1),
     ("SELECT g, count(*) FROM {} GROUP BY g ORDER BY g", 10),
@@ -165,7 +165,7 @@ ANSWERED = [
 
 
 @pytest.mark.parametrize("pair", SERVERS, indirect=True)
-@pytest.mark.parametrize(("query", "crossing"), ANSWERED)
+@pytest.mark.parametrize(("query", "crossing"), DATABASE_QUERIES)
 def test_supported_queries_run_completely_in_the_database(query: str, crossing: int, pair: PushdownSession) -> None:
     result = pair.sql(query.format("source"))
     assert rows(result) == rows(pair.sql(query.format("plain")))
@@ -175,7 +175,7 @@ def test_supported_queries_run_completely_in_the_database(query: str, crossing: 
     assert report.residual == ()
 
 
-LEFT = [
+SPARK_QUERIES = [
     "SELECT sum(k) FROM {}",
     "SELECT count(DISTINCT g) FROM {}",
     "SELECT DISTINCT g FROM {} ORDER BY g LIMIT 3",
@@ -193,7 +193,7 @@ LEFT = [
 
 
 @pytest.mark.parametrize("pair", SERVERS, indirect=True)
-@pytest.mark.parametrize("query", LEFT)
+@pytest.mark.parametrize("query", SPARK_QUERIES)
 def test_other_queries_run_in_spark(query: str, pair: PushdownSession) -> None:
     result = pair.sql(query.format("source"))
     assert rows(result) == rows(pair.sql(query.format("plain")))

@@ -16,7 +16,7 @@ from pushdown_spark.databases.sql.remote_table import Dialect, RemoteColumn, Rem
 from pushdown_spark.expressions.conjuncts import conjuncts
 from pushdown_spark.expressions.parser import parse_predicate
 
-HELD = [
+VALUES = [
     *range(-6, 7),
     *(n / 4 for n in range(-24, 25)),
     *("", "3", " 3", "3x", "x3", "-4.75", "9999999999999999999999", "'"),
@@ -38,7 +38,7 @@ def database() -> Iterator[sqlite3.Connection]:
     """Create an indexed integer column with values of every storage class."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("CREATE TABLE t (n integer)")
-        connection.executemany("INSERT INTO t VALUES (?)", [(value,) for value in HELD])
+        connection.executemany("INSERT INTO t VALUES (?)", [(value,) for value in VALUES])
         connection.execute("CREATE INDEX by_n ON t (n)")
         yield connection
 
