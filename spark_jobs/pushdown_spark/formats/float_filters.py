@@ -21,7 +21,7 @@ from pushdown_spark.relations.request import ScanRequest
 
 
 @contextmanager
-def unsafe_filters_off(spark: SparkSession, request: ScanRequest, *, omits_nan: bool) -> Iterator[None]:
+def unsupported_as_unsafe_filter(spark: SparkSession, request: ScanRequest, *, omits_nan: bool) -> Iterator[None]:
     """Raise UnsafeFilterError instead of UnsupportedError if Spark's filter pushdown may lose rows of the scan.
 
     `omits_nan` is whether statistics of files of the format may omit NaN.

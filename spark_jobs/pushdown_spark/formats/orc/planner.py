@@ -22,7 +22,7 @@ from pushdown_spark.formats.columnar_scan import (
     check_columnar_request,
     prepare_files,
 )
-from pushdown_spark.formats.float_filters import unsafe_filters_off
+from pushdown_spark.formats.float_filters import unsupported_as_unsafe_filter
 from pushdown_spark.formats.orc.column_mapping import PADDED
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
@@ -67,7 +67,7 @@ def plan_orc(spark: SparkSession, request: ScanRequest) -> OrcPlan:
     """
     source = request.source
     _refuse_use_selected(spark, request)
-    with unsafe_filters_off(spark, request, omits_nan=False):
+    with unsupported_as_unsafe_filter(spark, request, omits_nan=False):
         check_columnar_request(request)
         _check_settings(spark, request)
         _check_maps(spark, request)
@@ -85,7 +85,7 @@ def plan_orc(spark: SparkSession, request: ScanRequest) -> OrcPlan:
             if choice.reader is OrcReader.SPARK_WITH_FILTER:
                 raise LazyFilterError(choice.reason, choice.predicted)
             if choice.reader is OrcReader.SPARK:
-                with unsafe_filters_off(spark, request, omits_nan=False):
+                with unsupported_as_unsafe_filter(spark, request, omits_nan=False):
                     raise UnsupportedError(choice.reason, choice.predicted)
     return OrcPlan(files, choice, reports, query, is_exact(conjuncts), source.orc.use_selected)
 

@@ -26,7 +26,7 @@ from pushdown_spark.formats.columnar_scan import (
     check_columnar_request,
     prepare_files,
 )
-from pushdown_spark.formats.float_filters import may_lose_rows, unsafe_filters_off
+from pushdown_spark.formats.float_filters import may_lose_rows, unsupported_as_unsafe_filter
 from pushdown_spark.formats.parquet.cost import estimate
 from pushdown_spark.formats.parquet.datafusion_address import check_store
 from pushdown_spark.formats.parquet.file_parts import ParquetInput, parquet_inputs
@@ -69,7 +69,7 @@ def plan_parquet(spark: SparkSession, request: ScanRequest) -> ParquetPlan:
     Raises UnsupportedError if Spark's reader must read the files, or is estimated to be faster.
     """
     # Until the writers of the files are known, their statistics may omit NaN.
-    with unsafe_filters_off(spark, request, omits_nan=True):
+    with unsupported_as_unsafe_filter(spark, request, omits_nan=True):
         check_columnar_request(request)
         _check_columns(request)
         _check_settings(spark, request)
@@ -83,7 +83,7 @@ def plan_parquet(spark: SparkSession, request: ScanRequest) -> ParquetPlan:
     choice = Choice()
     if request.source.reader is not ReaderChoice.PUSHDOWN:
         spark_prunes = not may_lose_rows(conjuncts, omits_nan=omits_nan)
-        with unsafe_filters_off(spark, request, omits_nan=omits_nan):
+        with unsupported_as_unsafe_filter(spark, request, omits_nan=omits_nan):
             choice = estimate(files, query, startup_cost(spark, request.source), spark_prunes=spark_prunes)
     reports = tuple(conjunct.report("filter over Parquet columns before others are decoded") for conjunct in conjuncts)
     return ParquetPlan(files, choice, reports, query, is_exact(conjuncts))
