@@ -98,7 +98,7 @@ class BuiltInColumns(ImplicitColumns):
         lower = [name.lower() for name in self._names.values()]
         taken = next((name for name in lower if lower.count(name) > 1 or self._level(name) is not None), None)
         if taken is not None:
-            raise BadSpecError(f"implicit_names: two implicit columns are named {taken!r}; choose another name for one")
+            raise BadSpecError(f"implicit_names: two implicit columns have the same name {taken!r}; choose another")
 
     @property
     def names(self) -> tuple[str, ...]:
