@@ -108,7 +108,8 @@ def spark_rows(spark: SparkSession, paths: Sequence[Path]) -> dict[str, list[dic
     names = [Path(uri).name for uri in table["file"].to_pylist()]
     for name, row in zip(names, plain(table.drop_columns(["file"])).to_pylist(), strict=True):
         rows[name].append(row)
-    return rows
+    # In a chain of maps, a map with default values would hide the files of the next ones.
+    return dict(rows)
 
 
 def check_outcome(region: str, outcome: Outcome, expected: Rows | None, undamaged: Rows, about: str) -> str:
