@@ -107,18 +107,26 @@ class NativeScan(Scan):
     def frame(self) -> DataFrame:
         """Return Spark's DataFrame with the requested implicit columns.
 
-        If filter pushdown must be off, the columns of the predicate are hidden from it, and otherwise those where
-        filters that the planner does not know may lose rows. This holds for lazy DataFrames too, which Spark may run
-        with any setting.
+        If filter pushdown must be off, the columns of the predicate, or all columns of a whole query, are hidden from
+        it, and otherwise those where filters that the planner does not know may lose rows. This holds for lazy
+        DataFrames too, which Spark may run with any setting.
         """
-        request, frame = self._request, self._frame()
-        predicate, names = request.predicate, self._data_columns
+        request, frame, names = self._request, self._frame(), self._data_columns
         if request.source.format not in FILTER_SETTINGS:
             return frame
         hidden = unsafe_columns(frame.sparkSession, request, names)
-        if predicate is not None and self._filter_obstacle is not None:
-            hidden += names if predicate.tree is None else _columns_in(predicate.tree, names)
+        if self._filter_obstacle is not None:
+            hidden += self._filtered_columns(names)
         return hide_from_filters(frame, set(hidden)) if hidden else frame
+
+    def _filtered_columns(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the columns on which Spark may derive filters: those of the predicate, or all for a whole query."""
+        predicate = self._request.predicate
+        if self._request.query is not None:
+            return names
+        if predicate is None:
+            return ()
+        return names if predicate.tree is None else _columns_in(predicate.tree, names)
 
     @property
     def _data_columns(self) -> list[str]:

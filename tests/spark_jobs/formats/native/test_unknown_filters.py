@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from session_settings import PUSHDOWN_OFF, pushdown_off, session_settings
 from spark_rows import sorted_rows
 
 from pushdown_spark.formats.avro.spark_source import spark_format
+from pushdown_spark.runtime.jvm_gateway import java_string
+from pushdown_spark.runtime.spark_internals import physical_plan
 from pushdown_spark.session import PushdownSession
 
 SCHEMA = "k int, x double, day date, at timestamp, s struct<x: double, n: int>"
@@ -88,11 +91,15 @@ def tables(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) 
     return request.param, paths
 
 
-def session_over(spark: SparkSession, tables: tuple[str, dict[str, str]], reader: str) -> PushdownSession:
+def session_over(
+    spark: SparkSession, tables: tuple[str, dict[str, str]], reader: str, *, filter_pushdown: bool = True
+) -> PushdownSession:
     session = PushdownSession(spark)
     source_format, paths = tables
     for name, path in paths.items():
-        session.add_source(name, path=path, format=source_format, schema=SCHEMA, reader=reader)
+        session.add_source(
+            name, path=path, format=source_format, schema=SCHEMA, reader=reader, filter_pushdown=filter_pushdown
+        )
     return session
 
 
@@ -116,6 +123,21 @@ def test_filters_of_whole_queries_lose_no_rows(
             if reader == "auto":
                 # The pushdown reader of ORC raises for old dates, for which a lazy DataFrame has no fallback.
                 assert sorted_rows(session.sql(sql).df) == expected, sql
+
+
+@pytest.mark.parametrize("reader", ["auto", "spark"])
+def test_lazy_queries_have_no_filters_if_the_user_turned_them_off(
+    spark: SparkSession, tables: tuple[str, dict[str, str]], reader: str
+) -> None:
+    with session_settings(spark, {**PUSHDOWN_ON, **CORRECTED}):
+        session = session_over(spark, tables, reader, filter_pushdown=False)
+        for sql in (*QUERIES, "SELECT * FROM a WHERE k = 7 AND s.n < 3"):
+            with pushdown_off(spark):
+                expected = sorted_rows(spark.sql(sql))
+            frame = session.sql(sql).df
+            assert sorted_rows(frame) == expected, sql
+            plan = java_string(spark, physical_plan(frame))
+            assert set(re.findall(r"PushedFilters: \[[^]]*\]?", plan)) == {"PushedFilters: []"}, sql
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
@@ -147,7 +169,14 @@ def test_columns_with_comments_are_hidden(spark: SparkSession, tmp_path: Path, r
 
 @pytest.mark.parametrize("reader", ["auto", "pushdown"])
 @pytest.mark.parametrize(
-    "where", ["at < timestamp_ntz'2025-01-01'", "k IN (1, NULL)", "k IN (1, NULL) AND hash(k) <> 0"]
+    "where",
+    [
+        "at < timestamp_ntz'2025-01-01'",
+        "k IN (1, NULL)",
+        "k IN (1, CAST(NULL AS INT))",
+        "k IN (1, NULL) AND hash(k) <> 0",
+        "k IN (1, CAST(NULL AS INT)) AND hash(k) <> 0",
+    ],
 )
 def test_filters_with_which_orc_fails_are_not_pushed(
     spark: SparkSession, tmp_path: Path, where: str, reader: str
@@ -188,6 +217,7 @@ LINES = ('{"k": 1, "word": "a"}', '{"k": 3, "word": }', '{"k": 5, "word": "c", "
     [
         "FROM t |> WHERE k IS NULL",
         "SELECT k, count(*) AS n FROM t GROUP BY k HAVING k IS NULL",
+        "SELECT k, count(*) AS n FROM t WHERE word IS NULL GROUP BY k HAVING k IS NULL",
         "SELECT * FROM (SELECT k, word, rank() OVER (PARTITION BY k ORDER BY word) AS r FROM t) WHERE k IS NULL",
         "SELECT u.k FROM t FULL JOIN t AS u ON t.word = u.word WHERE u.k <=> NULL AND t.k IS NULL",
     ],
