@@ -107,9 +107,9 @@ class NativeScan(Scan):
     def frame(self) -> DataFrame:
         """Return Spark's DataFrame with the requested implicit columns.
 
-        If filter pushdown must be off, the columns of the predicate, or all columns of a whole query, are hidden from
-        it, and otherwise those where filters that the planner does not know may lose rows. This holds for lazy
-        DataFrames too, which Spark may run with any setting.
+        If filter pushdown must be off, the columns on which Spark may derive filters are hidden from it, and otherwise
+        those where filters that the planner does not know may lose rows. This holds for lazy DataFrames too, which
+        Spark may run with any setting.
         """
         request, frame, names = self._request, self._frame(), self._data_columns
         if request.source.format not in FILTER_SETTINGS:
@@ -120,9 +120,13 @@ class NativeScan(Scan):
         return hide_from_filters(frame, set(hidden)) if hidden else frame
 
     def _filtered_columns(self, names: Sequence[str]) -> Sequence[str]:
-        """Return the columns on which Spark may derive filters: those of the predicate, or all for a whole query."""
-        predicate = self._request.predicate
-        if self._request.query is not None:
+        """Return the columns on which Spark may derive filters: those of the predicate, or all for a whole query.
+
+        Spark reads all members of a hidden struct of ORC and Parquet, so columns of these formats that are not in the
+        predicate are only hidden if the user turned filter pushdown off.
+        """
+        source, predicate = self._request.source, self._request.predicate
+        if self._request.query is not None and (source.format in ROW_BY_ROW or not source.filter_pushdown):
             return names
         if predicate is None:
             return ()
