@@ -83,14 +83,14 @@ class StagingTables:
 
     def create_like(self, connection: WriteConnection, table: RemoteTable) -> None:
         """Create the tables with the columns of an existing target, without its constraints."""
-        if self.target.dialect is Dialect.SQLITE:
-            columns = [_sqlite_column(self.target, column) for column in table.columns]
-            self._create(connection, columns, self._create_table)
+        if self.target.dialect is not Dialect.POSTGRES:
+            # MySQL before 8.0.21 refuses CREATE TABLE ... SELECT if it replicates by global transaction identifiers.
+            key = [_KEY] if self._needs_key(connection) else []
+            self._create(connection, [*key, *(_copied_column(self.target, column) for column in table.columns)])
             return
         names = ", ".join(self.target.quote(column.name) for column in table.columns)
         query = f"SELECT {names} FROM {self.target.sql} LIMIT 0"  # noqa: S608
-        key = f" ({_KEY})" if self._needs_key(connection) else ""
-        connection.rows(f"{self._create_table} {self.rows}{key}{self._options} AS {query}")
+        connection.rows(f"{self._create_table} {self.rows} AS {query}")
         self._create_partitions(connection)
 
     def create_new(self, connection: WriteConnection, schema: t.StructType) -> None:
@@ -110,7 +110,7 @@ class StagingTables:
             for field in schema.fields
         ]
         # This table becomes the target, so that it must survive a crash of the database.
-        self._create(connection, columns, "CREATE TABLE")
+        self._create(connection, columns)
 
     def drop(self, connection: WriteConnection) -> None:
         """Delete the tables. A table that a task still uses stays, until a later run deletes it."""
@@ -166,8 +166,8 @@ class StagingTables:
             raise RemoteFailedError(f"{recorded} of {partitions} partitions were loaded; run the task again")
         return count
 
-    def _create(self, connection: WriteConnection, columns: Sequence[str], create_table: str) -> None:
-        connection.rows(f"{create_table} {self.rows} ({', '.join(columns)}){self._options}")
+    def _create(self, connection: WriteConnection, columns: Sequence[str]) -> None:
+        connection.rows(f"CREATE TABLE {self.rows} ({', '.join(columns)}){self._options}")
         self._create_partitions(connection)
 
     def _create_partitions(self, connection: WriteConnection) -> None:
@@ -267,7 +267,11 @@ def _names(connection: WriteConnection, target: TargetTable) -> list[str]:
     return [*(str(name) for (name,) in tables), *connection.parts(_PREFIX)]
 
 
-def _sqlite_column(target: TargetTable, column: RemoteColumn) -> str:
+def _copied_column(target: TargetTable, column: RemoteColumn) -> str:
+    """Return a column with the type of another one, in MySQL, MariaDB and SQLite."""
+    # In older servers, a timestamp without NULL gets the current time.
+    null = " NULL" if target.dialect.is_mysql else ""
     is_known = column.collation not in (None, UNKNOWN_COLLATION)
-    collation = f" COLLATE {target.quote(str(column.collation))}" if is_known else ""
-    return f"{target.quote(column.name)} {column.remote_type}{collation}"
+    charset = f" CHARACTER SET {column.charset}" if is_known and target.dialect.is_mysql else ""
+    collation = f"{charset} COLLATE {target.quote(str(column.collation))}" if is_known else ""
+    return f"{target.quote(column.name)} {column.remote_type}{collation}{null}"
