@@ -46,8 +46,10 @@ class PostgresqlWriter(WriteConnection):
     @classmethod
     def open(cls, address: DatabaseAddress) -> Self:
         """Open a connection."""
-        # A task that is not reachable any more could keep its locks on a staging table for hours.
-        options = f"{postgresql_options(address.options, read_only=False)} -c lock_timeout={LOCK_SECONDS}s"
+        # A task that is not reachable any more could keep its locks on a staging table for hours. Without array_nulls,
+        # NULL in an array of strings would become the string NULL.
+        settings = f"-c lock_timeout={LOCK_SECONDS}s -c array_nulls=on"
+        options = f"{postgresql_options(address.options, read_only=False)} {settings}"
         try:
             return cls(address, psycopg.connect(connection_string(address, options), autocommit=True))
         except psycopg.Error as problem:
