@@ -28,8 +28,13 @@ _SESSION = (
     "NO_AUTO_VALUE_ON_ZERO', SESSION time_zone = '+00:00', SESSION net_read_timeout = 600, "
     f"SESSION net_write_timeout = 600, SESSION innodb_lock_wait_timeout = {LOCK_SECONDS}, "
     f"SESSION lock_wait_timeout = {LOCK_SECONDS}, {MYSQL_EVERY_ROW}, "
-    # Servers may have other defaults.
-    "SESSION autocommit = 1, SESSION sql_safe_updates = 0"
+    # Servers may have other defaults. A task may wait for rows of Spark between two batches, a table keeps its
+    # constraints, and COMMIT ends neither with a new transaction nor with the connection.
+    "SESSION autocommit = 1, SESSION sql_safe_updates = 0, SESSION wait_timeout = 28800, SESSION completion_type = 0, "
+    "SESSION foreign_key_checks = 1, SESSION unique_checks = 1 "
+    # Only MariaDB runs this comment.
+    "/*M!100300 , SESSION check_constraint_checks = 1, SESSION idle_transaction_timeout = 0, "
+    "SESSION idle_write_transaction_timeout = 0 */"
 )
 _ARIA = "ENGINE=Aria TRANSACTIONAL=0"
 _NEEDS_INNODB = (
