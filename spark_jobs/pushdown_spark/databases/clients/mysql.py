@@ -18,10 +18,12 @@ from pushdown_spark.databases.sql.identifiers import quote_mysql
 from pushdown_spark.errors import LostConnectionError, PushdownError, RemoteFailedError, RemoteRefusedError
 
 _LOST = frozenset(
-    {1040, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 2002, 2003, 2006, 2013, 2055}
+    {1040, 1047, 1053, 1077, 1079, 1152, *range(1158, 1162), 1203, 1205, 1213, 1927, 2002, 2003, 2006, 2013, 2055, 4031}
 )
-"""Temporary errors: too many connections, shutdown, network, locks."""
-_TIMEOUTS = frozenset({1969, 3024})
+"""Temporary errors: too many connections, shutdown, network, locks, ended sessions, a node that joins its cluster."""
+_INTERRUPTED = frozenset({1020, 1021, 1030, 1037, 1041, 1114, 1180, 1206, 1226, 1290, 1317, 1836, 1969, 3024, 3101})
+"""Errors that a statement may not meet again: changed rows, full disks and other limits, canceled statements, timeouts,
+servers that are read-only during a failover."""
 _TLS_MESSAGES = ("SSL", "certificate", "CERTIFICATE")
 _READ_BYTES = 1 << 20
 _MIN_OUTPUT_BYTES = 1 << 20
@@ -151,7 +153,7 @@ def _error_class(number: int, text: str, problem: BaseException) -> type[Pushdow
     """Return the class that says whether a retry can help."""
     if any(message in text for message in _TLS_MESSAGES) or isinstance(problem, ValueError):
         return RemoteRefusedError
-    if number in _TIMEOUTS:
+    if number in _INTERRUPTED:
         return RemoteFailedError
     lost = number in _LOST or isinstance(problem, OSError | pymysql.err.InterfaceError)
     return LostConnectionError if lost else RemoteRefusedError

@@ -270,7 +270,16 @@ class TableAttempt:
             )
         rows = staged.change.staging.rows
         connection.end_writers(rows)
-        connection.rows(f"ALTER TABLE {rows} RENAME TO {self.target.quote(self.target.name)}")
+        try:
+            connection.rows(f"ALTER TABLE {rows} RENAME TO {self.target.quote(self.target.name)}")
+        except PushdownError:
+            # The transaction has failed, so that another connection looks for the table.
+            with closing(self._connect(self._address)) as other:
+                if not exists(other, self.target):
+                    raise
+            raise RemoteFailedError(
+                f"{self.target.display_name} was created by another program at the commit; run the task again"
+            ) from None
 
     def _require_expected_columns(self, connection: WriteConnection) -> None:
         """Raise RemoteFailedError if the columns have changed since the rows were checked against their types."""

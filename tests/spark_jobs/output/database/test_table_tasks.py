@@ -7,15 +7,17 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
 from typing import ClassVar, Self
 
 import pyarrow as pa
 import pytest
+from databases import wait_until
 from interrupted_tables import NEW, SCHEMA, InterruptedConnection, TableWrite, batch, write_once
 from pyspark.sql import SparkSession
 from table_databases import KINDS, Database, open_database, output_of
@@ -25,7 +27,7 @@ from pushdown_spark.databases.client import DatabaseAddress
 from pushdown_spark.databases.sql.identifiers import with_suffix
 from pushdown_spark.databases.write.sqlite_writer import SqliteWriter
 from pushdown_spark.databases.write.write_connection import DatabaseCursor, WriteConnection, connect_to_write
-from pushdown_spark.errors import LostConnectionError, PushdownError, RemoteFailedError
+from pushdown_spark.errors import LostConnectionError, OutputExistsError, PushdownError, RemoteFailedError
 from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.output.database import staging_tables
 from pushdown_spark.output.database.database_output import DatabaseOutput
@@ -201,6 +203,29 @@ def test_clean_up_of_sqlite_ends_at_the_first_statement_that_a_lock_stops(
     assert database.tables() == ["t"]
 
 
+@pytest.mark.parametrize("mode", [OutputMode.APPEND, OutputMode.IGNORE, OutputMode.ERROR_IF_EXISTS])
+def test_a_table_that_another_program_creates_at_the_commit_is_found_by_the_retry(
+    mode: OutputMode, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The staging table waits to be renamed until the other program commits."""
+    database, case = open_database("postgresql", request, tmp_path), TableWrite(mode, has_table=False)
+    attempt = TableAttempt(database.address, case.spec, "run")
+    assert attempt.prepare()
+    load(attempt, NEW)
+    with ThreadPoolExecutor(1) as threads, closing(connect_to_write(database.address)) as other:
+        other.begin()
+        other.rows("CREATE TABLE t (id int, day text, x text)")
+        commit = threads.submit(attempt.commit, len(NEW), OutputSummary(mode=mode, columns={}))
+        assert wait_until(lambda: bool(database.rows("SELECT pid FROM pg_locks WHERE NOT granted")))
+        other.commit()
+        with pytest.raises(RemoteFailedError, match="was created by another program at the commit"):
+            commit.result()
+    with suppress(OutputExistsError):
+        write_once(database, case)
+    assert sorted(database.rows("SELECT id, day, x FROM t")) == (case.expected() if mode is OutputMode.APPEND else [])
+    assert database.tables() == ["t"]
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("product", ["mariadb", "mysql"])
 def test_retry_that_begins_before_the_staging_table_is_renamed_keeps_its_rows(
@@ -250,6 +275,81 @@ def test_attempt_that_stalls_after_its_rename_keeps_the_claim_of_a_repeated_run(
     load(repeated, NEW[1:])
     assert repeated.commit(1, OutputSummary(mode=case.mode, columns={})) is not None
     assert sorted(database.rows("SELECT id, day, x FROM t")) == NEW[1]
+    assert database.tables() == ["t"]
+
+
+IDLE_LIMITS = {
+    "postgresql": ["ALTER DATABASE shop SET idle_in_transaction_session_timeout = '1s'"],
+    "mariadb": ["SET GLOBAL wait_timeout = 1", "SET GLOBAL idle_transaction_timeout = 1"],
+    "mysql": ["SET GLOBAL wait_timeout = 1"],
+}
+"""Statements after which a server ends a session that sends nothing for a second."""
+NO_IDLE_LIMITS = {
+    "postgresql": ["ALTER DATABASE shop RESET idle_in_transaction_session_timeout"],
+    "mariadb": ["SET GLOBAL wait_timeout = DEFAULT", "SET GLOBAL idle_transaction_timeout = DEFAULT"],
+    "mysql": ["SET GLOBAL wait_timeout = DEFAULT"],
+}
+
+
+@pytest.mark.parametrize("database", [kind for kind in KINDS if kind != "sqlite"], indirect=True)
+def test_a_server_does_not_end_the_session_of_a_task_that_waits_for_rows(database: Database) -> None:
+    case = TableWrite(OutputMode.APPEND, has_table=True)
+    case.prepare(database)
+
+    def slow() -> Iterator[pa.RecordBatch]:
+        yield batch(NEW[0])
+        time.sleep(3)
+        yield batch(NEW[1])
+
+    database.execute(*IDLE_LIMITS[database.product])
+    try:
+        attempt = TableAttempt(database.address, case.spec, "run")
+        assert attempt.prepare()
+        writer = attempt.stage(SCHEMA, attempt.existing_table(), name_rule=ANY_CASE)
+        writer.load(0, slow())
+        attempt.gather()
+        attempt.commit(1, OutputSummary(mode=case.mode, columns={}))
+    finally:
+        database.execute(*NO_IDLE_LIMITS[database.product])
+    assert sorted(database.rows("SELECT id, day, x FROM t")) == case.expected()
+
+
+WAITING = {
+    "postgresql": "SELECT pid FROM pg_locks WHERE NOT granted",
+    **dict.fromkeys(
+        ("mariadb", "mysql"),
+        "SELECT trx_mysql_thread_id FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
+    ),
+}
+"""A query for the session that waits for another one."""
+END = {
+    ("postgresql", "statement"): "SELECT pg_cancel_backend({})",
+    ("postgresql", "session"): "SELECT pg_terminate_backend({})",
+    **{(product, "statement"): "KILL QUERY {}" for product in ("mariadb", "mysql")},
+    **{(product, "session"): "KILL CONNECTION {}" for product in ("mariadb", "mysql")},
+}
+
+
+@pytest.mark.parametrize("database", [kind for kind in KINDS if kind != "sqlite"], indirect=True)
+@pytest.mark.parametrize("target", ["statement", "session"])
+def test_a_commit_whose_statement_or_session_an_administrator_ends_is_retried(database: Database, target: str) -> None:
+    """The statement waits for another program."""
+    case = TableWrite(OutputMode.OVERWRITE, has_table=True)
+    case.prepare(database)
+    attempt = TableAttempt(database.address, case.spec, "run")
+    assert attempt.prepare()
+    load(attempt, NEW)
+    with ThreadPoolExecutor(1) as threads, closing(connect_to_write(database.address)) as other:
+        other.begin()
+        other.rows("UPDATE t SET x = 'other'")
+        commit = threads.submit(attempt.commit, len(NEW), OutputSummary(mode=case.mode, columns={}))
+        assert wait_until(lambda: bool(database.rows(WAITING[database.product])))
+        database.execute(END[database.product, target].format(*database.rows(WAITING[database.product])[0]))
+        with pytest.raises(RemoteFailedError):
+            commit.result()
+        other.rollback()
+    write_once(database, case)
+    assert sorted(database.rows("SELECT id, day, x FROM t")) == case.expected()
     assert database.tables() == ["t"]
 
 
