@@ -20,7 +20,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import OutputMode, OutputSummary, TableOutputSpec
 from pushdown_spark.databases.client import DatabaseAddress
-from pushdown_spark.databases.sql.remote_table import Dialect, RemoteTable
+from pushdown_spark.databases.sql.remote_table import Dialect, RemoteColumn, RemoteTable
 from pushdown_spark.databases.write.partition_writer import PartitionWriter
 from pushdown_spark.databases.write.target_columns import target_columns
 from pushdown_spark.databases.write.write_connection import WriteConnection, connect_to_write
@@ -305,7 +305,7 @@ class TableAttempt:
         return self._staged
 
 
-def _key_column(name: str, table: RemoteTable, name_rule: NameRule) -> str:
+def _key_column(name: str, table: RemoteTable, name_rule: NameRule) -> RemoteColumn:
     column = table.column(name, name_rule=EXACT_NAMES) or table.column(name, name_rule)
     if column is None:
         columns = ", ".join(column.name for column in table.columns)
@@ -315,4 +315,4 @@ def _key_column(name: str, table: RemoteTable, name_rule: NameRule) -> str:
             f"merge_keys: column {column.name} has the collation {_RTRIM}, with which SQLite's joins miss equal "
             "strings; merge by other columns, or create the table without it"
         )
-    return column.name
+    return column

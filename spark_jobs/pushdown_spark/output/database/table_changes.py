@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pyspark.sql import types as t
+
 from pushdown_spark.contract import OutputMode
-from pushdown_spark.databases.sql.remote_table import Dialect
+from pushdown_spark.databases.sql.remote_table import Dialect, RemoteColumn
 from pushdown_spark.databases.write.write_connection import WriteConnection
-from pushdown_spark.errors import CheckFailedError, RemoteFailedError
+from pushdown_spark.errors import CheckFailedError, RemoteFailedError, RemoteRefusedError
 from pushdown_spark.output.database.staging_tables import StagingTables, count_rows
 
 _UNCHANGED = "Nothing was committed and the table is unchanged"
+_DATE_GLOB = "-".join("[0-9]" * digits for digits in (4, 2, 2))
+_TIME_GLOB = f"{_DATE_GLOB} {':'.join(['[0-9][0-9]'] * 3)}.{'[0-9]' * 6}"
+_SQLITE_FORMS: Mapping[type[t.DataType], str] = {
+    t.BooleanType: "{key} IN (0, 1)",
+    t.LongType: "typeof({key}) = 'integer'",
+    t.DoubleType: "typeof({key}) = 'real'",
+    t.DecimalType: "typeof({key}) IN ('integer', 'real') AND {key} = round({key}, {scale})",
+    t.StringType: "typeof({key}) = 'text'",
+    t.BinaryType: "typeof({key}) = 'blob'",
+    t.DateType: f"{{key}} GLOB '{_DATE_GLOB}'",
+    t.TimestampNTZType: f"{{key}} GLOB '{_TIME_GLOB}'",
+}
+"""Conditions for values in the form in which the writer of SQLite stores each type."""
 
 
 @dataclass(frozen=True)
 class TableChange:
     """The change of a table by the rows of a staging table.
 
-    `condition` is SQL of the database that selects the rows to replace. `keys` are the columns of the merge key.
+    `condition` is SQL of the database that selects the rows to replace. `key_columns` are those of the merge key.
     """
 
     staging: StagingTables
     mode: OutputMode
     columns: tuple[str, ...]
-    keys: tuple[str, ...] = ()
+    key_columns: tuple[RemoteColumn, ...] = ()
     condition: str = ""
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the columns of the merge key."""
+        return [column.name for column in self.key_columns]
 
     def check(self, connection: WriteConnection) -> None:
         """Raise CheckFailedError if staged rows do not satisfy `condition`, or do not have a unique merge key."""
@@ -82,6 +102,8 @@ class TableChange:
         """Update rows with the same key, and add the others. Nothing is deleted, because that could cascade."""
         target, rows, dialect = self.staging.target.sql, self.staging.rows, self.staging.target.statements
         self._lock(connection)
+        if self.staging.target.dialect is Dialect.SQLITE:
+            self._check_key_forms(connection)
         same_key = " AND ".join(f"target.{key} = staged.{key}" for key in self._quote(self.keys))
         # Keys are set, too: 'a' and 'A' may be one key in the collation of the column.
         columns = self._quote(self.columns)
@@ -104,6 +126,26 @@ class TableChange:
         )
         stored = f"SELECT count(*) FROM {rows} AS staged WHERE EXISTS ({existing})"  # noqa: S608
         self._require_all(count_rows(connection, stored), row_count)
+
+    def _check_key_forms(self, connection: WriteConnection) -> None:
+        """Raise RemoteRefusedError if a key of the table has another form than the same key in the rows.
+
+        SQLite's columns hold anything: `2024-01-01 00:00:00` is the time `2024-01-01 00:00:00.000000` for readers, but
+        another string.
+        """
+        for column in self.key_columns:
+            if column.uniform:
+                continue
+            key, kind = self.staging.target.quote(column.name), column.spark_type
+            scale = kind.scale if isinstance(kind, t.DecimalType) else 0
+            form = _SQLITE_FORMS[type(kind)].format(key=key, scale=scale)
+            others = f"SELECT {key} FROM {self.staging.target.sql} WHERE {key} IS NOT NULL AND NOT ({form}) LIMIT 1"  # noqa: S608
+            for (value,) in connection.rows(others):
+                raise RemoteRefusedError(
+                    f"merge_keys: column {column.name} of {self.staging.target.display_name} holds {value!r}, which is "
+                    f"not the form of {kind.simpleString()} that rows are written in, so that equal keys differ. The "
+                    "table is unchanged; convert the values of the table, or merge by other columns"
+                )
 
     def _lock(self, connection: WriteConnection) -> None:
         """Keep other programs from changing the table. MySQL locks the rows that it reads, SQLite the file."""

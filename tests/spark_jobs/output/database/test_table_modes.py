@@ -22,6 +22,7 @@ from pushdown_spark.errors import (
     RemoteFailedError,
     RemoteRefusedError,
     UnknownColumnError,
+    UnwritableValueError,
 )
 from pushdown_spark.session import PushdownSession
 
@@ -396,6 +397,64 @@ def test_settings_of_the_server_change_no_row(spark: SparkSession, database: Dat
     assert stored_rows(database) == sorted(NEW, key=str)
 
 
+@pytest.mark.parametrize("database", ["mysql"], indirect=True)
+@pytest.mark.parametrize("mode", ["append", "merge"])
+@pytest.mark.nightly
+def test_a_server_that_replicates_by_transaction_identifiers_takes_rows(
+    spark: SparkSession, database: Database, mode: str
+) -> None:
+    """MySQL before 8.0.21 then refuses CREATE TABLE ... SELECT."""
+    keys = ["id"] if mode == "merge" else []
+    database.execute("SET GLOBAL enforce_gtid_consistency = ON")
+    try:
+        assert write(output_of(spark, database, mode=mode, merge_keys=keys), frame(spark, OLD[:1]))
+        assert write(output_of(spark, database, "more", mode=mode, merge_keys=keys), frame(spark, NEW).repartition(2))
+    finally:
+        database.execute("SET GLOBAL enforce_gtid_consistency = OFF")
+    assert stored_rows(database) == sorted([OLD[0], *NEW], key=str)
+    assert database.tables() == ["t"]
+
+
+@pytest.mark.parametrize("database", MYSQL_KINDS, indirect=True)
+@pytest.mark.parametrize("setting", ["foreign_key_checks", "unique_checks", "check_constraint_checks"])
+def test_a_table_keeps_its_constraints_if_the_server_does_not_check_them(
+    spark: SparkSession, database: Database, setting: str
+) -> None:
+    if setting == "check_constraint_checks" and database.product == "mysql":
+        pytest.skip("a setting of MariaDB")
+    database.execute(
+        "CREATE TABLE parent (day varchar(10) CHARACTER SET utf8mb4 PRIMARY KEY)",
+        "CREATE TABLE t (id int UNIQUE CHECK (id < 9), x varchar(9), day varchar(10) CHARACTER SET utf8mb4, "
+        "FOREIGN KEY (day) REFERENCES parent (day))",
+        "INSERT INTO parent VALUES ('2024-01-02')",
+        f"SET GLOBAL {setting} = 0",
+    )
+    wrong = {"foreign_key_checks": (2, "", "2024-01-03"), "check_constraint_checks": (9, "", "2024-01-02")}
+    try:
+        with pytest.raises((RemoteRefusedError, UnwritableValueError)):
+            write(output_of(spark, database), frame(spark, [*NEW, wrong.get(setting, NEW[0])]))
+        assert write(output_of(spark, database, "valid"), frame(spark, NEW))
+    finally:
+        database.execute(f"SET GLOBAL {setting} = DEFAULT")
+        rows = stored_rows(database)
+        database.execute("DROP TABLE t", "DROP TABLE parent")
+    assert rows == sorted(NEW, key=str)
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_settings_of_the_database_change_no_array(spark: SparkSession, database: Database) -> None:
+    settings = {"array_nulls": "off", "datestyle": "'SQL, DMY'", "timezone": "'Asia/Tokyo'", "bytea_output": "escape"}
+    query = "SELECT array('a', NULL) AS a, array(DATE'2024-02-01') AS b, array(TIMESTAMP'2024-02-01 00:00:00Z') AS c"
+    try:
+        database.execute(*(f"ALTER DATABASE shop SET {name} = {value}" for name, value in settings.items()))
+        for mode in ("errorifexists", "append"):
+            assert write(output_of(spark, database, mode, mode=mode), spark.sql(query))
+    finally:
+        database.execute(*(f"ALTER DATABASE shop RESET {name}" for name in settings))
+    row = ("{a,NULL}", "a", True, "2024-02-01", "2024-02-01 00:00:00+00")
+    assert database.rows("SELECT a::text, a[1], a[2] IS NULL, b[1]::text, c[1]::text FROM t") == [row, row]
+
+
 def test_violated_constraint_leaves_the_table_unchanged(spark: SparkSession, database: Database) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, x varchar(9), day varchar(10))")
     assert write(output_of(spark, database, "old"), frame(spark, OLD))
@@ -552,6 +611,38 @@ def test_a_merge_by_a_column_whose_equal_strings_sqlites_joins_miss_is_an_error(
     with pytest.raises(BadSpecError, match="merge_keys: column x has the collation RTRIM"):
         write(output_of(spark, database, mode="merge", merge_keys=["x"]), frame(spark, [(2, "a ", "")]))
     assert stored_rows(database) == [(1, "a", "")]
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("declared", "key", "same", "other"),
+    [
+        ("timestamp", "TIMESTAMP_NTZ'2024-01-01 00:00:00'", "'2024-01-01 00:00:00.000000'", "'2024-01-01 00:00:00'"),
+        ("datetime", "TIMESTAMP_NTZ'2024-01-01 00:00:00'", "'2024-01-01 00:00:00.000000'", "'2024-01-01T00:00:00'"),
+        ("date", "DATE'2024-01-01'", "'2024-01-01'", "'2024-1-1'"),
+        ("decimal(9,2)", "0.30BD", "0.3", "0.1 + 0.2"),
+        ("bigint", "7L", "'7'", "'7x'"),
+        ("double", "7D", "7", "'7x'"),
+        ("boolean", "true", "1", "2"),
+        ("text", "'7'", "7", "x'37'"),
+        ("blob", "x'37'", "x'37'", "'7'"),
+        ("", "'7'", "'7'", "7"),
+    ],
+)
+def test_a_merge_into_a_column_with_keys_of_another_form_is_an_error(
+    spark: SparkSession, database: Database, declared: str, key: str, same: str, other: str
+) -> None:
+    """Readers of SQLite see equal keys, and SQLite itself different ones."""
+    database.execute(f"CREATE TABLE t (k {declared}, x text)", f"INSERT INTO t VALUES ({same}, 'old'), (NULL, 'old')")
+    rows = spark.sql(f"SELECT {key} AS k, 'new' AS x")
+    spec = {"mode": "merge", "merge_keys": ["k"]}
+    assert write(output_of(spark, database, **spec), rows)
+    assert database.rows("SELECT x FROM t ORDER BY k IS NULL") == [("new",), ("old",)]
+    database.execute(f"INSERT INTO t VALUES ({other}, 'other')")
+    with pytest.raises(RemoteRefusedError, match=r"merge_keys: column k of t holds .*, which is not the form of"):
+        write(output_of(spark, database, "other", **spec), rows)
+    assert database.rows("SELECT x FROM t ORDER BY x") == [("new",), ("old",), ("other",)]
+    assert database.tables() == ["t"]
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
