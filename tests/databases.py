@@ -214,10 +214,10 @@ def _mysql_server(product: str, home: Path) -> Server:
     """Return a server to be started in a directory, its certificate, and its first statements."""
     password = secrets.token_urlsafe(18)
     (home / "first.sql").write_text(
-        f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4;\n"
-        f"CREATE USER '{USER}'@'%' IDENTIFIED BY '{password}';\n"
+        f"CREATE DATABASE IF NOT EXISTS {DATABASE} CHARACTER SET utf8mb4;\n"
+        f"CREATE USER IF NOT EXISTS '{USER}'@'%' IDENTIFIED BY '{password}';\n"
         f"GRANT ALL ON *.* TO '{USER}'@'%' WITH GRANT OPTION;\n"
-        f"CREATE USER '{CERTIFIED}'@'%' IDENTIFIED BY '{password}' REQUIRE X509;\n"
+        f"CREATE USER IF NOT EXISTS '{CERTIFIED}'@'%' IDENTIFIED BY '{password}' REQUIRE X509;\n"
         f"GRANT ALL ON *.* TO '{CERTIFIED}'@'%';\n"
     )
     return Server(product, "mysql", free_port(), password, _certificate(home))
@@ -308,25 +308,69 @@ def _run(command: Sequence[str], account: Mapping[str, object]) -> None:
         raise ServerError(f"{command[0]} failed: {run.stderr or run.stdout}")
 
 
+@dataclass
+class _Program:
+    """The program of a server, which can start again with the same data."""
+
+    command: Sequence[str]
+    account: Mapping[str, object]
+    log: Path
+    port: int
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the program, and wait until it listens. Raises ServerError if it ends."""
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(self.command, stdout=output, stderr=output, cwd="/", **self.account)  # type: ignore[call-overload]
+        deadline = time.monotonic() + _START_SECONDS
+        while not _listening(self.port):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise ServerError(f"{self.command[0]} did not start: {self.log.read_text(errors='replace')[-2000:]}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End the program if it runs."""
+        if self.process is None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+_RUNNING: dict[int, _Program] = {}
+"""The programs of running servers by port."""
+
+
 @contextmanager
 def _running(command: Sequence[str], account: Mapping[str, object], home: Path, port: int) -> Iterator[None]:
-    log = home / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, cwd="/", **account)  # type: ignore[call-overload]
+    program = _RUNNING[port] = _Program(command, account, home / "log", port)
     try:
-        deadline = time.monotonic() + _START_SECONDS
-        while not _listening(port):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise ServerError(f"{command[0]} did not start: {log.read_text(errors='replace')[-2000:]}")
-            time.sleep(0.05)
+        program.start()
         yield
     finally:
-        process.terminate()
+        program.stop()
+        del _RUNNING[port]
+
+
+def crash(server: Server) -> None:
+    """Kill a server of this process, and start it again with its data."""
+    program = _RUNNING[server.port]
+    assert program.process is not None
+    program.process.kill()
+    program.process.wait()
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
         try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            program.start()
+            break
+        except ServerError:
+            # The processes of PostgreSQL's sessions may take a moment to end.
+            if time.monotonic() > deadline:
+                raise
+    _execute_when_ready(server, "SELECT 1", DATABASE)
 
 
 def _listening(port: int) -> bool:
