@@ -17,7 +17,7 @@ from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress,
 from pushdown_spark.databases.sql.identifiers import quote_ansi
 from pushdown_spark.errors import LostConnectionError, RemoteFailedError, RemoteRefusedError
 
-_BUSY = ("database is locked", "database table is locked", "disk I/O error")
+_TEMPORARY = ("database is locked", "database table is locked", "disk I/O error", "disk is full", "No space left")
 
 
 class SqliteClient:
@@ -109,7 +109,7 @@ def file_uri(path: Path, mode: str) -> str:
 def sqlite_error(display_name: str, problem: BaseException) -> RemoteFailedError | RemoteRefusedError:
     """Return an error of a driver as a typed error of one line."""
     text = " ".join(str(problem).partition("\nquery:")[0].split())
-    error_class = LostConnectionError if any(message in text for message in _BUSY) else RemoteRefusedError
+    error_class = LostConnectionError if any(message in text for message in _TEMPORARY) else RemoteRefusedError
     return error_class(f"{display_name}: {text}")
 
 

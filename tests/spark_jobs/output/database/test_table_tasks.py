@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import ClassVar, Self
@@ -18,7 +19,7 @@ from typing import ClassVar, Self
 import pyarrow as pa
 import pytest
 from databases import wait_until
-from interrupted_tables import NEW, SCHEMA, InterruptedConnection, TableWrite, batch, write_once
+from interrupted_tables import NEW, OLD, SCHEMA, InterruptedConnection, TableWrite, batch, write_once
 from pyspark.sql import SparkSession
 from table_databases import KINDS, Database, open_database, output_of
 
@@ -201,6 +202,41 @@ def test_clean_up_of_sqlite_ends_at_the_first_statement_that_a_lock_stops(
     write_once(database, case)
     assert sorted(database.rows("SELECT id, day, x FROM t")) == case.expected()
     assert database.tables() == ["t"]
+
+
+def connect_to_full_disk(address: DatabaseAddress, pages: int) -> WriteConnection:
+    """Return a connection to a SQLite file that can have a number of pages."""
+    connection = connect_to_write(address)
+    connection.rows(f"PRAGMA max_page_count = {pages}")
+    return connection
+
+
+@pytest.mark.parametrize("has_table", [True, False], ids=["existing", "missing"])
+def test_a_retry_writes_the_rows_for_which_the_disk_had_no_space(
+    tmp_path: Path, request: pytest.FixtureRequest, has_table: bool
+) -> None:
+    database, case = open_database("sqlite", request, tmp_path), TableWrite(OutputMode.APPEND, has_table)
+    rows = [(number, "b", "x" * 100) for number in range(2, 202)]
+    expected = sorted([*(OLD if has_table else []), *rows])
+    failures = 0
+    for pages in count(1):
+        case.prepare(database)
+        database.execute("VACUUM")
+        ((used,),) = database.rows("PRAGMA page_count")
+        connect = partial(connect_to_full_disk, pages=int(str(used)) + pages)
+        try:
+            write_once(database, case, connect=connect, partitions=[rows])
+            break
+        except LostConnectionError as problem:
+            assert "database or disk is full" in str(problem)  # noqa: PT017
+            failures += 1
+        if has_table:
+            assert sorted(database.rows("SELECT id, day, x FROM t")) == sorted(OLD)
+        write_once(database, case, partitions=[rows])
+        assert sorted(database.rows("SELECT id, day, x FROM t")) == expected
+        assert database.tables() == ["t"]
+    assert failures > 5
+    assert sorted(database.rows("SELECT id, day, x FROM t")) == expected
 
 
 @pytest.mark.parametrize("mode", [OutputMode.APPEND, OutputMode.IGNORE, OutputMode.ERROR_IF_EXISTS])
