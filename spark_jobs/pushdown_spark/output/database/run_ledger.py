@@ -16,9 +16,9 @@ from enum import StrEnum
 
 from pushdown_spark.databases.write.write_connection import WriteConnection
 from pushdown_spark.errors import OutputTakenError
-from pushdown_spark.output.database.target_table import TargetTable
+from pushdown_spark.output.database.target_table import OWN_PREFIX, TargetTable
 
-LEDGER = "airflow_pushdown_runs"
+LEDGER = f"{OWN_PREFIX}runs"
 _COLUMNS = (
     "run varchar(64) NOT NULL PRIMARY KEY, run_key text NOT NULL, target text NOT NULL, attempt varchar(32) NOT NULL, "
     "state varchar(16) NOT NULL, generation varchar(100) NOT NULL, started_at varchar(32) NOT NULL, "

@@ -30,12 +30,11 @@ from pushdown_spark.databases.sql.identifiers import with_suffix
 from pushdown_spark.databases.sql.remote_table import Dialect, RemoteColumn, RemoteTable
 from pushdown_spark.databases.write.write_connection import LOCK_SECONDS, WriteConnection
 from pushdown_spark.errors import BadSpecError, PushdownError, RemoteFailedError, RemoteRefusedError
-from pushdown_spark.output.database.target_table import TargetTable
+from pushdown_spark.output.database.target_table import OWN_PREFIX, TargetTable
 
 MAX_AGE_SECONDS = 2 * 86_400
 _USE_SECONDS = 5
 """How long the deletion of a table waits for tasks that use it."""
-_PREFIX = "airflow_pushdown_"
 _KEY_SETTINGS = """
 SHOW VARIABLES WHERE value = 'ON' AND
 variable_name IN ('sql_require_primary_key', 'innodb_force_primary_key', 'sql_generate_invisible_primary_key')
@@ -43,7 +42,9 @@ variable_name IN ('sql_require_primary_key', 'innodb_force_primary_key', 'sql_ge
 """Settings of MySQL and MariaDB that reject tables without a primary key. With the last one, MySQL adds a key."""
 _KEY = "airflow_pushdown_row bigint unsigned NOT NULL AUTO_INCREMENT PRIMARY KEY"
 """A column that no row gives."""
-_NAME = re.compile(rf"{_PREFIX}(?P<run>[0-9a-f]{{12}})_(?P<time>[0-9a-f]{{8}})_[0-9a-f]{{8}}_\d+(?:_p|_[0-9a-f]{{8}})?")
+_NAME = re.compile(
+    rf"{OWN_PREFIX}(?P<run>[0-9a-f]{{12}})_(?P<time>[0-9a-f]{{8}})_[0-9a-f]{{8}}_\d+(?:_p|_[0-9a-f]{{8}})?"
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class StagingTables:
     @classmethod
     def of(cls, target: TargetTable, run: str, attempt: str, number: int, *, reads_one: bool) -> StagingTables:
         """Return the tables for call number `number` of `stage`. `reads_one` is whether a step needs one table."""
-        name = f"{_PREFIX}{run[:12]}_{int(time.time()):08x}_{attempt[:8]}_{number}"
+        name = f"{OWN_PREFIX}{run[:12]}_{int(time.time()):08x}_{attempt[:8]}_{number}"
         return cls(target, name, marker_of(attempt), is_split=target.has_parts and not reads_one)
 
     @property
@@ -210,7 +211,7 @@ def drop_leftovers(connection: WriteConnection, target: TargetTable, run: str) -
     not delete tables.
     """
     if target.dialect.is_mysql:
-        _require_drop(connection, target, f"{_PREFIX}{run[:12]}")
+        _require_drop(connection, target, f"{OWN_PREFIX}{run[:12]}")
     _drop_unused(connection, target, list(_leftovers(connection, target, run)))
 
 
@@ -263,8 +264,8 @@ def _leftovers(connection: WriteConnection, target: TargetTable, run: str) -> It
 
 
 def _names(connection: WriteConnection, target: TargetTable) -> list[str]:
-    tables = connection.rows(target.statements.tables_with_prefix, target.schema, _PREFIX)
-    return [*(str(name) for (name,) in tables), *connection.parts(_PREFIX)]
+    tables = connection.rows(target.statements.tables_with_prefix, target.schema, OWN_PREFIX)
+    return [*(str(name) for (name,) in tables), *connection.parts(OWN_PREFIX)]
 
 
 def _copied_column(target: TargetTable, column: RemoteColumn) -> str:

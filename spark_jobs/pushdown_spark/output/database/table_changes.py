@@ -20,7 +20,7 @@ _SQLITE_FORMS: Mapping[type[t.DataType], str] = {
     t.BooleanType: "{key} IN (0, 1)",
     t.LongType: "typeof({key}) = 'integer'",
     t.DoubleType: "typeof({key}) = 'real'",
-    t.DecimalType: "typeof({key}) IN ('integer', 'real') AND {key} = round({key}, {scale})",
+    t.DecimalType: "typeof({key}) = 'integer' OR typeof({key}) = 'real' AND {key} = round({key}, {scale})",
     t.StringType: "typeof({key}) = 'text'",
     t.BinaryType: "typeof({key}) = 'blob'",
     t.DateType: f"{{key}} GLOB '{_DATE_GLOB}'",

@@ -14,6 +14,8 @@ from pushdown_spark.databases.write.write_connection import WriteConnection
 from pushdown_spark.databases.write.write_dialect import WRITE_DIALECTS, WriteDialect
 from pushdown_spark.errors import BadSpecError
 
+OWN_PREFIX = "airflow_pushdown_"
+"""How the names of the ledger and of staging tables begin."""
 _TABLE_KINDS = ("r", "p", "BASE TABLE", "table")
 """Kinds of relations that are tables: plain and partitioned ones in PostgreSQL, then those of MySQL and SQLite."""
 
@@ -76,6 +78,8 @@ def find_target(connection: WriteConnection, table: str) -> TargetTable:
     *qualifiers, name = parse_table_name(table)
     if len(qualifiers) > 1:
         raise BadSpecError(f"output_table: {table!r} has too many parts; give table or schema.table")
+    if name.lower().startswith(OWN_PREFIX):
+        raise BadSpecError(f"output_table: {table!r} has a name for the ledger and staging tables; use another name")
     dialect, schema, name = connection.locate(qualifiers[0] if qualifiers else None, name)
     if "%" in schema:
         # Drivers would take it for a parameter.
