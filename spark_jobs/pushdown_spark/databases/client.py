@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 Row = tuple[object, ...]
 _POSTGRESQL_OPTIONS = (
     "-c standard_conforming_strings=on -c datestyle=ISO -c intervalstyle=postgres -c bytea_output=hex "
-    "-c extra_float_digits=1 -c timezone=UTC -c client_connection_check_interval=2000"
+    "-c extra_float_digits=1 -c timezone=UTC -c quote_all_identifiers=off -c client_connection_check_interval=2000"
 )
 """The server checks every 2 s whether the client is alive, so that the statements of killed tasks end. This needs
-PostgreSQL 14."""
+PostgreSQL 14. With quote_all_identifiers, the names of types would be in quotes."""
 _REMOVED_MODES = ("PAD_CHAR_TO_FULL_LENGTH", "EMPTY_STRING_IS_NULL", "ORACLE")
 """SQL modes that change values. The other modes stay, because a user's query may depend on them."""
 

@@ -453,12 +453,21 @@ def test_a_table_keeps_its_constraints_if_the_server_does_not_check_them(
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_settings_of_the_database_change_no_array(spark: SparkSession, database: Database) -> None:
-    settings = {"array_nulls": "off", "datestyle": "'SQL, DMY'", "timezone": "'Asia/Tokyo'", "bytea_output": "escape"}
+    settings = {
+        "array_nulls": "off",
+        "datestyle": "'SQL, DMY'",
+        "timezone": "'Asia/Tokyo'",
+        "bytea_output": "escape",
+        "quote_all_identifiers": "on",
+    }
     query = "SELECT array('a', NULL) AS a, array(DATE'2024-02-01') AS b, array(TIMESTAMP'2024-02-01 00:00:00Z') AS c"
     try:
         database.execute(*(f"ALTER DATABASE shop SET {name} = {value}" for name, value in settings.items()))
         for mode in ("errorifexists", "append"):
             assert write(output_of(spark, database, mode, mode=mode), spark.sql(query))
+        session = PushdownSession(spark)
+        session.add("t", RemoteSourceSpec(table="t"), database.connection)
+        assert session.scan("t").df.dtypes[:2] == [("a", "array<string>"), ("b", "array<date>")]
     finally:
         database.execute(*(f"ALTER DATABASE shop RESET {name}" for name in settings))
     row = ("{a,NULL}", "a", True, "2024-02-01", "2024-02-01 00:00:00+00")
