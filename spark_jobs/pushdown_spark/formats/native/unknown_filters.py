@@ -29,7 +29,8 @@ _COLUMNAR = (SourceFormat.ORC, SourceFormat.PARQUET)
 _OLD_YEAR = re.compile(r"(?<!\d)(?:0\d{3}|1[0-8]\d{2})(?!\d)")
 """A year before 1900 in a text."""
 _NULL_ITEM = re.compile(
-    r"""[(,]\s*NULL\s*[,)]|\bIN\s*\((?:(["'])(?:\\.|(?!\1).)*\1|[^()"'])*\(""", re.IGNORECASE | re.DOTALL
+    r"""[(,]\s*NULL\s*[,)]|\bIN\s*\((?!\s*(?:SELECT|WITH)\b)(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[^()"'])*\(""",
+    re.IGNORECASE | re.DOTALL,
 )
 """A list of values with NULL, or with a computed value, which may be NULL. Spark's filter for NULL fails in ORC."""
 _OLD_TYPES = frozenset({LogicalType.DATE, LogicalType.TIMESTAMP})
