@@ -173,7 +173,7 @@ def test_a_standalone_cluster_needs_a_rest_server_and_a_directory(
     connect_with(server)
     assert findings(conn_id="far")["REST server"].status is CheckStatus.OK
     text = failure("exchange_dir", conn_id="far", exchange_dir="s3a://airflow/exchange")
-    assert "a directory that its machines mount, not from s3a://airflow/exchange" in text
+    assert "cannot start a program from s3a://airflow/exchange; give a directory that all its machines mount" in text
 
 
 def test_kerberos_without_its_package_is_a_failure_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
