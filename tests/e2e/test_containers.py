@@ -12,7 +12,7 @@ import httpx
 import pytest
 import yaml
 
-from e2e.ports import HOST, free_port
+from e2e.ports import HOST, free_ports
 from e2e.processes import E2eError, Programs, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,7 +95,7 @@ def test_only_processes_with_the_secret_use_a_spark_cluster(tmp_path: Path, spar
     script = (ROOT / "docker" / "with-spark-secret.sh").read_text(encoding="utf-8")
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").touch()
-    port, page = free_port(), free_port()
+    port, page = free_ports(2)
     master = f"spark://{HOST}:{port}"
 
     def command(secret: str, *words: str) -> tuple[list[str], dict[str, str]]:

@@ -34,7 +34,7 @@ from airflow_pushdown.clusters.drivers import (
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError, SubmitFailedError
 from airflow_pushdown.operators import PushdownScanOperator
 from airflow_pushdown.version_compat import AirflowTaskTimeout
-from e2e.ports import HOST, free_port
+from e2e.ports import HOST, free_port, free_ports
 from e2e.processes import Programs, wait_for
 from pushdown_spark.contract import JobError, JobResult, JobSpec
 from pushdown_spark.contract.driver_claim import REPLACED, claim
@@ -284,7 +284,7 @@ def test_the_second_master_is_asked_if_the_first_does_not_respond(drivers: Stand
 def masters(spark_python: str, tmp_path: Path) -> Iterator[tuple[StandaloneDrivers, StandaloneDrivers]]:
     """Run two masters, one of which ZooKeeper makes the active one. Return the drivers of the other one and of this."""
     jars = next(Path(spark_python).parents[1].glob("lib/python3.*/site-packages/pyspark/jars"))
-    zookeeper, rest_port = free_port(), free_port()
+    zookeeper, rest_port = free_ports(2)
     election = ("recoveryMode=ZOOKEEPER", f"zookeeper.url={HOST}:{zookeeper}")
     options = [f"-Dspark.deploy.{option}" for option in election]
     programs = Programs(tmp_path, dict(os.environ))
