@@ -154,7 +154,9 @@ def choose_transport(
         _check_driver(spark, driver, address)
     except UnsupportedError as problem:
         if spec.transport is Transport.JDBC:
-            raise BadSpecError(f"transport: 'jdbc' is not possible: {problem}; or leave transport out") from problem
+            raise BadSpecError(
+                f"transport: 'jdbc' is not possible: {problem}; without it, rows are read as Arrow"
+            ) from problem
         # Without a driver, the user does not expect JDBC.
         return TransportChoice(reason="" if driver is None else str(problem))
     if driver == _MYSQL_DRIVER and spec.transport is Transport.AUTO:

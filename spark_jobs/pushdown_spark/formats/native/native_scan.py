@@ -74,9 +74,11 @@ class NativeScan(Scan):
         They omit vectored reads, which are most reads of ORC and Parquet, and the rows that row-based readers drop by
         pushed filters.
         """
-        source_format, conjuncts = self._request.source.format, self._plan_report.conjuncts
+        source_format = self._request.source.format
         counts = set() if source_format in (SourceFormat.ORC, SourceFormat.PARQUET) else {SparkCount.BYTES}
-        if source_format not in ROW_BY_ROW or all(one.exactness is not Exactness.INEXACT for one in conjuncts):
+        if source_format not in ROW_BY_ROW or all(
+            conjunct.exactness is not Exactness.INEXACT for conjunct in self._plan_report.conjuncts
+        ):
             counts.add(SparkCount.DECODED_ROWS)
         return frozenset(counts)
 
