@@ -39,7 +39,7 @@ from pushdown_spark.driver.progress_thread import publish_progress
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class, start_jvm
-from pushdown_spark.runtime.spark_internals import hadoop_configuration, java_context
+from pushdown_spark.runtime.spark_internals import hadoop_configuration, java_context, stop_spark
 from pushdown_spark.secret_text import SECRET_NAME, redact
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class JobRun:
         finally:
             # Stopping a JVM that has ended fails, which must not hide the reason of its end.
             with contextlib.suppress(Exception):
-                spark.stop()
+                stop_spark(spark)
 
     def _announce(self, application_id: str | None, ui: str | None) -> None:
         """Print a line by which the task links to the application."""

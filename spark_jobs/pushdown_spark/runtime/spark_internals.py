@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from py4j.java_gateway import JavaObject
@@ -28,6 +29,21 @@ def java_session(spark: SparkSession) -> JavaObject:
 def java_context(spark: SparkSession) -> JavaObject:
     """Return Spark's `SparkContext`."""
     return spark.sparkContext._jsc.sc()
+
+
+def stop_spark(spark: SparkSession) -> None:
+    """Stop Spark in a process that ends afterwards.
+
+    If Python workers have run, PySpark's own `stop` waits up to a second for the thread that receives accumulators.
+    Here, that thread ends in the background.
+    """
+    context = spark.sparkContext
+    server = context._accumulatorServer
+    # A Unix socket is a file, which has to be deleted before the process ends.
+    if not isinstance(server.server_address, str):
+        context._accumulatorServer = None  # type: ignore[assignment]
+        Thread(target=server.shutdown, daemon=True).start()
+    spark.stop()
 
 
 def hadoop_configuration(spark: SparkSession) -> JavaObject:

@@ -1,7 +1,9 @@
-"""DataFrames that are made in the JVM."""
+"""DataFrames that are made in the JVM, and the end of Spark."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -21,6 +23,32 @@ ROW = (
     *(7, -(2**63), 1.5, float("-inf"), Decimal("12345678901234567.125"), True, "é 🙂", b"\x00\xff", date(1500, 3, 1)),
     *(datetime(2024, 5, 15, 10, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999), [1, None]),
 )
+
+TWO_SESSIONS = """
+import sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+from pushdown_spark.runtime.spark_internals import stop_spark
+
+sockets = "spark.python.unix.domain.socket.enabled"
+for _ in range(2):
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config(sockets, sys.argv[1])
+    spark = builder.getOrCreate()
+    address = spark.sparkContext._accumulatorServer.server_address
+    total = spark.sparkContext.accumulator(0)
+    spark.range(3).rdd.foreach(lambda row: total.add(row.id))
+    print(total.value)
+    stop_spark(spark)
+    assert not isinstance(address, str) or not Path(address).exists()
+"""
+
+
+@pytest.mark.parametrize("sockets", ["false", "true"])
+def test_stopped_spark_can_start_again(sockets: str) -> None:
+    """Both sessions get the accumulators of Python workers, and leave no socket file."""
+    program = [sys.executable, "-c", TWO_SESSIONS, sockets]
+    output = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    assert output.splitlines() == ["3", "3"]
 
 
 @pytest.mark.parametrize("count", [0, 1, 50, 5000])
