@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from pushdown_spark.errors import UnknownColumnError
 from pushdown_spark.expressions.conjuncts import nodes_of, without_relation
+from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.names import ANY_CASE, EXACT_NAMES
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import session_name_rule
@@ -172,6 +173,7 @@ class RelationWithoutFiles(Relation):
             columns=selected,
             implicit=(),
             predicate=predicate,
+            fold=cached_fold(self._spark),
             notes=projection.notes,
         )
 

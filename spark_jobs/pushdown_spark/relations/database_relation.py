@@ -22,7 +22,6 @@ from pushdown_spark.databases.read.jdbc import TransportChoice, choose_transport
 from pushdown_spark.databases.sql.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
 from pushdown_spark.databases.sql.remote_table import RemoteTable
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError
-from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.predicate import EVERY_ROW, UNPARSED, Predicate
 from pushdown_spark.expressions.session_settings import has_plain_meaning
 from pushdown_spark.projection.paths import quote_name, sql_type
@@ -156,7 +155,7 @@ class DatabaseRelation(RelationWithoutFiles):
             return PushedPredicate(self._table.dialect, ())
         if self._pushed is None or self._pushed[0] is not predicate:
             is_trusted = has_plain_meaning(self._spark, predicate.sql)
-            rules = SparkRules(name_rule=self._name_rule, trusted=is_trusted, fold=cached_fold(self._spark))
+            rules = SparkRules(name_rule=self._name_rule, trusted=is_trusted, fold=request.fold)
             self._pushed = predicate, push_predicate(predicate.conjuncts, self._table, rules)
         return self._pushed[1]
 

@@ -14,6 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from pushdown_spark.contract import ErrorCode, OnMissingColumn, SourceFormat
 from pushdown_spark.errors import BadSpecError, UnsupportedError
+from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.formats.avro.spark_source import spark_format
@@ -235,6 +236,7 @@ class FileRelation(Relation):
             columns=tuple(name for name in self.schema.fieldNames() if name in columns),
             implicit=tuple(sorted(implicit)),
             predicate=predicate,
+            fold=cached_fold(self._spark),
             pruned=None if keeps_members else pruned,
             implicit_values=self.implicit_values() if implicit else None,
             spark_only_reason=spark_only_reason,

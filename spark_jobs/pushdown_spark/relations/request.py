@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -12,7 +11,6 @@ from sqlglot import exp
 
 from pushdown_spark.contract import SPARK_REQUESTED, ConjunctReport, Exactness, ReaderChoice
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.predicate import EVERY_ROW, FILE_METADATA, UNPARSED, Predicate, reads_file_metadata
 from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.projection.implicit_values import ImplicitValues
@@ -49,6 +47,8 @@ class ScanRequest:
     """The required implicit columns."""
     predicate: Predicate | None
     """The whole predicate, which Spark re-evaluates."""
+    fold: Fold
+    """Evaluates constants of the predicate, each once."""
     pruned: StructType | None = None
     """The columns with only the required struct members, or None if all are required. Readers use `read_schema`."""
     implicit_values: ImplicitValues | None = None
@@ -63,11 +63,6 @@ class ScanRequest:
     """Lines for the report of the scan."""
     query: str | None = None
     """The SQL of the whole query, from which Spark may derive other filters than `predicate`. None for a plain scan."""
-
-    @cached_property
-    def fold(self) -> Fold:
-        """Evaluates constants of the predicate, each once."""
-        return cached_fold(self.native.sparkSession)
 
     @property
     def native(self) -> DataFrame:
