@@ -40,10 +40,12 @@ def stop_spark(spark: SparkSession) -> None:
     context = spark.sparkContext
     server = context._accumulatorServer
     # A Unix socket is a file, which has to be deleted before the process ends.
-    if not isinstance(server.server_address, str):
-        context._accumulatorServer = None  # type: ignore[assignment]
-        Thread(target=server.shutdown, daemon=True).start()
+    if isinstance(server.server_address, str):
+        spark.stop()
+        return
+    context._accumulatorServer = None  # type: ignore[assignment]
     spark.stop()
+    Thread(target=server.shutdown, daemon=True).start()
 
 
 def hadoop_configuration(spark: SparkSession) -> JavaObject:

@@ -87,7 +87,7 @@ def test_a_job_fails_if_it_has_too_many_malformed_lines(
     spark: SparkSession, files: Path, limit: int, passes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The job would stop the session of all tests.
-    monkeypatch.setattr(type(spark), "stop", lambda _self: None)
+    monkeypatch.setattr("pushdown_spark.job.stop_spark", lambda _spark: None)
     source = {"format": "json", "path": [str(files / "a.json")], "schema": SCHEMA, "max_malformed": limit}
     spec = {"run_key": "run", "sources": {"lines": source}, "query": {"source": "lines"}}
     output = {"path": str(files / "out"), "checks": {"min_rows": 1}}
