@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.expressions.parser import has_same_tokens
-from pushdown_spark.expressions.predicate import Predicate
+from pushdown_spark.expressions.predicate import METADATA_COLUMN, Predicate
 from pushdown_spark.expressions.session_settings import hides_names, is_enabled
 from pushdown_spark.optimizer.catalyst import SessionVariables
 from pushdown_spark.optimizer.optimizer import QueryOptimizer
@@ -23,6 +23,8 @@ from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.result import PushdownResult, ScanResult, analyze
 from pushdown_spark.scan.base_scan import ProjectedScan
 from pushdown_spark.scan_planner import plan_full_pushdown, plan_scan
+
+_READS_METADATA = f"the query runs as it is written, because it reads Spark's column {METADATA_COLUMN}"
 
 
 class SqlPlanner:
@@ -59,6 +61,10 @@ class SqlPlanner:
         source = self._sources.get(".".join(part.name for part in tables[0].parts)) if len(tables) == 1 else None
         if source is not None and isinstance(tree, exp.Select) and self._is_complete(sql, tree, tables[0]):
             return self._plan_one_source(sql, tree, source)
+        if METADATA_COLUMN in (name.name.lower() for name in tree.find_all(exp.Identifier)):
+            result = self.optimizer.pass_through(sql, _READS_METADATA)
+            if result is not None:
+                return result
         return self.optimizer.optimize(sql, tree, joins)
 
     def _is_complete(self, sql: str, tree: exp.Select, table: exp.Table) -> bool:
@@ -75,8 +81,7 @@ class SqlPlanner:
         request = relation.query_request(tree, predicate, words_outside_names(sql, tree)).for_query(sql, tree)
 
         def run_query(frame: DataFrame) -> DataFrame:
-            with self._views.shadow({source.name: frame}):
-                return self._spark.sql(sql)
+            return self._views.query_as_written(sql, {source.name: frame})
 
         planned = plan_scan(self._spark, relation, request)
         analyzed = analyze(lambda: run_query(planned.analysis_frame()), "query")

@@ -12,7 +12,8 @@ from sqlglot import exp
 from pushdown_spark.expressions.conjuncts import conjuncts, nodes_of
 from pushdown_spark.expressions.parser import parse_predicate
 
-_METADATA_COLUMN = "_metadata"
+METADATA_COLUMN = "_metadata"
+"""A column of Spark's file readers, which describes the file of a row. `SELECT *` does not include it."""
 _METADATA_FUNCTIONS = frozenset({"input_file_name", "input_file_block_start", "input_file_block_length", "identifier"})
 """Functions of the file of a row. `IDENTIFIER('_metadata.file_path')` is a column."""
 _FILE_METADATA = re.compile(r"\b(?:_metadata|input_file_(?:name|block_start|block_length))\b", re.IGNORECASE)
@@ -91,7 +92,7 @@ def reads_file_metadata(sql: str, tree: exp.Expr | None) -> bool:
     if tree is None:
         return True
     names = {node.name.lower() for node in nodes_of(tree, exp.Identifier)}
-    return _METADATA_COLUMN in names or not _METADATA_FUNCTIONS.isdisjoint(_called_functions(tree))
+    return METADATA_COLUMN in names or not _METADATA_FUNCTIONS.isdisjoint(_called_functions(tree))
 
 
 def needs_every_row(sql: str, tree: exp.Expr | None) -> bool:

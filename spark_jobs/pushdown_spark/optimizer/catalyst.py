@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from py4j.java_gateway import JavaObject
@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.expressions.session_settings import session_name_rule
-from pushdown_spark.runtime.jvm_gateway import elements, has_class, java_class, scala_seq
-from pushdown_spark.runtime.spark_internals import analyzed_plan, session_state, sql_parser
+from pushdown_spark.runtime.jvm_gateway import elements, has_class, java_class, scala_map, scala_object, scala_seq
+from pushdown_spark.runtime.spark_internals import analyzed_plan, plan_dataframe, session_state, sql_parser
 
 CATALYST = "org.apache.spark.sql.catalyst"
 LOGICAL = f"{CATALYST}.plans.logical"
@@ -137,6 +137,26 @@ def relation_names_in(spark: SparkSession, sql: str, *, name_rule: NameRule) -> 
             if len(name) > 1 or name_rule.key(name[0]) not in ctes:
                 names[name] = None
     return tuple(names)
+
+
+def query_with_metadata(spark: SparkSession, sql: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """Return SQL over DataFrames of files, by their names, with Spark's column `_metadata`, which views do not have.
+
+    The plan of a DataFrame replaces each relation of its name. Raises Spark's errors of a wrong query.
+    """
+    name_rule = session_name_rule(spark)
+    plans = {name_rule.key(name): analyzed_plan(frame) for name, frame in frames.items()}
+    # Common table expressions take precedence over relations of the same name, so Spark finds them first.
+    query = scala_object(spark, f"{CATALYST}.analysis.CTESubstitution").apply(sql_parser(spark).parseQuery(sql))
+    alias = scala_object(spark, f"{LOGICAL}.SubqueryAlias")
+    bound = {}
+    for node, kind, _ in _parsed_nodes(query, name_rule):
+        if kind == "UnresolvedRelation":
+            parts = node.multipartIdentifier()
+            plan = plans.get(name_rule.key(".".join(map(str, elements(parts)))))
+            if plan is not None:
+                bound[node] = alias.apply(parts, plan)
+    return plan_dataframe(spark, query.transformUpWithSubqueries(scala_map(spark, bound)))
 
 
 def _parsed_query(spark: SparkSession, sql: str) -> JavaObject | None:

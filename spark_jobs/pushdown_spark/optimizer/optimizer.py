@@ -36,7 +36,7 @@ from pushdown_spark.optimizer.plans.sql_reader import (
     referenced_cte,
     replace_table_names,
 )
-from pushdown_spark.optimizer.private_views import PrivateViews
+from pushdown_spark.optimizer.private_views import PrivateViews, can_bind_dotted_names
 from pushdown_spark.optimizer.query_context import (
     OptimizedQuery,
     QueryContext,
@@ -94,7 +94,7 @@ class QueryOptimizer:
             self.samples.analysis_costs = replace(self.samples.analysis_costs, warmup=0.0)
             query = AnalyzedQuery(
                 self._spark,
-                self._views.register,
+                self._views.query,
                 optimized.sql,
                 optimized.broadcast,
                 context.frames,
@@ -156,25 +156,24 @@ class QueryOptimizer:
         scans = [self._scan(name, relations[source.name], source, sql, reason) for name, source in sources.items()]
         frames = {scan.view: scan.planned.analysis_frame() for scan in scans}
         try:
-            with self._views.shadow(frames):
-                analyzed = self._spark.sql(sql)
+            analyzed = self._views.query_as_written(sql, frames)
         except (AnalysisException, ParseException) as problem:
             raise typed_error(problem, about="query") from problem
-        query = AnalyzedQuery(self._spark, self._views.shadow, sql, frozenset(), frames, analyzed)
+        query = AnalyzedQuery(self._spark, self._views.query_as_written, sql, frozenset(), frames, analyzed)
         return QueryResult(query, scans, ())
 
     def _referenced_sources(self, sql: str) -> dict[str, AnySource] | None:
-        """Return the sources by the names that the query uses, or None if views cannot stand for all of them."""
+        """Return the sources by the names that the query uses, or None if Spark cannot run it over these names."""
         name_rule = session_name_rule(self._spark)
         names = relation_names_in(self._spark, sql, name_rule=name_rule)
-        if names is None or any(len(name) > 1 for name in names):
+        if names is None or not (can_bind_dotted_names(sql) or all(len(parts) == 1 for parts in names)):
             return None
         sources: dict[str, AnySource] = {}
-        for (name,) in names:
+        for name in map(".".join, names):
             source = self._sources.get(name) if name_rule.case_sensitive else self._source(name)
             if source is None:
                 raise BadSpecError(self._unknown_source(name))
-            # One view stands for all spellings of a name.
+            # One relation stands for all spellings of a name.
             if sources.setdefault(name_rule.key(name), source) is not source:
                 return None
         return sources

@@ -9,9 +9,18 @@ from contextlib import ExitStack, contextmanager
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.optimizer.catalyst import CATALYST
+from pushdown_spark.expressions.predicate import METADATA_COLUMN
+from pushdown_spark.optimizer.catalyst import CATALYST, query_with_metadata
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.spark_internals import analyzed_plan, session_catalog
+
+
+def can_bind_dotted_names(sql: str) -> bool:
+    """Return whether `query_as_written` replaces relations by plans, because views do not have Spark's `_metadata`.
+
+    A name such as `shop.orders` may then stand for a DataFrame, too.
+    """
+    return METADATA_COLUMN in sql.lower()
 
 
 class PrivateViews:
@@ -39,8 +48,20 @@ class PrivateViews:
             for name in frames:
                 self._catalog.dropTempView(name)
 
+    def query(self, sql: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+        """Return SQL over DataFrames under unique names."""
+        with self.register(frames):
+            return self._spark.sql(sql)
+
+    def query_as_written(self, sql: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+        """Return SQL over DataFrames under names that users chose, whether or not it reads Spark's `_metadata`."""
+        if can_bind_dotted_names(sql):
+            return query_with_metadata(self._spark, sql, frames)
+        with self._shadow_all(frames):
+            return self._spark.sql(sql)
+
     @contextmanager
-    def shadow(self, frames: Mapping[str, DataFrame]) -> Iterator[None]:
+    def _shadow_all(self, frames: Mapping[str, DataFrame]) -> Iterator[None]:
         """Register views under names that users chose, and restore the session's views of these names at the end."""
         with ExitStack() as stack:
             for name, frame in frames.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -28,13 +28,13 @@ T = TypeVar("T")
 class AnalyzedQuery:
     """SQL over views that exist only while Spark analyzes it.
 
-    `views` registers the views. `broadcast` are sets of views whose joins are to be broadcast. `analyzed` is the query
-    over `frames`, which are the DataFrames of the views. `guards` are the guards of the keys in the SQL or in the
-    scans.
+    `analyze` has Spark analyze SQL over views. `broadcast` are sets of views whose joins are to be broadcast.
+    `analyzed` is the query over `frames`, which are the DataFrames of the views. `guards` are the guards of the keys in
+    the SQL or in the scans.
     """
 
     spark: SparkSession
-    views: Callable[[Mapping[str, DataFrame]], AbstractContextManager[None]]
+    analyze: Callable[[str, Mapping[str, DataFrame]], DataFrame]
     sql: str
     broadcast: frozenset[frozenset[str]]
     frames: Mapping[str, DataFrame]
@@ -48,8 +48,7 @@ class AnalyzedQuery:
         guarded = dict(frames)
         for guard in self.guards:
             guarded[guard.view] = guard.apply(guarded[guard.view])
-        with self.views(guarded):
-            return add_broadcast_hints(self.spark.sql(self.sql), self.broadcast)
+        return add_broadcast_hints(self.analyze(self.sql, guarded), self.broadcast)
 
 
 class QueryResult(PushdownResult):

@@ -60,8 +60,8 @@ def scala_object(spark: SparkSession, name: str) -> JavaObject:
     return getattr(java_class(spark, f"{name}$"), "MODULE$")
 
 
-def scala_map(spark: SparkSession, mapping: Mapping[str, str]) -> JavaObject:
-    """Return an immutable map of Scala."""
+def scala_map(spark: SparkSession, mapping: Mapping[str, str] | Mapping[JavaObject, JavaObject]) -> JavaObject:
+    """Return an immutable map of Scala, which is a partial function too."""
     entries = java_class(spark, "java.util.HashMap")()
     for key, value in mapping.items():
         entries[key] = value
