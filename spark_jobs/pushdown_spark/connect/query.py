@@ -236,8 +236,8 @@ def _interval_condition(relation: ConnectRelation, interval: IntervalSpec) -> st
 def _plan_sql(spark: SparkSession, sources: Mapping[str, Source], sql: str) -> ConnectResult:
     """Plan a query that the server runs as written, over temporary views of the session."""
     key = session_name_rule(spark).key
-    names = set(map(key, sources))
-    for table in named_tables(parse_query(sql)):
+    names, tree = set(map(key, sources)), parse_query(sql)
+    for table in named_tables(tree):
         name = ".".join(part.name for part in table.parts)
         if len(table.parts) > 1 and key(name) in names:
             # Spark would read the table of the catalog that has this name.
@@ -251,7 +251,7 @@ def _plan_sql(spark: SparkSession, sources: Mapping[str, Source], sql: str) -> C
     for name, source in sources.items():
         relation = ConnectRelation.open(spark, source)
         relation.native.createOrReplaceTempView(quote_name(name))
-        request = relation.request(relation.projection(None), None).for_query(sql, None)
+        request = relation.request(relation.projection(None), None).for_query(sql, tree)
         if _filter_obstacle(spark, relation, request) is not None:
             spark.conf.set(FILTER_SETTINGS[source.format], "false")
     frame = spark.sql(sql)

@@ -94,6 +94,20 @@ class LiteralReader:
         return rows
 
 
+def is_never_null(node: exp.Expr) -> bool:
+    """Return whether an expression is a literal other than NULL. A cast of a literal may be NULL.
+
+    >>> import sqlglot
+    >>> [is_never_null(sqlglot.condition(sql)) for sql in ("-1", "'a'", "NULL", "CAST('x' AS INT)", "a", "1 / 0")]
+    [True, True, False, False, False, False]
+    """
+    try:
+        constant = _plain_literal(node.unnest(), LogicalType.OTHER)
+    except UnsupportedError:
+        return False
+    return constant is not None and constant.value is not None
+
+
 def _plain_literal(node: exp.Expr, column_type: LogicalType) -> Literal | None:
     """Return a constant that Spark need not evaluate, else None."""
     if isinstance(node, exp.Null):

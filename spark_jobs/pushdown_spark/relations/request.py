@@ -63,6 +63,8 @@ class ScanRequest:
     """Lines for the report of the scan."""
     query: str | None = None
     """The SQL of the whole query, from which Spark may derive other filters than `predicate`. None for a plain scan."""
+    query_tree: exp.Expr | None = None
+    """The syntax tree of that query, or None if only Spark can parse it."""
 
     @property
     def native(self) -> DataFrame:
@@ -88,7 +90,7 @@ class ScanRequest:
 
     def for_query(self, sql: str, tree: exp.Expr | None) -> ScanRequest:
         """Return the request for a whole query. If the query reads file metadata, only Spark's reader can serve it."""
-        request = replace(self, query=sql)
+        request = replace(self, query=sql, query_tree=tree)
         return request.for_spark_only(FILE_METADATA) if reads_file_metadata(sql, tree) else request
 
     def with_notes(self, *notes: str) -> ScanRequest:

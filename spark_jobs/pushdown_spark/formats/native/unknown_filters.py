@@ -12,9 +12,13 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
+from sqlglot import exp
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
-from pushdown_spark.expressions.bound import Node
+from pushdown_spark.expressions.bound import InList, Node, walk
+from pushdown_spark.expressions.conjuncts import nodes_of
+from pushdown_spark.expressions.literals import is_never_null
+from pushdown_spark.expressions.parser import has_same_tokens
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import logical_type
 from pushdown_spark.expressions.session_settings import rejects_old_dates
@@ -28,11 +32,8 @@ from pushdown_spark.runtime.fallback import Refusal, plan_or_refuse
 _COLUMNAR = (SourceFormat.ORC, SourceFormat.PARQUET)
 _OLD_YEAR = re.compile(r"(?<!\d)(?:0\d{3}|1[0-8]\d{2})(?!\d)")
 """A year before 1900 in a text."""
-_NULL_ITEM = re.compile(
-    r"""[(,]\s*NULL\s*[,)]|\bIN\s*\((?!\s*(?:SELECT|WITH)\b)(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[^()"'])*\(""",
-    re.IGNORECASE | re.DOTALL,
-)
-"""A list of values with NULL, or with a computed value, which may be NULL. Spark's filter for NULL fails in ORC."""
+_LIST = re.compile(r"\bIN\b|\$\{", re.IGNORECASE)
+"""A comparison with a list, or a variable of the text that may have one."""
 _OLD_TYPES = frozenset({LogicalType.DATE, LogicalType.TIMESTAMP})
 
 
@@ -42,7 +43,7 @@ def unsafe_columns(spark: SparkSession, request: ScanRequest, columns: Sequence[
     if source.reader is ReaderChoice.SPARK:
         return []
     columns = [name for name in columns if name in required]
-    if (source.format is SourceFormat.ORC and _has_null_item(request)) or _may_lose_lines(spark, request):
+    if (source.format is SourceFormat.ORC and _may_list_null(spark, request)) or _may_lose_lines(spark, request):
         return columns
     text, fields = _text_of_unknown_filters(spark, request), request.native.schema.fields
     unsafe = {field.name for field in fields if is_unsafe(field, source.format, text)}
@@ -91,9 +92,33 @@ def is_unsafe(field: StructField, source_format: SourceFormat, text: str | None)
     return (kind in FLOATING and source_format in _COLUMNAR) or (kind in _OLD_TYPES and bool(_OLD_YEAR.search(text)))
 
 
-def _has_null_item(request: ScanRequest) -> bool:
-    sql = request.query or (request.predicate.sql if request.predicate is not None else "")
-    return _NULL_ITEM.search(sql) is not None
+def _may_list_null(spark: SparkSession, request: ScanRequest) -> bool:
+    """Return whether a list of values may have a NULL. Spark's filter for such a list fails in ORC.
+
+    Conjuncts that are bound know the values of their lists. In others, and in a whole query, all values other than
+    literals may be NULL. In SQL that only Spark can parse, every list may have one.
+    """
+    if request.query is not None:
+        tree = request.query_tree
+        is_readable = tree is not None and has_same_tokens(request.query)
+        return _tree_may_list_null(tree) if tree is not None and is_readable else bool(_LIST.search(request.query))
+    if request.predicate is None:
+        return False
+    if request.predicate.tree is None:
+        return _LIST.search(request.predicate.sql) is not None
+    conjuncts = known_conjuncts(spark, request)
+    if conjuncts is None:
+        return _tree_may_list_null(request.predicate.tree)
+    return any(
+        any(isinstance(node, InList) and node.has_null for node in walk(conjunct.artifact))
+        if conjunct.is_exact and conjunct.artifact is not None
+        else _tree_may_list_null(conjunct.conjunct)
+        for conjunct in conjuncts
+    )
+
+
+def _tree_may_list_null(tree: exp.Expr) -> bool:
+    return any(not is_never_null(item) for node in nodes_of(tree, exp.In) for item in node.expressions)
 
 
 def _may_name(text: str | None, member: str) -> bool:

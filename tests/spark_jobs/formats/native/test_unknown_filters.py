@@ -176,22 +176,36 @@ def test_columns_with_comments_are_hidden(spark: SparkSession, tmp_path: Path, r
         "k IN (1, CAST(NULL AS INT))",
         "k IN (1, NULL) AND hash(k) <> 0",
         "k IN (1, CAST(NULL AS INT)) AND hash(k) <> 0",
+        "k IN /* a list */ (1, CAST(NULL AS INT))",
+        "k IN -- a list\n (1, NULL::INT) AND hash(k) <> 0",
+        "k IN (1, /* 'a */ NULL) OR `IN` = 2",
+        "k IN (1, ((NULL)))",
+        "k IN (1, NULLIF(2, 2)) AND hash(k) <> 0",
+        "k IN (1, IF(false, 1, NULL)) AND hash(k) <> 0",
+        "k IN (1, try_cast('x' AS INT)) AND hash(k) <> 0",
+        "k IN (1, 2 + NULL) AND hash(k) <> 0",
+        "k IN (1, no_value) AND hash(k) <> 0",
+        "`IN` IN (0, 2, NULL) AND hash(k) <> 0",
     ],
 )
 def test_filters_with_which_orc_fails_are_not_pushed(
     spark: SparkSession, tmp_path: Path, where: str, reader: str
 ) -> None:
-    schema = "k int, at timestamp_ntz, more array<array<string>>"
-    rows = spark.sql("SELECT CAST(id AS INT) AS k, timestamp_ntz'2024-01-01' AS at FROM range(3)")
+    schema = "k int, at timestamp_ntz, `IN` int, more array<array<string>>"
+    rows = spark.sql("SELECT int(id) AS k, timestamp_ntz'2024-01-01' AS at, int(id) AS `IN` FROM range(3)")
     rows.coalesce(1).write.orc(str(tmp_path / "t"))
     session = PushdownSession(spark)
     session.add_source("t", path=str(tmp_path / "t"), format="orc", schema=schema, reader=reader)
     # Only Spark's reader can read a directory that is listed with this setting.
     with session_settings(spark, {**PUSHDOWN_ON, "spark.sql.files.ignoreCorruptFiles": "true"}):
+        spark.sql("DECLARE OR REPLACE VARIABLE no_value INT")
         with pushdown_off(spark):
             expected = sorted_rows(spark.read.schema(schema).orc(str(tmp_path / "t")).where(where))
         assert expected
-        assert session.scan("t", where=where).run(sorted_rows) == expected
+        for result in (session.scan("t", where=where), session.sql(f"SELECT * FROM t WHERE {where}")):
+            assert result.run(sorted_rows) == expected
+            assert sorted_rows(result.df) == expected
+        spark.sql("DROP TEMPORARY VARIABLE no_value")
 
 
 @pytest.mark.parametrize("reader", ["auto", "pushdown"])
