@@ -9,6 +9,7 @@ from operator import itemgetter
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampNTZType, TimestampType
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
 from pushdown_spark.expressions.names import NameRule
@@ -29,6 +30,8 @@ Spark's reader removes the padding, and adds it again only for columns declared 
 _INTEGERS = {OrcTypeKind.BYTE: 8, OrcTypeKind.SHORT: 16, OrcTypeKind.INT: 32, OrcTypeKind.LONG: 64}
 _STRING_TYPES = frozenset({OrcTypeKind.STRING, OrcTypeKind.CHAR, OrcTypeKind.VARCHAR})
 _TIMES = frozenset({OrcTypeKind.TIMESTAMP, OrcTypeKind.TIMESTAMP_INSTANT})
+CATALYST_TYPE = "spark.sql.catalyst.type"
+"""The attribute of a column with its type in Spark. Spark stores timestamp_ntz as a number of microseconds."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +60,12 @@ def match_columns(
     positions: Sequence[int],
     options: ReadOptions,
     *,
-    table_width: int | None = None,
+    table: StructType | None = None,
 ) -> list[MatchedColumn]:
     """Find the requested columns in a file, by name, or by position in files without real names.
 
-    `positions` are the positions of the columns in the table, and `table_width` is the table's number of columns, None
-    if it is unknown.
+    `positions` are the positions of the columns in the table, and `table` has all columns of the table, None if they
+    are unknown.
 
     Raises SchemaConflictError for an ambiguous name, and UnsafeInputError for files that Spark's reader may reject and
     for types that only Spark's reader converts.
@@ -70,11 +73,13 @@ def match_columns(
     names = tail.top_level
     if not names:
         raise UnsafeInputError("it has no columns, and Spark reads such a file as empty")
+    if table is not None:
+        _check_time_zones(tail.types, tail.types[0], table)
     if all(map(_POSITIONAL.fullmatch, names)):
         ids = list(names.values())
-        if table_width is not None and len(ids) > table_width:
+        if table is not None and len(ids) > len(table):
             raise UnsafeInputError(
-                f"it has {len(ids)} columns without real names and the schema has {table_width}; Spark does not read "
+                f"it has {len(ids)} columns without real names and the schema has {len(table)}; Spark does not read "
                 "such a file"
             )
         columns = [ids[position] if position < len(ids) else None for position in positions]
@@ -87,6 +92,39 @@ def match_columns(
             check = _TypeCheck(tail.types, options, padded=PADDED in (field.metadata or {}))
             check(column, field.type, field.name)
     return [_matched(tail, field, column, options) for field, column in zip(requested, columns, strict=True)]
+
+
+def _check_time_zones(types: Sequence[Type], stored: Type, declared: DataType, name: str = "") -> None:
+    """Raise UnsafeInputError if a timestamp has a time zone either in a file or in the table, but not in both.
+
+    Spark rejects such a file even if it does not read the column. It compares columns and members by their positions
+    (`OrcUtils.requestedColumnIds`).
+    """
+    parts: list[tuple[str, DataType]] = []
+    match declared:
+        case StructType(fields=fields):
+            parts = [(f"{name}.{field.name}", field.dataType) for field in fields]
+        case ArrayType(elementType=element):
+            parts = [(f"{name}.element", element)]
+        case MapType(keyType=key, valueType=value):
+            parts = [(f"{name}.key", key), (f"{name}.value", value)]
+        case TimestampType() | TimestampNTZType():
+            kind = _timestamp_type(stored)
+            if kind is not None and kind != declared:
+                raise UnsafeInputError(
+                    f"the column at the place of {name.removeprefix('.')} is stored as {kind.simpleString()}, which "
+                    f"Spark does not convert to {declared.simpleString()}"
+                )
+    for column, (part, kind) in zip(stored.subtypes, parts, strict=False):
+        _check_time_zones(types, types[column], kind, part)
+
+
+def _timestamp_type(node: Type) -> DataType | None:
+    """Return Spark's type of a timestamp, or None for other columns."""
+    names = {pair.key.decode(): pair.value.decode() for pair in node.attributes}
+    if CATALYST_TYPE in names:
+        return {"timestamp": TimestampType(), "timestamp_ntz": TimestampNTZType()}.get(names[CATALYST_TYPE])
+    return TimestampType() if node.kind in _TIMES else None
 
 
 def with_type(tail: FileTail, whole: MatchedColumn, kind: pa.DataType, options: ReadOptions) -> MatchedColumn:
@@ -182,7 +220,6 @@ class _TypeCheck:
 
 def _leaf_fits(node: Type, kind: OrcTypeKind, requested: pa.DataType) -> bool:
     if kind in _INTEGERS:
-        # Spark stores timestamp_ntz as a number of microseconds.
         integer = pa.types.is_signed_integer(requested) and requested.bit_width >= _INTEGERS[kind]
         return bool(integer or (kind is OrcTypeKind.LONG and requested == pa.timestamp("us")))
     if kind is OrcTypeKind.DECIMAL:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import pyarrow as pa
+from pyspark.sql.types import StructType
 
 from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
@@ -30,8 +31,7 @@ class OrcQuery:
     """The columns and the filter of a scan, for all of its files. `positions` are those of the columns in the table.
 
     `filter` is the filter that all rows must pass, or None for all rows. `partial_reads` is the parameter of
-    `plan_reads`, `min_seek` a number of bytes, `zone` the JVM's time zone, and `table_width` the parameter of
-    `match_columns`.
+    `plan_reads`, `min_seek` a number of bytes, `zone` the JVM's time zone, and `table` has all columns of the table.
     """
 
     schema: pa.Schema
@@ -41,12 +41,12 @@ class OrcQuery:
     min_seek: int
     name_rule: NameRule
     zone: Zone = UTC
-    table_width: int | None = None
+    table: StructType | None = None
 
     def columns_of(self, tail: FileTail) -> OrcColumns:
         """Return the requested columns of one file."""
         options = ReadOptions(self.name_rule, self.zone)
-        columns = match_columns(tail, list(self.schema), self.positions, options, table_width=self.table_width)
+        columns = match_columns(tail, list(self.schema), self.positions, options, table=self.table)
         return OrcColumns(tail, columns, self.filter, self.partial_reads, options)
 
 

@@ -9,6 +9,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.errors import BadSchemaError, UnreadableFileError, UnsafeInputError
 from pushdown_spark.expressions.types import DECLARED_TYPE
+from pushdown_spark.formats.orc.column_mapping import CATALYST_TYPE
 from pushdown_spark.relations.stores.storage import REMEDY, Storage, name_storage_errors
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ _ATOMS: dict[str, t.DataType] = {
     "char": t.StringType(),
     "varchar": t.StringType(),
 }
-_CATALYST_TYPE = "spark.sql.catalyst.type"
 
 
 def read_schema(path: str, storage: Storage) -> tuple[t.StructType, int]:
@@ -82,7 +82,7 @@ def _spark_type(node: TypeDescription) -> t.DataType:
         return t.MapType(_spark_type(node.key), _spark_type(node.value))
     if isinstance(node, pyorc.Decimal):
         return t.DecimalType(node.precision, node.scale)
-    spark_name = node.attributes.get(_CATALYST_TYPE, "")
+    spark_name = node.attributes.get(CATALYST_TYPE, "")
     if spark_name == "timestamp_ntz":
         return t.TimestampNTZType()
     if node.name not in _ATOMS or spark_name.startswith("interval"):

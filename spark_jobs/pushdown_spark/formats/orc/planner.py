@@ -171,7 +171,7 @@ def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilt
         min_seek=request.source.orc.min_seek_size,
         name_rule=session_name_rule(spark),
         zone=jvm_zone(spark) if any(has_times(field.dataType) for field in fields) else UTC,
-        table_width=len(positions),
+        table=request.schema,
     )
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyorc
 import pytest
 from orc_samples import Sample, write_sample
+from pyspark.sql.types import StructType
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
 from pushdown_spark.expressions.names import ANY_CASE, EXACT_NAMES
@@ -63,8 +64,8 @@ def test_hive_files_with_more_columns_than_the_schema_use_spark() -> None:
     sample = of("struct<_col0:int,_col1:int>")
     field = pa.field("first", INT)
     with pytest.raises(UnsafeInputError, match="2 columns without real names and the schema has 1"):
-        match_columns(sample.tail, [field], (0,), ANY_CASE, table_width=1)
-    found = match_columns(sample.tail, [field], (0,), ANY_CASE, table_width=2)
+        match_columns(sample.tail, [field], (0,), ANY_CASE, table=StructType.fromDDL("first int"))
+    found = match_columns(sample.tail, [field], (0,), ANY_CASE, table=StructType.fromDDL("first int, second int"))
     assert [column.column for column in found] == [1]
 
 
