@@ -170,7 +170,7 @@ class CheckFailedError(PushdownError):
 
 
 class UnwritableValueError(CheckFailedError):
-    """A column of a database cannot hold a value as it is; the message names the column and the kind of value."""
+    """An output cannot hold a value as it is; the message names the column and the kind of value."""
 
 
 class UnreadableFileError(PushdownError):

@@ -36,7 +36,6 @@ from pushdown_spark.output.files.commit_log import PATIENCE_SECONDS, CommitLog
 from pushdown_spark.output.files.file_target import FileTarget, with_effective_mode
 from pushdown_spark.output.files.journal import CatalogChange, has_files
 from pushdown_spark.output.files.layout import OutputPaths
-from pushdown_spark.output.files.moves import partitions_of, staged_files
 from pushdown_spark.output.files.writer import FileOutput
 from pushdown_spark.output.source_guard import ReadPath, SourceGuard
 from pushdown_spark.output.stored_rows import NULL_PARTITION, stored_rows
@@ -136,19 +135,16 @@ class FileTableTarget(FileTarget):
         self._rows = frame.schema
         return frame
 
-    def check_partitions(self) -> None:
-        """Raise CheckFailedError if staged rows have a partition for which `replace_where` is not true.
+    def check_partitions(self, partitions: Sequence[str]) -> None:
+        """Raise CheckFailedError for a partition for which `replace_where` is not true.
 
-        Raises BadPredicateError for a wrong predicate, also before the rows are staged.
+        Raises BadPredicateError for a wrong predicate, also without partitions.
         """
         where = self._output.replace_where
         if where is None or self._schema is None:
             return
-        staged: list[str] = []
-        if self._files.exists(self._paths.rows):
-            staged = partitions_of(staged_files(self._files, self._paths), self._paths)
-        selected = self._select_partitions(staged)
-        if others := [name for name in staged if name not in selected]:
+        selected = self._select_partitions(partitions)
+        if others := [name for name in partitions if name not in selected]:
             raise CheckFailedError(
                 f"replace_where: the rows have partition {others[0]}, for which {where!r} is not true. Nothing was "
                 "committed and the output is unchanged"

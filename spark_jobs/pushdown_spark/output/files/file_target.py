@@ -11,10 +11,10 @@ from urllib.parse import unquote
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import OutputMode, OutputSpec, OutputSummary
-from pushdown_spark.errors import BadSpecError
+from pushdown_spark.errors import BadSpecError, UnwritableValueError
 from pushdown_spark.output.files.journal import CatalogChange
 from pushdown_spark.output.target_checks import partition_keys
-from pushdown_spark.runtime.file_systems.base_files import Files
+from pushdown_spark.runtime.file_systems.base_files import Files, is_hidden
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,8 +62,12 @@ class FileTarget(ABC):
         """Return the rows to stage, as the target stores them. Raises SchemaConflictError if it cannot."""
         return frame
 
-    def check_partitions(self) -> None:  # noqa: B027 - a directory has nothing to check
-        """Raise CheckFailedError if the staged rows have partitions that the run must not replace."""
+    @abstractmethod
+    def check_partitions(self, partitions: Sequence[str]) -> None:
+        """Raise a typed error if the run cannot write rows of these partitions.
+
+        Without partitions, the call comes before the rows are computed.
+        """
 
     def emptied_partitions(self, _partitions: Sequence[str]) -> Sequence[str]:
         """Return the partitions that a commit replaces although it has no rows for them."""
@@ -106,6 +110,21 @@ class DirectoryTarget(FileTarget):
         """Return the rows as they are."""
         self._integers = {field.name.lower() for field in frame.schema if isinstance(field.dataType, t.IntegralType)}
         return frame
+
+    def check_partitions(self, partitions: Sequence[str]) -> None:
+        """Raise BadSpecError or UnwritableValueError for directories that Spark would not read."""
+        for name in self.spec.partition_by:
+            if is_hidden(f"{name}="):
+                raise BadSpecError(
+                    f"partition_by: Spark reads no directory whose name begins with a dot, such as {name}=1; rename "
+                    "the column in the query"
+                )
+        for partition in partitions:
+            if any(map(is_hidden, partition.split("/"))):
+                raise UnwritableValueError(
+                    f"partition_by: Spark reads no directory whose name ends with ._COPYING_, such as {partition}; "
+                    "change the value in the query. Nothing was committed and the output is unchanged"
+                )
 
     def emptied_partitions(self, partitions: Sequence[str]) -> Sequence[str]:
         """Return the directories with the values of a partition under another name, such as `month=01` for `month=1`.

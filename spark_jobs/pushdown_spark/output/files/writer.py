@@ -98,8 +98,7 @@ class FileOutput(Output):
                 f"output: cannot write next to {self.paths.output}: {problem.strerror or problem}; choose a path "
                 "below a directory that the job may write to"
             ) from problem
-        # A wrong predicate over partitions is an error before the rows are computed.
-        self._target.check_partitions()
+        self._target.check_partitions(())
         return True
 
     def _prepare(self) -> bool:
@@ -159,7 +158,6 @@ class FileOutput(Output):
             reader = self._spark.read.format(self._format).schema(self._frame.schema).options(**options)
             self.checks = check_rows(self._spec.checks, self._observer, reader.load(escape_glob(self.paths.rows)))
             raise_failures(self.checks)
-        self._target.check_partitions()
 
     def commit(self) -> None:
         """Move the staged files into place. After a failure the output is unchanged.
@@ -173,6 +171,7 @@ class FileOutput(Output):
             if self._mode is not OutputMode.IGNORE or not exists:
                 staged = staged_files(self._files, self.paths)
                 partitions = partitions_of(staged, self.paths)
+                self._target.check_partitions(partitions)
                 emptied = self._target.emptied_partitions(partitions)
                 self._check_conflicts([*partitions, *emptied])
                 if self._mode is OutputMode.OVERWRITE_PARTITIONS:

@@ -23,6 +23,7 @@ from pushdown_spark.errors import (
     OutputExistsError,
     OutputTakenError,
     UnknownColumnError,
+    UnwritableValueError,
 )
 from pushdown_spark.output.files.writer import FileOutput, open_output
 from pushdown_spark.runtime.error_classification import classify
@@ -259,16 +260,36 @@ def test_an_output_that_is_a_link_stays_one(
 
 
 @pytest.mark.parametrize("mode", [OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.APPEND])
-@pytest.mark.parametrize("name", [".x", "_x"])
-def test_partition_columns_with_a_leading_dot_or_underscore_are_committed_once(
-    target: Path, frame: Frame, writer: Callable[..., FileOutput], name: str, mode: OutputMode
+def test_partition_columns_with_a_leading_underscore_are_committed_once(
+    target: Path, frame: Frame, writer: Callable[..., FileOutput], mode: OutputMode
 ) -> None:
-    rows = frame(1, 2, 3).selectExpr("id", f"odd AS `{name}`", "'' AS t")
+    rows = frame(1, 2, 3).selectExpr("id", "odd AS _x", "'' AS t")
     for run in ("run 1", "run 1", "run 2"):
-        write(writer(mode, run, partition_by=[name, "t"]), rows)
-    lines = sorted(path.read_text() for path in target.glob(f"{name}=1/t=*/part-*.json"))
+        write(writer(mode, run, partition_by=["_x", "t"]), rows)
+    lines = sorted(path.read_text() for path in target.glob("_x=1/t=*/part-*.json"))
     assert "".join(lines).count('"id":1') == (2 if mode is OutputMode.APPEND else 1)
-    assert sorted(path.name for path in target.glob(f"{name}=*/t=*")) == ["t=__HIVE_DEFAULT_PARTITION__"] * 2
+    assert sorted(path.name for path in target.glob("_x=*/t=*")) == ["t=__HIVE_DEFAULT_PARTITION__"] * 2
+
+
+@pytest.mark.parametrize("name", ["._COPYING_", ".x", "_x", "x y", "__HIVE_DEFAULT_PARTITION__", "..", "a/b", "a%2F", "="])
+@pytest.mark.parametrize("is_value", [False, True])
+def test_rows_of_partitions_are_read_back_or_refused(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], name: str, is_value: bool
+) -> None:
+    column, value = ("t", name) if is_value else (name, "t")
+    rows = frame(1, 2, 3).selectExpr("id", f"'{value}' AS `{column}`")
+    unread, options = f"{column}={value}".startswith(".") or value == "._COPYING_", {"partition_by": [column]}
+    if unread:
+        with pytest.raises((BadSpecError, UnwritableValueError), match="partition_by: Spark reads no directory whose"):
+            write(writer(OutputMode.APPEND, **options), rows)
+        assert not target.exists()
+        return
+    for run in ("run 1", "run 1", "run 2"):
+        write(writer(OutputMode.APPEND, run, **options), rows)
+    write(writer(OutputMode.OVERWRITE_PARTITIONS, "run 3", **options), rows)
+    read = spark.read.schema(f"id int, `{column}` string").json(str(target))
+    stored = None if value == "__HIVE_DEFAULT_PARTITION__" else value
+    assert sorted(map(tuple, read.collect())) == [(1, stored), (2, stored), (3, stored)]
 
 
 def test_partition_columns_keep_the_spelling_of_the_output(
