@@ -14,6 +14,7 @@ import hashlib
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from pushdown_spark.contract import OutputSummary
 from pushdown_spark.databases.write.write_connection import WriteConnection
 from pushdown_spark.errors import OutputTakenError
 from pushdown_spark.output.database.target_table import OWN_PREFIX, TargetTable
@@ -24,6 +25,8 @@ _COLUMNS = (
     "state varchar(16) NOT NULL, generation varchar(100) NOT NULL, started_at varchar(32) NOT NULL, "
     "committed_at varchar(32), summary text, row_count bigint"
 )
+_MAX_SUMMARY_BYTES = 65_535
+"""The capacity of a column of type `text` in MySQL and MariaDB."""
 
 
 class RunState(StrEnum):
@@ -32,6 +35,14 @@ class RunState(StrEnum):
     WRITING = "writing"
     MOVING = "moving"
     COMMITTED = "committed"
+
+
+def summary_text(summary: OutputSummary) -> str:
+    """Return a summary as JSON for the ledger, without its columns if the ledger cannot store so many."""
+    text = summary.model_dump_json()
+    if len(text.encode()) > _MAX_SUMMARY_BYTES:
+        return summary.model_copy(update={"columns": {}}).model_dump_json()
+    return text
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from pushdown_spark.databases.write.target_columns import target_columns
 from pushdown_spark.databases.write.write_connection import WriteConnection, connect_to_write
 from pushdown_spark.errors import BadSpecError, PushdownError, RemoteFailedError, UnknownColumnError
 from pushdown_spark.expressions.names import EXACT_NAMES, NameRule
-from pushdown_spark.output.database.run_ledger import RunLedger, RunRecord, RunState
+from pushdown_spark.output.database.run_ledger import RunLedger, RunRecord, RunState, summary_text
 from pushdown_spark.output.database.staging_tables import StagingTables, drop_leftovers
 from pushdown_spark.output.database.table_changes import TableChange
 from pushdown_spark.output.database.table_rename import rename_to_target, settle_rename
@@ -188,7 +188,7 @@ class TableAttempt:
         staged, ledger = self._require_staged(), self._require_prepared().ledger
         staging = staged.change.staging
         summary = summary.model_copy(update={"table": self.target.display_name})
-        text = summary.model_dump_json()
+        text = summary_text(summary)
         with closing(self._connect(self._address)) as connection:
             renames = staged.is_new and self.target.dialect.is_mysql
             is_renamed = renames and rename_to_target(connection, ledger, staging, partitions, text)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from table_databases import KINDS, Database, open_database, output_of, write
 
 from pushdown_spark.contract import RemoteSourceSpec, TableOutputSpec
@@ -40,6 +41,11 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
 
 def frame(spark: SparkSession, rows: list[tuple[int, str | None, str]]) -> DataFrame:
     return spark.createDataFrame(rows, "id int, x string, day string")
+
+
+def wide_frame(spark: SparkSession) -> DataFrame:
+    """Return one row of a thousand columns with long names."""
+    return spark.range(1).select(*(f.lit(number).alias(f"{'c' * 56}_{number:03}") for number in range(1_000)))
 
 
 def stored_rows(database: Database) -> list[tuple[object, object, str]]:
@@ -240,6 +246,23 @@ def test_cleared_run_replaces_its_rows(spark: SparkSession, database: Database) 
     cleared = output_of(spark, database, "append", generation="cleared")
     assert not write(cleared, frame(spark, OLD))
     assert cleared.committed_rows == len(OLD)
+
+
+@pytest.mark.parametrize("mode", ["append", "errorifexists"])
+def test_a_table_of_many_columns_with_long_names_is_written_once(
+    spark: SparkSession, database: Database, mode: str
+) -> None:
+    """The ledger of MySQL has no space for the names. MariaDB has none for the definition of the table."""
+    if database.product == "mariadb":
+        with pytest.raises(RemoteRefusedError, match="Table definition is too large"):
+            write(output_of(spark, database, mode=mode), wide_frame(spark))
+        return
+    rows = wide_frame(spark)
+    assert write(output_of(spark, database, mode=mode), rows)
+    retry = output_of(spark, database, mode=mode)
+    assert not write(retry, rows)
+    assert retry.committed_rows == 1
+    assert database.rows("SELECT count(*) FROM t") == [(1,)]
 
 
 @pytest.mark.parametrize("mode", ["append", "errorifexists", "ignore", "overwrite"])
